@@ -1,0 +1,57 @@
+# thinwire_layer(<name> [BELOW <layers>...] [PRIVATE_LIBS <libs>...] [EXCLUDE <regex>...])
+#
+# Builds src/<name>/**.cc as the static library thinwire_<name>, linked to the layers below it, every
+# *_test.cc in the folder as one ctest and every *_bench.cc as one benchmark. A new file needs no
+# edit here, and a test cannot be left out by mistake. EXCLUDE drops the folder of an absent optional
+# dependency, or the stub of a present one.
+function(thinwire_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "BELOW;PRIVATE_LIBS;EXCLUDE")
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS src/${name}/*.cc)
+  foreach(pattern IN LISTS arg_EXCLUDE)
+    list(FILTER all EXCLUDE REGEX ${pattern})
+  endforeach()
+  set(sources ${all})
+  set(tests ${all})
+  set(benches ${all})
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+
+  add_library(thinwire_${name} STATIC ${sources})
+  set_target_properties(thinwire_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(
+    thinwire_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  foreach(lower IN LISTS arg_BELOW)
+    target_link_libraries(thinwire_${name} PUBLIC thinwire_${lower})
+  endforeach()
+  target_link_libraries(thinwire_${name} PRIVATE thinwire_flags ${arg_PRIVATE_LIBS})
+  set_property(GLOBAL APPEND PROPERTY THINWIRE_LAYERS thinwire_${name})
+
+  if(THINWIRE_TESTS)
+    foreach(source IN LISTS tests)
+      thinwire_test(${name} ${source} thinwire_${name} ${arg_PRIVATE_LIBS})
+    endforeach()
+  endif()
+  if(THINWIRE_BENCH)
+    foreach(source IN LISTS benches)
+      cmake_path(GET source STEM bench)
+      add_executable(${bench} ${source})
+      target_include_directories(${bench} PRIVATE src)
+      target_link_libraries(${bench} PRIVATE thinwire_${name} thinwire_flags ${arg_PRIVATE_LIBS}
+                                             benchmark::benchmark_main)
+      set_property(GLOBAL APPEND PROPERTY THINWIRE_BENCHES ${bench})
+    endforeach()
+  endif()
+endfunction()
+
+# thinwire_test(<group> <source> <libs>...): one GoogleTest program, one ctest named <group>/<stem>.
+function(thinwire_test group source)
+  cmake_path(GET source STEM test)
+  add_executable(${group}_${test} ${source})
+  target_include_directories(${group}_${test} PRIVATE src)
+  target_link_libraries(${group}_${test} PRIVATE ${ARGN} thinwire_flags GTest::gmock_main)
+  add_test(NAME ${group}/${test} COMMAND ${group}_${test})
+  set_tests_properties(${group}/${test} PROPERTIES TIMEOUT 300)
+endfunction()

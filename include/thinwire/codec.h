@@ -1,0 +1,138 @@
+// A Codec turns a span of floats into bytes and back, losing precision on purpose.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/options.h"
+#include "thinwire/state.h"
+#include "thinwire/status.h"
+#include "thinwire/stream.h"
+
+namespace thinwire {
+
+// Which tensors share a stream when the user does not say.
+enum class Grouping : uint8_t {
+  kTensor,  // each weight tensor on its own; biases and norm parameters travel uncompressed
+  kModel,   // all tensors, biases and norms included, as one vector
+};
+
+struct CodecInfo {
+  std::string_view name;  // what users type; never reused for another encoding
+  uint8_t id = 0;         // written in every frame header; never reused either
+  std::string_view summary;
+  std::string_view paper;   // where it was published; empty for common knowledge
+  bool unbiased = false;    // the mean of decode(encode(x)) over seeds is x
+  bool lossless = false;    // decode(encode(x)) is x, bit for bit
+  bool linear = false;      // payloads of equal ranges may be decoded, added and encoded again
+  bool fixed_size = false;  // encode always writes max_encoded_size(spec) bytes
+  size_t block = 0;         // values coded independently of their neighbours; 0 = the whole stream
+  Grouping grouping = Grouping::kTensor;
+};
+
+// By-products of the pass that forms the values. Sums run in a fixed order, so that they are the same
+// bits on every machine.
+struct Moments {
+  double abs_sum = 0;     // sum of |x|
+  double square_sum = 0;  // sum of x^2
+  float abs_max = 0;      // largest |x|
+  bool finite = true;     // no NaN, no Inf
+};
+
+// What one encode call sees.
+struct Signal {
+  std::span<const float> values;  // what should arrive: gradient plus whatever feedback adds
+  std::span<const float> fresh;   // this step's own contribution (AdaComp's dW); empty means `values`
+  std::optional<Moments> moments;  // of `values`, where a pass over them has been made already
+};
+
+// One use of a stream.
+struct Call {
+  uint64_t seed = 0;  // of the run; the same on every rank
+  uint64_t step = 0;
+};
+
+struct Encoded {
+  size_t size = 0;  // bytes written
+  size_t kept = 0;  // values that the payload carries
+};
+
+// The sending side of one stream. Keeps what a method carries from step to step (a stage count, a
+// threshold in use), so there is one per stream and it is not shared between threads.
+class Encoder : public Stateful {
+ public:
+  // Writes the payload to `out`. A non-empty `rest` receives values - decode(payload), computed in
+  // the same passes; it may be `signal.values` itself. Same state, values and call give the same
+  // bytes on every machine.
+  // REQUIRES: finite values; as many as the stream has; out.size() >= max_encoded_size(spec).
+  virtual Encoded encode(const Signal& signal, const Call& call, std::span<std::byte> out,
+                         std::span<float> rest) = 0;
+
+  // State changed by encode becomes permanent, or is forgotten: a skipped step never happened.
+  // Between two of them there is at most one encode.
+  virtual void commit() {}
+  virtual void rollback() {}
+};
+
+// The receiving side of one stream. Const and safe to call from any thread. `payload` came from the
+// network and may hold anything; nothing outside `out` is touched. On failure `out` is unspecified.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // out += weight * decoded. A sparse payload touches only the positions it names.
+  // REQUIRES: out has as many values as the stream.
+  virtual Status decode_add(std::span<const std::byte> payload, float weight,
+                            std::span<float> out) const = 0;
+};
+
+// A method with its options. Const and safe to call from any thread.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  virtual const CodecInfo& info() const noexcept = 0;
+
+  // Upper bound in bytes on what an encoder of this stream writes, whatever the values are, so that
+  // ranks can size their receives beforehand.
+  virtual size_t max_encoded_size(const StreamSpec& stream) const = 0;
+
+  virtual std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const = 0;
+  virtual std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const = 0;
+};
+
+// One row of the registry.
+struct CodecEntry {
+  CodecInfo info;
+  std::vector<OptionInfo> options;
+  std::function<std::unique_ptr<Codec>(const Options&)> make;
+};
+
+// A codec and the text that selects it, with every option spelt out.
+struct NamedCodec {
+  std::unique_ptr<const Codec> codec;
+  std::string canonical;  // "topk:density=0.01,values=fp32"
+};
+
+// Makes the codec that `spec` ("topk:density=0.01") names. Fails with the known names or options.
+Result<NamedCodec> make_codec(std::string_view spec);
+
+// The built-in codecs, then those that were registered, in order of registration.
+std::vector<const CodecEntry*> list_codecs();
+
+// Adds a codec of the user's own; ids 128 to 255 are kept free for them. Call before other threads use
+// the registry. Throws Error(kContract) when the name or id is taken.
+void register_codec(CodecEntry entry);
+
+// Sums, largest magnitude and finiteness of `values`, for callers that encode without a Feedback.
+Moments measure(std::span<const float> values);
+
+}  // namespace thinwire

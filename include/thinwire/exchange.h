@@ -1,0 +1,122 @@
+// Compressed collectives: every rank gives gradients, every rank gets the same mean.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "thinwire/codec.h"
+#include "thinwire/feedback.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+#include "thinwire/stream.h"
+
+namespace thinwire {
+
+enum class DType : uint8_t { kFloat32, kBFloat16 };
+enum class Device : uint8_t { kCpu, kCuda };
+
+// Memory of a tensor that stays its owner's: the gradient before, the mean after.
+struct TensorView {
+  void* data = nullptr;
+  size_t count = 0;
+  DType dtype = DType::kFloat32;
+  Device device = Device::kCpu;
+};
+
+struct ExchangeOptions {
+  std::string codec = "fp32";
+  std::string feedback = "auto";  // auto: residual for biased codecs, none for the others
+  std::string method = "auto";    // auto, dense, gather, library; docs/collectives.md
+  std::optional<Grouping> grouping;  // the codec's own when absent
+  std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
+  size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together
+  uint64_t seed = 0;
+  int max_skipped = 5;       // this many bad steps in a row stop the run; 0: never
+  uint32_t generation = 0;   // of the group, in every frame
+};
+
+// One stream in one step, on this rank.
+struct StreamCounters {
+  uint64_t values = 0;
+  uint64_t kept = 0;           // values the payload carries
+  uint64_t target = 0;         // values it was asked to carry; 0 when the codec sets no target
+  uint64_t payload_bytes = 0;  // codec's bytes
+  uint64_t frame_bytes = 0;    // headers included
+  double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback
+  double gradient_norm = 0;    // l2 norm of the gradient given
+};
+
+// Why a step did not count.
+struct Fault {
+  ErrorCode code = ErrorCode::kOk;  // kNonFinite or kCorrupt
+  int rank = -1;                    // the culprit
+  std::string stream;               // where
+};
+
+// One step, on this rank. Times in seconds.
+struct StepReport {
+  uint64_t step = 0;
+  bool skipped = false;
+  Fault fault;                  // when skipped; the same on every rank
+  uint64_t dense_bytes = 0;     // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
+  uint64_t sent_bytes = 0;      // by this rank, everything included
+  uint64_t received_bytes = 0;
+  double compress_seconds = 0;
+  double wire_seconds = 0;      // from the first send to the last receive
+  double decompress_seconds = 0;
+  double wait_seconds = 0;      // the caller stood in finish or wait
+  std::vector<StreamCounters> streams;  // in the order of Exchange::streams
+};
+
+// What start returns and wait takes: the step that it belongs to.
+struct Ticket {
+  uint64_t step = 0;
+};
+
+// Averages the gradients of a fixed list of tensors, step after step, on a thread of its own. Streams
+// travel in buckets in an order fixed when it was built (last tensor first, as a backward pass makes
+// them), never the order of arrival. Built, used and destroyed by one thread, except for wait.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // The gradient of tensor `index` is ready and must stay untouched until the step ends; then it holds
+  // the mean over ranks, with the same bits on every rank, or zeros when the step was skipped.
+  // Throws Error(kUnsupported) for CUDA tensors, Error(kContract) when started twice in a step.
+  virtual Ticket start(size_t index, TensorView tensor) = 0;
+
+  // Ends the step: tensors not started count as zero, and take part. Returns when all ranks agree that
+  // it counts or is skipped. Throws Error(kNonFinite / kCorrupt) naming the culprit after
+  // options.max_skipped skipped steps in a row, and the group's errors.
+  virtual StepReport finish() = 0;
+
+  // Blocks until the step of `ticket` has ended, for callers that start every tensor and never call
+  // finish. From any thread. The report of the latest step.
+  virtual StepReport wait(Ticket ticket) = 0;
+
+  // The streams, in the order of StepReport::streams and of frame headers.
+  virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
+
+  // The next step's number: continues a resumed run. REQUIRES: no step under way.
+  virtual void set_step(uint64_t step) = 0;
+};
+
+// Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws
+// Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` under the
+// streams' names. `group` and `store` must outlive it; `group` is split, so the caller may go on
+// using it.
+std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
+                                        const ExchangeOptions& options);
+
+// Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks, naming the first
+// line that differs from rank 0's and the rank. `what` is the subject: "recipe".
+void require_agreement(Group& group, std::string_view what, std::string_view text);
+
+}  // namespace thinwire

@@ -1,0 +1,52 @@
+// What is remembered between steps so that what one message could not carry is not lost.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/codec.h"
+#include "thinwire/options.h"
+#include "thinwire/state.h"
+
+namespace thinwire {
+
+// The memory of one stream on one rank. A step is prepare, then commit or rollback. Not shared
+// between threads.
+class Feedback : public Stateful {
+ public:
+  // What to send this step, with its moments from the same pass. The signal points into this object
+  // and into `gradient`, and is good until commit or rollback.
+  // REQUIRES: as many values as the stream has. They may be NaN or Inf: the moments say so, and the
+  // caller then rolls back.
+  virtual Signal prepare(std::span<const float> gradient, const Call& call) = 0;
+
+  // Where the encoder leaves values - decode(payload). Empty when this memory keeps nothing.
+  virtual std::span<float> rest() noexcept = 0;
+
+  // What was left in rest() is kept for the next step.
+  virtual void commit() = 0;
+
+  // The step never happened, to the bit.
+  virtual void rollback() = 0;
+};
+
+// One row of the registry.
+struct FeedbackEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view paper;
+  std::vector<OptionInfo> options;
+  std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&)> make;
+};
+
+// Makes the memory that `spec` ("residual") names, all zero.
+Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream);
+
+std::vector<const FeedbackEntry*> list_feedbacks();
+
+}  // namespace thinwire

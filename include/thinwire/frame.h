@@ -1,0 +1,42 @@
+// Self-describing bytes: a header, a payload and a checksum over both.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "thinwire/status.h"
+
+namespace thinwire {
+
+inline constexpr size_t kFrameHeaderSize = 48;  // bytes; layout in docs/wire-format.md
+
+struct FrameHeader {
+  uint8_t codec = 0;        // wire id of the codec
+  uint8_t flags = 0;        // kFrame... below
+  uint16_t sender = 0;      // rank
+  uint32_t generation = 0;  // of the group: grows when its members change
+  uint32_t stream = 0;      // index in the agreed list of streams
+  uint64_t step = 0;
+  uint64_t count = 0;         // values the payload stands for
+  uint64_t payload_size = 0;  // bytes that follow the header
+};
+
+// The sender's values were not finite: no payload, and the step is to be skipped by everybody.
+inline constexpr uint8_t kFrameNonFinite = 1;
+
+// Writes the header of a frame whose payload already lies at frame.subspan(kFrameHeaderSize).
+// REQUIRES: frame.size() == kFrameHeaderSize + header.payload_size.
+void seal_frame(const FrameHeader& header, std::span<std::byte> frame);
+
+struct Frame {
+  FrameHeader header;
+  std::span<const std::byte> payload;
+};
+
+// Reads the frame at the start of `bytes`; what follows it is left alone. Fails on a foreign magic or
+// version, unknown flags, a size beyond the bytes, or a wrong checksum.
+Result<Frame> read_frame(std::span<const std::byte> bytes);
+
+}  // namespace thinwire

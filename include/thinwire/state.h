@@ -1,0 +1,57 @@
+// What survives a restart: named arrays, and the objects that can be saved as such.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "thinwire/status.h"
+
+namespace thinwire {
+
+enum class StateType : uint8_t { kFloat32, kFloat64, kInt64, kUint8 };
+
+// What becomes of an array when a state saved by n ranks is loaded by m.
+enum class OnResize : uint8_t {
+  kOwedToMean,  // every new rank gets the mean over the old ranks, so that (1/n) x the sum is kept
+  kCopy,        // new rank r takes the array of old rank r mod n
+};
+
+struct StateArray {
+  std::string name;  // unique within its owner; '/' separates levels
+  StateType type = StateType::kUint8;
+  std::vector<uint64_t> shape;
+  OnResize on_resize = OnResize::kCopy;
+  std::vector<std::byte> data;  // little endian, row-major
+};
+
+using StateArrays = std::vector<StateArray>;
+
+size_t size_of(StateType type) noexcept;
+
+// Shorthands for one-dimensional arrays.
+StateArray make_state(std::string name, std::span<const float> values, OnResize on_resize);
+StateArray make_state(std::string name, std::span<const double> values, OnResize on_resize);
+StateArray make_state(std::string name, std::span<const int64_t> values, OnResize on_resize);
+
+// Copies the array `name` into `out`; fails when it is absent or has another type or length.
+Status copy_state(const StateArrays& from, std::string_view name, std::span<float> out);
+Status copy_state(const StateArrays& from, std::string_view name, std::span<double> out);
+Status copy_state(const StateArrays& from, std::string_view name, std::span<int64_t> out);
+
+// An object whose memory of earlier steps can be written out and brought back bit for bit.
+class Stateful {
+ public:
+  virtual ~Stateful() = default;
+
+  // State as of the last commit. Empty for objects that remember nothing.
+  virtual StateArrays save() const { return {}; }
+
+  // Takes a saved state. On failure the object is as it was before.
+  virtual Status load(const StateArrays& /*arrays*/) { return Status::ok(); }
+};
+
+}  // namespace thinwire

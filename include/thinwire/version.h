@@ -1,0 +1,8 @@
+// The version of thinwire: the one place that CMake and Python read it from.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#define THINWIRE_VERSION_MAJOR 0
+#define THINWIRE_VERSION_MINOR 1
+#define THINWIRE_VERSION_PATCH 0
+#define THINWIRE_VERSION "0.1.0"
