@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "thinwire/moments.h"
 #include "thinwire/options.h"
 #include "thinwire/state.h"
 #include "thinwire/status.h"
@@ -36,15 +37,6 @@ struct CodecInfo {
   bool fixed_size = false;  // encode always writes max_encoded_size(spec) bytes
   size_t block = 0;         // values coded independently of their neighbours; 0 = the whole stream
   Grouping grouping = Grouping::kTensor;
-};
-
-// By-products of the pass that forms the values. Sums run in a fixed order, so that they are the same
-// bits on every machine.
-struct Moments {
-  double abs_sum = 0;     // sum of |x|
-  double square_sum = 0;  // sum of x^2
-  float abs_max = 0;      // largest |x|
-  bool finite = true;     // no NaN, no Inf
 };
 
 // What one encode call sees.
