@@ -17,6 +17,11 @@ function(thinwire_layer name)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
 
+  if(NOT sources)
+    add_library(thinwire_${name} INTERFACE)
+    set_property(GLOBAL APPEND PROPERTY THINWIRE_LAYERS thinwire_${name})
+    return()
+  endif()
   add_library(thinwire_${name} STATIC ${sources})
   set_target_properties(thinwire_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(

@@ -27,22 +27,23 @@ enum class Grouping : uint8_t {
 };
 
 struct CodecInfo {
-  std::string_view name;  // what users type; never reused for another encoding
-  uint8_t id = 0;         // written in every frame header; never reused either
-  std::string_view summary;
-  std::string_view paper;   // where it was published; empty for common knowledge
-  bool unbiased = false;    // the mean of decode(encode(x)) over seeds is x
-  bool lossless = false;    // decode(encode(x)) is x, bit for bit
-  bool linear = false;      // payloads of equal ranges may be decoded, added and encoded again
-  bool fixed_size = false;  // encode always writes max_encoded_size(spec) bytes
-  size_t block = 0;         // values coded independently of their neighbours; 0 = the whole stream
+  std::string_view name = {};  // what users type; never reused for another encoding
+  uint8_t id = 0;              // written in every frame header; never reused either
+  std::string_view summary = {};
+  std::string_view paper = {};  // where it was published; empty for common knowledge
+  bool unbiased = false;        // the mean of decode(encode(x)) over seeds is x
+  bool lossless = false;        // decode(encode(x)) is x, bit for bit
+  bool linear = false;          // payloads of equal ranges may be decoded, added and encoded again
+  bool fixed_size = false;      // encode always writes max_encoded_size(spec) bytes
+  size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
   Grouping grouping = Grouping::kTensor;
 };
 
 // What one encode call sees.
 struct Signal {
   std::span<const float> values;  // what should arrive: gradient plus whatever feedback adds
-  std::span<const float> fresh;   // this step's own contribution (AdaComp's dW); empty means `values`
+  std::span<const float>
+      fresh;  // this step's own contribution (AdaComp's dW); empty means `values`
   std::optional<Moments> moments;  // of `values`, where a pass over them has been made already
 };
 
@@ -104,7 +105,7 @@ class Codec {
 // One row of the registry.
 struct CodecEntry {
   CodecInfo info;
-  std::vector<OptionInfo> options;
+  std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Codec>(const Options&)> make;
 };
 
@@ -120,8 +121,8 @@ Result<NamedCodec> make_codec(std::string_view spec);
 // The built-in codecs, then those that were registered, in order of registration.
 std::vector<const CodecEntry*> list_codecs();
 
-// Adds a codec of the user's own; ids 128 to 255 are kept free for them. Call before other threads use
-// the registry. Throws Error(kContract) when the name or id is taken.
+// Adds a codec of the user's own; ids 128 to 255 are kept free for them. Call before other threads
+// use the registry. Throws Error(kContract) when the name or id is taken.
 void register_codec(CodecEntry entry);
 
 // Sums, largest magnitude and finiteness of `values`, for callers that encode without a Feedback.

@@ -32,14 +32,14 @@ struct TensorView {
 
 struct ExchangeOptions {
   std::string codec = "fp32";
-  std::string feedback = "auto";  // auto: residual for biased codecs, none for the others
-  std::string method = "auto";    // auto, dense, gather, library; docs/collectives.md
+  std::string feedback = "auto";     // auto: residual for biased codecs, none for the others
+  std::string method = "auto";       // auto, dense, gather, library; docs/collectives.md
   std::optional<Grouping> grouping;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together
   uint64_t seed = 0;
-  int max_skipped = 5;       // this many bad steps in a row stop the run; 0: never
-  uint32_t generation = 0;   // of the group, in every frame
+  int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
+  uint32_t generation = 0;  // of the group, in every frame
 };
 
 // One stream in one step, on this rank.
@@ -64,14 +64,14 @@ struct Fault {
 struct StepReport {
   uint64_t step = 0;
   bool skipped = false;
-  Fault fault;                  // when skipped; the same on every rank
-  uint64_t dense_bytes = 0;     // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
-  uint64_t sent_bytes = 0;      // by this rank, everything included
+  Fault fault;               // when skipped; the same on every rank
+  uint64_t dense_bytes = 0;  // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
+  uint64_t sent_bytes = 0;   // by this rank, everything included
   uint64_t received_bytes = 0;
   double compress_seconds = 0;
-  double wire_seconds = 0;      // from the first send to the last receive
+  double wire_seconds = 0;  // from the first send to the last receive
   double decompress_seconds = 0;
-  double wait_seconds = 0;      // the caller stood in finish or wait
+  double wait_seconds = 0;              // the caller stood in finish or wait
   std::vector<StreamCounters> streams;  // in the order of Exchange::streams
 };
 
@@ -80,20 +80,22 @@ struct Ticket {
   uint64_t step = 0;
 };
 
-// Averages the gradients of a fixed list of tensors, step after step, on a thread of its own. Streams
-// travel in buckets in an order fixed when it was built (last tensor first, as a backward pass makes
-// them), never the order of arrival. Built, used and destroyed by one thread, except for wait.
+// Averages the gradients of a fixed list of tensors, step after step, on a thread of its own.
+// Streams travel in buckets in an order fixed when it was built (last tensor first, as a backward
+// pass makes them), never the order of arrival. Built, used and destroyed by one thread, except for
+// wait.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  // The gradient of tensor `index` is ready and must stay untouched until the step ends; then it holds
-  // the mean over ranks, with the same bits on every rank, or zeros when the step was skipped.
-  // Throws Error(kUnsupported) for CUDA tensors, Error(kContract) when started twice in a step.
+  // The gradient of tensor `index` is ready and must stay untouched until the step ends; then it
+  // holds the mean over ranks, with the same bits on every rank, or zeros when the step was
+  // skipped. Throws Error(kUnsupported) for CUDA tensors, Error(kContract) when started twice in a
+  // step.
   virtual Ticket start(size_t index, TensorView tensor) = 0;
 
-  // Ends the step: tensors not started count as zero, and take part. Returns when all ranks agree that
-  // it counts or is skipped. Throws Error(kNonFinite / kCorrupt) naming the culprit after
+  // Ends the step: tensors not started count as zero, and take part. Returns when all ranks agree
+  // that it counts or is skipped. Throws Error(kNonFinite / kCorrupt) naming the culprit after
   // options.max_skipped skipped steps in a row, and the group's errors.
   virtual StepReport finish() = 0;
 

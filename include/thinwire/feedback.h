@@ -38,9 +38,9 @@ class Feedback : public Stateful {
 // One row of the registry.
 struct FeedbackEntry {
   std::string_view name;
-  std::string_view summary;
-  std::string_view paper;
-  std::vector<OptionInfo> options;
+  std::string_view summary = {};
+  std::string_view paper = {};
+  std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&)> make;
 };
 

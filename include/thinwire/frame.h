@@ -35,8 +35,8 @@ struct Frame {
   std::span<const std::byte> payload;
 };
 
-// Reads the frame at the start of `bytes`; what follows it is left alone. Fails on a foreign magic or
-// version, unknown flags, a size beyond the bytes, or a wrong checksum.
+// Reads the frame at the start of `bytes`; what follows it is left alone. Fails on a foreign magic
+// or version, unknown flags, a size beyond the bytes, or a wrong checksum.
 Result<Frame> read_frame(std::span<const std::byte> bytes);
 
 }  // namespace thinwire

@@ -16,23 +16,24 @@
 
 namespace thinwire {
 
-// A send or receive under way. Destroying an unfinished one gives it up; the buffer is then no longer
-// touched, and the group is only good for abort.
+// A send or receive under way. Destroying an unfinished one gives it up; the buffer is then no
+// longer touched, and the group is only good for abort.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  // Whether it has finished; makes progress, never blocks. Throws Error(kPeerLost) when it never will
-  // and Error(kMismatch) when the message is not as long as the buffer.
+  // Whether it has finished; makes progress, never blocks. Throws Error(kPeerLost) when it never
+  // will and Error(kMismatch) when the message is not as long as the buffer.
   virtual bool done() = 0;
 
   // "receive of 128 bytes from rank 3, tag 7", for errors.
   virtual std::string describe() const = 0;
 };
 
-// A fixed set of ranks that talk. Collectives are called by all of them in the same order. One thread
-// at a time uses a group; split gives another thread a channel of its own. Every wait ends by the
-// deadline with Error(kTimeout) or Error(kPeerLost) that names the peer; the group is then unusable.
+// A fixed set of ranks that talk. Collectives are called by all of them in the same order. One
+// thread at a time uses a group; split gives another thread a channel of its own. Every wait ends
+// by the deadline with Error(kTimeout) or Error(kPeerLost) that names the peer; the group is then
+// unusable.
 class Group {
  public:
   virtual ~Group() = default;
@@ -41,11 +42,13 @@ class Group {
   virtual int size() const noexcept = 0;
 
   // Starts a message of buffer.size() bytes. The buffer stays untouched by the caller until done.
-  // Messages between two ranks under one tag arrive in the order of sending. REQUIRES: 0 <= tag < 30000.
+  // Messages between two ranks under one tag arrive in the order of sending. REQUIRES: 0 <= tag <
+  // 30000.
   virtual std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) = 0;
 
-  // A group of the ranks that gave the same colour, in rank order; every rank of this group calls it.
+  // A group of the ranks that gave the same colour, in rank order; every rank of this group calls
+  // it.
   virtual std::unique_ptr<Group> split(int colour) = 0;
 
   // Makes every wait of every rank of this group, and of groups split from it, fail with `reason`.
@@ -91,8 +94,8 @@ class Group {
 // long as the last of them. A group that is destroyed while others wait for it is lost to them.
 std::vector<std::unique_ptr<Group>> make_local_groups(int size);
 
-// Runs `body` on `size` threads, each with its rank's local group. When one throws, the others' waits
-// fail naming it; the error of the rank that failed first is rethrown once all have ended.
+// Runs `body` on `size` threads, each with its rank's local group. When one throws, the others'
+// waits fail naming it; the error of the rank that failed first is rethrown once all have ended.
 void run_local(int size, const std::function<void(Group&)>& body);
 
 // This process's rank of mpirun's world. Initialises MPI the first time; MPI ends with the process.

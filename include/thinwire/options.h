@@ -1,5 +1,5 @@
-// Settings written as text, `name:key=value,key=value`, checked against a table that describes them.
-// SPDX-License-Identifier: Apache-2.0
+// Settings written as text, `name:key=value,key=value`, checked against a table that describes
+// them. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct OptionInfo {
   double min = -1e300;                         // inclusive, for kInteger and kNumber
   double max = 1e300;                          // inclusive
   std::vector<std::string_view> choices = {};  // for kChoice
-  std::string_view unit = {};                  // "values", "steps", "fraction"; empty if it has none
-  std::string_view help = {};                  // one phrase
+  std::string_view unit = {};  // "values", "steps", "fraction"; empty if it has none
+  std::string_view help = {};  // one phrase
 };
 
 // Checked values of all options of one table. The getters throw Error(kContract) for a name that is
@@ -54,8 +54,8 @@ class Options {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-// Checks `given` against the table and fills in the defaults. Errors start with `origin` and name the
-// key, what it may be, and the known keys.
+// Checks `given` against the table and fills in the defaults. Errors start with `origin` and name
+// the key, what it may be, and the known keys.
 Result<Options> parse_options(std::string_view origin, std::span<const OptionInfo> table,
                               std::span<const std::pair<std::string, std::string>> given);
 

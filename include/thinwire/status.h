@@ -1,5 +1,5 @@
-// How things go wrong: one vocabulary of codes, as values for bad bytes and as exceptions for the rest.
-// SPDX-License-Identifier: Apache-2.0
+// How things go wrong: one vocabulary of codes, as values for bad bytes and as exceptions for the
+// rest. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

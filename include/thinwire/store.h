@@ -1,5 +1,5 @@
-// Where all memories live: keyed by stream, beside the exchange, so that it can be rebuilt without loss.
-// SPDX-License-Identifier: Apache-2.0
+// Where all memories live: keyed by stream, beside the exchange, so that it can be rebuilt without
+// loss. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -14,12 +14,13 @@
 
 namespace thinwire {
 
-// Owns stateful objects under keys such as "conv1.weight/residual". A loaded state waits under its key
-// until the object is opened. Not shared between threads while keys are opened or loaded.
+// Owns stateful objects under keys such as "conv1.weight/residual". A loaded state waits under its
+// key until the object is opened. Not shared between threads while keys are opened or loaded.
 class Store {
  public:
-  // The object under `key`, made by `make` the first time and given its loaded state, if there is one.
-  // Throws Error(kMismatch) when the loaded state does not fit, or when the key holds another type.
+  // The object under `key`, made by `make` the first time and given its loaded state, if there is
+  // one. Throws Error(kMismatch) when the loaded state does not fit, or when the key holds another
+  // type.
   template <typename T>
   T& open(const std::string& key, const std::function<std::unique_ptr<T>()>& make) {
     Stateful& object = open_any(key, [&]() -> std::unique_ptr<Stateful> { return make(); });
@@ -34,8 +35,9 @@ class Store {
   StateArrays save() const;
 
   // Takes what `rank` of `size` ranks gets from the states that `saved.size()` ranks wrote (index =
-  // old rank), redistributed as each array's OnResize says when the sizes differ. Replaces whatever is
-  // under the same keys. Fails, changing nothing, when the old ranks' states contradict each other.
+  // old rank), redistributed as each array's OnResize says when the sizes differ. Replaces whatever
+  // is under the same keys. Fails, changing nothing, when the old ranks' states contradict each
+  // other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size);
 
   // Keys that were loaded and not opened since: a sign of another model or method.

@@ -1,0 +1,11 @@
+// The built-in codecs: one declaration each, one row each in registry.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "thinwire/codec.h"
+
+namespace thinwire {
+
+const CodecEntry& fp32_entry();
+
+}  // namespace thinwire

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Fails when a file includes a layer, or a third-party header, that it may not use."""
+import pathlib
+import re
+import sys
+
+# Each layer and the layers it may include, besides itself and include/thinwire.
+MAY_INCLUDE = {
+    "core": set(),
+    "kernel": {"core"},
+    "codec": {"core", "kernel"},
+    "feedback": {"core", "kernel"},
+    "comm": {"core"},
+    "exchange": {"core", "kernel", "codec", "feedback", "comm"},
+    "train": {"core", "codec", "feedback", "comm", "exchange"},
+}
+# Each third-party include prefix and the only folders that may name it.
+CONFINED = {
+    "hwy/": ("src/kernel/",),
+    "Random123/": ("src/core/",),
+    "xxhash.h": ("src/core/",),
+    "boost/math": ("src/codec/",),
+    "mpi.h": ("src/comm/mpi/",),
+    "torch/": ("src/comm/c10d/", "src/train/", "include/thinwire/torch.h"),
+    "ATen/": ("src/comm/c10d/", "src/train/", "include/thinwire/torch.h"),
+    "nlohmann/": ("src/train/", "cli/"),
+    "zlib.h": ("src/train/data/",),
+    "lzma.h": ("src/train/data/",),
+    "sndfile": ("src/train/data/",),
+    "CLI/": ("cli/",),
+    "toml++/": ("cli/",),
+    "spdlog/": ("cli/",),
+    "nanobind/": ("python/src/",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+
+
+def check(root: pathlib.Path) -> list[str]:
+    errors = []
+    names = {}
+    folders = ("src", "include", "cli", "python", "examples")
+    files = [p for d in folders for p in (root / d).rglob("*") if p.suffix in {".h", ".cc"}]
+    for file in sorted(files):
+        here = file.relative_to(root).as_posix()
+        part = here.split("/")
+        layer = part[1] if part[0] == "src" else ""
+        public = part[0] in ("cli", "python", "examples", "include")
+        if part[0] == "src" and file.name in names:
+            errors.append(f"{here}: {names[file.name]} has the same name")
+        names[file.name] = here
+        for name in INCLUDE.findall(file.read_text()):
+            other = name.split("/")[0] if "/" in name else ""
+            if other in MAY_INCLUDE and public:
+                errors.append(f"{here}: sees only include/thinwire, not {name}")
+            elif other in MAY_INCLUDE and other != layer and other not in MAY_INCLUDE[layer]:
+                errors.append(f"{here}: {layer} may not include {name}")
+            for prefix, homes in CONFINED.items():
+                if name.startswith(prefix) and not here.startswith(homes):
+                    if "_test." not in here and part[0] != "examples":
+                        errors.append(f"{here}: {prefix} belongs in {' or '.join(homes)}")
+    return errors
+
+
+if __name__ == "__main__":
+    found = check(pathlib.Path(sys.argv[1]))
+    print("\n".join(found) or "layers ok")
+    sys.exit(bool(found))
