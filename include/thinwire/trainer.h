@@ -1,0 +1,110 @@
+// Training from a recipe: models, data, optimisers and the exchange put together. No libtorch in
+// sight. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/options.h"
+
+namespace thinwire {
+
+// Every key a recipe may have, as "section.key" ("train.epochs"), with its default and meaning.
+std::span<const OptionInfo> recipe_keys();
+
+// A recipe whose keys are all checked. `options.canonical()` is what ranks must agree on.
+struct Recipe {
+  std::string name;
+  Options options;
+};
+
+// Where a run reads and writes.
+struct RunPlaces {
+  std::string data;  // folder with data sets; thinwire's own ones are found besides
+  std::string out;   // metrics.jsonl, summary.json, recipe.toml, checkpoints; empty: write nothing
+  std::string resume;  // an earlier run's out; empty: start afresh
+};
+
+// One optimiser step on this rank. Loss and error are this rank's own.
+struct StepEvent {
+  uint64_t step = 0;   // of steps
+  uint64_t steps = 0;  // in the whole run
+  double epoch = 0;    // with fraction
+  double loss = 0;
+  double learning_rate = 0;
+  uint64_t samples = 0;  // seen by all ranks so far
+  double seconds = 0;    // since training began
+  const StepReport* exchange = nullptr;
+};
+
+// One pass over the test data, the same on every rank.
+struct EvaluationEvent {
+  uint64_t step = 0;
+  double epoch = 0;
+  double loss = 0;   // mean
+  double error = 0;  // fraction of wrong predictions
+  uint64_t samples = 0;
+};
+
+struct RunEvents {
+  std::function<void(const StepEvent&)> step;
+  std::function<void(const EvaluationEvent&)> evaluation;
+  std::function<void(std::string_view)> note;  // resumed, redistributed, skipped a step: one line
+  std::function<bool()> stop;  // asked after each step on rank 0; true: checkpoint and end early
+};
+
+// What a run came to; summary.json holds it, and more.
+struct RunSummary {
+  std::string recipe;
+  int world_size = 1;
+  std::string codec;  // canonical
+  uint64_t steps = 0;
+  uint64_t samples = 0;  // seen by all ranks
+  double final_test_error = 1;
+  double best_test_error = 1;
+  double final_test_loss = 0;
+  double dense_bytes_per_step = 0;  // means over steps; per rank, frames included
+  double sent_bytes_per_step = 0;
+  double codec_ratio = 1;           // 4d / payload bytes of one rank
+  double wire_ratio = 1;            // dense bytes / sent bytes; 1 for one rank
+  double achieved_over_target = 0;  // kept / target; 0 when the codec has no target
+  double seconds = 0;
+  uint64_t skipped_steps = 0;
+  bool finished = true;  // false: stopped early, to be resumed
+};
+
+// Trains as the recipe says, as one rank of the group. All ranks return the same summary, but for
+// times. Throws Error: kMismatch when ranks differ (naming the first difference), kIo for files,
+// and whatever the exchange and the group throw.
+RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,
+                        const RunEvents& events);
+
+// A data set that thinwire reads, and where one gets it.
+struct DataSetInfo {
+  std::string name;
+  std::string about;   // items, classes, size
+  std::string origin;  // who published it, and where
+  std::string terms;
+  std::vector<std::string> files;  // below the data folder
+};
+
+struct DataSetState {
+  bool ready = false;                 // every file is there and has the published checksum
+  std::string folder;                 // where it was found
+  std::vector<std::string> problems;  // "train-images-idx3-ubyte.gz: missing", one per file
+};
+
+std::vector<DataSetInfo> list_data_sets();
+
+// Looks for the files of `name` under `data_folder` and the places where systems install it, and
+// verifies their checksums. Throws Error(kUnknownName) with the known names.
+DataSetState check_data_set(std::string_view name, const std::string& data_folder);
+
+}  // namespace thinwire
