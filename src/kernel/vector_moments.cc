@@ -1,0 +1,158 @@
+// Moments of a vector, and of a sum of two vectors while it is formed.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/vector_moments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/vector_moments.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace thinwire::kernel::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Position i of a chunk always meets virtual lane i % kLanes, whatever the vector length: sixteen
+// lanes are two vectors of AVX-512, four of AVX2, eight of SSE. Two at least hide the latency of
+// Add.
+constexpr size_t kLanes = 16;
+constexpr size_t kChunk = 8192;  // values whose sums are added up before they meet those of others
+
+using DF = hn::CappedTag<float, kLanes>;
+using DD = hn::Repartition<double, DF>;
+using VF = hn::Vec<DF>;
+using VD = hn::Vec<DD>;
+constexpr size_t kStep = hn::MaxLanes(DF());  // floats of one vector
+constexpr size_t kHalf = hn::MaxLanes(DD());  // doubles of one vector: half of them
+constexpr size_t kVectors = kLanes / kStep;
+
+// Sums of one chunk. A square of floats is exact in double, so that MulAdd rounds once whether or
+// not the target fuses it.
+struct Lanes {
+  VD abs_sum[2 * kVectors];
+  VD square_sum[2 * kVectors];
+  VF abs_max[kVectors];
+
+  HWY_INLINE void clear() {
+    for (VD& sum : abs_sum) sum = hn::Zero(DD());
+    for (VD& sum : square_sum) sum = hn::Zero(DD());
+    for (VF& largest : abs_max) largest = hn::Zero(DF());
+  }
+
+  HWY_INLINE void add(size_t v, VF x) {
+    const VF magnitude = hn::Abs(x);
+    abs_max[v] = hn::Max(abs_max[v], magnitude);
+    add_wide(2 * v, hn::PromoteTo(DD(), hn::LowerHalf(magnitude)));
+    add_wide(2 * v + 1, hn::PromoteTo(DD(), hn::UpperHalf(hn::Half<DF>(), magnitude)));
+  }
+
+  // Adds the chunk to `total`: lanes pairwise, halves first.
+  HWY_INLINE void flush(Moments& total) const {
+    total.abs_sum += fold(abs_sum);
+    total.square_sum += fold(square_sum);
+    HWY_ALIGN float lane[kStep];
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::Store(abs_max[v], DF(), lane);
+      for (const float magnitude : lane) total.abs_max = std::max(total.abs_max, magnitude);
+    }
+  }
+
+ private:
+  HWY_INLINE void add_wide(size_t v, VD magnitude) {
+    abs_sum[v] = hn::Add(abs_sum[v], magnitude);
+    square_sum[v] = hn::MulAdd(magnitude, magnitude, square_sum[v]);
+  }
+
+  static HWY_INLINE double fold(const VD* sums) {
+    HWY_ALIGN double lane[kLanes];
+    for (size_t v = 0; v < 2 * kVectors; ++v) hn::Store(sums[v], DD(), lane + v * kHalf);
+    for (size_t half = kLanes / 2; half > 0; half /= 2)
+      for (size_t i = 0; i < half; ++i) lane[i] += lane[i + half];
+    return lane[0];
+  }
+};
+
+// Runs `at(i)`, the vector of values from i on, through the lanes; the last values come from
+// `tail(i)`, one at a time, padded with zeros, which change no sum.
+template <class At, class Tail>
+HWY_INLINE Moments Reduce(size_t count, const At& at, const Tail& tail) {
+  Moments total;
+  for (size_t begin = 0; begin < count; begin += kChunk) {
+    const size_t end = std::min(begin + kChunk, count);
+    Lanes lanes;
+    lanes.clear();
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (size_t v = 0; v < kVectors; ++v) lanes.add(v, at(i + v * kStep));
+    if (i < end) {
+      HWY_ALIGN float last[kLanes] = {};
+      for (size_t j = 0; i + j < end; ++j) last[j] = tail(i + j);
+      for (size_t v = 0; v < kVectors; ++v) lanes.add(v, hn::Load(DF(), last + v * kStep));
+    }
+    lanes.flush(total);
+  }
+  // No sum of finite floats overflows a double, and a NaN or Inf stays in the sum of magnitudes.
+  total.finite = std::isfinite(total.abs_sum);
+  return total;
+}
+
+Moments Measure(const float* x, size_t count) {
+  return Reduce(
+      count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
+      [x](size_t i) { return x[i]; });
+}
+
+Moments AddWithMoments(const float* a, const float* b, float* out, size_t count) {
+  const auto tail = [=](size_t i) { return out[i] = a[i] + b[i]; };
+  // An ordinary store reads the line it is about to overwrite: a fourth stream that non-temporal
+  // stores save. They only pay where the result would not have stayed in cache.
+  constexpr size_t kStreamFrom = size_t{1} << 21;
+  const bool aligned = reinterpret_cast<uintptr_t>(out) % (kStep * sizeof(float)) == 0;
+  if (count >= kStreamFrom && aligned && out != a && out != b) {
+    const auto at = [=](size_t i) HWY_ATTR {
+      const VF sum = hn::Add(hn::LoadU(DF(), a + i), hn::LoadU(DF(), b + i));
+      hn::Stream(sum, DF(), out + i);
+      return sum;
+    };
+    const Moments total = Reduce(count, at, tail);
+    hwy::FlushStream();
+    return total;
+  }
+  const auto at = [=](size_t i) HWY_ATTR {
+    const VF sum = hn::Add(hn::LoadU(DF(), a + i), hn::LoadU(DF(), b + i));
+    hn::StoreU(sum, DF(), out + i);
+    return sum;
+  };
+  return Reduce(count, at, tail);
+}
+
+}  // namespace
+}  // namespace thinwire::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace thinwire::kernel {
+namespace {
+HWY_EXPORT(Measure);
+HWY_EXPORT(AddWithMoments);
+}  // namespace
+
+Moments moments(std::span<const float> values) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Measure)(values.data(), values.size());
+}
+
+Moments add_with_moments(std::span<const float> a, std::span<const float> b,
+                         std::span<float> out) noexcept {
+  return HWY_DYNAMIC_DISPATCH(AddWithMoments)(a.data(), b.data(), out.data(), a.size());
+}
+
+}  // namespace thinwire::kernel
+#endif  // HWY_ONCE
