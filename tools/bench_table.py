@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Runs the benchmark programs of a build folder; prints one table and writes bench.json.
+
+usage: bench_table.py BUILD_FOLDER [REGEX]   (REGEX selects benchmarks by name)
+
+Rows: name, seconds, gb_per_s, over_stream (time as a multiple of r[i] += g[i] over the same count, in
+the same run), over_budget (below 1 is met) where the benchmark has a budget, and what else it counts.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+STANDARD = {
+    "name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions",
+    "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit",
+}
+
+
+def run(program: pathlib.Path, pattern: str) -> dict:
+    command = [str(program), "--benchmark_format=json", f"--benchmark_filter={pattern}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{program.name} failed:\n{done.stderr}")
+    return json.loads(done.stdout) if done.stdout.strip() else {"benchmarks": []}
+
+
+def row_of(entry: dict) -> dict:
+    row = {"name": entry["run_name"].split("/iterations")[0].removeprefix("BM_")}
+    row["seconds"] = entry["real_time"] * SCALE[entry["time_unit"]]
+    row.update({key: value for key, value in entry.items() if key not in STANDARD})
+    return row
+
+
+def main() -> None:
+    build = pathlib.Path(sys.argv[1])
+    pattern = sys.argv[2] if len(sys.argv) > 2 else "."
+    rows, context = [], {}
+    print(f"{'':44} {'ms':>9} {'GB/s':>7} {'x stream':>9} {'x budget':>9}")
+    for program in sorted(build.glob("*_bench")):
+        result = run(program, pattern)
+        context = result.get("context", context)
+        for entry in result["benchmarks"]:
+            row = row_of(entry)
+            rows.append(row)
+            cells = [f"{row['name']:44}", f"{row['seconds'] * 1e3:9.3f}"]
+            for key, width in (("gb_per_s", 7), ("over_stream", 9), ("over_budget", 9)):
+                value = row.get(key)
+                cells.append(f"{value:{width}.2f}" if value is not None else " " * width)
+            print(" ".join(cells), flush=True)
+    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
+                if line.startswith("model name")), "unknown")
+    document = {"processor": cpu, "cores": context.get("num_cpus"), "date": context.get("date"),
+                "rows": rows}
+    (build / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+    print(f"\n{cpu}, {context.get('num_cpus')} cores; rows in {build / 'bench.json'}")
+
+
+if __name__ == "__main__":
+    main()
