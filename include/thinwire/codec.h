@@ -54,8 +54,9 @@ struct Call {
 };
 
 struct Encoded {
-  size_t size = 0;  // bytes written
-  size_t kept = 0;  // values that the payload carries
+  size_t size = 0;    // bytes written
+  size_t kept = 0;    // values that the payload carries
+  size_t target = 0;  // values that the options ask for; 0 when the method sets itself no number
 };
 
 // The sending side of one stream. Keeps what a method carries from step to step (a stage count, a

@@ -49,14 +49,14 @@ struct StreamCounters {
   uint64_t target = 0;         // values it was asked to carry; 0 when the codec sets no target
   uint64_t payload_bytes = 0;  // codec's bytes
   uint64_t frame_bytes = 0;    // headers included
-  double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback
-  double gradient_norm = 0;    // l2 norm of the gradient given
+  double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback or norms
+  double gradient_norm = 0;    // l2 norm of the gradient given; 0 without norms
 };
 
 // Why a step did not count.
 struct Fault {
   ErrorCode code = ErrorCode::kOk;  // kNonFinite or kCorrupt
-  int rank = -1;                    // the culprit
+  int rank = -1;                    // the culprit; -1: none alone, the sum over ranks overflowed
   std::string stream;               // where
 };
 
