@@ -41,10 +41,9 @@ struct CodecInfo {
 
 // What one encode call sees.
 struct Signal {
-  std::span<const float> values;  // what should arrive: gradient plus whatever feedback adds
-  std::span<const float>
-      fresh;  // this step's own contribution (AdaComp's dW); empty means `values`
-  std::optional<Moments> moments;  // of `values`, where a pass over them has been made already
+  std::span<const float> values;        // what should arrive: gradient plus whatever feedback adds
+  std::span<const float> fresh = {};    // this step's own part (AdaComp's dW); empty means `values`
+  std::optional<Moments> moments = {};  // of `values`, where a pass over them was made already
 };
 
 // One use of a stream.

@@ -7,5 +7,7 @@
 namespace thinwire {
 
 const CodecEntry& fp32_entry();
+const CodecEntry& fp16_entry();
+const CodecEntry& bf16_entry();
 
 }  // namespace thinwire

@@ -14,6 +14,8 @@ namespace {
 std::deque<CodecEntry>& table() {
   static std::deque<CodecEntry> entries = {
       fp32_entry(),
+      fp16_entry(),
+      bf16_entry(),
   };
   return entries;
 }
