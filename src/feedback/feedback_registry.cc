@@ -1,0 +1,31 @@
+// The table of feedback rules, and how a text becomes one of them.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "feedback/feedback_rules.h"
+
+namespace thinwire {
+
+std::vector<const FeedbackEntry*> list_feedbacks() { return {&none_entry(), &residual_entry()}; }
+
+Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream) {
+  Result<SpecText> text = parse_spec("feedback", spec);
+  if (!text) return text.status();
+  const std::string& name = text.value().name;
+  const auto table = list_feedbacks();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const FeedbackEntry* row) { return row->name == name; });
+  if (found == table.end()) {
+    std::string known;
+    for (const FeedbackEntry* row : table)
+      known += (known.empty() ? "" : ", ") + std::string(row->name);
+    return Status::fail(ErrorCode::kUnknownName,
+                        "unknown feedback '" + name + "'; known: " + known);
+  }
+  Result<Options> options =
+      parse_options("feedback '" + name + "'", (*found)->options, text.value().settings);
+  if (!options) return options.status();
+  return (*found)->make(options.value(), stream);
+}
+
+}  // namespace thinwire

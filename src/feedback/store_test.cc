@@ -1,0 +1,224 @@
+// The store: identity, round trips, resizing that keeps what is owed, and refusals that change
+// nothing. SPDX-License-Identifier: Apache-2.0
+#include "thinwire/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/random.h"
+
+namespace thinwire {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A residual owed to the mean and a counter of each rank's own.
+class Memory final : public Stateful {
+ public:
+  explicit Memory(size_t count) : owed(count) {}
+  StateArrays save() const override {
+    return {make_state("owed", std::span<const float>(owed), OnResize::kOwedToMean),
+            make_state("own/100%", std::span<const int64_t>(&own, 1), OnResize::kCopy)};
+  }
+  Status load(const StateArrays& arrays) override {
+    std::vector<float> values(owed.size());
+    if (Status status = copy_state(arrays, "owed", values); !status) return status;
+    if (Status status = copy_state(arrays, "own/100%", std::span(&own, 1)); !status) return status;
+    owed = values;
+    return Status::ok();
+  }
+  std::vector<float> owed;
+  int64_t own = 0;
+};
+
+class Other final : public Stateful {};
+
+constexpr size_t kCount = 1001;
+
+Memory& open(Store& store, const std::string& key, size_t count = kCount) {
+  return store.open<Memory>(key, [=] { return std::make_unique<Memory>(count); });
+}
+
+// What `ranks` ranks hold under two keys, one of them a prefix of the other.
+std::vector<StateArrays> save_of(int ranks) {
+  std::vector<StateArrays> saved;
+  for (int r = 0; r < ranks; ++r) {
+    Store store;
+    for (const uint32_t which : {0, 1}) {
+      Memory& memory = open(store, which == 0 ? "w/residual" : "w");
+      for (size_t i = 0; i < kCount; ++i)
+        memory.owed[i] =
+            random_normal({.seed = 9, .step = static_cast<uint64_t>(r), .stream = which}, i);
+      memory.own = 10 * r + which;
+    }
+    saved.push_back(store.save());
+  }
+  return saved;
+}
+
+// Comparable: save() of equal stores lists equal arrays, in any order.
+std::map<std::string, std::vector<std::byte>> contents(const Store& store) {
+  std::map<std::string, std::vector<std::byte>> map;
+  for (const StateArray& array : store.save()) map[array.name] = array.data;
+  return map;
+}
+
+TEST(Store, OpensOneObjectPerKey) {
+  Store store;
+  Memory& first = open(store, "a");
+  EXPECT_EQ(&open(store, "a"), &first);
+  EXPECT_NE(&open(store, "b"), &first);
+  EXPECT_THROW(store.open<Other>("a", [] { return std::make_unique<Other>(); }), Error);
+}
+
+TEST(Store, DropForgetsOpenAndWaiting) {
+  Store store;
+  ASSERT_TRUE(store.load(save_of(1), 0, 1));
+  open(store, "w").own = 77;
+  store.drop("w");
+  store.drop("w/residual");
+  EXPECT_TRUE(store.save().empty());
+  EXPECT_TRUE(store.unclaimed().empty());
+  EXPECT_EQ(open(store, "w").own, 0);
+}
+
+TEST(Store, NamesAreKeysThenArrays) {
+  std::vector<std::string> names;
+  const auto saved = save_of(1);
+  for (const auto& array : saved[0]) names.push_back(array.name);
+  EXPECT_THAT(
+      names, ElementsAre("w/owed", "w/own%2F100%25", "w/residual/owed", "w/residual/own%2F100%25"));
+}
+
+TEST(Store, SameSizeRoundTripIsExact) {
+  const auto saved = save_of(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    Store store;
+    ASSERT_TRUE(store.load(saved, rank, 3));
+    EXPECT_THAT(store.unclaimed(), ElementsAre("w", "w/residual"));
+    const auto waiting = contents(store);
+    EXPECT_EQ(open(store, "w/residual").own, 10 * rank);
+    EXPECT_THAT(store.unclaimed(), ElementsAre("w"));
+    EXPECT_EQ(open(store, "w").own, 10 * rank + 1);
+    EXPECT_TRUE(store.unclaimed().empty());
+    EXPECT_EQ(contents(store), waiting);  // opened or not, the same is saved again
+    for (const StateArray& array : saved[rank]) EXPECT_EQ(waiting.at(array.name), array.data);
+  }
+}
+
+TEST(Store, ResizeKeepsWhatIsOwedToTheMean) {
+  for (const int from : {1, 2, 3, 5})
+    for (const int to : {1, 2, 4, 7}) {
+      if (from == to) continue;
+      SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
+      const auto saved = save_of(from);
+      std::vector<float> first;
+      for (int rank = 0; rank < to; ++rank) {
+        Store store;
+        ASSERT_TRUE(store.load(saved, rank, to));
+        const Memory& memory = open(store, "w");
+        EXPECT_EQ(memory.own, 10 * (rank % from) + 1);
+        for (size_t i = 0; i < kCount; ++i) {
+          double sum = 0;
+          for (int r = 0; r < from; ++r)
+            sum += random_normal({.seed = 9, .step = static_cast<uint64_t>(r), .stream = 1}, i);
+          ASSERT_EQ(memory.owed[i], static_cast<float>(sum / from)) << i;
+        }
+        if (rank == 0) first = memory.owed;
+        EXPECT_EQ(memory.owed, first);
+      }
+    }
+}
+
+TEST(Store, LoadReachesOpenObjects) {
+  Store store;
+  Memory& memory = open(store, "w");
+  open(store, "elsewhere").own = 5;
+  ASSERT_TRUE(store.load(save_of(2), 1, 2));
+  EXPECT_EQ(memory.own, 11);
+  EXPECT_EQ(memory.owed[3], random_normal({.seed = 9, .step = 1, .stream = 1}, 3));
+  EXPECT_EQ(open(store, "elsewhere").own, 5);
+  EXPECT_THAT(store.unclaimed(), ElementsAre("w/residual"));
+}
+
+TEST(Store, StateThatDoesNotFitIsRefusedByNameAtOpen) {
+  Store store;
+  ASSERT_TRUE(store.load(save_of(1), 0, 1));
+  try {
+    open(store, "w", kCount + 1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kMismatch);
+    EXPECT_THAT(error.what(), HasSubstr("'w'"));
+  }
+  EXPECT_THAT(store.unclaimed(), ElementsAre("w", "w/residual"));
+}
+
+TEST(Store, AnOpenObjectThatRefusesUndoesTheWholeLoad) {
+  Store store;
+  open(store, "w").own = 7;                       // fits, and is loaded first
+  open(store, "w/residual", kCount + 1).own = 8;  // does not fit
+  const auto before = contents(store);
+  EXPECT_EQ(store.load(save_of(1), 0, 1).code(), ErrorCode::kMismatch);
+  EXPECT_EQ(contents(store), before);
+  EXPECT_TRUE(store.unclaimed().empty());
+}
+
+TEST(Store, ContradictionsAreRefusedAndChangeNothing) {
+  Store store;
+  open(store, "w").own = 7;
+  ASSERT_TRUE(
+      store.load({{make_state("kept/x", std::span<const float>(), OnResize::kCopy)}}, 0, 1));
+  const auto before = contents(store);
+  const auto expect_refused = [&](const std::vector<StateArrays>& saved, std::string_view why) {
+    for (const int size : {static_cast<int>(saved.size()), 5}) {
+      const Status status = store.load(saved, 0, std::max(size, 1));
+      EXPECT_EQ(status.code(), ErrorCode::kMismatch) << why;
+      EXPECT_THAT(status.message(), HasSubstr(std::string(why)));
+      EXPECT_EQ(contents(store), before) << why;
+    }
+  };
+  expect_refused({}, "no saved states");
+  auto saved = save_of(3);
+  saved[1].pop_back();
+  expect_refused(saved, "missing on old rank 1");
+  saved = save_of(3);
+  saved[2].push_back(make_state("w/more", std::span<const float>(), OnResize::kCopy));
+  expect_refused(saved, "on old rank 2 but not");
+  saved = save_of(3);
+  saved[1][0].type = StateType::kFloat64;
+  saved[1][0].data.resize(kCount * 8);
+  expect_refused(saved, "type of array 'w/owed' on old rank 1");
+  saved = save_of(3);
+  saved[1][1].on_resize = OnResize::kOwedToMean;
+  expect_refused(saved, "not of floats");
+  saved = save_of(3);
+  saved[2][0].shape = {kCount - 1};
+  saved[2][0].data.resize((kCount - 1) * 4);
+  expect_refused(saved, "shape of array 'w/owed' on old rank 2");
+  saved = save_of(3);
+  saved[0].push_back(saved[0][0]);
+  expect_refused(saved, "there twice");
+  saved = save_of(3);
+  saved[1][0].data.pop_back();
+  expect_refused(saved, "its shape needs");
+  saved = save_of(3);
+  saved[1][0].shape = {uint64_t{1} << 63, 4};
+  expect_refused(saved, "too large");
+  saved = save_of(1);
+  saved[0][0].name = "owed";
+  expect_refused(saved, "has no key");
+}
+
+TEST(Store, RanksOutsideTheWorldAreBrokenContracts) {
+  Store store;
+  EXPECT_THROW((void)store.load(save_of(1), 1, 1), Error);
+  EXPECT_THROW((void)store.load(save_of(1), -1, 1), Error);
+}
+
+}  // namespace
+}  // namespace thinwire
