@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "core/aligned.h"
 #include "core/random.h"
+#include "kernel/for_each_target.h"
 
 namespace thinwire::kernel {
 namespace {
@@ -56,45 +59,54 @@ const size_t kCounts[] = {0,    1,    2,    15,   16,    17,    31,    33,
 
 TEST(Moments, AreTheOraclesBits) {
   for (const size_t count : kCounts) {
-    SCOPED_TRACE(count);
     const auto values = normals(count + 1, 2);
-    expect_same_bits(moments(std::span(values).first(count)),
-                     oracle(std::span(values).first(count)));
-    expect_same_bits(moments(std::span(values).subspan(1)), oracle(std::span(values).subspan(1)));
+    const auto first = std::span(values).first(count), last = std::span(values).subspan(1);
+    const Moments of_first = oracle(first), of_last = oracle(last);
+    for_each_target([&](std::string_view target) {
+      SCOPED_TRACE(std::to_string(count) + std::string(" ").append(target));
+      expect_same_bits(moments(first), of_first);
+      expect_same_bits(moments(last), of_last);
+    });
   }
 }
 
 TEST(Moments, OfASumAreThoseOfItsResult) {
   for (const size_t count : kCounts) {
-    SCOPED_TRACE(count);
     const auto a = normals(count, 3), b = normals(count, 4);
-    std::vector<float> out(count);
-    const Moments got = add_with_moments(a, b, out);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(out[i], a[i] + b[i]);
-    expect_same_bits(got, moments(out));
-
-    auto in_place = a;
-    expect_same_bits(add_with_moments(in_place, b, in_place), got);
-    EXPECT_EQ(in_place, out);
-    in_place = b;
-    expect_same_bits(add_with_moments(a, in_place, in_place), got);
-    EXPECT_EQ(in_place, out);
+    std::vector<float> want(count);
+    for (size_t i = 0; i < count; ++i) want[i] = a[i] + b[i];
+    const Moments of_want = oracle(want);
+    for_each_target([&](std::string_view target) {
+      SCOPED_TRACE(std::to_string(count) + std::string(" ").append(target));
+      std::vector<float> out(count);
+      expect_same_bits(add_with_moments(a, b, out), of_want);
+      EXPECT_EQ(out, want);
+      out = a;
+      expect_same_bits(add_with_moments(out, b, out), of_want);
+      EXPECT_EQ(out, want);
+      out = b;
+      expect_same_bits(add_with_moments(a, out, out), of_want);
+      EXPECT_EQ(out, want);
+    });
   }
 }
 
-// Long enough for non-temporal stores, at every alignment of the result within a cache line.
+// Long enough for non-temporal stores, on and off the border of a vector.
 TEST(Moments, OfALongSumAreThoseOfItsResult) {
   constexpr size_t kCount = (size_t{1} << 21) + 5;
   const auto a = normals(kCount, 5), b = normals(kCount, 6);
-  std::vector<float> want(kCount);
+  AlignedVector<float> want(kCount);
   for (size_t i = 0; i < kCount; ++i) want[i] = a[i] + b[i];
-  const Moments moments_of_want = oracle(want);
-  std::vector<float> room(kCount + 16);
-  for (size_t offset = 0; offset < 16; ++offset) {
-    SCOPED_TRACE(offset);
+  const Moments of_want = oracle(want);
+  AlignedVector<float> room(kCount + 16);
+  for (const size_t offset : {0, 1, 4, 8}) {
     const auto out = std::span(room).subspan(offset, kCount);
-    expect_same_bits(add_with_moments(a, b, out), moments_of_want);
-    EXPECT_TRUE(std::equal(out.begin(), out.end(), want.begin()));
+    for_each_target([&](std::string_view target) {
+      SCOPED_TRACE(std::to_string(offset) + std::string(" ").append(target));
+      std::fill(room.begin(), room.end(), 0.0f);
+      expect_same_bits(add_with_moments(a, b, out), of_want);
+      EXPECT_TRUE(std::equal(out.begin(), out.end(), want.begin()));
+    });
   }
 }
 
