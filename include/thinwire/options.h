@@ -14,14 +14,14 @@
 
 namespace thinwire {
 
-enum class OptionType : uint8_t { kInteger, kNumber, kChoice, kFlag, kText };
+enum class OptionType : uint8_t { kInteger, kNumber, kChoice, kFlag, kText, kNumbers };
 
 // One row of a table of options. Tables are static; every view in them outlives the program.
 struct OptionInfo {
   std::string_view name;
   OptionType type = OptionType::kText;
   std::string_view fallback;                   // the default, as a user would write it
-  double min = -1e300;                         // inclusive, for kInteger and kNumber
+  double min = -1e300;                         // inclusive, for kInteger, kNumber and kNumbers
   double max = 1e300;                          // inclusive
   std::vector<std::string_view> choices = {};  // for kChoice
   std::string_view unit = {};  // "values", "steps", "fraction"; empty if it has none
@@ -37,8 +37,14 @@ class Options {
   bool flag(std::string_view name) const;
   const std::string& text(std::string_view name) const;  // kChoice and kText
 
+  // kNumbers: written "80;120", or with commas where a text holds one option only; may be empty.
+  const std::vector<double>& numbers(std::string_view name) const;
+
   // "key=value,key=value" with every option in table order: equal settings give equal text.
   std::string canonical() const;
+
+  // The value part of one option there, whatever its type.
+  const std::string& canonical(std::string_view name) const;
 
  private:
   friend Result<Options> parse_options(std::string_view origin, std::span<const OptionInfo> table,
@@ -47,6 +53,7 @@ class Options {
     OptionType type;
     std::string text;
     double number = 0;
+    std::vector<double> numbers = {};
   };
   const Value& find(std::string_view name) const;
 

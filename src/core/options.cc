@@ -42,6 +42,8 @@ std::string expected(const OptionInfo& info) {
       return "a whole number" + range_of(info);
     case OptionType::kNumber:
       return "a number" + range_of(info);
+    case OptionType::kNumbers:
+      return "numbers, separated by ';'," + range_of(info);
     case OptionType::kChoice:
       return "one of: " + join(info.choices, [](std::string_view c) { return std::string(c); });
     case OptionType::kFlag:
@@ -58,18 +60,41 @@ bool parse_number(std::string_view text, double& number) {
   return result.ec == std::errc() && result.ptr == end && std::isfinite(number);
 }
 
+bool in_range(const OptionInfo& info, double number) {
+  return number >= info.min && number <= info.max;
+}
+
+bool parse_numbers(const OptionInfo& info, std::string& text, std::vector<double>& numbers) {
+  std::string canonical;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find_first_of(",;"), rest.size());
+    double number = 0;
+    if (!parse_number(rest.substr(0, end), number) || !in_range(info, number)) return false;
+    if (end + 1 == rest.size()) return false;  // nothing after the separator
+    canonical += (canonical.empty() ? "" : ";") + shortest(number);
+    numbers.push_back(number);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  text = canonical;
+  return true;
+}
+
 // Brings `text` into canonical form; false when it is not what the row asks for.
-bool check(const OptionInfo& info, std::string& text, double& number) {
+bool check(const OptionInfo& info, std::string& text, double& number,
+           std::vector<double>& numbers) {
   switch (info.type) {
     case OptionType::kInteger:
       if (!parse_number(text, number) || number != std::floor(number) || std::abs(number) > 0x1p53)
         return false;
       text = std::to_string(static_cast<int64_t>(number));
-      return number >= info.min && number <= info.max;
+      return in_range(info, number);
     case OptionType::kNumber:
       if (!parse_number(text, number)) return false;
       text = shortest(number);
-      return number >= info.min && number <= info.max;
+      return in_range(info, number);
+    case OptionType::kNumbers:
+      return parse_numbers(info, text, numbers);
     case OptionType::kChoice:
       return std::find(info.choices.begin(), info.choices.end(), text) != info.choices.end();
     case OptionType::kFlag:
@@ -115,6 +140,14 @@ const std::string& Options::text(std::string_view name) const {
   return value.text;
 }
 
+const std::vector<double>& Options::numbers(std::string_view name) const {
+  const Value& value = find(name);
+  THINWIRE_CHECK(value.type == OptionType::kNumbers, "options: not a list of numbers");
+  return value.numbers;
+}
+
+const std::string& Options::canonical(std::string_view name) const { return find(name).text; }
+
 std::string Options::canonical() const {
   std::string text;
   for (const std::string& name : order_) {
@@ -132,7 +165,7 @@ Result<Options> parse_options(std::string_view origin, std::span<const OptionInf
   Options options;
   for (const OptionInfo& info : table) {
     Options::Value value{.type = info.type, .text = std::string(info.fallback)};
-    THINWIRE_CHECK(check(info, value.text, value.number),
+    THINWIRE_CHECK(check(info, value.text, value.number, value.numbers),
                    prefix + "the default of '" + row_name(info) + "' does not fit its own row");
     options.order_.emplace_back(info.name);
     options.values_.emplace(info.name, std::move(value));
@@ -149,7 +182,7 @@ Result<Options> parse_options(std::string_view origin, std::span<const OptionInf
       return Status::fail(ErrorCode::kBadOption, prefix + "option '" + key + "' is given twice");
     seen.push_back(key);
     Options::Value value{.type = info->type, .text = text};
-    if (!check(*info, value.text, value.number))
+    if (!check(*info, value.text, value.number, value.numbers))
       return Status::fail(ErrorCode::kBadOption, prefix + "option '" + key + "' is '" + text +
                                                      "', but must be " + expected(*info));
     options.values_.find(key)->second = std::move(value);

@@ -8,6 +8,7 @@
 namespace thinwire {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::vector<OptionInfo>& table() {
@@ -16,6 +17,7 @@ const std::vector<OptionInfo>& table() {
       {.name = "stages", .type = OptionType::kInteger, .fallback = "0", .min = 0, .max = 10},
       {.name = "law", .type = OptionType::kChoice, .fallback = "a", .choices = {"a", "b"}},
       {.name = "exact", .type = OptionType::kFlag, .fallback = "true"},
+      {.name = "edges", .type = OptionType::kNumbers, .fallback = "", .min = 0, .max = 9},
   };
   return rows;
 }
@@ -32,14 +34,14 @@ TEST(Options, DefaultsAndCanonicalText) {
   EXPECT_EQ(options.integer("stages"), 0);
   EXPECT_EQ(options.text("law"), "a");
   EXPECT_TRUE(options.flag("exact"));
-  EXPECT_EQ(options.canonical(), "density=0.01,stages=0,law=a,exact=true");
+  EXPECT_EQ(options.canonical(), "density=0.01,stages=0,law=a,exact=true,edges=");
   EXPECT_EQ(parse("x:exact=false,density=1e-2").value().canonical(),
-            "density=0.01,stages=0,law=a,exact=false");
+            "density=0.01,stages=0,law=a,exact=false,edges=");
 }
 
 TEST(Options, ErrorsNameKeyValueAndChoices) {
   EXPECT_THAT(parse("x:densty=1").status().message(),
-              HasSubstr("unknown option 'densty'; known: density, stages, law, exact"));
+              HasSubstr("unknown option 'densty'; known: density, stages, law, exact, edges"));
   EXPECT_THAT(parse("x:density=2").status().message(),
               HasSubstr("option 'density' is '2', but must be a number from 0 to 1"));
   EXPECT_THAT(parse("x:stages=1.5").status().message(), HasSubstr("must be a whole number"));
@@ -48,6 +50,19 @@ TEST(Options, ErrorsNameKeyValueAndChoices) {
   EXPECT_THAT(parse("x:stages=1,stages=2").status().message(), HasSubstr("given twice"));
   EXPECT_EQ(parse("x:density=nan").status().code(), ErrorCode::kBadOption);
   EXPECT_EQ(parse("x:density=").status().code(), ErrorCode::kBadOption);
+}
+
+TEST(Options, ListsOfNumbers) {
+  auto options = parse("x:edges=1;2.50;9").value();
+  EXPECT_THAT(options.numbers("edges"), ElementsAre(1, 2.5, 9));
+  EXPECT_EQ(options.canonical("edges"), "1;2.5;9");
+  EXPECT_THAT(parse("x").value().numbers("edges"), ElementsAre());
+  const std::vector<std::pair<std::string, std::string>> commas = {{"edges", "1,2"}};
+  EXPECT_THAT(parse_options("x", table(), commas).value().numbers("edges"), ElementsAre(1, 2));
+  EXPECT_THAT(parse("x:edges=1;10").status().message(),
+              HasSubstr("'edges' is '1;10', but must be numbers, separated by ';', from 0 to 9"));
+  for (const char* bad : {"x:edges=;", "x:edges=1;", "x:edges=;1", "x:edges=1;;2", "x:edges=a"})
+    EXPECT_EQ(parse(bad).status().code(), ErrorCode::kBadOption) << bad;
 }
 
 TEST(Options, SpecTextMustBeWellFormed) {
@@ -59,6 +74,7 @@ TEST(Options, WrongUseIsABrokenContract) {
   auto options = parse("x").value();
   EXPECT_THROW(options.number("nope"), Error);
   EXPECT_THROW(options.integer("density"), Error);
+  EXPECT_THROW(options.numbers("density"), Error);
 }
 
 }  // namespace
