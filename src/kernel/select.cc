@@ -1,0 +1,206 @@
+// Selection at the speed of a plain scan while few values pass.
+//
+// 64 values become one 64-bit mask. Its first four set bits are written as positions whether they
+// exist or not, and the end of the list moves by the population count: at densities up to 1 % no
+// branch depends on the data except "more than four in 64", which is rare. Values are copied and
+// zeroed afterwards, block by block, while they are still in the first-level cache.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/select.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/select.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h.
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace thinwire::kernel::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, 16>;
+using DI = hn::RebindToSigned<D>;
+
+constexpr size_t kGroup = 64;    // values per mask
+constexpr size_t kBlock = 4096;  // values per block: 16 KB, half of a small first-level cache
+constexpr int32_t kMagnitude = 0x7fffffff;
+
+// Values that are fetched early: the hardware's own prefetch leaves a tenth of the bandwidth unused
+// once a loop does more than read.
+constexpr size_t kAhead = 512;
+
+enum class Rest { kNone, kSame, kOther };
+
+// Whether the magnitude of each lane is above `key`, compared as integers.
+HWY_INLINE hn::Mask<DI> Above(hn::Vec<D> values, hn::Vec<DI> key) {
+  const DI di;
+  return hn::Gt(hn::And(hn::BitCast(di, values), hn::Set(di, kMagnitude)), key);
+}
+
+// Bit i says whether the magnitude of x[i] is above `key`.
+HWY_INLINE uint64_t GroupMask(const float* HWY_RESTRICT x, hn::Vec<DI> key) {
+  const D d;
+  const DI di;
+  const size_t lanes = hn::Lanes(d);
+  uint64_t mask = 0;
+  for (size_t i = 0; i < kGroup; i += lanes) {
+    uint8_t bits[8] = {};  // StoreMaskBits may write eight bytes
+    hn::StoreMaskBits(di, Above(hn::LoadU(d, x + i), key), bits);
+    uint64_t word = bits[0];
+    if (lanes > 8) word |= uint64_t{bits[1]} << 8;
+    mask |= word << i;
+  }
+  return mask;
+}
+
+HWY_INLINE uint64_t ScalarMask(const float* HWY_RESTRICT x, size_t count, int32_t key) {
+  uint64_t mask = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t magnitude = std::bit_cast<int32_t>(x[i]) & kMagnitude;
+    mask |= uint64_t{magnitude > key} << i;
+  }
+  return mask;
+}
+
+// Appends the positions of the set bits, `at` plus their index, and returns what did not fit.
+HWY_INLINE uint64_t Append(uint64_t mask, uint32_t at, std::span<uint32_t> positions,
+                           size_t& found) {
+  const auto position = [&] { return at + static_cast<uint32_t>(std::countr_zero(mask)); };
+  if (HWY_LIKELY(positions.size() - found >= kGroup)) {
+    uint32_t* HWY_RESTRICT to = positions.data() + found;
+    const auto bits = static_cast<size_t>(std::popcount(mask));
+    for (size_t i = 0; i == 0 || HWY_UNLIKELY(i < bits); i += 4)
+      for (size_t j = 0; j < 4; ++j, mask &= mask - 1) to[i + j] = position();
+    found += bits;
+    return 0;
+  }
+  for (; mask != 0 && found < positions.size(); mask &= mask - 1) positions[found++] = position();
+  return mask;
+}
+
+// Moves on from `next` by at most a block; stops before that only at a value that did not fit.
+HWY_INLINE size_t SelectBlock(const float* x, size_t next, size_t end, int32_t key,
+                              std::span<uint32_t> positions, size_t& found) {
+  const auto key_lanes = hn::Set(DI(), key);
+  for (; next < end; next += kGroup) {
+    const uint64_t mask = HWY_LIKELY(end - next >= kGroup) ? GroupMask(x + next, key_lanes)
+                                                           : ScalarMask(x + next, end - next, key);
+    for (size_t i = 0; i < kGroup; i += 16) hwy::Prefetch(x + next + kAhead + i);
+    const uint64_t left = Append(mask, static_cast<uint32_t>(next), positions, found);
+    if (HWY_UNLIKELY(left != 0)) return next + static_cast<size_t>(std::countr_zero(left));
+  }
+  return end;
+}
+
+template <Rest kRest>
+Selection SelectAs(const float* x, size_t begin, size_t end, int32_t key,
+                   std::span<uint32_t> positions, float* kept, float* rest) {
+  size_t found = 0;
+  size_t next = begin;
+  while (next < end) {
+    const size_t block_begin = next;
+    const size_t block_end = std::min(end, next + kBlock);
+    const size_t found_before = found;
+    next = SelectBlock(x, next, block_end, key, positions, found);
+    if constexpr (kRest == Rest::kOther) std::copy(x + block_begin, x + next, rest + block_begin);
+    if (kept != nullptr)
+      for (size_t i = found_before; i < found; ++i) kept[i] = x[positions[i]];
+    if constexpr (kRest != Rest::kNone)
+      for (size_t i = found_before; i < found; ++i) rest[positions[i]] = 0.0f;
+    if (next < block_end) break;
+  }
+  return {.kept = found, .next = next};
+}
+
+Selection Select(const float* x, size_t begin, size_t end, int32_t key,
+                 std::span<uint32_t> positions, float* kept, float* rest) {
+  if (rest == nullptr) return SelectAs<Rest::kNone>(x, begin, end, key, positions, kept, rest);
+  if (rest == x) return SelectAs<Rest::kSame>(x, begin, end, key, positions, kept, rest);
+  return SelectAs<Rest::kOther>(x, begin, end, key, positions, kept, rest);
+}
+
+size_t Count(const float* HWY_RESTRICT x, size_t n, int32_t key) {
+  const D d;
+  const DI di;
+  const auto key_lanes = hn::Set(di, key);
+  const size_t lanes = hn::Lanes(d);
+  size_t total = 0;
+  size_t i = 0;
+  while (i + 4 * lanes <= n) {
+    // A lane counts at most 2^20 before it is added up.
+    const size_t stop = std::min(n, i + (size_t{1} << 20));
+    auto c0 = hn::Zero(di), c1 = c0, c2 = c0, c3 = c0;
+    for (; i + 4 * lanes <= stop; i += 4 * lanes) {
+      c0 = hn::Sub(c0, hn::VecFromMask(di, Above(hn::LoadU(d, x + i), key_lanes)));
+      c1 = hn::Sub(c1, hn::VecFromMask(di, Above(hn::LoadU(d, x + i + lanes), key_lanes)));
+      c2 = hn::Sub(c2, hn::VecFromMask(di, Above(hn::LoadU(d, x + i + 2 * lanes), key_lanes)));
+      c3 = hn::Sub(c3, hn::VecFromMask(di, Above(hn::LoadU(d, x + i + 3 * lanes), key_lanes)));
+    }
+    const auto sum = hn::SumOfLanes(di, hn::Add(hn::Add(c0, c1), hn::Add(c2, c3)));
+    total += static_cast<size_t>(hn::GetLane(sum));
+  }
+  for (; i < n; i += kGroup) {
+    const size_t count = std::min(kGroup, n - i);
+    total += static_cast<size_t>(std::popcount(ScalarMask(x + i, count, key)));
+  }
+  return total;
+}
+
+}  // namespace
+}  // namespace thinwire::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace thinwire::kernel {
+namespace {
+
+HWY_EXPORT(Select);
+HWY_EXPORT(Count);
+
+// |x| > t is magnitude bits > key_above(t); one less gives >=, also at t = 0, where all pass.
+int32_t key_above(float threshold) noexcept {
+  assert(threshold >= 0);
+  return std::bit_cast<int32_t>(threshold) & 0x7fffffff;  // -0 is 0
+}
+
+Selection select(std::span<const float> values, size_t begin, int32_t key,
+                 std::span<uint32_t> positions, std::span<float> kept,
+                 std::span<float> rest) noexcept {
+  assert(begin <= values.size() && values.size() <= (uint64_t{1} << 32));
+  assert(kept.empty() || kept.size() == positions.size());
+  assert(rest.empty() || rest.size() == values.size());
+  return HWY_DYNAMIC_DISPATCH(Select)(values.data(), begin, values.size(), key, positions,
+                                      kept.empty() ? nullptr : kept.data(),
+                                      rest.empty() ? nullptr : rest.data());
+}
+
+}  // namespace
+
+size_t count_above(std::span<const float> values, float threshold) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Count)(values.data(), values.size(), key_above(threshold));
+}
+
+size_t count_at_least(std::span<const float> values, float threshold) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Count)(values.data(), values.size(), key_above(threshold) - 1);
+}
+
+Selection select_above(std::span<const float> values, size_t begin, float threshold,
+                       std::span<uint32_t> positions, std::span<float> kept,
+                       std::span<float> rest) noexcept {
+  return select(values, begin, key_above(threshold), positions, kept, rest);
+}
+
+Selection select_at_least(std::span<const float> values, size_t begin, float threshold,
+                          std::span<uint32_t> positions, std::span<float> kept,
+                          std::span<float> rest) noexcept {
+  return select(values, begin, key_above(threshold) - 1, positions, kept, rest);
+}
+
+}  // namespace thinwire::kernel
+#endif  // HWY_ONCE
