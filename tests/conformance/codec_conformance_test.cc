@@ -1,0 +1,216 @@
+// What every codec of the registry promises, on every kind of data and every SIMD target.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "kernel/for_each_target.h"
+#include "support/samples.h"
+#include "thinwire/codec.h"
+
+namespace thinwire {
+namespace {
+
+using samples::Data;
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+class CodecConformance : public ::testing::TestWithParam<std::string> {
+ protected:
+  const NamedCodec named_ = make_codec(GetParam()).value();
+  const Codec& codec_ = *named_.codec;
+
+  std::vector<size_t> counts() const {
+    std::set<size_t> set = {0, 1, 2, 7, 8, 9, 255, 1000, 100003};
+    if (const size_t block = codec_.info().block; block > 1)
+      set.insert({block - 1, block, block + 1});
+    return {set.begin(), set.end()};
+  }
+
+  std::vector<StreamSpec> streams() const {
+    std::vector<StreamSpec> all = {samples::mixed_tensors()};
+    for (size_t count : counts()) all.push_back(samples::one_tensor(count));
+    all.push_back(samples::one_tensor(1021, TensorKind::kConvolution));
+    return all;
+  }
+
+  std::vector<float> decode(const StreamSpec& stream, std::span<const std::byte> payload) const {
+    std::vector<float> out(stream.count(), 0.0f);
+    const Status status = codec_.make_decoder(stream)->decode_add(payload, 1.0f, out);
+    EXPECT_TRUE(status.is_ok()) << status.message();
+    return out;
+  }
+
+  // Calls body(stream, data, values) for all of them.
+  template <typename Body>
+  void for_all(Body&& body) const {
+    for (const StreamSpec& stream : streams()) {
+      for (Data data : samples::kAllData) {
+        SCOPED_TRACE(GetParam() + ", " + std::to_string(stream.count()) + " values, " +
+                     std::string(samples::to_string(data)));
+        body(stream, data, samples::make_values(data, stream.count()));
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+};
+
+TEST_P(CodecConformance, CanonicalTextNamesTheSameCodec) {
+  EXPECT_EQ(make_codec(named_.canonical).value().canonical, named_.canonical);
+}
+
+TEST_P(CodecConformance, StaysWithinItsBound) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    const auto payload = samples::encode(codec_, stream, values);
+    EXPECT_LE(payload.size(), codec_.max_encoded_size(stream));
+    if (codec_.info().fixed_size) {
+      EXPECT_EQ(payload.size(), codec_.max_encoded_size(stream));
+    }
+  });
+}
+
+TEST_P(CodecConformance, RemainderIsWhatTheDecoderLeaves) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    std::vector<float> rest;
+    const auto payload = samples::encode(codec_, stream, values, {}, &rest);
+    const auto decoded = decode(stream, payload);
+    size_t wrong = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      wrong += !std::isfinite(decoded[i]) || rest[i] != values[i] - decoded[i];
+      if (codec_.info().lossless) wrong += decoded[i] != values[i];
+    }
+    ASSERT_EQ(wrong, 0u);
+  });
+}
+
+TEST_P(CodecConformance, RemainderMayBeTheValuesOrNotWanted) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    std::vector<float> rest, in_place = values;
+    const auto payload = samples::encode(codec_, stream, values, values, &rest);
+    std::vector<std::byte> out(codec_.max_encoded_size(stream));
+    out.resize(codec_.make_encoder(stream)
+                   ->encode({.values = in_place, .fresh = values, .moments = {}}, {}, out, in_place)
+                   .size);
+    EXPECT_EQ(out, payload);
+    EXPECT_TRUE(same_bits(in_place, rest));
+    EXPECT_EQ(samples::encode(codec_, stream, values, values), payload);
+  });
+}
+
+TEST_P(CodecConformance, MomentsGivenOrNotAreTheSame) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    std::vector<std::byte> out(codec_.max_encoded_size(stream));
+    out.resize(
+        codec_.make_encoder(stream)
+            ->encode({.values = values, .fresh = {}, .moments = measure(values)}, {}, out, {})
+            .size);
+    EXPECT_EQ(out, samples::encode(codec_, stream, values));
+  });
+}
+
+TEST_P(CodecConformance, DecodingAddsWithWeight) {
+  for_all([&](const StreamSpec& stream, Data data, const std::vector<float>& values) {
+    if (data == Data::kHuge) return;  // the sums below would overflow
+    const auto payload = samples::encode(codec_, stream, values);
+    const auto decoded = decode(stream, payload);
+    std::vector<float> out(values.size(), 2.0f);
+    ASSERT_TRUE(codec_.make_decoder(stream)->decode_add(payload, 0.25f, out).is_ok());
+    size_t wrong = 0;
+    for (size_t i = 0; i < out.size(); ++i)  // a scaled payload may round once more: one ulp of 2
+      wrong += std::abs(out[i] - (2.0f + 0.25f * decoded[i])) >
+               3e-7f * std::max(2.0f, std::abs(decoded[i]));
+    EXPECT_EQ(wrong, 0u);
+  });
+}
+
+TEST_P(CodecConformance, EveryTargetWritesAndReadsTheSameBits) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    const auto fresh = samples::make_values(Data::kNormal, values.size(), 2);
+    std::vector<float> rest, decoded;
+    const auto payload = samples::encode(codec_, stream, values, fresh, &rest);
+    decoded = decode(stream, payload);
+    kernel::for_each_target([&](std::string_view target) {
+      std::vector<float> rest_here;
+      EXPECT_EQ(samples::encode(codec_, stream, values, fresh, &rest_here), payload) << target;
+      EXPECT_TRUE(same_bits(rest_here, rest)) << target;
+      EXPECT_TRUE(same_bits(decode(stream, payload), decoded)) << target;
+    });
+  });
+}
+
+TEST_P(CodecConformance, RefusesEveryTruncationAndExtension) {
+  for (const StreamSpec& stream :
+       {samples::mixed_tensors(), samples::one_tensor(9), samples::one_tensor(0)}) {
+    for (Data data : samples::kAllData) {
+      const auto payload =
+          samples::encode(codec_, stream, samples::make_values(data, stream.count()));
+      const auto decoder = codec_.make_decoder(stream);
+      std::vector<float> out(stream.count());
+      for (size_t size = 0; size < payload.size(); ++size)
+        EXPECT_FALSE(decoder->decode_add(std::span(payload).first(size), 1, out).is_ok())
+            << GetParam() << ", " << samples::to_string(data) << ": " << size << " of "
+            << payload.size() << " bytes";
+      auto longer = payload;
+      longer.push_back(std::byte{0});
+      EXPECT_FALSE(decoder->decode_add(longer, 1, out).is_ok()) << GetParam();
+    }
+  }
+}
+
+// Runs an encoder with residual feedback for some steps; the payloads of all steps in one string.
+class Sequence {
+ public:
+  Sequence(const Codec& codec, const StreamSpec& stream)
+      : encoder(codec.make_encoder(stream)), out_(codec.max_encoded_size(stream)) {}
+
+  std::vector<std::byte> step(uint64_t number, size_t count) {
+    const auto values = samples::make_values(Data::kHeavyTail, count, 10 + number);
+    auto payload = out_;
+    payload.resize(
+        encoder
+            ->encode({.values = values, .fresh = {}, .moments = {}}, {.step = number}, payload, {})
+            .size);
+    return payload;
+  }
+
+  std::unique_ptr<Encoder> encoder;
+
+ private:
+  std::vector<std::byte> out_;
+};
+
+TEST_P(CodecConformance, RollbackForgetsAndLoadContinues) {
+  const StreamSpec stream = samples::one_tensor(5000);
+  Sequence straight(codec_, stream), bumpy(codec_, stream);
+  for (uint64_t step = 0; step < 23; ++step) {
+    bumpy.step(1000 + step, 5000);  // a step that is skipped
+    bumpy.encoder->rollback();
+    const auto payload = straight.step(step, 5000);
+    ASSERT_EQ(bumpy.step(step, 5000), payload) << "step " << step;
+    straight.encoder->commit();
+    bumpy.encoder->commit();
+    if (step % 6 == 5) {  // a restart
+      auto fresh = codec_.make_encoder(stream);
+      ASSERT_TRUE(fresh->load(bumpy.encoder->save()).is_ok());
+      bumpy.encoder = std::move(fresh);
+    }
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = std::to_string(info.index) + "_" + info.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, CodecConformance, ::testing::ValuesIn(samples::codec_variants()),
+                         test_name);
+
+}  // namespace
+}  // namespace thinwire

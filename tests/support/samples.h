@@ -1,0 +1,42 @@
+// What every codec is tried on: variants of its options, streams, and values kind and unkind.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/codec.h"
+
+namespace thinwire::samples {
+
+// For every codec of the registry: its defaults, each choice of each option, and both ends of each
+// numeric range that has ends. "topk", "topk:values=fp16", ...
+std::vector<std::string> codec_variants();
+// The same for one codec.
+std::vector<std::string> codec_variants(const CodecEntry& entry);
+
+// One tensor of `count` values.
+StreamSpec one_tensor(size_t count, TensorKind kind = TensorKind::kLinear);
+
+// A convolution, a linear and a bias tensor of odd sizes as one stream.
+StreamSpec mixed_tensors();
+
+enum class Data { kNormal, kHeavyTail, kZeros, kConstant, kDenormal, kHuge, kSparse, kOneSpike };
+inline constexpr Data kAllData[] = {Data::kNormal,   Data::kHeavyTail, Data::kZeros,
+                                    Data::kConstant, Data::kDenormal,  Data::kHuge,
+                                    Data::kSparse,   Data::kOneSpike};
+std::string_view to_string(Data data);
+
+// The same on every machine and run.
+std::vector<float> make_values(Data data, size_t count, uint64_t seed = 1);
+
+// Encodes with a fresh encoder; `rest`, if not null, receives the remainder.
+std::vector<std::byte> encode(const Codec& codec, const StreamSpec& stream,
+                              std::span<const float> values, std::span<const float> fresh = {},
+                              std::vector<float>* rest = nullptr);
+
+}  // namespace thinwire::samples
