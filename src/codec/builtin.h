@@ -9,5 +9,6 @@ namespace thinwire {
 const CodecEntry& fp32_entry();
 const CodecEntry& fp16_entry();
 const CodecEntry& bf16_entry();
+const CodecEntry& adacomp_entry();
 
 }  // namespace thinwire
