@@ -13,26 +13,11 @@
 // After foreach_target.h.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernel/fixed_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Position i of a chunk always meets virtual lane i % kLanes, whatever the vector length: sixteen
-// lanes are two vectors of AVX-512, four of AVX2, eight of SSE. Two at least hide the latency of
-// Add.
-constexpr size_t kLanes = 16;
-constexpr size_t kChunk = 8192;  // values whose sums are added up before they meet those of others
-
-using DF = hn::CappedTag<float, kLanes>;
-using DD = hn::Repartition<double, DF>;
-using VF = hn::Vec<DF>;
-using VD = hn::Vec<DD>;
-constexpr size_t kStep = hn::MaxLanes(DF());  // floats of one vector
-constexpr size_t kHalf = hn::MaxLanes(DD());  // doubles of one vector: half of them
-constexpr size_t kVectors = kLanes / kStep;
 
 // Sums of one chunk. A square of floats is exact in double, so that MulAdd rounds once whether or
 // not the target fuses it.
@@ -50,14 +35,13 @@ struct Lanes {
   HWY_INLINE void add(size_t v, VF x) {
     const VF magnitude = hn::Abs(x);
     abs_max[v] = hn::Max(abs_max[v], magnitude);
-    add_wide(2 * v, hn::PromoteTo(DD(), hn::LowerHalf(magnitude)));
-    add_wide(2 * v + 1, hn::PromoteTo(DD(), hn::UpperHalf(hn::Half<DF>(), magnitude)));
+    add_wide(2 * v, WidenLower(magnitude));
+    add_wide(2 * v + 1, WidenUpper(magnitude));
   }
 
-  // Adds the chunk to `total`: lanes pairwise, halves first.
   HWY_INLINE void flush(Moments& total) const {
-    total.abs_sum += fold(abs_sum);
-    total.square_sum += fold(square_sum);
+    total.abs_sum += FoldSum(abs_sum);
+    total.square_sum += FoldSum(square_sum);
     HWY_ALIGN float lane[kStep];
     for (size_t v = 0; v < kVectors; ++v) {
       hn::Store(abs_max[v], DF(), lane);
@@ -70,35 +54,13 @@ struct Lanes {
     abs_sum[v] = hn::Add(abs_sum[v], magnitude);
     square_sum[v] = hn::MulAdd(magnitude, magnitude, square_sum[v]);
   }
-
-  static HWY_INLINE double fold(const VD* sums) {
-    HWY_ALIGN double lane[kLanes];
-    for (size_t v = 0; v < 2 * kVectors; ++v) hn::Store(sums[v], DD(), lane + v * kHalf);
-    for (size_t half = kLanes / 2; half > 0; half /= 2)
-      for (size_t i = 0; i < half; ++i) lane[i] += lane[i + half];
-    return lane[0];
-  }
 };
 
-// Runs `at(i)`, the vector of values from i on, through the lanes; the last values come from
-// `tail(i)`, one at a time, padded with zeros, which change no sum.
 template <class At, class Tail>
 HWY_INLINE Moments Reduce(size_t count, const At& at, const Tail& tail) {
+  Lanes lanes;
   Moments total;
-  for (size_t begin = 0; begin < count; begin += kChunk) {
-    const size_t end = std::min(begin + kChunk, count);
-    Lanes lanes;
-    lanes.clear();
-    size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (size_t v = 0; v < kVectors; ++v) lanes.add(v, at(i + v * kStep));
-    if (i < end) {
-      HWY_ALIGN float last[kLanes] = {};
-      for (size_t j = 0; i + j < end; ++j) last[j] = tail(i + j);
-      for (size_t v = 0; v < kVectors; ++v) lanes.add(v, hn::Load(DF(), last + v * kStep));
-    }
-    lanes.flush(total);
-  }
+  ReduceChunks(count, at, tail, lanes, total);
   // No sum of finite floats overflows a double, and a NaN or Inf stays in the sum of magnitudes.
   total.finite = std::isfinite(total.abs_sum);
   return total;
