@@ -9,6 +9,7 @@ namespace thinwire {
 const CodecEntry& fp32_entry();
 const CodecEntry& fp16_entry();
 const CodecEntry& bf16_entry();
+const CodecEntry& topk_entry();
 const CodecEntry& adacomp_entry();
 
 }  // namespace thinwire

@@ -16,6 +16,7 @@ std::deque<CodecEntry>& table() {
       fp32_entry(),
       fp16_entry(),
       bf16_entry(),
+      topk_entry(),
       adacomp_entry(),
   };
   return entries;
