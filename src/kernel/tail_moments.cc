@@ -22,6 +22,8 @@ namespace {
 using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
 
+static_assert(kChunk == kTailChunk);
+
 struct TailLanes {
   VF threshold;
   VD sum[2 * kVectors];

@@ -8,6 +8,10 @@
 
 namespace thinwire::kernel {
 
+// Values whose sums are folded before they meet those of others: the sums of a vector are those of its
+// parts of this length, added in order.
+inline constexpr size_t kTailChunk = 8192;
+
 // Of the values with |x| > threshold; e = |x| - threshold rounded to float.
 struct TailMoments {
   size_t count = 0;

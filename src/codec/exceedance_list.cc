@@ -1,0 +1,104 @@
+// Collecting, compacting, and the exact bound on how many are kept.
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/exceedance_list.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <functional>
+
+#include "kernel/select.h"
+#include "kernel/tail_moments.h"
+
+namespace thinwire {
+namespace {
+
+constexpr size_t kSlack = 4096;  // entries: room that makes small limits cheap
+
+}  // namespace
+
+void ExceedanceList::make_room(size_t capacity) {
+  if (positions_.size() >= capacity) return;
+  positions_.resize(capacity);
+  values_.resize(capacity);
+}
+
+bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit) {
+  size_ = 0;
+  limit = std::min(limit, values.size());
+  make_room(std::min(limit, kSlack));
+  for (size_t begin = 0; begin < values.size();) {
+    if (size_ == positions_.size()) {
+      if (size_ > limit) return false;
+      if (size_ == limit) return kernel::count_above(values.subspan(begin), threshold) == 0;
+      make_room(std::min(limit, 2 * size_));
+    }
+    const auto got =
+        kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
+                             std::span(values_).subspan(size_));
+    size_ += got.kept;
+    begin = got.next;
+  }
+  return size_ <= limit;
+}
+
+void ExceedanceList::select(std::span<const float> values, float threshold, size_t most,
+                            std::span<float> rest) {
+  assert(most > 0 || values.empty());
+  size_ = 0;
+  const size_t room = std::min(values.size(), most + most / 4 + kSlack);
+  make_room(std::min(room, kSlack));
+  for (size_t begin = 0; begin < values.size();) {
+    if (size_ == positions_.size()) {
+      // Everything so far that is not among the largest never will be; nor will what comes later and is
+      // no larger than the least of them.
+      if (size_ < room)
+        make_room(std::min(room, 2 * size_));
+      else
+        threshold = keep_largest(most, rest);
+    }
+    const auto got =
+        kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
+                             std::span(values_).subspan(size_), rest);
+    size_ += got.kept;
+    begin = got.next;
+  }
+  if (size_ > most) keep_largest(most, rest);
+}
+
+void ExceedanceList::compact(float threshold) noexcept {
+  const std::span kept(values_.data(), size_);
+  const std::span at(positions_.data(), size_);
+  size_ = kernel::compact_above(kept, at, threshold, kept, at);
+}
+
+float ExceedanceList::keep_largest(size_t most, std::span<float> rest) {
+  assert(most > 0);
+  magnitudes_.resize(std::max(magnitudes_.size(), size_));
+  const std::span magnitudes(magnitudes_.data(), size_);
+  std::transform(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(size_),
+                 magnitudes.begin(), [](float value) { return std::abs(value); });
+  if (size_ <= most) return *std::min_element(magnitudes.begin(), magnitudes.end());
+  const auto last = magnitudes.begin() + static_cast<ptrdiff_t>(most) - 1;
+  std::nth_element(magnitudes.begin(), last, magnitudes.end(), std::greater<>());
+  const float least = *last;
+  size_t equal = most - static_cast<size_t>(std::count_if(magnitudes.begin(), last,
+                                                          [&](float m) { return m > least; }));
+  size_t kept = 0;
+  for (size_t i = 0; i < size_; ++i) {
+    const float value = values_[i];
+    const uint32_t position = positions_[i];
+    const float magnitude = std::abs(value);
+    if (magnitude > least || (magnitude == least && equal > 0)) {
+      equal -= magnitude == least;
+      values_[kept] = value;
+      positions_[kept++] = position;
+    } else if (!rest.empty()) {
+      rest[position] = value;
+    }
+  }
+  size_ = kept;
+  return least;
+}
+
+}  // namespace thinwire

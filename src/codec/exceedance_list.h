@@ -1,0 +1,44 @@
+// The values above a threshold with their positions, in ascending order of position.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace thinwire {
+
+// Buffers grow to what was needed once and are kept.
+class ExceedanceList {
+ public:
+  size_t size() const noexcept { return size_; }
+  std::span<const uint32_t> positions() const noexcept { return {positions_.data(), size_}; }
+  std::span<const float> values() const noexcept { return {values_.data(), size_}; }
+  std::span<float> values() noexcept { return {values_.data(), size_}; }
+
+  // All of `values` with |x| > threshold, or false if there are more than `limit`.
+  bool collect(std::span<const float> values, float threshold, size_t limit);
+
+  // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones those
+  // with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives `values`
+  // with zeros where the list holds them; it may be `values` itself. REQUIRES: 0 < most.
+  void select(std::span<const float> values, float threshold, size_t most, std::span<float> rest);
+
+  // Drops what is not above `threshold`.
+  void compact(float threshold) noexcept;
+
+  // Drops all but the `most` largest, as select does; what is dropped goes back to `rest`, if there is
+  // one. Returns the least magnitude left. REQUIRES: 0 < most.
+  float keep_largest(size_t most, std::span<float> rest);
+
+ private:
+  void make_room(size_t capacity);
+
+  std::vector<uint32_t> positions_;
+  std::vector<float> values_;
+  std::vector<float> magnitudes_;  // of keep_largest
+  size_t size_ = 0;
+};
+
+}  // namespace thinwire

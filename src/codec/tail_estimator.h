@@ -1,0 +1,83 @@
+// SIDCo's threshold: laws fitted to ever smaller tails of a vector's magnitudes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "codec/exceedance_list.h"
+#include "codec/tail_laws.h"
+#include "kernel/tail_moments.h"
+#include "thinwire/moments.h"
+
+namespace thinwire {
+
+enum class TailLaw { kExponential, kPareto, kGammaPareto };  // gamma first, Pareto after
+
+struct TailMethod {
+  TailLaw law = TailLaw::kExponential;
+  bool closed_gamma = false;
+  double density = 0.01;
+  double first_ratio = 0.25;
+};
+
+// Estimates for one vector after another. Stage 1 fits all magnitudes; each later stage fits the
+// excesses a - mn over the smallest kept magnitude mn of those that the stage before kept, and puts
+// its threshold at mn + that of the fitted law [reference code; the paper's text subtracts the
+// threshold before instead]. A stage that keeps fewer than kFew values, or values all alike, has no
+// tail to fit: the threshold before it stands.
+//
+// Passes over memory: none for one stage (moments are given; one for a gamma law); one for two; two for
+// more, the second of which lists what the second stage kept. Later stages read the list only.
+//
+// Sums run over the vector in stage 2, and over the list from stage 3 on, each in fixed chunks: a
+// threshold is a function of the values alone, the same bits on every SIMD target, and moves with the
+// values' exponent exactly.
+class TailEstimator {
+ public:
+  static constexpr size_t kFew = 8;
+  static constexpr size_t kFewest = 64;  // values of a vector
+
+  explicit TailEstimator(const TailMethod& method) : method_(method) {}
+
+  // Takes a vector, which must stay until the last estimate. Returns false when no law can be fitted:
+  // fewer than kFewest values, or all magnitudes alike to a millionth (zeros included).
+  bool begin(std::span<const float> values, const Moments& moments);
+
+  struct Estimate {
+    float threshold = 0;  // keep |x| > threshold
+    bool listed = false;  // `list` holds exactly those already
+  };
+  // REQUIRES: begin was true.
+  Estimate estimate(int stages, ExceedanceList& list);
+
+  // The number of stages, at most `most`, that keeps a number of values nearest to `target`: the least
+  // of equals, and none that keeps nothing if another keeps something. `list` is scratch.
+  int nearest(int most, size_t target, ExceedanceList& list);
+
+ private:
+  float first_threshold(double ratio);
+  const kernel::TailMoments& first_tail();
+  static std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
+                                             double ratio, TailLaw law);
+  std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
+                                      double ratio) const {
+    return next_threshold(tail, threshold, ratio, method_.law);
+  }
+  float stream_stages(int stages, int stage, float threshold, double ratio);
+  size_t count_from_list(int stages, float threshold, double ratio, const ExceedanceList& list);
+  size_t list_limit() const noexcept;
+
+  TailMethod method_;
+  std::span<const float> values_;
+  double mean_ = 0;
+  double variance_ = 0;
+  double norm_ = 0;
+  std::optional<GammaLaw> gamma_;            // fitted when first asked for
+  std::optional<kernel::TailMoments> tail_;  // above the first threshold of several
+  std::vector<float> scratch_;
+};
+
+}  // namespace thinwire
