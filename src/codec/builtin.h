@@ -11,5 +11,6 @@ const CodecEntry& fp16_entry();
 const CodecEntry& bf16_entry();
 const CodecEntry& topk_entry();
 const CodecEntry& adacomp_entry();
+const CodecEntry& sidco_entry();
 
 }  // namespace thinwire

@@ -18,6 +18,7 @@ std::deque<CodecEntry>& table() {
       bf16_entry(),
       topk_entry(),
       adacomp_entry(),
+      sidco_entry(),
   };
   return entries;
 }
