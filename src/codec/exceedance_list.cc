@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <functional>
 
+#include "kernel/kth_magnitude.h"
 #include "kernel/select.h"
 #include "kernel/tail_moments.h"
 
@@ -73,17 +73,10 @@ void ExceedanceList::compact(float threshold) noexcept {
 }
 
 float ExceedanceList::keep_largest(size_t most, std::span<float> rest) {
-  assert(most > 0);
-  magnitudes_.resize(std::max(magnitudes_.size(), size_));
-  const std::span magnitudes(magnitudes_.data(), size_);
-  std::transform(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(size_),
-                 magnitudes.begin(), [](float value) { return std::abs(value); });
-  if (size_ <= most) return *std::min_element(magnitudes.begin(), magnitudes.end());
-  const auto last = magnitudes.begin() + static_cast<ptrdiff_t>(most) - 1;
-  std::nth_element(magnitudes.begin(), last, magnitudes.end(), std::greater<>());
-  const float least = *last;
-  size_t equal = most - static_cast<size_t>(std::count_if(magnitudes.begin(), last,
-                                                          [&](float m) { return m > least; }));
+  assert(most > 0 && size_ > 0);
+  const auto [least, above] = kernel::kth_magnitude(values(), std::min(most, size_));
+  if (size_ <= most) return least;
+  size_t equal = most - above;
   size_t kept = 0;
   for (size_t i = 0; i < size_; ++i) {
     const float value = values_[i];

@@ -29,7 +29,7 @@ class ExceedanceList {
   void compact(float threshold) noexcept;
 
   // Drops all but the `most` largest, as select does; what is dropped goes back to `rest`, if there is
-  // one. Returns the least magnitude left. REQUIRES: 0 < most.
+  // one. Returns the least magnitude left. REQUIRES: 0 < most; not empty.
   float keep_largest(size_t most, std::span<float> rest);
 
  private:
@@ -37,7 +37,6 @@ class ExceedanceList {
 
   std::vector<uint32_t> positions_;
   std::vector<float> values_;
-  std::vector<float> magnitudes_;  // of keep_largest
   size_t size_ = 0;
 };
 
