@@ -42,8 +42,8 @@ class Group {
   virtual int size() const noexcept = 0;
 
   // Starts a message of buffer.size() bytes. The buffer stays untouched by the caller until done.
-  // Messages between two ranks under one tag arrive in the order of sending. REQUIRES: 0 <= tag <
-  // 30000.
+  // Messages between two ranks under one tag arrive in the order of sending. Every message sent
+  // must be received. REQUIRES: 0 <= tag < 30000; the collectives use those above.
   virtual std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) = 0;
 
@@ -51,7 +51,8 @@ class Group {
   // it.
   virtual std::unique_ptr<Group> split(int colour) = 0;
 
-  // Makes every wait of every rank of this group, and of groups split from it, fail with `reason`.
+  // Makes every wait of every rank of this group, of the groups split from it and of the one it was
+  // split from, fail with Error(kPeerLost): "rank 3 failed: reason". The first abort counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
   // values += those of all other ranks, in the library's own order: a baseline, its bits may differ
@@ -62,7 +63,7 @@ class Group {
   std::chrono::milliseconds deadline() const noexcept { return deadline_; }
   void set_deadline(std::chrono::milliseconds deadline) noexcept { deadline_ = deadline; }
 
-  // Returns when all are done. Gives the core away while it waits.
+  // Returns when all are done; a null one is. Gives the core away while it waits.
   void wait(std::span<const std::unique_ptr<Transfer>> transfers);
   void wait(const std::unique_ptr<Transfer>& transfer) { wait(std::span(&transfer, 1)); }
 
@@ -71,16 +72,30 @@ class Group {
   void broadcast(std::span<std::byte> buffer, int root);
   uint64_t max(uint64_t value);
   // One message of mine.size() bytes from every rank, in rank order; n - 1 messages sent by each.
+  // `mine` may be its place in `all`.
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
   // The same for messages of any lengths up to `limit`; a longer one is Error(kMismatch).
   std::vector<std::vector<std::byte>> all_gather_v(std::span<const std::byte> mine,
                                                    size_t limit = size_t{1} << 30);
 
-  // Bytes handed to send and taken from receive so far, those of the collectives included.
+  // Bytes of the sends and receives started so far, those of the collectives included.
   uint64_t bytes_sent() const noexcept { return sent_; }
   uint64_t bytes_received() const noexcept { return received_; }
 
  protected:
+  using Instant = std::chrono::steady_clock::time_point;
+
+  // Called by a wait between two looks at its transfers, the `look`th time in a row: returns when
+  // another look may help, `until` at the latest. Naps that grow, unless the backend knows better.
+  virtual void idle(int look, Instant until);
+
+  // What the first wait of this rank that failed had to say: for those whom that rank then leaves.
+  const std::string& failure() const noexcept { return failure_; }
+
+  // Now plus the deadline.
+  Instant give_up_at() const noexcept;
+  void wait_until(std::span<const std::unique_ptr<Transfer>> transfers, Instant until);
+
   void count_sent(size_t size) noexcept { sent_ += size; }
   void count_received(size_t size) noexcept { received_ += size; }
 
@@ -88,10 +103,12 @@ class Group {
   std::chrono::milliseconds deadline_{60000};
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
+  std::string failure_;
 };
 
 // Ranks that are threads of this process: groups[r] belongs to rank r. Their shared state lives as
 // long as the last of them. A group that is destroyed while others wait for it is lost to them.
+// A message is copied once, from the sender's buffer into the receiver's.
 std::vector<std::unique_ptr<Group>> make_local_groups(int size);
 
 // Runs `body` on `size` threads, each with its rank's local group. When one throws, the others'

@@ -1,0 +1,12 @@
+// Stands in for the MPI group where MPI is not built in.
+// SPDX-License-Identifier: Apache-2.0
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+Result<std::unique_ptr<Group>> make_mpi_group() {
+  return Status::fail(ErrorCode::kUnsupported,
+                      "mpi: not built in; configure with -DTHINWIRE_WITH_MPI=ON");
+}
+
+}  // namespace thinwire
