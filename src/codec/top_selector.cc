@@ -15,7 +15,7 @@
 namespace thinwire {
 namespace {
 
-// At a density of 0.01 this collects 1.25 k, at 0.001 2 k, and takes a tenth of the whole time.
+// At a density of 0.01 this collects 1.25 k, at 0.001 2 k, and costs 0.3 ms.
 constexpr size_t kSample = 32768;
 
 // Compared instead of floats: the same whatever the machine does with denormals.
