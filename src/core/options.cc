@@ -173,7 +173,7 @@ Result<Options> parse_options(std::string_view origin, std::span<const OptionInf
   std::vector<std::string_view> seen;
   for (const auto& [key, text] : given) {
     const auto info = std::find_if(table.begin(), table.end(),
-                                   [&](const OptionInfo& row) { return row.name == key; });
+                                   [&key = key](const OptionInfo& row) { return row.name == key; });
     if (info == table.end())
       return Status::fail(ErrorCode::kUnknownName,
                           prefix + "unknown option '" + key + "'; " +
