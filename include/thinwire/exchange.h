@@ -32,14 +32,15 @@ struct TensorView {
 
 struct ExchangeOptions {
   std::string codec = "fp32";
-  std::string feedback = "auto";     // auto: residual for biased codecs, none for the others
-  std::string method = "auto";       // auto, dense, gather, library; docs/collectives.md
-  std::optional<Grouping> grouping;  // the codec's own when absent
+  std::string feedback = "auto";  // auto: residual for biased codecs, none for the others
+  std::string method = "auto";    // auto, dense, gather, library; docs/collectives.md
+  std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
   uint32_t generation = 0;  // of the group, in every frame
+  bool norms = true;        // measure the norms of StreamCounters: one more read of each vector
 };
 
 // One stream in one step, on this rank.

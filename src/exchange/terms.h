@@ -1,0 +1,37 @@
+// What an exchange's options come down to, and the text of them that all ranks must share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thinwire/codec.h"
+#include "thinwire/exchange.h"
+
+namespace thinwire {
+
+// How a bucket becomes a mean; docs/collectives.md.
+enum class Method : uint8_t { kDense, kGather, kLibrary };
+
+std::string_view to_string(Method method) noexcept;
+
+// Options with every "auto" decided.
+struct Terms {
+  std::shared_ptr<const Codec> codec;
+  std::string codec_text;  // with every option spelt out
+  std::string feedback;
+  Method method = Method::kGather;
+  Grouping grouping = Grouping::kTensor;
+};
+
+// Fails with the choices when a name is unknown or the codec does not fit the method.
+Result<Terms> settle(const ExchangeOptions& options);
+
+// One line per thing that decides what travels: version, codec with every option spelt out,
+// feedback, method, buckets, seed, and each tensor's name, shape and kind. Options that do not
+// settle appear as they were given, so that a mistake on one rank is told to all.
+std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors);
+
+}  // namespace thinwire

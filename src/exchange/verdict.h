@@ -1,0 +1,38 @@
+// What went wrong in a step, in one word that all ranks can agree on with a single max.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "thinwire/status.h"
+
+namespace thinwire {
+
+// One fault; no fault when code is kOk.
+struct Verdict {
+  ErrorCode code = ErrorCode::kOk;
+  size_t stream = 0;  // index in Exchange::streams
+  int rank = -1;      // the culprit; -1: none alone
+
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+// 0 for no fault. Of two faults the larger word wins: the larger code, then the first stream, then
+// the lowest rank, so that every rank names the same culprit whatever it saw itself.
+// REQUIRES: stream < 2^32, rank < 65535.
+uint64_t pack(const Verdict& verdict) noexcept;
+Verdict unpack_verdict(uint64_t word) noexcept;
+
+// The worst fault seen in a step so far.
+class FaultLog {
+ public:
+  void add(ErrorCode code, size_t stream, int rank) noexcept;
+  void clear() noexcept { word_ = 0; }
+  uint64_t word() const noexcept { return word_; }
+
+ private:
+  uint64_t word_ = 0;
+};
+
+}  // namespace thinwire
