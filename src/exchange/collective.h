@@ -1,0 +1,45 @@
+// How one bucket becomes a mean: the ways there are, behind one face.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange/active_stream.h"
+#include "exchange/plan.h"
+#include "exchange/step_context.h"
+
+namespace thinwire {
+
+// One bucket, step after step. A step is begin, then advance until done. Results lie in the
+// streams' result(), with the same bits on every rank, unless the step has a fault. Buffers are
+// made once.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  // Compresses the bucket's pieces and starts its messages. REQUIRES: their tensors are open.
+  virtual void begin() = 0;
+
+  // Goes as far as it can without waiting; returns whether it got anywhere.
+  virtual bool advance() = 0;
+
+  virtual bool done() const noexcept = 0;
+
+  // A transfer that it waits for, for errors; null when it waits for none.
+  virtual const Transfer* awaited() const noexcept = 0;
+};
+
+// The streams of a plan, by index.
+using Streams = std::vector<std::unique_ptr<ActiveStream>>;
+
+// Tags `tag` and `tag + 1` belong to the bucket.
+std::unique_ptr<Collective> make_dense(StepContext& context, const Streams& streams,
+                                       const Bucket& bucket, int tag);
+std::unique_ptr<Collective> make_gather(StepContext& context, const Streams& streams,
+                                        const Bucket& bucket, int tag);
+std::unique_ptr<Collective> make_library(StepContext& context, const Streams& streams,
+                                         const Bucket& bucket);
+
+}  // namespace thinwire

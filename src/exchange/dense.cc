@@ -1,0 +1,283 @@
+// Shards go to their owners, owners add in rank order, and hand out the mean: two direct steps.
+//
+// The bucket's values, one piece after another, are cut into n equal ranges, the shards. A rank
+// sends shard j to rank j; rank j adds what it got,
+//
+//   sum = x_0 + x_1 + ... + x_(n-1)  in fp32,   mean = sum x (1/n),
+//
+// encodes the mean and sends it to all. Every rank, the owner too, uses what that decodes to. A
+// rank sends 2 (n-1)/n of a payload, plus frames: one per piece and shard that it touches. All
+// sizes are known beforehand, which takes a codec of fixed size; the sum takes a linear one.
+//
+// Sums start from -0.0, the one value that adds to any other without changing a bit of it: one rank
+// with codec fp32 gets back exactly what it gave.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/check.h"
+#include "exchange/collective.h"
+#include "kernel/axpy.h"
+
+namespace thinwire {
+namespace {
+
+// The part of a stream that lies in one shard: one frame.
+struct Slice {
+  ActiveStream* stream = nullptr;
+  size_t begin = 0;  // in the stream
+  size_t count = 0;
+  size_t offset = 0;  // of its frame in the shard's message
+  size_t room = 0;    // bytes of its frame
+  std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<const Decoder> decoder;
+};
+
+struct Shard {
+  std::vector<Slice> slices;
+  size_t count = 0;
+  size_t size = 0;  // bytes of its message
+};
+
+// Cuts the pieces at the borders of `n` equal ranges.
+std::vector<Shard> make_shards(const Streams& streams, const Bucket& bucket, size_t n) {
+  size_t total = 0;
+  for (const Piece& piece : bucket) total += piece.count;
+  std::vector<Shard> shards(n);
+  size_t at = 0;     // values before the piece
+  size_t owner = 0;  // shard under way
+  for (const Piece& piece : bucket) {
+    size_t begin = 0;
+    while (begin < piece.count) {
+      const size_t border = total * (owner + 1) / n;
+      if (at + begin == border) {
+        ++owner;
+        continue;
+      }
+      ActiveStream* stream = streams[piece.stream].get();
+      Slice slice;
+      slice.stream = stream;
+      slice.begin = piece.begin + begin;
+      slice.count = std::min(piece.count - begin, border - at - begin);
+      const StreamSpec spec = single_tensor({.name = stream->spec().name, .shape = {slice.count}});
+      slice.encoder = stream->codec().make_encoder(spec);
+      slice.decoder = stream->codec().make_decoder(spec);
+      slice.room = kFrameHeaderSize + stream->codec().max_encoded_size(spec);
+      Shard& shard = shards[owner];
+      slice.offset = shard.size;
+      shard.size += slice.room;
+      shard.count += slice.count;
+      begin += slice.count;
+      shard.slices.push_back(std::move(slice));
+    }
+    at += piece.count;
+  }
+  return shards;
+}
+
+class Dense final : public Collective {
+ public:
+  Dense(StepContext& context, const Streams& streams, const Bucket& bucket, int tag)
+      : context_(context),
+        tag_(tag),
+        shards_(make_shards(streams, bucket, context.ranks())),
+        sum_(own().count),
+        spoilt_(own().slices.size()),
+        peers_(context.ranks()) {
+    for (const Piece& piece : bucket) streams_.push_back(streams[piece.stream].get());
+    for (size_t rank = 0; rank < peers_.size(); ++rank) {
+      peers_[rank].part_out = Buffer(shards_[rank].size);
+      peers_[rank].mean_in = Buffer(shards_[rank].size);
+      if (rank != context.rank()) peers_[rank].part_in = Buffer(own().size);
+    }
+  }
+
+  void begin() override {
+    encode();
+    for_others([&](int rank, Peer& peer) {
+      peer.decoded = false;
+      receive(peer.receives_part, peer.part_in, rank, tag_);
+      receive(peer.receives_mean, peer.mean_in, rank, tag_ + 1);
+      send(peer.sends_part, peer.part_out, rank, tag_);
+    });
+    next_ = 0;
+    decoded_ = 0;
+    sent_ = false;
+    std::fill(sum_.begin(), sum_.end(), -0.0f);
+    std::fill(spoilt_.begin(), spoilt_.end(), false);
+  }
+
+  bool advance() override {
+    bool moved = false;
+    for (; next_ < peers_.size() && part_arrived(next_); moved = true) {
+      add_part(next_);
+      if (++next_ == peers_.size()) share();
+    }
+    for_others([&](int rank, Peer& peer) {
+      if (peer.decoded || !peer.receives_mean.done()) return;
+      take_mean(static_cast<size_t>(rank));
+      moved = true;
+    });
+    if (decoded_ == peers_.size() && !sent_) {
+      sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
+        return peer.sends_part.done() && peer.sends_mean.done();
+      });
+      moved |= sent_;
+    }
+    return moved;
+  }
+
+  bool done() const noexcept override { return decoded_ == peers_.size() && sent_; }
+
+  const Transfer* awaited() const noexcept override {
+    if (next_ < peers_.size()) return peers_[next_].receives_part.transfer();
+    for (const Peer& peer : peers_)
+      for (const Pending* one : {&peer.receives_mean, &peer.sends_part, &peer.sends_mean})
+        if (one->transfer() != nullptr) return one->transfer();
+    return nullptr;
+  }
+
+ private:
+  struct Peer {
+    Buffer part_out;  // this rank's part of the peer's shard
+    Buffer part_in;   // the peer's part of this rank's shard
+    Buffer mean_in;   // of the peer's shard; on this rank itself, of its own
+    Pending sends_part, receives_part, sends_mean, receives_mean;
+    bool decoded = false;
+  };
+
+  Shard& own() noexcept { return shards_[context_.rank()]; }
+
+  template <typename Body>
+  void for_others(const Body& body) {
+    for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
+      const size_t rank = (context_.rank() + step) % peers_.size();
+      body(static_cast<int>(rank), peers_[rank]);
+    }
+  }
+
+  // A shard without values has no messages.
+  void send(Pending& transfer, const Buffer& from, int rank, int tag) {
+    if (!from.bytes().empty()) transfer.set(context_.group.send(from.bytes(), rank, tag));
+  }
+  void receive(Pending& transfer, Buffer& to, int rank, int tag) {
+    if (!to.bytes().empty()) transfer.set(context_.group.receive(to.bytes(), rank, tag));
+  }
+
+  void encode() {
+    const Stopwatch watch(context_.compress_seconds);
+    for (ActiveStream* stream : streams_) stream->prepare(context_);
+    for (size_t rank = 0; rank < shards_.size(); ++rank)
+      for (Slice& slice : shards_[rank].slices) {
+        const auto frame = peers_[rank].part_out.bytes().subspan(slice.offset, slice.room);
+        const size_t size =
+            slice.stream->write_frame(context_, *slice.encoder, slice.begin, slice.count, frame);
+        pad(slice, frame, size);
+      }
+  }
+
+  // A flagged frame is shorter; what follows it must not be old memory.
+  void pad(const Slice& slice, std::span<std::byte> frame, size_t size) const {
+    THINWIRE_CHECK(size == slice.room || size == kFrameHeaderSize,
+                   "codec '" + std::string(slice.stream->codec().info().name) +
+                       "' is declared fixed_size, but writes fewer bytes than its maximum");
+    const auto rest = frame.subspan(size);
+    std::fill(rest.begin(), rest.end(), std::byte{0});
+  }
+
+  bool part_arrived(size_t rank) {
+    return rank == context_.rank() || peers_[rank].receives_part.done();
+  }
+
+  FrameHeader expected(const Slice& slice, size_t sender) const noexcept {
+    return context_.header(slice.stream->codec().info().id, slice.stream->index(), slice.count,
+                           sender);
+  }
+
+  void add_part(size_t rank) {
+    const Stopwatch watch(context_.decompress_seconds);
+    const bool mine = rank == context_.rank();
+    const auto bytes = mine ? peers_[rank].part_out.bytes() : peers_[rank].part_in.bytes();
+    std::span<float> sum = sum_;
+    for (size_t i = 0; i < own().slices.size(); ++i) {
+      const Slice& slice = own().slices[i];
+      const auto kind =
+          add_frame(context_, expected(slice, rank), *slice.decoder,
+                    bytes.subspan(slice.offset, slice.room), 1.0f, sum.first(slice.count))
+              .kind;
+      sum = sum.subspan(slice.count);
+      if (kind == FrameOutcome::kFlagged)
+        context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), static_cast<int>(rank));
+      if (kind != FrameOutcome::kAdded) spoilt_[i] = true;
+    }
+  }
+
+  // Makes the mean of this rank's shard and sends it to all. A flag stands for a mean that cannot
+  // be given; this rank has noted why.
+  void share() {
+    Peer& self = peers_[context_.rank()];
+    {
+      const Stopwatch watch(context_.compress_seconds);
+      kernel::scale(sum_, 1.0f / static_cast<float>(peers_.size()));
+      std::span<const float> mean = sum_;
+      for (size_t i = 0; i < own().slices.size(); ++i) {
+        write_mean(i, mean.first(own().slices[i].count));
+        mean = mean.subspan(own().slices[i].count);
+      }
+    }
+    for_others([&](int rank, Peer& peer) { send(peer.sends_mean, self.mean_in, rank, tag_ + 1); });
+    take_mean(context_.rank());
+  }
+
+  void write_mean(size_t index, std::span<const float> mean) {
+    Slice& slice = own().slices[index];
+    const auto frame = peers_[context_.rank()].mean_in.bytes().subspan(slice.offset, slice.room);
+    if (!spoilt_[index] && !measure(mean).finite) {  // each was finite: the sum overflowed
+      context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), -1);
+      spoilt_[index] = true;
+    }
+    FrameHeader header = expected(slice, context_.rank());
+    if (spoilt_[index]) {
+      header.flags = kFrameNonFinite;
+    } else {
+      const Signal signal{.values = mean, .fresh = {}, .moments = {}};
+      header.payload_size =
+          slice.encoder->encode(signal, context_.call, frame.subspan(kFrameHeaderSize), {}).size;
+    }
+    const size_t size = kFrameHeaderSize + header.payload_size;
+    seal_frame(header, frame.first(size));
+    pad(slice, frame, size);
+  }
+
+  void take_mean(size_t owner) {
+    const Stopwatch watch(context_.decompress_seconds);
+    const std::span<const std::byte> bytes = peers_[owner].mean_in.bytes();
+    for (const Slice& slice : shards_[owner].slices) {
+      const auto result = slice.stream->result().subspan(slice.begin, slice.count);
+      std::fill(result.begin(), result.end(), -0.0f);
+      add_frame(context_, expected(slice, owner), *slice.decoder,
+                bytes.subspan(slice.offset, slice.room), 1.0f, result);
+    }
+    peers_[owner].decoded = true;
+    ++decoded_;
+  }
+
+  StepContext& context_;
+  const int tag_;
+  std::vector<ActiveStream*> streams_;
+  std::vector<Shard> shards_;  // by owner
+  std::vector<float> sum_;     // of this rank's shard
+  std::vector<bool> spoilt_;   // slices of this rank's shard without a sum
+  std::vector<Peer> peers_;    // by rank, this one included
+  size_t next_ = 0;            // rank to be added next
+  size_t decoded_ = 0;         // shards whose mean is in place
+  bool sent_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> make_dense(StepContext& context, const Streams& streams,
+                                       const Bucket& bucket, int tag) {
+  return std::make_unique<Dense>(context, streams, bucket, tag);
+}
+
+}  // namespace thinwire

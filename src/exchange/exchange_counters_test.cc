@@ -1,0 +1,154 @@
+// What a step reports: bytes as docs/collectives.md says, kept values, norms and times.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "exchange/exchange_testing.h"
+#include "thinwire/frame.h"
+
+namespace thinwire::testing {
+namespace {
+
+std::vector<StepReport> reports(int ranks, const std::vector<TensorSpec>& model,
+                                const ExchangeOptions& options) {
+  std::vector<StepReport> all(static_cast<size_t>(ranks));
+  run_local(ranks, [&](Group& group) {
+    Side side(group, model, options);
+    side.step(0);
+    all[static_cast<size_t>(group.rank())] = side.step(1);
+  });
+  return all;
+}
+
+// The round in which ranks agree that the step counts: eight bytes, ceil(log2 n) times.
+uint64_t agreement_bytes(uint64_t n) {
+  uint64_t rounds = 0;
+  while (uint64_t{1} << rounds < n) ++rounds;
+  return 8 * rounds;
+}
+
+class Bytes : public ::testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, ::testing::Range(uint64_t{1}, uint64_t{10}));
+
+TEST_P(Bytes, DenseSendsTwiceItsPayloadButForItsOwnShard) {
+  const uint64_t n = GetParam();
+  const uint64_t count = 720 * n;
+  for (const uint64_t buckets : {1, 2, 5})
+    for (const uint64_t width : {4, 2})
+      for (const StepReport& report :
+           reports(static_cast<int>(n), {{"w", {count}, TensorKind::kLinear}},
+                   {.codec = width == 4 ? "fp32" : "fp16", .bucket_bytes = 4 * count / buckets})) {
+        EXPECT_EQ(report.dense_bytes, 2 * (n - 1) * 4 * count / n);
+        const uint64_t expected =
+            2 * (n - 1) * (width * count / n + buckets * kFrameHeaderSize) + agreement_bytes(n);
+        EXPECT_EQ(report.sent_bytes, expected);
+        EXPECT_EQ(report.received_bytes, expected);
+        EXPECT_EQ(report.streams[0].payload_bytes, width * count);
+        EXPECT_EQ(report.streams[0].frame_bytes, width * count + n * buckets * kFrameHeaderSize);
+      }
+}
+
+TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
+  const uint64_t n = GetParam();
+  const std::vector<TensorSpec> model = small_model();
+  for (const CodecEntry* entry : list_codecs()) {
+    const auto all = reports(static_cast<int>(n), model,
+                             {.codec = std::string(entry->info.name), .method = "gather"});
+    uint64_t of_all = 0;  // messages, one of each rank
+    std::vector<uint64_t> message;
+    for (const StepReport& report : all) {
+      uint64_t frames = 0, payloads = 0;
+      for (const StreamCounters& stream : report.streams) {
+        frames += stream.frame_bytes;
+        payloads += stream.payload_bytes;
+      }
+      EXPECT_EQ(frames, payloads + report.streams.size() * kFrameHeaderSize);
+      message.push_back(8 + frames);
+      of_all += message.back();
+    }
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      EXPECT_EQ(all[rank].sent_bytes, (n - 1) * message[rank] + agreement_bytes(n));
+      EXPECT_EQ(all[rank].received_bytes, of_all - message[rank] + agreement_bytes(n));
+    }
+  }
+}
+
+TEST_P(Bytes, WhatAllSendAllReceive) {
+  for (const std::string method : {"dense", "gather", "library"}) {
+    uint64_t sent = 0, received = 0;
+    for (const StepReport& report : reports(static_cast<int>(GetParam()), small_model(),
+                                            {.method = method, .bucket_bytes = 300})) {
+      sent += report.sent_bytes;
+      received += report.received_bytes;
+    }
+    EXPECT_EQ(sent, received);
+    EXPECT_EQ(sent > 0, GetParam() > 1);
+  }
+}
+
+TEST(ExchangeCounters, StreamsCountTheirValues) {
+  const std::vector<TensorSpec> model = small_model();
+  for (const CodecEntry* entry : list_codecs()) {
+    uint64_t values = 0;
+    for (const StepReport& report : reports(2, model, {.codec = std::string(entry->info.name)})) {
+      values = 0;
+      for (const StreamCounters& stream : report.streams) {
+        values += stream.values;
+        EXPECT_LE(stream.kept, stream.values);
+        EXPECT_LE(stream.target, stream.values);
+        EXPECT_TRUE(!entry->info.linear || stream.kept == stream.values);
+      }
+      uint64_t count = 0;
+      for (const TensorSpec& tensor : model) count += tensor.count();
+      EXPECT_EQ(values, count);
+    }
+  }
+}
+
+double norm(const Values& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+TEST(ExchangeCounters, NormsAreThoseOfTheGradientAndOfWhatIsKept) {
+  for (const CodecEntry* entry : list_codecs())
+    for (const bool norms : {true, false})
+      run_local(2, [&](Group& group) {
+        Side side(group, small_model(),
+                  {.codec = std::string(entry->info.name),
+                   .feedback = "residual",
+                   .grouping = Grouping::kModel,
+                   .bucket_bytes = 300,
+                   .norms = norms});
+        side.step(0);
+        const StepReport report = side.step(1);
+        Values given;
+        for (const Values& tensor : gradients(small_model(), group.rank(), 1))
+          given.insert(given.end(), tensor.begin(), tensor.end());
+        Values kept(given.size());
+        ASSERT_TRUE(copy_state(side.store().save(), "model/feedback/residual", kept).is_ok());
+        EXPECT_NEAR(report.streams[0].gradient_norm, norms ? norm(given) : 0, 1e-9);
+        EXPECT_NEAR(report.streams[0].rest_norm, norms ? norm(kept) : 0, 1e-9);
+      });
+}
+
+TEST(ExchangeCounters, TimesAddUp) {
+  run_local(2, [](Group& group) {
+    Side side(group, {{"w", {1000000}, TensorKind::kLinear}}, {.codec = "adacomp"});
+    const StepReport report = side.step(0);
+    EXPECT_GT(report.compress_seconds, 0);
+    EXPECT_GT(report.decompress_seconds, 0);
+    EXPECT_GT(report.wire_seconds, 0);
+    EXPECT_GT(report.wait_seconds, 0);
+    for (const double seconds : {report.compress_seconds, report.decompress_seconds,
+                                 report.wire_seconds, report.wait_seconds})
+      EXPECT_LT(seconds, 60);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

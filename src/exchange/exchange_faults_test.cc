@@ -1,0 +1,257 @@
+// Steps that must not count: NaN, Inf and corrupt frames on one rank undo the step on every rank.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "exchange/exchange_testing.h"
+#include "exchange/tampering_group.h"
+#include "thinwire/frame.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr size_t kLinear = 7;  // "linear.weight" of small_model
+constexpr size_t kBias = 8;
+constexpr int kLastTag = 30000;  // of the exchange's own messages
+
+// "topk gather", "fp32 dense": every codec with every method that takes it.
+std::vector<ExchangeOptions> all_options() {
+  std::vector<ExchangeOptions> all;
+  for (const CodecEntry* entry : list_codecs()) {
+    ExchangeOptions options{.codec = std::string(entry->info.name), .feedback = "residual"};
+    all.push_back(options);
+    options.method = "gather";
+    if (entry->info.linear) all.push_back(options);
+  }
+  return all;
+}
+
+bool all_zero(const Tensors& tensors) {
+  for (const Values& values : tensors)
+    for (const float value : values)
+      if (value != 0) return false;
+  return true;
+}
+
+// A step in which rank 1 has `bad` somewhere in tensor `index`.
+StepReport bad_step(Side& side, int rank, uint64_t number, size_t index, float bad) {
+  side.values = gradients(small_model(), rank, number);
+  if (rank == 1) side.values[index].back() = bad;
+  for (size_t i = side.values.size(); i-- > 0;) side.start(i);
+  return side.exchange().finish();
+}
+
+TEST(ExchangeFaults, ANonFiniteGradientOnOneRankUndoesTheStepOnAll) {
+  for (const ExchangeOptions& options : all_options())
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()})
+      for (const size_t index : {kLinear, kBias})
+        run_local(kRanks, [&](Group& group) {
+          // `clean` never sees the bad step: what comes after must be the same bits.
+          Side side(group, small_model(), options);
+          Side clean(group, small_model(), options);
+          for (uint64_t step = 0; step < 3; ++step) {
+            side.step(step);
+            clean.step(step);
+          }
+          const StateArrays before = side.store().save();
+
+          const StepReport report = bad_step(side, group.rank(), 3, index, bad);
+          EXPECT_TRUE(report.skipped);
+          EXPECT_EQ(report.step, 3u);
+          EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
+          EXPECT_EQ(report.fault.rank, 1);
+          EXPECT_THAT(report.fault.stream,
+                      HasSubstr(index == kLinear ? "linear.weight" : "dense:linear.bias"));
+          EXPECT_TRUE(all_zero(side.values));
+          EXPECT_TRUE(same_state(side.store().save(), before)) << options.codec;
+
+          clean.exchange().set_step(4);
+          for (uint64_t step = 4; step < 7; ++step) {
+            EXPECT_FALSE(side.step(step).skipped);
+            clean.step(step);
+            EXPECT_TRUE(same_bits(side.values, clean.values)) << options.codec;
+          }
+          EXPECT_TRUE(same_state(side.store().save(), clean.store().save()));
+        });
+}
+
+TEST(ExchangeFaults, TheSumMayOverflowAlthoughNoRankDid) {
+  run_local(2, [](Group& group) {
+    Side side(group, {{"w", {3}, TensorKind::kLinear}}, {.codec = "fp32"});
+    side.values = {{1, 3e38f, 2}};
+    side.start(0);
+    const StepReport report = side.exchange().finish();
+    EXPECT_TRUE(report.skipped);
+    EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
+    EXPECT_EQ(report.fault.rank, -1);
+    EXPECT_TRUE(all_zero(side.values));
+  });
+}
+
+TEST(ExchangeFaults, LibraryMethodUndoesNonFiniteStepsToo) {
+  run_local(kRanks, [](Group& group) {
+    Side side(group, small_model(), {.codec = "fp32", .feedback = "residual", .method = "library"});
+    side.step(0);
+    const StepReport report = bad_step(side, group.rank(), 1, kLinear, NAN);
+    EXPECT_TRUE(report.skipped);
+    EXPECT_EQ(report.fault.rank, 1);
+    EXPECT_EQ(report.fault.stream, "linear.weight");
+    EXPECT_TRUE(all_zero(side.values));
+    EXPECT_FALSE(side.step(2).skipped);
+  });
+}
+
+// Every bit of what arrives matters: wherever rank 2 sees one flipped in a message of rank 0, all
+// ranks skip the step and name rank 0, and nobody remembers anything of it.
+TEST(ExchangeFaults, ACorruptMessageSeenByOneRankUndoesTheStepOnAll) {
+  for (const ExchangeOptions& options : all_options())
+    for (const double where : {0.0, 0.01, 0.1, 0.5, 0.9, 1.0})
+      run_local(kRanks, [&](Group& group) {
+        std::atomic<bool> armed{false};
+        TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+          if (message.size() <= 8 || tag >= kLastTag || group.rank() != 2 || from != 0) return;
+          if (!armed.exchange(false)) return;
+          const auto at = static_cast<size_t>(where * static_cast<double>(message.size() - 1));
+          message[at] ^= std::byte{0x10};
+        });
+        Side side(tampering, small_model(), options);
+        Side clean(tampering, small_model(), options);
+        side.step(0);
+        clean.step(0);
+        const StateArrays before = side.store().save();
+
+        armed = true;
+        const StepReport report = side.step(1);
+        EXPECT_TRUE(report.skipped) << options.codec << " at " << where;
+        EXPECT_EQ(report.fault.code, ErrorCode::kCorrupt);
+        EXPECT_EQ(report.fault.rank, 0);
+        EXPECT_TRUE(all_zero(side.values));
+        EXPECT_TRUE(same_state(side.store().save(), before)) << options.codec;
+
+        clean.exchange().set_step(2);
+        clean.step(2);
+        EXPECT_FALSE(side.step(2).skipped);
+        EXPECT_TRUE(same_bits(side.values, clean.values)) << options.codec;
+      });
+}
+
+// A frame with a good checksum, but of another step, stream, sender, codec or count.
+TEST(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
+  using Change = void (*)(FrameHeader&);
+  const Change changes[] = {
+      [](FrameHeader& h) { h.step += 1; },   [](FrameHeader& h) { h.stream += 1; },
+      [](FrameHeader& h) { h.sender += 1; }, [](FrameHeader& h) { h.codec += 1; },
+      [](FrameHeader& h) { h.count += 1; },  [](FrameHeader& h) { h.generation += 1; }};
+  for (const std::string method : {"dense", "gather"})
+    for (const Change change : changes)
+      run_local(2, [&](Group& group) {
+        TamperingGroup tampering(group, [&](int, int tag, std::span<std::byte> message) {
+          if (message.size() <= 8 || tag >= kLastTag || group.rank() != 1) return;
+          const Result<Frame> frame = read_frame(message);
+          ASSERT_TRUE(frame.is_ok());
+          FrameHeader header = Result<Frame>(frame).value().header;
+          change(header);
+          seal_frame(header, message.first(kFrameHeaderSize + header.payload_size));
+        });
+        Side side(tampering, {{"w", {10}, TensorKind::kLinear}},
+                  {.codec = "fp32", .method = method});
+        side.values = {Values(10, 1.0f)};
+        side.start(0);
+        const StepReport report = side.exchange().finish();
+        EXPECT_TRUE(report.skipped);
+        EXPECT_EQ(report.fault.code, ErrorCode::kCorrupt);
+        EXPECT_EQ(report.fault.rank, 0);
+        EXPECT_EQ(report.fault.stream, "w");
+      });
+}
+
+// A sender that flags its frame, but does not own up to it, is still named.
+TEST(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
+  for (const std::string method : {"dense", "gather"})
+    run_local(2, [&](Group& group) {
+      bool first = true;
+      TamperingGroup tampering(group, [&](int, int tag, std::span<std::byte> message) {
+        if (message.size() <= 8 || tag >= kLastTag || group.rank() != 1) return;
+        if (!std::exchange(first, false)) return;
+        FrameHeader header = read_frame(message).value().header;
+        header.flags = kFrameNonFinite;
+        header.payload_size = 0;
+        seal_frame(header, message.first(kFrameHeaderSize));
+      });
+      Side side(tampering, {{"w", {10}, TensorKind::kLinear}}, {.method = method});
+      side.values = {Values(10, 1.0f)};
+      side.start(0);
+      const StepReport report = side.exchange().finish();
+      EXPECT_TRUE(report.skipped);
+      EXPECT_EQ(report.fault.rank, 0);
+    });
+}
+
+TEST(ExchangeFaults, AnImpossibleLengthStopsEverybodyAndNamesItsSender) {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  const auto run = [&] {
+    run_local(kRanks, [&](Group& group) {
+      TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+        if (message.size() == 8 && tag < kLastTag && group.rank() == 2 && from == 0)
+          message[6] = std::byte{1};
+      });
+      Side side(tampering, small_model(), {.method = "gather"});
+      try {
+        side.step(0);
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        messages.emplace_back(error.what());
+        throw;
+      }
+    });
+  };
+  EXPECT_THROW(run(), Error);
+  ASSERT_EQ(messages.size(), 3u);
+  EXPECT_THAT(messages, ::testing::Each(HasSubstr("rank 0 announces")));
+}
+
+TEST(ExchangeFaults, SeveralInARowStopTheRunAndNameTheCulprit) {
+  for (const std::string method : {"dense", "gather"})
+    run_local(kRanks, [&](Group& group) {
+      Side side(group, small_model(), {.method = method, .max_skipped = 3});
+      for (uint64_t step = 0; step < 2; ++step)
+        EXPECT_TRUE(bad_step(side, group.rank(), step, kLinear, NAN).skipped);
+      EXPECT_FALSE(side.step(2).skipped);  // counting starts again
+      for (uint64_t step = 3; step < 5; ++step)
+        EXPECT_TRUE(bad_step(side, group.rank(), step, kLinear, NAN).skipped);
+      try {
+        bad_step(side, group.rank(), 5, kLinear, NAN);
+        ADD_FAILURE() << "the third in a row passed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kNonFinite);
+        EXPECT_STREQ(error.what(),
+                     "exchange: 3 steps in a row were skipped; the last: stream 'linear.weight' of "
+                     "rank 1 has a NaN or Inf in step 5");
+      }
+      EXPECT_TRUE(all_zero(side.values));
+      EXPECT_THROW(side.start(0), Error);
+      EXPECT_THROW(side.exchange().finish(), Error);
+    });
+}
+
+TEST(ExchangeFaults, ZeroMeansThatNoNumberOfSkippedStepsStopsTheRun) {
+  run_local(2, [](Group& group) {
+    Side side(group, small_model(), {.max_skipped = 0});
+    for (uint64_t step = 0; step < 20; ++step)
+      EXPECT_TRUE(bad_step(side, group.rank(), step, kLinear, NAN).skipped);
+    EXPECT_FALSE(side.step(20).skipped);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,132 @@
+// Ranks that throw, leave or stall: the others fail soon, with a message that names them.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "exchange/exchange_testing.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kRanks = 4;
+
+class ExchangeLoss : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Runs a step everywhere, then `trouble` on rank 1 and a step on the others; returns what those
+  // were told. All of it takes less than `limit`.
+  std::vector<std::string> told(const std::function<void(Group&, Side&)>& trouble,
+                                std::chrono::milliseconds deadline, Clock::duration limit) {
+    std::mutex mutex;
+    std::vector<std::string> messages;
+    const auto since = Clock::now();
+    try {
+      run_local(kRanks, [&](Group& group) {
+        group.set_deadline(deadline);
+        Side side(group, small_model(), {.method = GetParam(), .bucket_bytes = 400});
+        try {
+          side.step(0);
+          if (group.rank() == 1) return trouble(group, side);
+          side.step(1);
+        } catch (const Error& error) {
+          if (group.rank() == 1) throw;
+          const std::lock_guard lock(mutex);
+          messages.emplace_back(error.what());
+          throw;
+        }
+      });
+    } catch (const std::exception&) {  // of one of the ranks
+    }
+    EXPECT_LT(Clock::now() - since, limit);
+    return messages;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss, ::testing::Values("dense", "gather", "library"));
+
+TEST_P(ExchangeLoss, ARankThatThrowsInMidStepIsNamed) {
+  const auto messages = told(
+      [](Group&, Side& side) {
+        side.values = gradients(small_model(), 1, 1);
+        for (const size_t i : {8, 7, 6}) side.start(i);
+        throw std::runtime_error("out of data");
+      },
+      60s, 20s);
+  EXPECT_THAT(messages, SizeIs(3));
+  EXPECT_THAT(messages, Each(HasSubstr("rank 1")));
+}
+
+TEST_P(ExchangeLoss, ARankThatLeavesBetweenStepsIsNamed) {
+  const auto messages = told([](Group&, Side&) {}, 60s, 20s);
+  EXPECT_THAT(messages, SizeIs(3));
+  EXPECT_THAT(messages, Each(HasSubstr("rank 1")));
+}
+
+TEST_P(ExchangeLoss, ARankThatStallsIsNamedAtTheDeadline) {
+  const auto messages = told(
+      [](Group&, Side& side) {
+        std::this_thread::sleep_for(1500ms);
+        EXPECT_THROW(side.step(1), Error);
+      },
+      300ms, 20s);
+  EXPECT_THAT(messages, SizeIs(3));
+  EXPECT_THAT(messages, Each(HasSubstr("rank 1")));
+}
+
+TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {
+  run_local(2, [](Group& group) {
+    if (group.rank() == 0) group.set_deadline(100ms);
+    Side side(group, small_model(), {});
+    if (group.rank() == 1) {  // does nothing until it hears that rank 0 has failed
+      std::byte never[1];
+      EXPECT_THROW(group.wait(group.receive(never, 0, 7)), Error);
+      return;
+    }
+    EXPECT_THROW(side.step(0), Error);
+    EXPECT_THROW(side.start(0), Error);
+    EXPECT_THROW(side.exchange().finish(), Error);
+    EXPECT_THROW(side.exchange().wait({0}), Error);
+  });
+}
+
+TEST(ExchangeLossOnce, AnExchangeOverAnUnfinishedStepCanBeDestroyed) {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const auto since = Clock::now();
+    run_local(3, [](Group& group) {
+      Side side(group, small_model(), {.bucket_bytes = 100});
+      side.values = gradients(small_model(), group.rank(), 0);
+      try {
+        for (size_t i = 8; i > 3; --i) side.start(i);
+      } catch (const Error&) {  // another rank has left already
+      }
+    });
+    EXPECT_LT(Clock::now() - since, 10s);
+  }
+}
+
+TEST(ExchangeLossOnce, AStepThatIsWhollyStartedEndsBeforeTheExchangeDoes) {
+  run_local(3, [](Group& group) {
+    Tensors values = gradients(small_model(), group.rank(), 0);
+    Store store;
+    {
+      const auto exchange = make_exchange(group, store, small_model(), {});
+      for (size_t i = 0; i < values.size(); ++i)
+        exchange->start(i, {.data = values[i].data(), .count = values[i].size()});
+    }
+    Side other(group, small_model(), {});
+    other.step(0);
+    EXPECT_TRUE(same_bits(values, other.values));
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

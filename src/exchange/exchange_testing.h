@@ -1,0 +1,117 @@
+// What tests of the exchange share: a model, gradients, one rank's side, comparisons to the bit.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/checksum.h"
+#include "core/random.h"
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+
+namespace thinwire::testing {
+
+using Values = std::vector<float>;
+using Tensors = std::vector<Values>;  // by tensor
+
+// Every kind and odd size: weights, biases and norms between them, a scalar, a tensor of nothing.
+inline std::vector<TensorSpec> small_model() {
+  return {{"conv.weight", {4, 3, 3, 3}, TensorKind::kConvolution},
+          {"conv.bias", {4}, TensorKind::kBias},
+          {"norm.weight", {4}, TensorKind::kNorm},
+          {"embedding", {7, 5}, TensorKind::kEmbedding},
+          {"nothing", {0, 3}, TensorKind::kOther},
+          {"lstm.weight", {12, 16}, TensorKind::kRecurrent},
+          {"temperature", {}, TensorKind::kOther},
+          {"linear.weight", {40, 25}, TensorKind::kLinear},
+          {"linear.bias", {40}, TensorKind::kBias}};
+}
+
+// Normal values, every eighth of them zero; the same wherever they are asked for.
+inline Values gradient(const TensorSpec& tensor, int rank, uint64_t step) {
+  const RandomKey key{.seed = checksum(std::as_bytes(std::span(tensor.name))),
+                      .use = RandomUse::kTest,
+                      .step = step,
+                      .stream = static_cast<uint32_t>(rank)};
+  Values values(tensor.count());
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = i % 8 == 7 ? 0.0f : 0.01f * random_normal(key, i);
+  return values;
+}
+
+inline Tensors gradients(const std::vector<TensorSpec>& model, int rank, uint64_t step) {
+  Tensors all;
+  for (const TensorSpec& tensor : model) all.push_back(gradient(tensor, rank, step));
+  return all;
+}
+
+// Equal as bits: -0 is not 0, and a NaN equals itself.
+inline bool same_bits(const Values& a, const Values& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+inline bool same_bits(const Tensors& a, const Tensors& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!same_bits(a[i], b[i])) return false;
+  return true;
+}
+
+inline bool same_state(const StateArrays& a, const StateArrays& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i].name != b[i].name || a[i].shape != b[i].shape || a[i].data != b[i].data) return false;
+  return true;
+}
+
+// One rank's exchange over a model, with memory of its own for the tensors.
+class Side {
+ public:
+  Side(Group& group, std::vector<TensorSpec> model, const ExchangeOptions& options)
+      : Side(group, std::move(model), options, std::make_shared<Store>()) {}
+  Side(Group& group, std::vector<TensorSpec> model, const ExchangeOptions& options,
+       std::shared_ptr<Store> store)
+      : rank_(group.rank()),
+        model_(std::move(model)),
+        store_(std::move(store)),
+        exchange_(make_exchange(group, *store_, model_, options)) {}
+
+  // A whole step: all tensors from last to first. Tensors of `skip` are not started.
+  StepReport step(uint64_t number, const std::function<bool(size_t)>& skip = {}) {
+    values = gradients(model_, rank_, number);
+    for (size_t i = model_.size(); i-- > 0;)
+      if (!skip || !skip(i)) start(i);
+    return exchange_->finish();
+  }
+
+  Ticket start(size_t i) {
+    return exchange_->start(i, {.data = values[i].data(), .count = values[i].size()});
+  }
+
+  Exchange& exchange() { return *exchange_; }
+  Store& store() { return *store_; }
+
+  Tensors values;  // gradients, then means
+
+ private:
+  int rank_;
+  std::vector<TensorSpec> model_;
+  std::shared_ptr<Store> store_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+inline std::vector<Tensors> all_gradients(const std::vector<TensorSpec>& model, int ranks,
+                                          uint64_t step) {
+  std::vector<Tensors> all;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(gradients(model, rank, step));
+  return all;
+}
+
+}  // namespace thinwire::testing

@@ -1,0 +1,254 @@
+// How an exchange is used: orders, tickets, unused tensors, rebuilding, resuming, and misuse.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+#include <thread>
+
+#include "exchange/exchange_oracle.h"
+#include "exchange/exchange_testing.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<ExchangeOptions> one_per_method() {
+  return {{.codec = "fp32", .bucket_bytes = 500},
+          {.codec = "fp32", .method = "gather", .bucket_bytes = 500},
+          {.codec = "adacomp", .bucket_bytes = 500},
+          {.codec = "adacomp", .grouping = Grouping::kModel},
+          {.codec = "fp16", .feedback = "residual", .bucket_bytes = 500},
+          {.codec = "fp32", .method = "library", .bucket_bytes = 500}};
+}
+
+// The message of the error that `body` throws; empty when it throws none.
+template <typename Body>
+std::string error_of(const Body& body, ErrorCode code) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ExchangeUsage, TensorsMayStartInAnyOrderAndAnotherOnEachRank) {
+  for (const ExchangeOptions& options : one_per_method())
+    run_local(4, [&](Group& group) {
+      Side side(group, small_model(), options);
+      Side plain(group, small_model(), options);
+      for (uint64_t step = 0; step < 5; ++step) {
+        plain.step(step);
+        side.values = gradients(small_model(), group.rank(), step);
+        const RandomKey key{.step = step, .stream = static_cast<uint32_t>(group.rank())};
+        for (const uint64_t i : random_permutation(key, side.values.size())) side.start(i);
+        side.exchange().finish();
+        EXPECT_TRUE(same_bits(side.values, plain.values));
+      }
+    });
+}
+
+TEST(ExchangeUsage, TensorsNotStartedCountAsZeroAndAreLeftAlone) {
+  for (const ExchangeOptions& options : one_per_method())
+    run_local(3, [&](Group& group) {
+      const auto unused = [&](size_t i) {
+        return i % 3 == static_cast<size_t>(group.rank()) || i == 7;  // 7: on no rank
+      };
+      const auto model = small_model();
+      Side side(group, model, options);
+      const std::string memory = options.codec == "fp32" ? "none" : "residual";
+      Oracle oracle(3, model, side.exchange().streams(), options.codec, memory,
+                    options.method != "gather" && options.codec != "adacomp");
+      for (uint64_t step = 0; step < 3; ++step) {
+        auto given = all_gradients(model, 3, step);
+        for (size_t rank = 0; rank < 3; ++rank)
+          for (size_t i = 0; i < model.size(); ++i)
+            if (i % 3 == rank || i == 7)
+              std::fill(given[rank][i].begin(), given[rank][i].end(), 0.0f);
+        const Tensors mean = oracle.step(step, given);
+        const Tensors before = gradients(model, group.rank(), step);
+        EXPECT_FALSE(side.step(step, unused).skipped);
+        for (size_t i = 0; i < model.size(); ++i) {
+          if (options.method == "library" && !unused(i)) continue;  // sums in an order of its own
+          EXPECT_TRUE(same_bits(side.values[i], unused(i) ? before[i] : mean[i]))
+              << options.codec << " tensor " << i << " rank " << group.rank();
+        }
+      }
+    });
+}
+
+TEST(ExchangeUsage, AStepOfNothingTakesPart) {
+  run_local(3, [](Group& group) {
+    Side side(group, small_model(), {});
+    const StepReport first = group.rank() == 1 ? side.exchange().finish() : side.step(0);
+    EXPECT_FALSE(first.skipped);
+    EXPECT_EQ(side.exchange().finish().step, 1u);  // on all ranks
+  });
+}
+
+TEST(ExchangeUsage, AModelOfNothingHasSteps) {
+  run_local(3, [](Group& group) {
+    Side side(group, {}, {});
+    EXPECT_EQ(side.exchange().finish().step, 0u);
+    const StepReport report = side.exchange().finish();
+    EXPECT_EQ(report.step, 1u);
+    EXPECT_FALSE(report.skipped);
+    EXPECT_TRUE(report.streams.empty());
+    EXPECT_EQ(report.dense_bytes, 0u);
+  });
+}
+
+TEST(ExchangeUsage, WaitEndsTheStepWithoutFinish) {
+  for (const ExchangeOptions& options : one_per_method())
+    run_local(3, [&](Group& group) {
+      Side side(group, small_model(), options);
+      Side plain(group, small_model(), options);
+      for (uint64_t step = 0; step < 4; ++step) {
+        plain.step(step);
+        side.values = gradients(small_model(), group.rank(), step);
+        Ticket ticket;
+        for (size_t i = 0; i < side.values.size(); ++i) ticket = side.start(i);
+        EXPECT_EQ(ticket.step, step);
+        EXPECT_EQ(side.exchange().wait(ticket).step, step);
+        EXPECT_TRUE(same_bits(side.values, plain.values));
+        if (step % 2 == 0) {
+          EXPECT_EQ(side.exchange().finish().step, step);  // the same step, not one more
+        }
+      }
+    });
+}
+
+TEST(ExchangeUsage, AnyThreadMayWait) {
+  run_local(2, [](Group& group) {
+    Side side(group, small_model(), {});
+    side.values = gradients(small_model(), group.rank(), 0);
+    const Ticket ticket = side.start(0);
+    auto other = std::async(std::launch::async, [&] { return side.exchange().wait(ticket).step; });
+    for (size_t i = 1; i < side.values.size(); ++i) side.start(i);
+    EXPECT_EQ(side.exchange().finish().step, 0u);
+    EXPECT_EQ(other.get(), 0u);
+    EXPECT_EQ(side.exchange().wait(ticket).step, 0u);  // long over
+  });
+}
+
+// A new exchange with other buckets over the same store goes on as if nothing had happened.
+TEST(ExchangeUsage, MemoriesSurviveRebuildingWithOtherBuckets) {
+  for (const CodecEntry* entry : list_codecs())
+    run_local(3, [&](Group& group) {
+      ExchangeOptions options{.codec = std::string(entry->info.name), .feedback = "residual"};
+      Side plain(group, small_model(), options);
+      const auto store = std::make_shared<Store>();
+      uint64_t step = 0;
+      for (const size_t bytes : {400, 100000, 40}) {
+        options.bucket_bytes = bytes;
+        Side side(group, small_model(), options, store);
+        side.exchange().set_step(step);
+        for (const uint64_t end = step + 2; step < end; ++step) {
+          EXPECT_EQ(side.step(step).step, step);
+          plain.step(step);
+          EXPECT_TRUE(same_bits(side.values, plain.values)) << entry->info.name << " " << step;
+        }
+      }
+      EXPECT_TRUE(same_state(store->save(), plain.store().save()));
+    });
+}
+
+TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
+  for (const CodecEntry* entry : list_codecs())
+    for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
+      run_local(3, [&](Group& group) {
+        const ExchangeOptions options{.codec = std::string(entry->info.name),
+                                      .feedback = "residual",
+                                      .grouping = grouping,
+                                      .seed = 5};
+        Side plain(group, small_model(), options);
+        for (uint64_t step = 0; step < 3; ++step) plain.step(step);
+        const StateArrays saved = plain.store().save();
+
+        const auto store = std::make_shared<Store>();
+        const std::vector<StateArrays> of_all(3, saved);  // this rank takes its own
+        ASSERT_TRUE(store->load(of_all, group.rank(), 3).is_ok());
+        Side resumed(group, small_model(), options, store);
+        resumed.exchange().set_step(3);
+        EXPECT_TRUE(store->unclaimed().empty());
+        for (uint64_t step = 3; step < 6; ++step) {
+          plain.step(step);
+          resumed.step(step);
+          EXPECT_TRUE(same_bits(resumed.values, plain.values)) << entry->info.name;
+        }
+      });
+}
+
+// Objects hold their options: an exchange with other options must not use an old one's encoder.
+TEST(ExchangeUsage, AnotherCodecOverTheSameStoreGetsEncodersOfItsOwn) {
+  run_local(2, [](Group& group) {
+    const auto store = std::make_shared<Store>();
+    const ExchangeOptions gather{.codec = "fp16", .feedback = "residual", .method = "gather"};
+    ExchangeOptions other = gather;
+    other.codec = "adacomp";
+    { Side(group, small_model(), gather, store).step(0); }
+    const StateArrays residuals = store->save();
+    {
+      Side side(group, small_model(), other, store);
+      EXPECT_TRUE(same_state(store->save(), residuals));  // kept
+      side.exchange().set_step(1);
+      EXPECT_FALSE(side.step(1).skipped);
+    }
+  });
+}
+
+TEST(ExchangeUsage, MisuseIsRefused) {
+  run_local(1, [](Group& group) {
+    Side side(group, small_model(), {});
+    side.values = gradients(small_model(), 0, 0);
+    float one = 0;
+    Exchange& exchange = side.exchange();
+    EXPECT_THAT(error_of([&] { exchange.start(99, {}); }, ErrorCode::kContract), HasSubstr("99"));
+    EXPECT_THAT(error_of(
+                    [&] {
+                      exchange.start(1, {&one, 1});
+                    },
+                    ErrorCode::kContract),
+                HasSubstr("'conv.bias' has 4 values, given were 1"));
+    EXPECT_THAT(error_of(
+                    [&] {
+                      exchange.start(1, {nullptr, 4});
+                    },
+                    ErrorCode::kContract),
+                HasSubstr("no memory"));
+    EXPECT_THAT(error_of(
+                    [&] {
+                      exchange.start(6, {&one, 1, DType::kFloat32, Device::kCuda});
+                    },
+                    ErrorCode::kUnsupported),
+                HasSubstr("'temperature' is on CUDA"));
+    EXPECT_THAT(error_of([&] { exchange.wait({1}); }, ErrorCode::kContract),
+                HasSubstr("has not begun"));
+    side.start(2);
+    EXPECT_THAT(error_of([&] { side.start(2); }, ErrorCode::kContract),
+                HasSubstr("'norm.weight' is started twice in step 0"));
+    EXPECT_THAT(error_of([&] { exchange.set_step(3); }, ErrorCode::kContract),
+                HasSubstr("under way"));
+    exchange.finish();  // none of it did harm
+    EXPECT_EQ(exchange.finish().step, 1u);
+  });
+}
+
+TEST(ExchangeUsage, StreamsOfTensorsKeepTheirNames) {
+  run_local(1, [](Group& group) {
+    Side side(group, small_model(), {});
+    std::vector<std::string> names;
+    for (const StreamSpec& stream : side.exchange().streams()) names.push_back(stream.name);
+    EXPECT_EQ(names,
+              (std::vector<std::string>{"linear.weight", "temperature", "lstm.weight", "nothing",
+                                        "embedding", "conv.weight", "dense:linear.bias"}));
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,160 @@
+// Everybody sends its frames to everybody, and adds up what all sent, in rank order.
+//
+// A rank sends n - 1 copies of a message: eight bytes that say how long it is, then its frames, one
+// per stream. Nobody waits for a round trip between the two. Right for payloads that cannot be
+// added while compressed, at few ranks.
+//
+//   result = sum over r = 0..n-1 of (1/n) x decode(frame of r)
+//
+// The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
+// sum of finite gradients overflows. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "exchange/collective.h"
+
+namespace thinwire {
+namespace {
+
+class Gather final : public Collective {
+ public:
+  Gather(StepContext& context, const Streams& streams, const Bucket& bucket, int tag)
+      : context_(context), tag_(tag), peers_(context.ranks()) {
+    for (const Piece& piece : bucket) {
+      ActiveStream* stream = streams[piece.stream].get();
+      streams_.push_back(stream);
+      decoders_.push_back(stream->codec().make_decoder(stream->spec()));
+      limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
+    }
+    mine_ = Buffer(limit_);
+    for (size_t rank = 0; rank < peers_.size(); ++rank)
+      if (rank != context.rank()) peers_[rank].message = Buffer(limit_);
+  }
+
+  void begin() override {
+    encode();
+    const auto word = std::as_bytes(std::span(&mine_size_, 1));
+    for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
+      const size_t rank = (context_.rank() + step) % peers_.size();
+      const int to = static_cast<int>(rank);
+      Peer& peer = peers_[rank];
+      peer.sized = false;
+      peer.size_in.set(
+          context_.group.receive(std::as_writable_bytes(std::span(&peer.size, 1)), to, tag_));
+      peer.size_out.set(context_.group.send(word, to, tag_));
+      peer.frames_out.set(context_.group.send(mine_.bytes().first(mine_size_), to, tag_ + 1));
+    }
+    next_ = 0;
+  }
+
+  bool advance() override {
+    bool moved = false;
+    for (size_t rank = 0; rank < peers_.size(); ++rank) {
+      if (rank == context_.rank() || peers_[rank].sized || !peers_[rank].size_in.done()) continue;
+      expect_frames(rank);
+      moved = true;
+    }
+    for (; next_ < peers_.size() && arrived(next_); ++next_) {
+      decode(next_);
+      moved = true;
+    }
+    if (next_ == peers_.size() && !sent_) {
+      sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
+        return peer.size_out.done() && peer.frames_out.done();
+      });
+      moved |= sent_;
+    }
+    return moved;
+  }
+
+  bool done() const noexcept override { return next_ == peers_.size() && sent_; }
+
+  const Transfer* awaited() const noexcept override {
+    if (next_ < peers_.size())
+      return (peers_[next_].sized ? peers_[next_].frames_in : peers_[next_].size_in).transfer();
+    for (const Peer& peer : peers_)
+      for (const Pending* out : {&peer.size_out, &peer.frames_out})
+        if (out->transfer() != nullptr) return out->transfer();
+    return nullptr;
+  }
+
+ private:
+  struct Peer {
+    uint64_t size = 0;
+    bool sized = false;
+    Buffer message;
+    Pending size_in, frames_in, size_out, frames_out;
+  };
+
+  void encode() {
+    const Stopwatch watch(context_.compress_seconds);
+    const std::span<std::byte> out = mine_.bytes();
+    mine_size_ = 0;
+    sent_ = false;
+    for (ActiveStream* stream : streams_) {
+      stream->prepare(context_);
+      mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
+                                        out.subspan(mine_size_));
+      const std::span<float> result = stream->result();
+      std::fill(result.begin(), result.end(), 0.0f);
+    }
+  }
+
+  // The limit is part of what ranks agreed on; a larger size is a broken peer, and where its next
+  // message begins nobody knows.
+  void expect_frames(size_t rank) {
+    Peer& peer = peers_[rank];
+    if (peer.size > limit_)
+      throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(rank) + " announces " +
+                                           std::to_string(peer.size) + " bytes where at most " +
+                                           std::to_string(limit_) + " are possible");
+    peer.frames_in.set(context_.group.receive(peer.message.bytes().first(peer.size),
+                                              static_cast<int>(rank), tag_ + 1));
+    peer.sized = true;
+  }
+
+  bool arrived(size_t rank) {
+    return rank == context_.rank() || (peers_[rank].sized && peers_[rank].frames_in.done());
+  }
+
+  // A rank's own frames are read back like all others, so that the bits agree.
+  void decode(size_t rank) {
+    const Stopwatch watch(context_.decompress_seconds);
+    const bool own = rank == context_.rank();
+    std::span<const std::byte> bytes = own ? mine_.bytes().first(mine_size_)
+                                           : peers_[rank].message.bytes().first(peers_[rank].size);
+    const float weight = 1.0f / static_cast<float>(peers_.size());
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      ActiveStream& stream = *streams_[i];
+      const FrameHeader expected =
+          context_.header(stream.codec().info().id, stream.index(), stream.spec().count(), rank);
+      const FrameOutcome outcome =
+          add_frame(context_, expected, *decoders_[i], bytes, weight, stream.result());
+      if (outcome.kind == FrameOutcome::kFlagged)
+        context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
+      if (outcome.size == 0) return;  // where the next frame begins is unknown
+      bytes = bytes.subspan(outcome.size);
+    }
+    if (!bytes.empty())
+      context_.faults.add(ErrorCode::kCorrupt, streams_.back()->index(), static_cast<int>(rank));
+  }
+
+  StepContext& context_;
+  const int tag_;
+  std::vector<ActiveStream*> streams_;
+  std::vector<std::unique_ptr<const Decoder>> decoders_;
+  size_t limit_ = 0;  // bytes of the longest message that is possible
+  Buffer mine_;
+  uint64_t mine_size_ = 0;
+  std::vector<Peer> peers_;  // by rank; this rank's own stays empty
+  size_t next_ = 0;          // rank to be decoded next
+  bool sent_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> make_gather(StepContext& context, const Streams& streams,
+                                        const Bucket& bucket, int tag) {
+  return std::make_unique<Gather>(context, streams, bucket, tag);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,49 @@
+// Keeps a stream's memory in the store under a key that does not change with the method.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// An object and the text of the method that it belongs to.
+template <typename T>
+class MemorySlot final : public Stateful {
+ public:
+  MemorySlot(std::string method, std::unique_ptr<T> object)
+      : method_(std::move(method)), object_(std::move(object)) {}
+
+  StateArrays save() const override { return object_->save(); }
+  Status load(const StateArrays& arrays) override { return object_->load(arrays); }
+
+  const std::string& method() const noexcept { return method_; }
+  T& object() noexcept { return *object_; }
+
+  void replace(std::string method, std::unique_ptr<T> object) {
+    method_ = std::move(method);
+    object_ = std::move(object);
+  }
+
+ private:
+  std::string method_;
+  std::unique_ptr<T> object_;
+};
+
+// The object under `key`. One that an earlier exchange left there is kept when it belongs to the
+// same method, and replaced by a new one otherwise: options are part of the object, so it must not
+// be used under others. A loaded state is taken whatever options wrote it, as long as it fits.
+template <typename T>
+T& open_memory(Store& store, const std::string& key, const std::string& method,
+               const std::function<std::unique_ptr<T>()>& make) {
+  auto& slot = store.open<MemorySlot<T>>(
+      key, [&] { return std::make_unique<MemorySlot<T>>(method, make()); });
+  if (slot.method() != method) slot.replace(method, make());
+  return slot.object();
+}
+
+}  // namespace thinwire

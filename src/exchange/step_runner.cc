@@ -1,0 +1,100 @@
+// Buckets on their way, the verdict at the end, and what is reported about both.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/step_runner.h"
+
+#include <algorithm>
+
+namespace thinwire {
+namespace {
+
+std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
+                                            const Streams& streams, const Bucket& bucket, int tag) {
+  switch (method) {
+    case Method::kDense:
+      return make_dense(context, streams, bucket, tag);
+    case Method::kGather:
+      return make_gather(context, streams, bucket, tag);
+    case Method::kLibrary:
+      return make_library(context, streams, bucket);
+  }
+  throw Error(ErrorCode::kUnsupported, "exchange: unknown method");
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptions& options,
+                       const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
+                       Store& store)
+    : channel_(std::move(channel)),
+      tensors_(tensors),
+      context_{.group = *channel_,
+               .tensors = tensors_,
+               .generation = options.generation,
+               .call = {.seed = options.seed}} {
+  for (size_t i = 0; i < plan.streams.size(); ++i)
+    streams_.push_back(
+        std::make_unique<ActiveStream>(plan.streams[i], i, terms, store, options.norms));
+  for (size_t i = 0; i < plan.buckets.size(); ++i)
+    buckets_.push_back(make_collective(terms.method, context_, streams_, plan.buckets[i],
+                                       static_cast<int>(2 * i)));
+}
+
+void StepRunner::begin(uint64_t step) {
+  context_.call.step = step;
+  context_.faults.clear();
+  context_.compress_seconds = 0;
+  context_.decompress_seconds = 0;
+  sent_before_ = channel_->bytes_sent();
+  received_before_ = channel_->bytes_received();
+  first_send_ = last_receive_ = Clock::now();
+}
+
+void StepRunner::begin_bucket(size_t bucket) {
+  buckets_[bucket]->begin();
+  if (bucket == 0) first_send_ = Clock::now();  // sends are the last thing that begin does
+  last_receive_ = Clock::now();
+  under_way_.push_back(bucket);
+}
+
+bool StepRunner::advance() {
+  bool moved = false;
+  for (const size_t bucket : under_way_) moved |= buckets_[bucket]->advance();
+  const size_t removed =
+      std::erase_if(under_way_, [&](size_t bucket) { return buckets_[bucket]->done(); });
+  if (moved) last_receive_ = Clock::now();
+  return moved || removed > 0;
+}
+
+std::string StepRunner::awaited() const {
+  const Transfer* transfer = buckets_[under_way_.front()]->awaited();
+  return transfer != nullptr ? transfer->describe() : "nothing";
+}
+
+StepReport StepRunner::end() {
+  const Verdict verdict = unpack_verdict(channel_->max(context_.faults.word()));
+  StepReport report;
+  report.step = context_.call.step;
+  report.skipped = verdict.code != ErrorCode::kOk;
+  if (report.skipped)
+    report.fault = {.code = verdict.code,
+                    .rank = verdict.rank,
+                    .stream = streams_[verdict.stream]->spec().name};
+  for (const auto& stream : streams_) {
+    stream->end(context_, report.skipped);
+    report.streams.push_back(stream->counters());
+  }
+  {
+    const Stopwatch watch(context_.decompress_seconds);
+    tensors_.close(report.skipped);
+  }
+  report.dense_bytes =
+      2 * (context_.ranks() - 1) * sizeof(float) * tensors_.total_count() / context_.ranks();
+  report.sent_bytes = channel_->bytes_sent() - sent_before_;
+  report.received_bytes = channel_->bytes_received() - received_before_;
+  report.compress_seconds = context_.compress_seconds;
+  report.decompress_seconds = context_.decompress_seconds;
+  report.wire_seconds = std::chrono::duration<double>(last_receive_ - first_send_).count();
+  return report;
+}
+
+}  // namespace thinwire

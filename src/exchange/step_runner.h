@@ -1,0 +1,60 @@
+// Runs one step after another on the thread that owns the channel.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange/collective.h"
+#include "exchange/plan.h"
+#include "exchange/tensor_table.h"
+#include "exchange/terms.h"
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// A step is begin, begin_bucket for every bucket in order with advance in between, then end once
+// idle. Used by one thread at a time.
+class StepRunner {
+ public:
+  StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptions& options,
+             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
+
+  Group& channel() noexcept { return *channel_; }
+
+  void begin(uint64_t step);
+
+  // This step's memory of a tensor, before begin_bucket of the first bucket that needs it.
+  void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
+
+  void begin_bucket(size_t bucket);
+
+  // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
+  bool advance();
+  bool idle() const noexcept { return under_way_.empty(); }
+
+  // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
+  std::string awaited() const;
+
+  // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
+  StepReport end();
+
+ private:
+  std::unique_ptr<Group> channel_;
+  TensorTable tensors_;
+  StepContext context_;
+  Streams streams_;
+  std::vector<std::unique_ptr<Collective>> buckets_;
+  std::deque<size_t> under_way_;
+
+  uint64_t sent_before_ = 0;
+  uint64_t received_before_ = 0;
+  Clock::time_point first_send_;
+  Clock::time_point last_receive_;
+};
+
+}  // namespace thinwire

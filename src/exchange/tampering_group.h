@@ -1,0 +1,74 @@
+// A group that changes bytes on their way in, for tests of what happens then.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "thinwire/group.h"
+
+namespace thinwire::testing {
+
+// Sees every message that was received: who sent it, under which tag, and its bytes, to change.
+using Tamper = std::function<void(int from, int tag, std::span<std::byte> message)>;
+
+// Passes everything on to `inner`; groups split from it tamper too.
+class TamperingGroup final : public Group {
+ public:
+  TamperingGroup(Group& inner, Tamper tamper) : inner_(&inner), tamper_(std::move(tamper)) {
+    set_deadline(inner.deadline());
+  }
+
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    count_sent(buffer.size());
+    return inner_->send(buffer, to, tag);
+  }
+
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    count_received(buffer.size());
+    return std::make_unique<Tampered>(inner_->receive(buffer, from, tag),
+                                      [this, buffer, from, tag] { tamper_(from, tag, buffer); });
+  }
+
+  std::unique_ptr<Group> split(int colour) override {
+    std::unique_ptr<Group> part = inner_->split(colour);
+    auto wrapped = std::make_unique<TamperingGroup>(*part, tamper_);
+    wrapped->owned_ = std::move(part);
+    return wrapped;
+  }
+
+  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+ private:
+  class Tampered final : public Transfer {
+   public:
+    Tampered(std::unique_ptr<Transfer> inner, std::function<void()> arrived)
+        : inner_(std::move(inner)), arrived_(std::move(arrived)) {}
+
+    bool done() override {
+      if (!inner_->done()) return false;
+      if (arrived_) std::exchange(arrived_, nullptr)();
+      return true;
+    }
+    std::string describe() const override { return inner_->describe(); }
+
+   private:
+    std::unique_ptr<Transfer> inner_;
+    std::function<void()> arrived_;
+  };
+
+  Group* inner_;
+  std::unique_ptr<Group> owned_;
+  Tamper tamper_;
+};
+
+}  // namespace thinwire::testing
