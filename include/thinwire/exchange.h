@@ -81,18 +81,22 @@ struct Ticket {
   uint64_t step = 0;
 };
 
-// Averages the gradients of a fixed list of tensors, step after step, on a thread of its own.
-// Streams travel in buckets in an order fixed when it was built (last tensor first, as a backward
-// pass makes them), never the order of arrival. Built, used and destroyed by one thread, except for
-// wait.
+// Averages the gradients of a fixed list of tensors, step after step, on a thread of its own. Streams
+// travel in buckets in an order fixed when it was built (last tensor first, as a backward pass makes
+// them), never the order of arrival: a bucket is compressed and sent as soon as it and those before
+// it are complete. Grouping::kModel has one bucket, which is complete with the last tensor, and so
+// cannot overlap the backward pass. Built, used and destroyed by one thread, except for wait.
+//
+// An error other than a broken contract ends the exchange: every later call throws it again, and the
+// other ranks' exchanges fail too. So does destroying it in the middle of a step.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
   // The gradient of tensor `index` is ready and must stay untouched until the step ends; then it
-  // holds the mean over ranks, with the same bits on every rank, or zeros when the step was
-  // skipped. Throws Error(kUnsupported) for CUDA tensors, Error(kContract) when started twice in a
-  // step.
+  // holds the mean over ranks, with the same bits on every rank, or zeros when the step was skipped.
+  // Returns at once. Throws Error(kUnsupported) for CUDA tensors, Error(kContract) when started
+  // twice in a step.
   virtual Ticket start(size_t index, TensorView tensor) = 0;
 
   // Ends the step: tensors not started count as zero, and take part. Returns when all ranks agree
@@ -100,8 +104,9 @@ class Exchange {
   // options.max_skipped skipped steps in a row, and the group's errors.
   virtual StepReport finish() = 0;
 
-  // Blocks until the step of `ticket` has ended, for callers that start every tensor and never call
-  // finish. From any thread. The report of the latest step.
+  // Blocks until the step of `ticket` has ended, for callers that start every tensor: such a step
+  // ends by itself, and finish, if called before the next start, returns its report too. From any
+  // thread. The report of the latest step.
   virtual StepReport wait(Ticket ticket) = 0;
 
   // The streams, in the order of StepReport::streams and of frame headers.
@@ -112,9 +117,9 @@ class Exchange {
 };
 
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws
-// Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` under the
-// streams' names. `group` and `store` must outlive it; `group` is split, so the caller may go on
-// using it.
+// Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` as
+// "<stream>/feedback" and "<stream>/encoder"; what another method left there is replaced. `group` and
+// `store` must outlive it; `group` is split, so the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "exchange/exchange_testing.h"
+#include "exchange/tampering_group.h"
 
 namespace thinwire::testing {
 namespace {
@@ -96,6 +97,30 @@ TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {
     EXPECT_THROW(side.exchange().finish(), Error);
     EXPECT_THROW(side.exchange().wait({0}), Error);
   });
+}
+
+TEST(ExchangeLossOnce, AnImpossibleLengthStopsEverybodyAndNamesItsSender) {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  const auto run = [&] {
+    run_local(3, [&](Group& group) {
+      TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+        if (message.size() == 8 && tag < 30000 && group.rank() == 2 && from == 0)
+          message[6] = std::byte{1};
+      });
+      Side side(tampering, small_model(), {.method = "gather"});
+      try {
+        side.step(0);
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        messages.emplace_back(error.what());
+        throw;
+      }
+    });
+  };
+  EXPECT_THROW(run(), Error);
+  EXPECT_THAT(messages, SizeIs(3));
+  EXPECT_THAT(messages, Each(HasSubstr("rank 0 announces")));
 }
 
 TEST(ExchangeLossOnce, AnExchangeOverAnUnfinishedStepCanBeDestroyed) {

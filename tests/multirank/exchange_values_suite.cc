@@ -1,0 +1,207 @@
+// What an exchange computes: the mean that a loop over ranks gives, to the bit, on every rank.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "exchange/exchange_oracle.h"
+#include "exchange/exchange_testing.h"
+#include "multirank/ranks.h"
+
+namespace thinwire::testing {
+namespace {
+
+constexpr uint64_t kSteps = 4;
+
+class ExchangeValues : public ::testing::TestWithParam<int> {
+ protected:
+  void on_all(const std::function<void(Group&)>& body) { on_ranks(GetParam(), body); }
+
+  // Each rank computes what all should have, and compares.
+  void expect_oracle(const ExchangeOptions& options, const std::string& feedback, bool dense) {
+    on_all([&](Group& group) {
+      Side side(group, small_model(), options);
+      Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec, feedback,
+                    dense);
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        const StepReport report = side.step(step);
+        EXPECT_FALSE(report.skipped);
+        EXPECT_EQ(report.step, step);
+        EXPECT_TRUE(same_bits(side.values,
+                              oracle.step(step, all_gradients(small_model(), group.size(), step))))
+            << options.codec << ", rank " << group.rank() << ", step " << step;
+      }
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeValues, ::testing::ValuesIn(rank_counts()),
+                         ::testing::PrintToStringParamName());
+
+// The values of all ranks' arrays `name`, added up.
+std::vector<double> sum_of_states(Group& group, const Store& store, const std::string& name,
+                                  size_t count) {
+  Values mine(count);
+  EXPECT_TRUE(copy_state(store.save(), name, std::span<float>(mine)).is_ok());
+  Values all(count * static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::vector<double> sum(count);
+  for (size_t i = 0; i < all.size(); ++i) sum[i % count] += all[i];
+  return sum;
+}
+
+TEST_P(ExchangeValues, DenseIsTheSumInRankOrderTimesOneOverN) {
+  on_all([](Group& group) {
+    const auto model = small_model();
+    Side side(group, model, {.codec = "fp32"});
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      side.step(step);
+      const auto given = all_gradients(model, group.size(), step);
+      Tensors mean = given[0];
+      for (size_t t = 0; t < model.size(); ++t)
+        for (size_t i = 0; i < mean[t].size(); ++i) {
+          for (size_t rank = 1; rank < given.size(); ++rank) mean[t][i] += given[rank][t][i];
+          mean[t][i] *= 1.0f / static_cast<float>(group.size());
+        }
+      EXPECT_TRUE(same_bits(side.values, mean));
+    }
+  });
+}
+
+TEST_P(ExchangeValues, EveryCodecThroughEveryMethodMatchesTheOracle) {
+  for (const CodecEntry* entry : list_codecs()) {
+    const CodecInfo& info = entry->info;
+    const std::string codec(info.name);
+    const std::string memory = info.unbiased ? "none" : "residual";
+    expect_oracle({.codec = codec, .method = "gather"}, memory, false);
+    if (info.linear && info.fixed_size)
+      expect_oracle({.codec = codec, .method = "dense"}, memory, true);
+  }
+}
+
+TEST_P(ExchangeValues, EveryFeedbackAndGroupingMatchesTheOracle) {
+  for (const CodecEntry* entry : list_codecs())
+    for (const Grouping grouping : {Grouping::kModel, Grouping::kTensor})
+      for (const std::string feedback : {"none", "residual"})
+        expect_oracle({.codec = std::string(entry->info.name),
+                       .feedback = feedback,
+                       .grouping = grouping,
+                       .bucket_bytes = 300},
+                      feedback, entry->info.linear && entry->info.fixed_size);
+}
+
+TEST_P(ExchangeValues, LibraryIsCloseToDense) {
+  on_all([](Group& group) {
+    Side dense(group, small_model(), {.codec = "fp32"});
+    Side library(group, small_model(), {.codec = "fp32", .method = "library"});
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      dense.step(step);
+      library.step(step);
+      for (size_t t = 0; t < dense.values.size(); ++t)
+        for (size_t i = 0; i < dense.values[t].size(); ++i)
+          EXPECT_NEAR(library.values[t][i], dense.values[t][i], 1e-7f);
+    }
+  });
+}
+
+// What was sent so far plus what is still remembered is what was given: nothing is lost on the way.
+TEST_P(ExchangeValues, MeansAndResidualsAddUpToTheGradients) {
+  for (const CodecEntry* entry : list_codecs())
+    on_all([&](Group& group) {
+      const auto model = small_model();
+      Side side(group, model,
+                {.codec = std::string(entry->info.name),
+                 .feedback = "residual",
+                 .method = "gather",
+                 .grouping = Grouping::kModel});
+      std::vector<double> owed(side.exchange().streams()[0].count());
+      const double n = group.size();
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        side.step(step);
+        const auto given = all_gradients(model, group.size(), step);
+        size_t at = 0;
+        for (size_t t = 0; t < model.size(); ++t)
+          for (size_t i = 0; i < model[t].count(); ++i, ++at) {
+            for (const Tensors& of_rank : given) owed[at] += of_rank[t][i] / n;
+            owed[at] -= side.values[t][i];
+          }
+      }
+      const auto kept = sum_of_states(group, side.store(), "model/feedback/residual", owed.size());
+      double largest = 0;
+      for (size_t i = 0; i < owed.size(); ++i) {
+        // Magnitudes are about 0.01; a few roundings in fp32 each step.
+        EXPECT_NEAR(owed[i], kept[i] / n, 3e-8) << entry->info.name << " value " << i;
+        largest = std::max(largest, std::abs(owed[i]));
+      }
+      EXPECT_EQ(largest > 1e-7, !entry->info.lossless) << "whether there is a residual to see";
+    });
+}
+
+TEST_P(ExchangeValues, BucketSizeChangesNothing) {
+  for (const CodecEntry* entry : list_codecs())
+    on_all([&](Group& group) {
+      ExchangeOptions options{.codec = std::string(entry->info.name)};
+      std::vector<Tensors> means;
+      Side usual(group, small_model(), options);
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        usual.step(step);
+        means.push_back(usual.values);
+      }
+      for (const size_t bytes : {0, 1, 400, 4000}) {
+        options.bucket_bytes = bytes;
+        Side other(group, small_model(), options);
+        for (uint64_t step = 0; step < kSteps; ++step) {
+          other.step(step);
+          EXPECT_TRUE(same_bits(other.values, means[step]))
+              << options.codec << ", buckets of " << bytes;
+        }
+        EXPECT_TRUE(same_state(other.store().save(), usual.store().save())) << options.codec;
+      }
+    });
+}
+
+TEST_P(ExchangeValues, Bfloat16TensorsAreConvertedBothWays) {
+  on_all([](Group& group) {
+    Store store;
+    const auto exchange = make_exchange(group, store, {{"w", {3}, TensorKind::kLinear}}, {});
+    // 1, 2, -4 on rank 0 and 1, 2, 0 on the others, as the upper halves of their fp32.
+    const bool first = group.rank() == 0;
+    std::vector<uint16_t> bits = {0x3F80, 0x4000, static_cast<uint16_t>(first ? 0xC080 : 0)};
+    exchange->start(0, {.data = bits.data(), .count = 3, .dtype = DType::kBFloat16});
+    exchange->finish();
+    EXPECT_EQ(bits[0], 0x3F80);
+    EXPECT_EQ(bits[1], 0x4000);
+    const float last = std::bit_cast<float>(static_cast<uint32_t>(bits[2]) << 16);
+    EXPECT_NEAR(last, -4.0f / static_cast<float>(group.size()), 4.0f / 256);
+  });
+}
+
+TEST_P(ExchangeValues, LargeTensorsTravelInParts) {
+  on_all([](Group& group) {
+    const std::vector<TensorSpec> model = {{"a", {300, 1000}, TensorKind::kLinear},
+                                           {"b", {200001}, TensorKind::kLinear}};
+    for (const std::string codec : {"fp32", "adacomp", "topk"}) {
+      Side side(group, model, {.codec = codec, .bucket_bytes = 200000});
+      Oracle oracle(group.size(), model, side.exchange().streams(), codec,
+                    codec == "fp32" ? "none" : "residual", codec == "fp32");
+      side.step(0);
+      EXPECT_TRUE(same_bits(side.values, oracle.step(0, all_gradients(model, group.size(), 0))));
+    }
+  });
+}
+
+// Alone in the world, and nothing to lose in fp32: not a bit changes, nor the sign of a zero.
+TEST(ExchangeAlone, OneRankWithFp32GetsBackItsBits) {
+  run_local(1, [](Group& group) {
+    Side side(group, {{"w", {4}, TensorKind::kLinear}}, {.codec = "fp32"});
+    side.values = {{-0.0f, 0.0f, 1e-45f, -3.4e38f}};
+    const Tensors given = side.values;
+    side.start(0);
+    side.exchange().finish();
+    EXPECT_TRUE(same_bits(side.values, given));
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing
