@@ -1,6 +1,5 @@
 // Steps that must not count: NaN, Inf and corrupt frames on one rank undo the step on every rank.
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,8 +12,6 @@
 
 namespace thinwire::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr size_t kLinear = 7;  // "linear.weight" of small_model
 constexpr size_t kBias = 8;
@@ -82,8 +79,9 @@ TEST_P(ExchangeFaults, ANonFiniteGradientOnOneRankUndoesTheStepOnAll) {
           EXPECT_EQ(report.step, 3u);
           EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
           EXPECT_EQ(report.fault.rank, last());
-          EXPECT_THAT(report.fault.stream,
-                      HasSubstr(index == kLinear ? "linear.weight" : "dense:linear.bias"));
+          EXPECT_EQ(report.fault.stream, side.exchange().streams().size() == 1 ? "model"
+                                         : index == kLinear                    ? "linear.weight"
+                                                            : "dense:linear.bias");
           EXPECT_TRUE(all_zero(side.values));
           EXPECT_TRUE(same_state(side.store().save(), before)) << options.codec;
 

@@ -1,6 +1,5 @@
 // What an exchange computes: the mean that a loop over ranks gives, to the bit, on every rank.
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -148,7 +147,7 @@ TEST_P(ExchangeValues, BucketSizeChangesNothing) {
         usual.step(step);
         means.push_back(usual.values);
       }
-      for (const size_t bytes : {0, 1, 400, 4000}) {
+      for (const size_t bytes : {40, 400, 4000}) {
         options.bucket_bytes = bytes;
         Side other(group, small_model(), options);
         for (uint64_t step = 0; step < kSteps; ++step) {
@@ -179,10 +178,10 @@ TEST_P(ExchangeValues, Bfloat16TensorsAreConvertedBothWays) {
 
 TEST_P(ExchangeValues, LargeTensorsTravelInParts) {
   on_all([](Group& group) {
-    const std::vector<TensorSpec> model = {{"a", {300, 1000}, TensorKind::kLinear},
-                                           {"b", {200001}, TensorKind::kLinear}};
+    const std::vector<TensorSpec> model = {{"a", {30, 1000}, TensorKind::kLinear},
+                                           {"b", {20001}, TensorKind::kLinear}};
     for (const std::string codec : {"fp32", "adacomp", "topk"}) {
-      Side side(group, model, {.codec = codec, .bucket_bytes = 200000});
+      Side side(group, model, {.codec = codec, .bucket_bytes = 20000});
       Oracle oracle(group.size(), model, side.exchange().streams(), codec,
                     codec == "fp32" ? "none" : "residual", codec == "fp32");
       side.step(0);
