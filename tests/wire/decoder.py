@@ -1,0 +1,132 @@
+"""A decoder for every payload and for frames, written from docs/wire-format.md alone.
+
+Slow and plain: it is there to keep that document honest, and to be read beside it.
+"""
+import math
+import struct
+
+
+class Corrupt(ValueError):
+    """The bytes break a rule of the document."""
+
+
+def require(condition: bool, why: str) -> None:
+    if not condition:
+        raise Corrupt(why)
+
+
+class Reader:
+    """Takes numbers off the front of bytes."""
+
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        require(self.at + size <= len(self.data), "too short")
+        self.at += size
+        return self.data[self.at - size:self.at]
+
+    def get(self, form: str):
+        return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))[0]
+
+    def done(self) -> bool:
+        return self.at == len(self.data)
+
+
+def bf16(bits: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+
+
+def read_value(reader: Reader, form: str) -> float:
+    """One value in the format fp32, fp16 or bf16."""
+    value = {"fp32": lambda: reader.get("f"), "fp16": lambda: reader.get("e"),
+             "bf16": lambda: bf16(reader.get("H"))}[form]()
+    require(math.isfinite(value), "value is not finite")
+    return value
+
+
+def decode_floats(form):
+    def decode(reader, tensors, options):
+        return [read_value(reader, form) for _ in range(sum(count for _, count in tensors))]
+    return decode
+
+
+def decode_adacomp(reader, tensors, options):
+    out = []
+    for kind, count in tensors:
+        length = int(options["bin_convolution" if kind == "convolution" else "bin_linear"])
+        values = [0.0] * count
+        scale = reader.get("f") if count else 0.0
+        require(math.isfinite(scale) and scale >= 0 and math.copysign(1, scale) > 0, "bad scale")
+        form, offset_bits = ("B", 6) if length <= 63 else ("H", 14)
+        for begin in range(0, count if scale > 0 else 0, length):
+            size, previous, last = min(length, count - begin), -1, False
+            while not last:
+                code = reader.get(form)
+                offset = code & ((1 << offset_bits) - 1)
+                negative, last = code >> offset_bits & 1, code >> (offset_bits + 1) & 1
+                if code == (1 << (offset_bits + 2)) - 1 - (1 << offset_bits) and previous < 0:
+                    break  # an empty bin
+                require(previous < offset < size, "offsets must grow and stay in their bin")
+                values[begin + offset] = -scale if negative else scale
+                previous = offset
+        out += values
+    return out
+
+
+FORMATS = ["fp32", "fp16", "bf16"]
+BLOCK = 512
+
+
+def bits_of(data: bytes) -> list[int]:
+    return [byte >> i & 1 for byte in data for i in range(8)]
+
+
+def decode_sparse(reader, tensors, options):
+    count = sum(values for _, values in tensors)
+    kept, form = reader.get("I"), reader.get("B")
+    require(kept <= count and FORMATS.index(options["values"]) == form, "bad header")
+    require(reader.take(3) == bytes(3), "reserved bytes are not 0")
+    out = [0.0] * count
+    if kept == 0:
+        return out
+    values = [read_value(reader, FORMATS[form]) for _ in range(kept)]
+    widths = list(reader.take(-(-kept // BLOCK)))
+    low = []
+    for j, width in enumerate(widths):
+        require(width <= 31, "parameter above 31")
+        size = min(BLOCK, kept - j * BLOCK)
+        bits = bits_of(reader.take(-(-size * width // 8)))
+        require(not any(bits[size * width:]), "padding is not 0")
+        low += [sum(bits[i * width + b] << b for b in range(width)) for i in range(size)]
+    high, at, position = bits_of(reader.take(len(reader.data) - reader.at)), 0, -1
+    for i in range(kept):
+        zeros = 0
+        while at < len(high) and not high[at]:
+            zeros, at = zeros + 1, at + 1
+        require(at < len(high), "gaps end early")
+        at += 1
+        position += 1 + (zeros << widths[i // BLOCK]) + low[i]
+        require(position < count, "position beyond the stream")
+        out[position] = values[i]
+    require(at > len(high) - 8 and not any(high[at:]), "bits after the last gap")
+    return out
+
+
+DECODERS = {
+    "fp32": decode_floats("fp32"),
+    "fp16": decode_floats("fp16"),
+    "bf16": decode_floats("bf16"),
+    "topk": decode_sparse,
+    "adacomp": decode_adacomp,
+    "sidco": decode_sparse,
+}
+
+
+def decode(codec: str, options: dict[str, str], tensors: list[tuple[str, int]],
+           payload: bytes) -> list[float]:
+    """The values of a payload; tensors are (kind, count) pairs. Raises Corrupt."""
+    reader = Reader(payload)
+    values = DECODERS[codec](reader, tensors, options)
+    require(reader.done(), "bytes are left over")
+    return values
