@@ -54,26 +54,32 @@ void ActiveStream::prepare(StepContext& context) {
   }
 }
 
+size_t ActiveStream::write_payload(const StepContext& context, Encoder& encoder, size_t begin,
+                                   size_t count, std::span<std::byte> out) {
+  const std::span<float> kept = feedback_->rest();
+  const std::span<float> rest = kept.empty() ? kept : kept.subspan(begin, count);
+  Signal part;
+  part.values = signal_.values.subspan(begin, count);
+  if (!signal_.fresh.empty()) part.fresh = signal_.fresh.subspan(begin, count);
+  if (count == signal_.values.size()) part.moments = signal_.moments;
+  const Encoded encoded = encoder.encode(part, context.call, out.subspan(kFrameHeaderSize), rest);
+  this->count(encoded, rest);
+  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
+  return kFrameHeaderSize + encoded.size;
+}
+
 size_t ActiveStream::write_frame(const StepContext& context, Encoder& encoder, size_t begin,
                                  size_t count, std::span<std::byte> out) {
   FrameHeader header = context.header(codec_->info().id, index_, count, context.rank());
+  size_t size = kFrameHeaderSize;
   if (finite_) {
-    const bool whole = count == signal_.values.size();
-    const std::span<float> kept = feedback_->rest();
-    const std::span<float> rest = kept.empty() ? kept : kept.subspan(begin, count);
-    Signal part;
-    part.values = signal_.values.subspan(begin, count);
-    if (!signal_.fresh.empty()) part.fresh = signal_.fresh.subspan(begin, count);
-    if (whole) part.moments = signal_.moments;
-    const Encoded encoded = encoder.encode(part, context.call, out.subspan(kFrameHeaderSize), rest);
-    header.payload_size = encoded.size;
-    this->count(encoded, rest);
+    size = write_payload(context, encoder, begin, count, out);
+    header.payload_size = size - kFrameHeaderSize;
   } else {
     header.flags = kFrameNonFinite;
+    counters_.frame_bytes += size;
   }
-  const size_t size = kFrameHeaderSize + header.payload_size;
   seal_frame(header, out.first(size));
-  counters_.frame_bytes += size;
   return size;
 }
 

@@ -16,7 +16,8 @@
 
 namespace thinwire {
 
-// A step is prepare, write_frame for every part, then end. Not shared between threads.
+// A step is prepare, write_frame or write_payload for every part, then end. Not shared between
+// threads.
 class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`; plain streams have fp32 and
@@ -42,6 +43,11 @@ class ActiveStream {
   // size. A signal that is not finite gives a flagged header alone.
   size_t write_frame(const StepContext& context, Encoder& encoder, size_t begin, size_t count,
                      std::span<std::byte> out);
+
+  // The same without the header, for what stays on this rank: the payload lies where it would.
+  // REQUIRES: the signal is finite.
+  size_t write_payload(const StepContext& context, Encoder& encoder, size_t begin, size_t count,
+                       std::span<std::byte> out);
 
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();

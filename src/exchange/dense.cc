@@ -16,63 +16,11 @@
 
 #include "core/check.h"
 #include "exchange/collective.h"
+#include "exchange/shard.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
 namespace {
-
-// The part of a stream that lies in one shard: one frame.
-struct Slice {
-  ActiveStream* stream = nullptr;
-  size_t begin = 0;  // in the stream
-  size_t count = 0;
-  size_t offset = 0;  // of its frame in the shard's message
-  size_t room = 0;    // bytes of its frame
-  std::unique_ptr<Encoder> encoder;
-  std::unique_ptr<const Decoder> decoder;
-};
-
-struct Shard {
-  std::vector<Slice> slices;
-  size_t count = 0;
-  size_t size = 0;  // bytes of its message
-};
-
-// Cuts the pieces at the borders of `n` equal ranges.
-std::vector<Shard> make_shards(const Streams& streams, const Bucket& bucket, size_t n) {
-  size_t total = 0;
-  for (const Piece& piece : bucket) total += piece.count;
-  std::vector<Shard> shards(n);
-  size_t at = 0;     // values before the piece
-  size_t owner = 0;  // shard under way
-  for (const Piece& piece : bucket) {
-    size_t begin = 0;
-    while (begin < piece.count) {
-      const size_t border = total * (owner + 1) / n;
-      if (at + begin == border) {
-        ++owner;
-        continue;
-      }
-      ActiveStream* stream = streams[piece.stream].get();
-      Slice slice;
-      slice.stream = stream;
-      slice.begin = piece.begin + begin;
-      slice.count = std::min(piece.count - begin, border - at - begin);
-      const StreamSpec spec = single_tensor({.name = stream->spec().name, .shape = {slice.count}});
-      slice.encoder = stream->codec().make_encoder(spec);
-      slice.decoder = stream->codec().make_decoder(spec);
-      slice.room = kFrameHeaderSize + stream->codec().max_encoded_size(spec);
-      Shard& shard = shards[owner];
-      slice.offset = shard.size;
-      shard.size += slice.room;
-      shard.count += slice.count;
-      begin += slice.count;
-      shard.slices.push_back(std::move(slice));
-    }
-    at += piece.count;
-  }
-  return shards;
-}
 
 class Dense final : public Collective {
  public:
@@ -80,21 +28,17 @@ class Dense final : public Collective {
       : context_(context),
         tag_(tag),
         shards_(make_shards(streams, bucket, context.ranks())),
-        sum_(own().count),
         spoilt_(own().slices.size()),
         peers_(context.ranks()) {
     for (const Piece& piece : bucket) streams_.push_back(streams[piece.stream].get());
-    for (size_t rank = 0; rank < peers_.size(); ++rank) {
-      peers_[rank].part_out = Buffer(shards_[rank].size);
-      peers_[rank].mean_in = Buffer(shards_[rank].size);
-      if (rank != context.rank()) peers_[rank].part_in = Buffer(own().size);
-    }
   }
 
   void begin() override {
     encode();
     for_others([&](int rank, Peer& peer) {
       peer.decoded = false;
+      peer.part_in = context_.buffers.take(own().size);
+      peer.mean_in = context_.buffers.take(shards_[static_cast<size_t>(rank)].size);
       receive(peer.receives_part, peer.part_in, rank, tag_);
       receive(peer.receives_mean, peer.mean_in, rank, tag_ + 1);
       send(peer.sends_part, peer.part_out, rank, tag_);
@@ -102,26 +46,28 @@ class Dense final : public Collective {
     next_ = 0;
     decoded_ = 0;
     sent_ = false;
-    std::fill(sum_.begin(), sum_.end(), -0.0f);
     std::fill(spoilt_.begin(), spoilt_.end(), false);
   }
 
   bool advance() override {
     bool moved = false;
     for (; next_ < peers_.size() && part_arrived(next_); moved = true) {
-      add_part(next_);
+      if (next_ == 0) begin_sum();
+      if (next_ == context_.rank())
+        add_own_part();
+      else
+        add_part(next_);
       if (++next_ == peers_.size()) share();
     }
     for_others([&](int rank, Peer& peer) {
       if (peer.decoded || !peer.receives_mean.done()) return;
       take_mean(static_cast<size_t>(rank));
+      context_.buffers.give(peer.mean_in);
       moved = true;
     });
-    if (decoded_ == peers_.size() && !sent_) {
-      sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
-        return peer.sends_part.done() && peer.sends_mean.done();
-      });
-      moved |= sent_;
+    if (!sent_ && all_sent() && decoded_ == peers_.size()) {
+      context_.buffers.give(self().mean_in);
+      sent_ = moved = true;
     }
     return moved;
   }
@@ -146,6 +92,7 @@ class Dense final : public Collective {
   };
 
   Shard& own() noexcept { return shards_[context_.rank()]; }
+  Peer& self() noexcept { return peers_[context_.rank()]; }
 
   template <typename Body>
   void for_others(const Body& body) {
@@ -163,16 +110,32 @@ class Dense final : public Collective {
     if (!to.bytes().empty()) transfer.set(context_.group.receive(to.bytes(), rank, tag));
   }
 
+  // Parts that have left need their memory no longer.
+  bool all_sent() {
+    bool all = true;
+    for_others([&](int /*rank*/, Peer& peer) {
+      if (peer.sends_part.done()) context_.buffers.give(peer.part_out);
+      all &= peer.sends_part.done() && peer.sends_mean.done();
+    });
+    return all;
+  }
+
+  // What stays here gets no header: nobody checks it.
   void encode() {
     const Stopwatch watch(context_.compress_seconds);
     for (ActiveStream* stream : streams_) stream->prepare(context_);
-    for (size_t rank = 0; rank < shards_.size(); ++rank)
+    for (size_t rank = 0; rank < shards_.size(); ++rank) {
+      peers_[rank].part_out = context_.buffers.take(shards_[rank].size);
       for (Slice& slice : shards_[rank].slices) {
         const auto frame = peers_[rank].part_out.bytes().subspan(slice.offset, slice.room);
-        const size_t size =
-            slice.stream->write_frame(context_, *slice.encoder, slice.begin, slice.count, frame);
-        pad(slice, frame, size);
+        ActiveStream& stream = *slice.stream;
+        if (rank == context_.rank() && stream.finite())
+          stream.write_payload(context_, *slice.encoder, slice.begin, slice.count, frame);
+        else
+          pad(slice, frame,
+              stream.write_frame(context_, *slice.encoder, slice.begin, slice.count, frame));
       }
+    }
   }
 
   // A flagged frame is shorter; what follows it must not be old memory.
@@ -193,44 +156,73 @@ class Dense final : public Collective {
                            sender);
   }
 
+  std::span<float> sum() noexcept {
+    return {reinterpret_cast<float*>(sum_.bytes().data()), own().count};
+  }
+
+  void begin_sum() {
+    sum_ = context_.buffers.take(own().count * sizeof(float));
+    std::fill(sum().begin(), sum().end(), -0.0f);
+  }
+
   void add_part(size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
-    const bool mine = rank == context_.rank();
-    const auto bytes = mine ? peers_[rank].part_out.bytes() : peers_[rank].part_in.bytes();
-    std::span<float> sum = sum_;
+    const std::span<const std::byte> bytes = peers_[rank].part_in.bytes();
+    std::span<float> rest = sum();
     for (size_t i = 0; i < own().slices.size(); ++i) {
       const Slice& slice = own().slices[i];
       const auto kind =
           add_frame(context_, expected(slice, rank), *slice.decoder,
-                    bytes.subspan(slice.offset, slice.room), 1.0f, sum.first(slice.count))
+                    bytes.subspan(slice.offset, slice.room), 1.0f, rest.first(slice.count))
               .kind;
-      sum = sum.subspan(slice.count);
+      rest = rest.subspan(slice.count);
       if (kind == FrameOutcome::kFlagged)
         context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), static_cast<int>(rank));
       if (kind != FrameOutcome::kAdded) spoilt_[i] = true;
     }
+    context_.buffers.give(peers_[rank].part_in);
+  }
+
+  // What this rank wrote itself, without its header.
+  void add_own_part() {
+    const Stopwatch watch(context_.decompress_seconds);
+    const std::span<const std::byte> bytes = self().part_out.bytes();
+    std::span<float> rest = sum();
+    for (size_t i = 0; i < own().slices.size(); ++i) {
+      const Slice& slice = own().slices[i];
+      spoilt_[i] = spoilt_[i] || !slice.stream->finite();  // noted when it was found
+      if (slice.stream->finite())
+        slice.decoder
+            ->decode_add(bytes.subspan(slice.offset, slice.room).subspan(kFrameHeaderSize), 1.0f,
+                         rest.first(slice.count))
+            .or_throw();
+      rest = rest.subspan(slice.count);
+    }
+    context_.buffers.give(self().part_out);
   }
 
   // Makes the mean of this rank's shard and sends it to all. A flag stands for a mean that cannot
   // be given; this rank has noted why.
   void share() {
-    Peer& self = peers_[context_.rank()];
     {
       const Stopwatch watch(context_.compress_seconds);
-      kernel::scale(sum_, 1.0f / static_cast<float>(peers_.size()));
-      std::span<const float> mean = sum_;
+      self().mean_in = context_.buffers.take(own().size);
+      kernel::scale(sum(), 1.0f / static_cast<float>(peers_.size()));
+      std::span<const float> mean = sum();
       for (size_t i = 0; i < own().slices.size(); ++i) {
         write_mean(i, mean.first(own().slices[i].count));
         mean = mean.subspan(own().slices[i].count);
       }
+      context_.buffers.give(sum_);
     }
-    for_others([&](int rank, Peer& peer) { send(peer.sends_mean, self.mean_in, rank, tag_ + 1); });
+    for_others(
+        [&](int rank, Peer& peer) { send(peer.sends_mean, self().mean_in, rank, tag_ + 1); });
     take_mean(context_.rank());
   }
 
   void write_mean(size_t index, std::span<const float> mean) {
     Slice& slice = own().slices[index];
-    const auto frame = peers_[context_.rank()].mean_in.bytes().subspan(slice.offset, slice.room);
+    const auto frame = self().mean_in.bytes().subspan(slice.offset, slice.room);
     if (!spoilt_[index] && !measure(mean).finite) {  // each was finite: the sum overflowed
       context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), -1);
       spoilt_[index] = true;
@@ -251,11 +243,15 @@ class Dense final : public Collective {
   void take_mean(size_t owner) {
     const Stopwatch watch(context_.decompress_seconds);
     const std::span<const std::byte> bytes = peers_[owner].mean_in.bytes();
-    for (const Slice& slice : shards_[owner].slices) {
+    for (size_t i = 0; i < shards_[owner].slices.size(); ++i) {
+      const Slice& slice = shards_[owner].slices[i];
       const auto result = slice.stream->result().subspan(slice.begin, slice.count);
+      const auto frame = bytes.subspan(slice.offset, slice.room);
       std::fill(result.begin(), result.end(), -0.0f);
-      add_frame(context_, expected(slice, owner), *slice.decoder,
-                bytes.subspan(slice.offset, slice.room), 1.0f, result);
+      if (owner != context_.rank())
+        add_frame(context_, expected(slice, owner), *slice.decoder, frame, 1.0f, result);
+      else if (!spoilt_[i])
+        slice.decoder->decode_add(frame.subspan(kFrameHeaderSize), 1.0f, result).or_throw();
     }
     peers_[owner].decoded = true;
     ++decoded_;
@@ -265,7 +261,7 @@ class Dense final : public Collective {
   const int tag_;
   std::vector<ActiveStream*> streams_;
   std::vector<Shard> shards_;  // by owner
-  std::vector<float> sum_;     // of this rank's shard
+  Buffer sum_;                 // of this rank's shard, fp32
   std::vector<bool> spoilt_;   // slices of this rank's shard without a sum
   std::vector<Peer> peers_;    // by rank, this one included
   size_t next_ = 0;            // rank to be added next

@@ -25,9 +25,6 @@ class Gather final : public Collective {
       decoders_.push_back(stream->codec().make_decoder(stream->spec()));
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
-    mine_ = Buffer(limit_);
-    for (size_t rank = 0; rank < peers_.size(); ++rank)
-      if (rank != context.rank()) peers_[rank].message = Buffer(limit_);
   }
 
   void begin() override {
@@ -55,12 +52,14 @@ class Gather final : public Collective {
     }
     for (; next_ < peers_.size() && arrived(next_); ++next_) {
       decode(next_);
+      context_.buffers.give(peers_[next_].message);
       moved = true;
     }
     if (next_ == peers_.size() && !sent_) {
       sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
         return peer.size_out.done() && peer.frames_out.done();
       });
+      if (sent_) context_.buffers.give(mine_);
       moved |= sent_;
     }
     return moved;
@@ -87,6 +86,7 @@ class Gather final : public Collective {
 
   void encode() {
     const Stopwatch watch(context_.compress_seconds);
+    mine_ = context_.buffers.take(limit_);
     const std::span<std::byte> out = mine_.bytes();
     mine_size_ = 0;
     sent_ = false;
@@ -107,8 +107,9 @@ class Gather final : public Collective {
       throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(rank) + " announces " +
                                            std::to_string(peer.size) + " bytes where at most " +
                                            std::to_string(limit_) + " are possible");
-    peer.frames_in.set(context_.group.receive(peer.message.bytes().first(peer.size),
-                                              static_cast<int>(rank), tag_ + 1));
+    peer.message = context_.buffers.take(peer.size);
+    peer.frames_in.set(
+        context_.group.receive(peer.message.bytes(), static_cast<int>(rank), tag_ + 1));
     peer.sized = true;
   }
 
@@ -120,8 +121,8 @@ class Gather final : public Collective {
   void decode(size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
     const bool own = rank == context_.rank();
-    std::span<const std::byte> bytes = own ? mine_.bytes().first(mine_size_)
-                                           : peers_[rank].message.bytes().first(peers_[rank].size);
+    std::span<const std::byte> bytes =
+        own ? mine_.bytes().first(mine_size_) : peers_[rank].message.bytes();
     const float weight = 1.0f / static_cast<float>(peers_.size());
     for (size_t i = 0; i < streams_.size(); ++i) {
       ActiveStream& stream = *streams_[i];

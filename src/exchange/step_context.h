@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <memory>
-#include <span>
 #include <utility>
 
+#include "exchange/buffer_pool.h"
 #include "exchange/tensor_table.h"
 #include "exchange/verdict.h"
 #include "thinwire/codec.h"
@@ -23,6 +23,7 @@ struct StepContext {
   uint32_t generation = 0;
   Call call = {};  // seed, step
   FaultLog faults = {};
+  BufferPool buffers = {};
   double compress_seconds = 0;
   double decompress_seconds = 0;
 
@@ -53,22 +54,6 @@ class Stopwatch {
  private:
   double& total_;
   Clock::time_point since_;
-};
-
-// Memory for messages, not initialised: pages that no payload reaches are never touched, so a
-// buffer may be as large as the worst case and cost what is used.
-class Buffer {
- public:
-  Buffer() = default;
-  explicit Buffer(size_t size)
-      : data_(std::make_unique_for_overwrite<std::byte[]>(size)), size_(size) {}
-
-  std::span<std::byte> bytes() noexcept { return {data_.get(), size_}; }
-  std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
-
- private:
-  std::unique_ptr<std::byte[]> data_;
-  size_t size_ = 0;
 };
 
 // A transfer, or none any more.
