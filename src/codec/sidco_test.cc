@@ -18,7 +18,7 @@ namespace {
 
 float laplace(uint64_t step, uint64_t i) {
   const float u = random_unit({.seed = 1, .step = step}, i) - 0.5f;
-  return std::copysign(-std::log1p(-2 * std::abs(u)), u);
+  return std::copysign(-std::log1p(-1.9999998f * std::abs(u)), u);
 }
 float normal(uint64_t step, uint64_t i) { return random_normal({.seed = 2, .step = step}, i); }
 float student3(uint64_t step, uint64_t i) {

@@ -30,13 +30,13 @@ void append(kernel::TailMoments& total, const kernel::TailMoments& chunk) noexce
 }
 
 // tail_moments of the list of values above `threshold`, the same bits, without the list.
-kernel::TailMoments streamed_tail(std::span<const float> values, float threshold) {
+kernel::TailMoments streamed_tail(std::span<const float> values, float threshold, float largest) {
   std::vector<uint32_t> positions(kernel::kTailChunk);
   std::vector<float> kept(kernel::kTailChunk);
   kernel::TailMoments total{.smallest = std::numeric_limits<float>::infinity()};
   for (size_t begin = 0; begin < values.size();) {
     const auto got = kernel::select_above(values, begin, threshold, positions, kept);
-    append(total, kernel::tail_moments(std::span(kept).first(got.kept), threshold));
+    append(total, kernel::tail_moments(std::span(kept).first(got.kept), threshold, largest));
     begin = got.next;
   }
   return total;
@@ -53,6 +53,7 @@ bool TailEstimator::begin(std::span<const float> values, const Moments& moments)
   mean_ = moments.abs_sum / count;
   variance_ = (moments.square_sum - moments.abs_sum * mean_) / (count - 1);
   norm_ = std::sqrt(moments.square_sum);
+  largest_ = moments.abs_max;
   return variance_ > kAlike * mean_ * mean_;
 }
 
@@ -75,7 +76,7 @@ float TailEstimator::first_threshold(double ratio) {
 }
 
 const kernel::TailMoments& TailEstimator::first_tail() {
-  if (!tail_) tail_ = kernel::tail_moments(values_, first_threshold(method_.first_ratio));
+  if (!tail_) tail_ = kernel::tail_moments(values_, first_threshold(method_.first_ratio), largest_);
   return *tail_;
 }
 
@@ -106,8 +107,8 @@ TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list
   if (!list.collect(values_, threshold, list_limit()))
     return {.threshold = stream_stages(stages, 3, threshold, ratios.later)};
   for (int stage = 3; stage <= stages; ++stage) {
-    const auto next =
-        next_threshold(kernel::tail_moments(list.values(), threshold), threshold, ratios.later);
+    const auto next = next_threshold(kernel::tail_moments(list.values(), threshold, largest_),
+                                     threshold, ratios.later);
     if (!next) break;
     threshold = *next;
     list.compact(threshold);
@@ -118,7 +119,7 @@ TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list
 // The later stages of a tail too long to list: a read of memory each.
 float TailEstimator::stream_stages(int stages, int stage, float threshold, double ratio) {
   for (; stage <= stages; ++stage) {
-    const auto next = next_threshold(streamed_tail(values_, threshold), threshold, ratio);
+    const auto next = next_threshold(streamed_tail(values_, threshold, largest_), threshold, ratio);
     if (!next) break;
     threshold = *next;
   }
@@ -131,7 +132,8 @@ size_t TailEstimator::count_from_list(int stages, float threshold, double ratio,
   scratch_.resize(std::max(scratch_.size(), list.size()));
   std::span<const float> kept = list.values();
   for (int stage = 3; stage <= stages; ++stage) {
-    const auto next = next_threshold(kernel::tail_moments(kept, threshold), threshold, ratio);
+    const auto next =
+        next_threshold(kernel::tail_moments(kept, threshold, largest_), threshold, ratio);
     if (!next) break;
     threshold = *next;
     kept = std::span(scratch_).first(kernel::compact_above(kept, {}, threshold, scratch_, {}));

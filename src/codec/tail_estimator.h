@@ -75,6 +75,7 @@ class TailEstimator {
   double mean_ = 0;
   double variance_ = 0;
   double norm_ = 0;
+  float largest_ = 0;
   std::optional<GammaLaw> gamma_;            // fitted when first asked for
   std::optional<kernel::TailMoments> tail_;  // above the first threshold of several
   std::vector<float> scratch_;

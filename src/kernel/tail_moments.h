@@ -22,9 +22,11 @@ struct TailMoments {
   friend bool operator==(const TailMoments&, const TailMoments&) = default;
 };
 
-// One read of memory. Sums run in double over fixed chunks and lanes of `values`: the same bits on
-// every SIMD target. REQUIRES: finite values; 0 <= threshold, finite.
-TailMoments tail_moments(std::span<const float> values, float threshold) noexcept;
+// One read of memory. Sums run over fixed lanes, blocks and chunks of `values`: the same bits on every
+// SIMD target, and scaled exactly when values, threshold and largest are by a power of two. The sums are
+// good to 1e-7.
+// REQUIRES: finite values, none with |x| > largest; 0 <= threshold, finite.
+TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept;
 
 // Writes the values with |x| > threshold to `kept`, and what stands beside them in `positions` to
 // `kept_positions`, in order; returns how many. The outputs may be the inputs themselves, to compact

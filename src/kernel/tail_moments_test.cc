@@ -24,19 +24,37 @@ std::vector<float> normals(size_t count, uint32_t stream) {
   return values;
 }
 
-// The documented order, written plainly: sixteen lanes per chunk of 8192, folded in halves.
+float largest_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// The documented order, written plainly: sixteen lanes, in float for blocks of 512, in double for
+// chunks of 8192, which are folded in halves; excesses in units of the largest value's power of two.
 TailMoments oracle(std::span<const float> values, float threshold) {
+  const float largest = largest_of(values);
+  const int exponent = largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
   TailMoments total{.smallest = kInfinity};
   for (size_t begin = 0; begin < values.size(); begin += 8192) {
     double sum[16] = {}, square_sum[16] = {};
-    for (size_t i = begin; i < std::min(begin + 8192, values.size()); ++i) {
-      const float magnitude = std::abs(values[i]);
-      if (!(magnitude > threshold)) continue;
-      const double excess = magnitude - threshold;
-      sum[i % 16] += excess;
-      square_sum[i % 16] += excess * excess;
-      total.smallest = std::min(total.smallest, magnitude);
-      ++total.count;
+    const size_t end = std::min(begin + 8192, values.size());
+    for (size_t block = begin; block < end; block += 512) {
+      float near_sum[16] = {}, near_square_sum[16] = {};
+      for (size_t i = block; i < std::min(block + 512, end); ++i) {
+        const float magnitude = std::abs(values[i]);
+        if (!(magnitude > threshold)) continue;
+        const float excess = (magnitude - threshold) * std::ldexp(1.0f, -exponent);
+        const float square = excess * excess;
+        near_sum[i % 16] += excess;
+        near_square_sum[i % 16] += square;
+        total.smallest = std::min(total.smallest, magnitude);
+        ++total.count;
+      }
+      for (size_t i = 0; i < 16; ++i) {
+        sum[i] += near_sum[i];
+        square_sum[i] += near_square_sum[i];
+      }
     }
     for (size_t half = 8; half > 0; half /= 2)
       for (size_t i = 0; i < half; ++i) {
@@ -46,6 +64,8 @@ TailMoments oracle(std::span<const float> values, float threshold) {
     total.sum += sum[0];
     total.square_sum += square_sum[0];
   }
+  total.sum = std::ldexp(total.sum, exponent);
+  total.square_sum = std::ldexp(total.square_sum, 2 * exponent);
   return total;
 }
 
@@ -57,9 +77,24 @@ TEST(TailMoments, AreTheOraclesBits) {
     for (const float threshold : {0.0f, 0.3f, 1.0f, 3.0f, 100.0f}) {
       const TailMoments want = oracle(values, threshold);
       for_each_target([&](std::string_view target) {
-        EXPECT_EQ(tail_moments(values, threshold), want) << count << " " << threshold << target;
+        EXPECT_EQ(tail_moments(values, threshold, largest_of(values)), want)
+            << count << " " << threshold << target;
       });
     }
+  }
+}
+
+TEST(TailMoments, AreTheSumsOfExcesses) {
+  const auto values = normals(100003, 2);
+  for (const float threshold : {0.0f, 0.3f, 1.0f, 3.0f}) {
+    long double sum = 0, square_sum = 0;
+    for (const float value : values) {
+      const long double excess = std::abs(value) - static_cast<long double>(threshold);
+      if (excess > 0) sum += excess, square_sum += excess * excess;
+    }
+    const TailMoments tail = tail_moments(values, threshold, largest_of(values));
+    EXPECT_NEAR(tail.sum / sum, 1, 1e-7);
+    EXPECT_NEAR(tail.square_sum / square_sum, 1, 1e-7);
   }
 }
 
@@ -67,26 +102,49 @@ TEST(TailMoments, CompareStrictlyAndFindTheExactMinimum) {
   std::vector<float> values(1000, 1.0f);
   values[500] = std::nextafter(1.0f, 2.0f);
   values[700] = -values[500];
+  const float largest = values[500];
   for_each_target([&](std::string_view target) {
-    const TailMoments tail = tail_moments(values, 1.0f);
+    const TailMoments tail = tail_moments(values, 1.0f, largest);
     EXPECT_EQ(tail.count, 2u) << target;
-    EXPECT_EQ(tail.smallest, values[500]) << target;
-    EXPECT_EQ(tail_moments(values, values[500]).count, 0u) << target;
-    EXPECT_EQ(tail_moments(values, values[500]).smallest, kInfinity) << target;
-    EXPECT_EQ(tail_moments({}, 0).count, 0u) << target;
+    EXPECT_EQ(tail.smallest, largest) << target;
+    EXPECT_EQ(tail_moments(values, largest, largest).count, 0u) << target;
+    EXPECT_EQ(tail_moments(values, largest, largest).smallest, kInfinity) << target;
+    EXPECT_EQ(tail_moments({}, 0, 0).count, 0u) << target;
   });
 }
 
 TEST(TailMoments, HoldTheLargestAndSmallestFloats) {
   std::vector<float> values(40, std::numeric_limits<float>::max());
   values[3] = -std::numeric_limits<float>::denorm_min();
+  const float largest = values[0], least = -values[3];
+  const double square = static_cast<double>(largest) * largest;
   for_each_target([&](std::string_view target) {
-    const TailMoments tail = tail_moments(values, 0.0f);
+    const TailMoments tail = tail_moments(values, 0.0f, largest);
     EXPECT_EQ(tail.count, 40u) << target;
-    EXPECT_EQ(tail.smallest, -values[3]) << target;
-    EXPECT_TRUE(std::isfinite(tail.square_sum)) << target;
-    EXPECT_EQ(tail_moments(values, std::numeric_limits<float>::max()).count, 0u) << target;
+    EXPECT_EQ(tail.smallest, least) << target;
+    EXPECT_NEAR(tail.square_sum / square, 39, 1e-5) << target;
+    EXPECT_EQ(tail_moments(values, largest, largest).count, 0u) << target;
+    const std::vector<float> smallest(100, 8 * least);
+    EXPECT_EQ(tail_moments(smallest, 0.0f, 8 * least).sum, 800.0 * least) << target;
+    EXPECT_EQ(tail_moments(smallest, 7 * least, 8 * least).sum, 100.0 * least) << target;
   });
+}
+
+TEST(TailMoments, ScaleExactlyByPowersOfTwo) {
+  auto values = normals(50000, 6);
+  for (float& value : values) value = value * value * value;
+  const float largest = largest_of(values);
+  const TailMoments before = tail_moments(values, 0.5f, largest);
+  for (const int exponent : {-100, -3, 80}) {
+    auto scaled = values;
+    for (float& value : scaled) value = std::ldexp(value, exponent);
+    const TailMoments after =
+        tail_moments(scaled, std::ldexp(0.5f, exponent), std::ldexp(largest, exponent));
+    EXPECT_EQ(after.count, before.count);
+    EXPECT_EQ(after.sum, std::ldexp(before.sum, exponent));
+    EXPECT_EQ(after.square_sum, std::ldexp(before.square_sum, 2 * exponent));
+    EXPECT_EQ(after.smallest, std::ldexp(before.smallest, exponent));
+  }
 }
 
 TEST(CompactAbove, KeepsWhatPassesInOrder) {

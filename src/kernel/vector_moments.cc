@@ -24,29 +24,29 @@ namespace {
 struct Lanes {
   VD abs_sum[2 * kVectors];
   VD square_sum[2 * kVectors];
-  VF abs_max[kVectors];
+  VF abs_max;
 
   HWY_INLINE void clear() {
     for (VD& sum : abs_sum) sum = hn::Zero(DD());
     for (VD& sum : square_sum) sum = hn::Zero(DD());
-    for (VF& largest : abs_max) largest = hn::Zero(DF());
+    abs_max = hn::Zero(DF());
   }
 
   HWY_INLINE void add(size_t v, VF x) {
     const VF magnitude = hn::Abs(x);
-    abs_max[v] = hn::Max(abs_max[v], magnitude);
+    abs_max = hn::Max(abs_max, magnitude);
     add_wide(2 * v, WidenLower(magnitude));
     add_wide(2 * v + 1, WidenUpper(magnitude));
   }
+
+  HWY_INLINE void settle() {}
 
   HWY_INLINE void flush(Moments& total) const {
     total.abs_sum += FoldSum(abs_sum);
     total.square_sum += FoldSum(square_sum);
     HWY_ALIGN float lane[kStep];
-    for (size_t v = 0; v < kVectors; ++v) {
-      hn::Store(abs_max[v], DF(), lane);
-      for (const float magnitude : lane) total.abs_max = std::max(total.abs_max, magnitude);
-    }
+    hn::Store(abs_max, DF(), lane);
+    for (const float magnitude : lane) total.abs_max = std::max(total.abs_max, magnitude);
   }
 
  private:
@@ -56,11 +56,11 @@ struct Lanes {
   }
 };
 
-template <class At, class Tail>
-HWY_INLINE Moments Reduce(size_t count, const At& at, const Tail& tail) {
+template <class At, class Tail, class... Sources>
+HWY_INLINE Moments Reduce(size_t count, const At& at, const Tail& tail, Sources... sources) {
   Lanes lanes;
   Moments total;
-  ReduceChunks(count, at, tail, lanes, total);
+  ReduceChunks(count, at, tail, lanes, total, sources...);
   // No sum of finite floats overflows a double, and a NaN or Inf stays in the sum of magnitudes.
   total.finite = std::isfinite(total.abs_sum);
   return total;
@@ -69,7 +69,7 @@ HWY_INLINE Moments Reduce(size_t count, const At& at, const Tail& tail) {
 Moments Measure(const float* x, size_t count) {
   return Reduce(
       count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
-      [x](size_t i) { return x[i]; });
+      [x](size_t i) { return x[i]; }, x);
 }
 
 Moments AddWithMoments(const float* a, const float* b, float* out, size_t count) {
@@ -84,7 +84,7 @@ Moments AddWithMoments(const float* a, const float* b, float* out, size_t count)
       hn::Stream(sum, DF(), out + i);
       return sum;
     };
-    const Moments total = Reduce(count, at, tail);
+    const Moments total = Reduce(count, at, tail, a, b);
     hwy::FlushStream();
     return total;
   }
@@ -93,7 +93,7 @@ Moments AddWithMoments(const float* a, const float* b, float* out, size_t count)
     hn::StoreU(sum, DF(), out + i);
     return sum;
   };
-  return Reduce(count, at, tail);
+  return Reduce(count, at, tail, a, b);
 }
 
 }  // namespace

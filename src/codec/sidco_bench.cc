@@ -1,0 +1,97 @@
+// SIDCo with the pass that forms its values: what one step with residual feedback costs.
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <string>
+
+#include "bench/side_by_side.h"
+#include "core/aligned.h"
+#include "core/random.h"
+#include "kernel/vector_moments.h"
+#include "thinwire/codec.h"
+
+namespace thinwire {
+namespace {
+
+// A Laplace gradient, on which the exponential law keeps the target.
+const AlignedVector<float>& gradient() {
+  static const AlignedVector<float> values = [] {
+    AlignedVector<float> made(4 * bench::kLarge);
+    for (size_t i = 0; i < made.size(); ++i) {
+      const float u = random_unit({.seed = 1}, i) - 0.5f;
+      made[i] = std::copysign(-std::log1p(-1.9999998f * std::abs(u)), u);
+    }
+    return made;
+  }();
+  return values;
+}
+
+// prepare and encode; budget(stream, scan) of design section 8.
+void step(benchmark::State& state, const std::string& spec, double scans, size_t count) {
+  const NamedCodec named = make_codec("sidco:" + spec).value();
+  const StreamSpec stream = single_tensor({.name = "w", .shape = {count}});
+  const auto encoder = named.codec->make_encoder(stream);
+  const std::span fresh = std::span(gradient()).first(count);
+  const AlignedVector<float> residual(count);
+  AlignedVector<float> values(count);
+  std::vector<std::byte> out(named.codec->max_encoded_size(stream));
+  Encoded encoded;
+  const auto run = [&] {
+    const Moments moments = kernel::add_with_moments(fresh, residual, values);
+    encoded = encoder->encode({.values = values, .fresh = {}, .moments = moments}, {}, out, values);
+  };
+  run();  // grows the buffers
+  bench::side_by_side(state, count, nullptr, run, [&](const bench::Baseline& base) {
+    return 1.3 * (base.stream + scans * base.scan);
+  });
+  state.counters["over_target"] =
+      static_cast<double>(encoded.kept) / static_cast<double>(encoded.target);
+}
+
+void sidco_e1_0_01(benchmark::State& state) {
+  step(state, "law=exponential,stages=1", 1, bench::kLarge);
+}
+void sidco_e1_0_001(benchmark::State& state) {
+  step(state, "law=exponential,stages=1,density=0.001", 1, bench::kLarge);
+}
+void sidco_e_0_01(benchmark::State& state) {
+  step(state, "law=exponential,stages=" + std::to_string(state.range(0)), 2, bench::kLarge);
+}
+void sidco_e_0_001(benchmark::State& state) {
+  step(state, "law=exponential,density=0.001,stages=" + std::to_string(state.range(0)), 2,
+       bench::kLarge);
+}
+void sidco_p_0_01(benchmark::State& state) {
+  step(state, "law=pareto,stages=" + std::to_string(state.range(0)), 2, bench::kLarge);
+}
+void sidco_p_0_001(benchmark::State& state) {
+  step(state, "law=pareto,density=0.001,stages=" + std::to_string(state.range(0)), 2,
+       bench::kLarge);
+}
+void sidco_gp2_0_01(benchmark::State& state) {
+  step(state, "law=gamma_pareto,stages=2", 2, bench::kLarge);
+}
+// Never committed, every step is the first of a window: a step of scan adaption, one in five.
+void sidco_scan_0_01(benchmark::State& state) { step(state, "density=0.01", 2, bench::kLarge); }
+void sidco_scan_0_001(benchmark::State& state) { step(state, "density=0.001", 2, bench::kLarge); }
+// Linear in the number of values.
+void sidco_e1_values(benchmark::State& state) {
+  step(state, "law=exponential,stages=1", 1, static_cast<size_t>(state.range(0)));
+}
+void sidco_p2_values(benchmark::State& state) {
+  step(state, "law=pareto,stages=2", 2, static_cast<size_t>(state.range(0)));
+}
+
+THINWIRE_BENCH(sidco_e1_0_01);
+THINWIRE_BENCH(sidco_e1_0_001);
+THINWIRE_BENCH(sidco_e_0_01)->DenseRange(2, 4);
+THINWIRE_BENCH(sidco_e_0_001)->DenseRange(2, 4);
+THINWIRE_BENCH(sidco_p_0_01)->DenseRange(1, 4);
+THINWIRE_BENCH(sidco_p_0_001)->DenseRange(1, 4);
+THINWIRE_BENCH(sidco_gp2_0_01);
+THINWIRE_BENCH(sidco_scan_0_01);
+THINWIRE_BENCH(sidco_scan_0_001);
+THINWIRE_BENCH(sidco_e1_values)->Arg(1'000'000)->Arg(10'000'000)->Arg(100'000'000);
+THINWIRE_BENCH(sidco_p2_values)->Arg(1'000'000)->Arg(10'000'000)->Arg(100'000'000);
+
+}  // namespace
+}  // namespace thinwire
