@@ -17,22 +17,18 @@ constexpr size_t kSlack = 4096;  // entries: room that makes small limits cheap
 
 }  // namespace
 
-void ExceedanceList::make_room(size_t capacity) {
-  if (positions_.size() >= capacity) return;
-  positions_.resize(capacity);
-  values_.resize(capacity);
+bool ExceedanceList::grow(size_t limit) {
+  if (positions_.size() >= limit) return false;
+  positions_.resize(std::min(limit, std::max(2 * positions_.size(), kSlack)));
+  values_.resize(positions_.size());
+  return true;
 }
 
-bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit) {
-  size_ = 0;
-  limit = std::min(limit, values.size());
-  make_room(std::min(limit, kSlack));
-  for (size_t begin = 0; begin < values.size();) {
-    if (size_ == positions_.size()) {
-      if (size_ > limit) return false;
-      if (size_ == limit) return kernel::count_above(values.subspan(begin), threshold) == 0;
-      make_room(std::min(limit, 2 * size_));
-    }
+bool ExceedanceList::extend(std::span<const float> values, size_t begin, float threshold,
+                            size_t limit) {
+  if (size_ > limit) return false;
+  while (begin < values.size()) {
+    if (size_ == positions_.size() && !grow(limit + 1)) return false;
     const auto got =
         kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
                              std::span(values_).subspan(size_));
@@ -47,16 +43,10 @@ void ExceedanceList::select(std::span<const float> values, float threshold, size
   assert(most > 0 || values.empty());
   size_ = 0;
   const size_t room = std::min(values.size(), most + most / 4 + kSlack);
-  make_room(std::min(room, kSlack));
   for (size_t begin = 0; begin < values.size();) {
-    if (size_ == positions_.size()) {
-      // Everything so far that is not among the largest never will be; nor will what comes later and is
-      // no larger than the least of them.
-      if (size_ < room)
-        make_room(std::min(room, 2 * size_));
-      else
-        threshold = keep_largest(most, rest);
-    }
+    // Everything so far that is not among the largest never will be; nor will what comes later and is no
+    // larger than the least of them.
+    if (size_ == positions_.size() && !grow(room)) threshold = keep_largest(most, rest);
     const auto got =
         kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
                              std::span(values_).subspan(size_), rest);

@@ -18,7 +18,13 @@ class ExceedanceList {
   std::span<float> values() noexcept { return {values_.data(), size_}; }
 
   // All of `values` with |x| > threshold, or false if there are more than `limit`.
-  bool collect(std::span<const float> values, float threshold, size_t limit);
+  bool collect(std::span<const float> values, float threshold, size_t limit) {
+    clear();
+    return extend(values, 0, threshold, limit);
+  }
+  void clear() noexcept { size_ = 0; }
+  // The same piece by piece: adds those of values[begin ..]. False for good once there are too many.
+  bool extend(std::span<const float> values, size_t begin, float threshold, size_t limit);
 
   // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones those
   // with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives `values`
@@ -33,7 +39,8 @@ class ExceedanceList {
   float keep_largest(size_t most, std::span<float> rest);
 
  private:
-  void make_room(size_t capacity);
+  // Makes the buffers larger, but not beyond `limit`; false if they are as large already.
+  bool grow(size_t limit);
 
   std::vector<uint32_t> positions_;
   std::vector<float> values_;

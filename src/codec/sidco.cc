@@ -11,7 +11,7 @@
 // Payload: codec/sparse_payload.h.
 //
 // Reads memory twice to four times: prepare's pass, the estimator's none to two, and one that selects and
-// leaves the remainder, which the estimator's list saves at three stages and more.
+// leaves the remainder, which a list of the estimator's saves.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -178,9 +178,14 @@ class SidcoEncoder final : public Encoder {
       list_.select(values, 0.0f, target_, rest);
       return;
     }
-    if (stages_.scan_due())
-      stages_.choose(estimator_.nearest(stages_.max_stages(), target_, list_));
-    const auto estimate = estimator_.estimate(stages_.stages(), list_);
+    TailEstimator::Estimate estimate;
+    if (stages_.scan_due()) {
+      const auto choice = estimator_.nearest(stages_.max_stages(), target_, list_);
+      stages_.choose(choice.stages);
+      estimate = choice.estimate;
+    } else {
+      estimate = estimator_.estimate(stages_.stages(), list_);
+    }
     size_t estimated;
     if (estimate.listed) {
       estimated = list_.size();

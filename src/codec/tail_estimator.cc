@@ -80,8 +80,23 @@ const kernel::TailMoments& TailEstimator::first_tail() {
   return *tail_;
 }
 
+// The same and, in the same read of memory, the list of what is above `hint`: chunk by chunk, while it is
+// in cache. False when the list is too long.
+bool TailEstimator::first_tail_with_list(float hint, ExceedanceList& list) {
+  const float first = first_threshold(method_.first_ratio);
+  tail_ = {.smallest = std::numeric_limits<float>::infinity()};
+  list.clear();
+  bool fits = true;
+  for (size_t begin = 0; begin < values_.size(); begin += kernel::kTailChunk) {
+    const size_t end = std::min(begin + kernel::kTailChunk, values_.size());
+    append(*tail_, kernel::tail_moments(values_.subspan(begin, end - begin), first, largest_));
+    fits = fits && list.extend(values_.first(end), begin, hint, list_limit());
+  }
+  return fits;
+}
+
 std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& tail, float threshold,
-                                                   double ratio, TailLaw law) {
+                                                   double ratio) const {
   if (tail.count < kFew) return std::nullopt;
   const auto count = static_cast<double>(tail.count);
   const double excess = tail.sum / count;
@@ -89,8 +104,9 @@ std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& ta
   const double least = tail.smallest;
   const double mean = excess - (least - threshold);  // of a - mn
   if (!(variance > kAlike * excess * excess) || !(mean > 0)) return std::nullopt;
-  return to_float(least + (law == TailLaw::kExponential ? exponential_threshold(mean, ratio)
-                                                        : pareto_threshold(mean, variance, ratio)));
+  return to_float(least + (method_.law == TailLaw::kExponential
+                               ? exponential_threshold(mean, ratio)
+                               : pareto_threshold(mean, variance, ratio)));
 }
 
 // A list costs 8 bytes per entry, 2 bytes per value at this limit. The share above the second threshold
@@ -99,26 +115,39 @@ size_t TailEstimator::list_limit() const noexcept { return values_.size() / 4 + 
 
 TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list) {
   const StageRatios ratios = stage_ratios(method_.density, method_.first_ratio, stages);
-  float threshold = first_threshold(ratios.first);
-  if (stages <= 1 || method_.density >= method_.first_ratio) return {.threshold = threshold};
-  const auto second = next_threshold(first_tail(), threshold, ratios.later);
-  if (!second || stages == 2) return {.threshold = second.value_or(threshold)};
-  threshold = *second;
-  if (!list.collect(values_, threshold, list_limit()))
-    return {.threshold = stream_stages(stages, 3, threshold, ratios.later)};
+  const float first = first_threshold(ratios.first);
+  if (stages <= 1 || method_.density >= method_.first_ratio) return {.threshold = first};
+  const bool hinted = hint_stages_ == stages && first_tail_with_list(hint_, list);
+  const auto second = next_threshold(first_tail(), first, ratios.later);
+  if (!second) return {.threshold = first};
+  const bool listed = hinted && hint_ <= *second;
+  hint_stages_ = stages;
+  hint_ = 0.9f * *second;
+  if (!listed && stages == 2) return {.threshold = *second};  // the caller's pass selects
+  if (!listed && !list.collect(values_, *second, list_limit()))
+    return {.threshold = stream_stages(stages, *second, ratios.later)};
+  return {.threshold = list_stages(stages, *second, ratios.later, list), .listed = true};
+}
+
+// Stages 3 and later; leaves what the last one keeps. `list` holds at least what the second kept.
+float TailEstimator::list_stages(int stages, float second, double ratio,
+                                 ExceedanceList& list) const {
+  list.compact(second);
+  float threshold = second;
   for (int stage = 3; stage <= stages; ++stage) {
-    const auto next = next_threshold(kernel::tail_moments(list.values(), threshold, largest_),
-                                     threshold, ratios.later);
+    const auto next =
+        next_threshold(kernel::tail_moments(list.values(), threshold, largest_), threshold, ratio);
     if (!next) break;
     threshold = *next;
     list.compact(threshold);
   }
-  return {.threshold = threshold, .listed = true};
+  return threshold;
 }
 
-// The later stages of a tail too long to list: a read of memory each.
-float TailEstimator::stream_stages(int stages, int stage, float threshold, double ratio) {
-  for (; stage <= stages; ++stage) {
+// The same for a tail too long to list: a read of memory for each stage.
+float TailEstimator::stream_stages(int stages, float second, double ratio) const {
+  float threshold = second;
+  for (int stage = 3; stage <= stages; ++stage) {
     const auto next = next_threshold(streamed_tail(values_, threshold, largest_), threshold, ratio);
     if (!next) break;
     threshold = *next;
@@ -126,52 +155,60 @@ float TailEstimator::stream_stages(int stages, int stage, float threshold, doubl
   return threshold;
 }
 
-// How many `stages` stages keep, given those that the second kept.
-size_t TailEstimator::count_from_list(int stages, float threshold, double ratio,
+// How many `stages` stages keep of a list of at least what the second kept.
+size_t TailEstimator::count_from_list(int stages, float second, double ratio,
                                       const ExceedanceList& list) {
   scratch_.resize(std::max(scratch_.size(), list.size()));
-  std::span<const float> kept = list.values();
+  const auto compact = [&](std::span<const float> from, float threshold) {
+    return std::span<const float>(
+        scratch_.data(), kernel::compact_above(from, {}, threshold, std::span(scratch_), {}));
+  };
+  float threshold = second;
+  auto kept = compact(list.values(), threshold);
   for (int stage = 3; stage <= stages; ++stage) {
     const auto next =
         next_threshold(kernel::tail_moments(kept, threshold, largest_), threshold, ratio);
     if (!next) break;
     threshold = *next;
-    kept = std::span(scratch_).first(kernel::compact_above(kept, {}, threshold, scratch_, {}));
+    kept = compact(kept, threshold);
   }
   return kept.size();
 }
 
-int TailEstimator::nearest(int most, size_t target, ExceedanceList& list) {
-  if (method_.density >= method_.first_ratio) return 1;  // later stages would keep everything
-  const auto count = [&](float threshold) { return kernel::count_above(values_, threshold); };
-  std::vector<size_t> kept(static_cast<size_t>(most) + 1);  // by stages
-  kept[1] = count(first_threshold(method_.density));
-  // From the most stages to the fewest: the fewer, the higher the second threshold, so that one list
-  // shrinks from each to the next.
-  bool listed = false;
-  for (int stages = most; stages >= 2; --stages) {
-    const StageRatios ratios = stage_ratios(method_.density, method_.first_ratio, stages);
-    const auto second = next_threshold(first_tail(), first_threshold(ratios.first), ratios.later);
-    if (!second) {
-      kept[stages] = first_tail().count;
-      continue;
-    }
-    if (!listed && !list.collect(values_, *second, list_limit())) {
-      kept[stages] = count(stages == 2 ? *second : stream_stages(stages, 3, *second, ratios.later));
-      continue;
-    }
-    listed = true;
-    list.compact(*second);
-    kept[stages] = count_from_list(stages, *second, ratios.later, list);
-  }
-  const auto distance = [&](int stages) {
-    if (kept[stages] == 0) return std::numeric_limits<size_t>::max();
-    return kept[stages] > target ? kept[stages] - target : target - kept[stages];
+TailEstimator::Choice TailEstimator::nearest(int most, size_t target, ExceedanceList& list) {
+  const float single = first_threshold(method_.density);
+  if (method_.density >= method_.first_ratio) return {1, {.threshold = single}};
+  const float first = first_threshold(method_.first_ratio);
+  const auto ratio = [&](int stages) {
+    return stage_ratios(method_.density, method_.first_ratio, stages).later;
+  };
+  const auto second = [&](int stages) {
+    return next_threshold(first_tail(), first, ratio(stages));
+  };
+  // The more stages, the lower the second threshold: one list serves all.
+  const auto lowest = second(most);
+  const bool listed = lowest && list.collect(values_, *lowest, list_limit());
+  const auto count = [&](int stages) {
+    if (stages == 1)
+      return listed && single >= *lowest ? kernel::count_above(list.values(), single)
+                                         : kernel::count_above(values_, single);
+    if (!lowest) return first_tail().count;
+    if (listed) return count_from_list(stages, *second(stages), ratio(stages), list);
+    return kernel::count_above(values_, stream_stages(stages, *second(stages), ratio(stages)));
   };
   int best = 1;
-  for (int stages = 2; stages <= most; ++stages)
-    if (distance(stages) < distance(best)) best = stages;
-  return best;
+  size_t shortest = std::numeric_limits<size_t>::max();
+  for (int stages = 1; stages <= most; ++stages) {
+    const size_t kept = count(stages);
+    const size_t distance = kept > target ? kept - target : target - kept;
+    if (kept == 0 || distance >= shortest) continue;
+    shortest = distance;
+    best = stages;
+  }
+  if (best == 1 || !listed) return {best, estimate(best, list)};
+  hint_stages_ = best;
+  hint_ = 0.9f * *second(best);
+  return {best, {list_stages(best, *second(best), ratio(best), list), true}};
 }
 
 }  // namespace thinwire

@@ -29,8 +29,11 @@ struct TailMethod {
 // threshold before instead]. A stage that keeps fewer than kFew values, or values all alike, has no
 // tail to fit: the threshold before it stands.
 //
-// Passes over memory: none for one stage (moments are given; one for a gamma law); one for two; two for
-// more, the second of which lists what the second stage kept. Later stages read the list only.
+// Passes over memory: none for one stage (moments are given; one for a gamma law). For more, one sums up
+// what the first stage kept, and a second lists what the second stage kept; later stages read the list
+// only. From the second vector on with the same number of stages, the first pass lists as well, what
+// exceeds a little less than the last second threshold: if that turns out below the new one, as it does
+// unless magnitudes shrink by a tenth from one vector to the next, there is no second pass.
 //
 // Sums run over the vector in stage 2, and over the list from stage 3 on, each in fixed chunks: a
 // threshold is a function of the values alone, the same bits on every SIMD target, and moves with the
@@ -53,21 +56,23 @@ class TailEstimator {
   // REQUIRES: begin was true.
   Estimate estimate(int stages, ExceedanceList& list);
 
+  struct Choice {
+    int stages = 1;
+    Estimate estimate;
+  };
   // The number of stages, at most `most`, that keeps a number of values nearest to `target`: the least
-  // of equals, and none that keeps nothing if another keeps something. `list` is scratch.
-  int nearest(int most, size_t target, ExceedanceList& list);
+  // of equals, and none that keeps nothing if another keeps something. With its estimate.
+  Choice nearest(int most, size_t target, ExceedanceList& list);
 
  private:
   float first_threshold(double ratio);
   const kernel::TailMoments& first_tail();
-  static std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
-                                             double ratio, TailLaw law);
+  bool first_tail_with_list(float hint, ExceedanceList& list);
   std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
-                                      double ratio) const {
-    return next_threshold(tail, threshold, ratio, method_.law);
-  }
-  float stream_stages(int stages, int stage, float threshold, double ratio);
-  size_t count_from_list(int stages, float threshold, double ratio, const ExceedanceList& list);
+                                      double ratio) const;
+  float list_stages(int stages, float second, double ratio, ExceedanceList& list) const;
+  float stream_stages(int stages, float second, double ratio) const;
+  size_t count_from_list(int stages, float second, double ratio, const ExceedanceList& list);
   size_t list_limit() const noexcept;
 
   TailMethod method_;
@@ -79,6 +84,8 @@ class TailEstimator {
   std::optional<GammaLaw> gamma_;            // fitted when first asked for
   std::optional<kernel::TailMoments> tail_;  // above the first threshold of several
   std::vector<float> scratch_;
+  int hint_stages_ = 0;  // of the last estimate; costs time when wrong, changes no result
+  float hint_ = 0;
 };
 
 }  // namespace thinwire

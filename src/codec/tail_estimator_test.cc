@@ -165,7 +165,8 @@ TEST(TailEstimator, AgreesWhereTheTailIsTooLongToList) {
       EXPECT_FALSE(got.listed);
       const double want = naive_threshold(method, values, stages);
       EXPECT_NEAR(got.threshold, want, 2e-7 * want);
-      EXPECT_GE(estimator.nearest(stages, 20000, list), 1);
+      const auto choice = estimator.nearest(stages, 20000, list);
+      EXPECT_EQ(choice.estimate.threshold, estimator.estimate(choice.stages, list).threshold);
     }
 }
 
@@ -261,10 +262,40 @@ TEST(TailEstimator, NearestIsTheBestOfAllCounts) {
           TailEstimator estimator(method);
           ASSERT_TRUE(estimator.begin(values, kernel::moments(values)));
           ExceedanceList list;
-          EXPECT_EQ(estimator.nearest(most, static_cast<size_t>(target), list), want)
+          const auto got = estimator.nearest(most, static_cast<size_t>(target), list);
+          EXPECT_EQ(got.stages, want)
               << name << " " << static_cast<int>(tail_law) << " " << density << target_name;
+          const Kept kept = estimate(method, values, want);
+          EXPECT_EQ(got.estimate.threshold, kept.threshold);
+          if (got.estimate.listed) {
+            EXPECT_EQ(list.size(), kept.count);
+          }
         });
       }
+  }
+}
+
+// What was learnt from one vector must not show in the next, however it differs.
+TEST(TailEstimator, HintsChangeNothing) {
+  for (const TailLaw tail_law : kTailLaws) {
+    const TailMethod method{.law = tail_law, .density = 0.01};
+    TailEstimator estimator(method);
+    ExceedanceList list;
+    uint64_t step = 0;
+    for (const double scale : {1.0, 1.0, 0.95, 0.5, 0.5, 100.0, 100.0, 1e-3, 1e-3, 1.0}) {
+      for (const int stages : {2, 2, 3, 3, 5, 5, 1, 2}) {
+        auto values = draw(step % 3 == 0 ? "t3" : "laplace", 20011, step);
+        ++step;
+        for (float& value : values) value *= static_cast<float>(scale);
+        const Kept want = estimate(method, values, stages);
+        ASSERT_TRUE(estimator.begin(values, kernel::moments(values)));
+        const auto got = estimator.estimate(stages, list);
+        EXPECT_EQ(got.threshold, want.threshold) << stages << " " << scale;
+        if (got.listed) {
+          EXPECT_EQ(list.size(), want.count);
+        }
+      }
+    }
   }
 }
 
