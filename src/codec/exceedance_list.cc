@@ -24,9 +24,22 @@ bool ExceedanceList::grow(size_t limit) {
   return true;
 }
 
+bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit) {
+  size_ = 0;
+  return extend(values, 0, threshold, limit);
+}
+
+bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit,
+                             float tail_threshold, float largest, kernel::TailMoments& tail) {
+  kernel::Selection listed;
+  tail = kernel::tail_moments_and_list(values, tail_threshold, largest, threshold, positions_,
+                                       values_, listed);
+  size_ = listed.kept;
+  return extend(values, listed.next, threshold, limit);
+}
+
 bool ExceedanceList::extend(std::span<const float> values, size_t begin, float threshold,
                             size_t limit) {
-  if (size_ > limit) return false;
   while (begin < values.size()) {
     if (size_ == positions_.size() && !grow(limit + 1)) return false;
     const auto got =

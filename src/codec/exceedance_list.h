@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "kernel/tail_moments.h"
+
 namespace thinwire {
 
 // Buffers grow to what was needed once and are kept.
@@ -18,13 +20,11 @@ class ExceedanceList {
   std::span<float> values() noexcept { return {values_.data(), size_}; }
 
   // All of `values` with |x| > threshold, or false if there are more than `limit`.
-  bool collect(std::span<const float> values, float threshold, size_t limit) {
-    clear();
-    return extend(values, 0, threshold, limit);
-  }
-  void clear() noexcept { size_ = 0; }
-  // The same piece by piece: adds those of values[begin ..]. False for good once there are too many.
-  bool extend(std::span<const float> values, size_t begin, float threshold, size_t limit);
+  bool collect(std::span<const float> values, float threshold, size_t limit);
+
+  // The same, and in the same read of memory the sums of the tail above another threshold.
+  bool collect(std::span<const float> values, float threshold, size_t limit, float tail_threshold,
+               float largest, kernel::TailMoments& tail);
 
   // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones those
   // with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives `values`
@@ -39,6 +39,8 @@ class ExceedanceList {
   float keep_largest(size_t most, std::span<float> rest);
 
  private:
+  // Goes on from `begin`; false once there are too many.
+  bool extend(std::span<const float> values, size_t begin, float threshold, size_t limit);
   // Makes the buffers larger, but not beyond `limit`; false if they are as large already.
   bool grow(size_t limit);
 

@@ -12,6 +12,7 @@
 namespace thinwire {
 namespace {
 
+constexpr float kHint = 0.9f;     // of a threshold: lists a quarter more where it was just right
 constexpr double kAlike = 1e-12;  // variance over squared mean: a spread of a millionth
 
 // The largest float that is not above `threshold`: |x| > threshold and |x| > it are the same for floats.
@@ -80,19 +81,12 @@ const kernel::TailMoments& TailEstimator::first_tail() {
   return *tail_;
 }
 
-// The same and, in the same read of memory, the list of what is above `hint`: chunk by chunk, while it is
-// in cache. False when the list is too long.
-bool TailEstimator::first_tail_with_list(float hint, ExceedanceList& list) {
-  const float first = first_threshold(method_.first_ratio);
-  tail_ = {.smallest = std::numeric_limits<float>::infinity()};
-  list.clear();
-  bool fits = true;
-  for (size_t begin = 0; begin < values_.size(); begin += kernel::kTailChunk) {
-    const size_t end = std::min(begin + kernel::kTailChunk, values_.size());
-    append(*tail_, kernel::tail_moments(values_.subspan(begin, end - begin), first, largest_));
-    fits = fits && list.extend(values_.first(end), begin, hint, list_limit());
-  }
-  return fits;
+// The tail and, in the same read of memory, the list of what exceeds `hint`. False if there is none.
+bool TailEstimator::first_tail_and_list(float hint, ExceedanceList& list) {
+  if (tail_ || hint == 0) return false;
+  tail_.emplace();
+  return list.collect(values_, hint, list_limit(), first_threshold(method_.first_ratio), largest_,
+                      *tail_);
 }
 
 std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& tail, float threshold,
@@ -117,12 +111,12 @@ TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list
   const StageRatios ratios = stage_ratios(method_.density, method_.first_ratio, stages);
   const float first = first_threshold(ratios.first);
   if (stages <= 1 || method_.density >= method_.first_ratio) return {.threshold = first};
-  const bool hinted = hint_stages_ == stages && first_tail_with_list(hint_, list);
+  const bool hinted = hint_stages_ == stages && first_tail_and_list(hint_, list);
   const auto second = next_threshold(first_tail(), first, ratios.later);
   if (!second) return {.threshold = first};
   const bool listed = hinted && hint_ <= *second;
   hint_stages_ = stages;
-  hint_ = 0.9f * *second;
+  hint_ = kHint * *second;
   if (!listed && stages == 2) return {.threshold = *second};  // the caller's pass selects
   if (!listed && !list.collect(values_, *second, list_limit()))
     return {.threshold = stream_stages(stages, *second, ratios.later)};
@@ -186,8 +180,11 @@ TailEstimator::Choice TailEstimator::nearest(int most, size_t target, Exceedance
     return next_threshold(first_tail(), first, ratio(stages));
   };
   // The more stages, the lower the second threshold: one list serves all.
+  const bool hinted = first_tail_and_list(scan_hint_, list);
   const auto lowest = second(most);
-  const bool listed = lowest && list.collect(values_, *lowest, list_limit());
+  const bool listed =
+      lowest && ((hinted && scan_hint_ <= *lowest) || list.collect(values_, *lowest, list_limit()));
+  scan_hint_ = lowest ? kHint * *lowest : 0;
   const auto count = [&](int stages) {
     if (stages == 1)
       return listed && single >= *lowest ? kernel::count_above(list.values(), single)
@@ -207,7 +204,7 @@ TailEstimator::Choice TailEstimator::nearest(int most, size_t target, Exceedance
   }
   if (best == 1 || !listed) return {best, estimate(best, list)};
   hint_stages_ = best;
-  hint_ = 0.9f * *second(best);
+  hint_ = kHint * *second(best);
   return {best, {list_stages(best, *second(best), ratio(best), list), true}};
 }
 

@@ -67,7 +67,7 @@ class TailEstimator {
  private:
   float first_threshold(double ratio);
   const kernel::TailMoments& first_tail();
-  bool first_tail_with_list(float hint, ExceedanceList& list);
+  bool first_tail_and_list(float hint, ExceedanceList& list);
   std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
                                       double ratio) const;
   float list_stages(int stages, float second, double ratio, ExceedanceList& list) const;
@@ -84,8 +84,11 @@ class TailEstimator {
   std::optional<GammaLaw> gamma_;            // fitted when first asked for
   std::optional<kernel::TailMoments> tail_;  // above the first threshold of several
   std::vector<float> scratch_;
-  int hint_stages_ = 0;  // of the last estimate; costs time when wrong, changes no result
+  // What the next vector's second threshold will hardly be below. Costs time when wrong, never changes a
+  // result, and so is not part of any saved state. 0: unknown.
   float hint_ = 0;
+  int hint_stages_ = 0;  // that hint_ is for
+  float scan_hint_ = 0;  // for nearest()
 };
 
 }  // namespace thinwire

@@ -294,6 +294,14 @@ TEST(TailEstimator, HintsChangeNothing) {
         if (got.listed) {
           EXPECT_EQ(list.size(), want.count);
         }
+        ASSERT_TRUE(estimator.begin(values, kernel::moments(values)));
+        const auto choice = estimator.nearest(7, 200, list);
+        TailEstimator fresh(method);
+        ASSERT_TRUE(fresh.begin(values, kernel::moments(values)));
+        ExceedanceList other;
+        const auto plain = fresh.nearest(7, 200, other);
+        EXPECT_EQ(choice.stages, plain.stages);
+        EXPECT_EQ(choice.estimate.threshold, plain.estimate.threshold);
       }
     }
   }

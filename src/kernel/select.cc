@@ -1,8 +1,8 @@
 // Selection at the speed of a plain scan while few values pass.
 //
-// 64 values become one 64-bit mask. Its first four set bits are written as positions whether they
-// exist or not, and the end of the list moves by the population count: at densities up to 1 % no
-// branch depends on the data except "more than four in 64", which is rare. Values are copied and
+// 64 values become one 64-bit mask. Its first four set bits (eight where many pass) are written as
+// positions whether they exist or not, and the end of the list moves by the population count: no
+// branch depends on the data except "more than that in 64", which is rare. Values are copied and
 // zeroed afterwards, block by block, while they are still in the first-level cache.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/select.h"
@@ -17,74 +17,19 @@
 // After foreach_target.h.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernel/fixed_lanes-inl.h"
+#include "kernel/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::CappedTag<float, 16>;
-using DI = hn::RebindToSigned<D>;
-
-constexpr size_t kGroup = 64;    // values per mask
-constexpr size_t kBlock = 4096;  // values per block: 16 KB, half of a small first-level cache
-constexpr int32_t kMagnitude = 0x7fffffff;
-
-// Values that are fetched early: the hardware's own prefetch leaves a tenth of the bandwidth unused
-// once a loop does more than read.
-constexpr size_t kAhead = 512;
+constexpr size_t kSelectBlock = 4096;  // values: 16 KB, half of a small first-level cache
 
 enum class Rest { kNone, kSame, kOther };
 
-// Whether the magnitude of each lane is above `key`, compared as integers.
-HWY_INLINE hn::Mask<DI> Above(hn::Vec<D> values, hn::Vec<DI> key) {
-  const DI di;
-  return hn::Gt(hn::And(hn::BitCast(di, values), hn::Set(di, kMagnitude)), key);
-}
-
-// Bit i says whether the magnitude of x[i] is above `key`.
-HWY_INLINE uint64_t GroupMask(const float* HWY_RESTRICT x, hn::Vec<DI> key) {
-  const D d;
-  const DI di;
-  const size_t lanes = hn::Lanes(d);
-  uint64_t mask = 0;
-  for (size_t i = 0; i < kGroup; i += lanes) {
-    uint8_t bits[8] = {};  // StoreMaskBits may write eight bytes
-    hn::StoreMaskBits(di, Above(hn::LoadU(d, x + i), key), bits);
-    uint64_t word = bits[0];
-    if (lanes > 8) word |= uint64_t{bits[1]} << 8;
-    mask |= word << i;
-  }
-  return mask;
-}
-
-HWY_INLINE uint64_t ScalarMask(const float* HWY_RESTRICT x, size_t count, int32_t key) {
-  uint64_t mask = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const int32_t magnitude = std::bit_cast<int32_t>(x[i]) & kMagnitude;
-    mask |= uint64_t{magnitude > key} << i;
-  }
-  return mask;
-}
-
-// Appends the positions of the set bits, `at` plus their index, and returns what did not fit.
-HWY_INLINE uint64_t Append(uint64_t mask, uint32_t at, std::span<uint32_t> positions,
-                           size_t& found) {
-  const auto position = [&] { return at + static_cast<uint32_t>(std::countr_zero(mask)); };
-  if (HWY_LIKELY(positions.size() - found >= kGroup)) {
-    uint32_t* HWY_RESTRICT to = positions.data() + found;
-    const auto bits = static_cast<size_t>(std::popcount(mask));
-    for (size_t i = 0; i == 0 || HWY_UNLIKELY(i < bits); i += 4)
-      for (size_t j = 0; j < 4; ++j, mask &= mask - 1) to[i + j] = position();
-    found += bits;
-    return 0;
-  }
-  for (; mask != 0 && found < positions.size(); mask &= mask - 1) positions[found++] = position();
-  return mask;
-}
-
 // Moves on from `next` by at most a block; stops before that only at a value that did not fit.
+template <size_t kBurst>
 HWY_INLINE size_t SelectBlock(const float* x, size_t next, size_t end, int32_t key,
                               std::span<uint32_t> positions, size_t& found) {
   const auto key_lanes = hn::Set(DI(), key);
@@ -92,7 +37,7 @@ HWY_INLINE size_t SelectBlock(const float* x, size_t next, size_t end, int32_t k
     const uint64_t mask = HWY_LIKELY(end - next >= kGroup) ? GroupMask(x + next, key_lanes)
                                                            : ScalarMask(x + next, end - next, key);
     for (size_t i = 0; i < kGroup; i += 16) hwy::Prefetch(x + next + kAhead + i);
-    const uint64_t left = Append(mask, static_cast<uint32_t>(next), positions, found);
+    const uint64_t left = Append<kBurst>(mask, static_cast<uint32_t>(next), positions, found);
     if (HWY_UNLIKELY(left != 0)) return next + static_cast<size_t>(std::countr_zero(left));
   }
   return end;
@@ -103,11 +48,15 @@ Selection SelectAs(const float* x, size_t begin, size_t end, int32_t key,
                    std::span<uint32_t> positions, float* kept, float* rest) {
   size_t found = 0;
   size_t next = begin;
+  bool dense = false;
   while (next < end) {
     const size_t block_begin = next;
-    const size_t block_end = std::min(end, next + kBlock);
+    const size_t block_end = std::min(end, next + kSelectBlock);
     const size_t found_before = found;
-    next = SelectBlock(x, next, block_end, key, positions, found);
+    // One block is much like the next. Above 5 % a branch on "more than four in 64" is a coin toss.
+    next = dense ? SelectBlock<8>(x, next, block_end, key, positions, found)
+                 : SelectBlock<4>(x, next, block_end, key, positions, found);
+    dense = found - found_before > kSelectBlock / 20;
     if constexpr (kRest == Rest::kOther) std::copy(x + block_begin, x + next, rest + block_begin);
     if (kept != nullptr)
       for (size_t i = found_before; i < found; ++i) kept[i] = x[positions[i]];
@@ -126,7 +75,7 @@ Selection Select(const float* x, size_t begin, size_t end, int32_t key,
 }
 
 size_t Count(const float* HWY_RESTRICT x, size_t n, int32_t key) {
-  const D d;
+  const DF d;
   const DI di;
   const auto key_lanes = hn::Set(di, key);
   const size_t lanes = hn::Lanes(d);

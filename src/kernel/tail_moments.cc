@@ -3,6 +3,7 @@
 #include "kernel/tail_moments.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -16,12 +17,12 @@
 // After foreach_target.h.
 #include "hwy/highway.h"
 #include "kernel/fixed_lanes-inl.h"
+#include "kernel/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
 
 static_assert(kChunk == kTailChunk);
@@ -89,6 +90,57 @@ TailMoments Tail(const float* x, size_t count, float threshold, float unit) {
   ReduceChunks(
       count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
       [x](size_t i) { return x[i]; }, lanes, total, x);
+  return total;
+}
+
+// The sums of kBlock values, and the mask of each group while its values are in cache. `at` is the
+// position of the first.
+template <size_t kBurst>
+HWY_INLINE void TailBlock(const float* HWY_RESTRICT block, size_t at, hn::Vec<DI> key,
+                          TailLanes& lanes, std::span<uint32_t> positions, Selection& listed) {
+  for (size_t i = 0; i < kBlock; i += kGroup) {
+    for (size_t j = i; j < i + kGroup; j += kLanes) {
+      hwy::Prefetch(block + j + kAhead);
+      for (size_t v = 0; v < kVectors; ++v) lanes.add(v, hn::LoadU(DF(), block + j + v * kStep));
+    }
+    if (HWY_UNLIKELY(listed.next < at + i)) continue;  // the list is full
+    const uint64_t left = Append<kBurst>(GroupMask(block + i, key), static_cast<uint32_t>(at + i),
+                                         positions, listed.kept);
+    listed.next = at + i + (left == 0 ? kGroup : static_cast<size_t>(std::countr_zero(left)));
+  }
+}
+
+TailMoments TailAndList(const float* x, size_t count, float threshold, float unit,
+                        int32_t listed_above, std::span<uint32_t> positions, float* kept,
+                        Selection& listed) {
+  TailLanes lanes;
+  lanes.threshold = hn::Set(DF(), threshold);
+  lanes.unit = hn::Set(DF(), unit);
+  TailMoments total{.smallest = std::numeric_limits<float>::infinity()};
+  const auto key = hn::Set(DI(), listed_above);
+  HWY_ALIGN float padded[kBlock] = {};
+  bool dense = false;
+  for (size_t begin = 0; begin < count; begin += kChunk) {
+    const size_t end = std::min(begin + kChunk, count);
+    lanes.clear();
+    for (size_t i = begin; i < end; i += kBlock) {
+      const float* block = x + i;
+      if (end - i < kBlock) {  // zeros change no sum and are above nothing
+        std::copy(x + i, x + end, padded);
+        block = padded;
+      }
+      const size_t before = listed.kept;
+      if (dense)
+        TailBlock<8>(block, i, key, lanes, positions, listed);
+      else
+        TailBlock<4>(block, i, key, lanes, positions, listed);
+      dense = listed.kept - before > kBlock / 20;
+      for (size_t j = before; j < listed.kept; ++j) kept[j] = x[positions[j]];
+      lanes.settle();
+    }
+    lanes.flush(total);
+  }
+  listed.next = std::min(listed.next, count);
   return total;
 }
 
@@ -215,19 +267,41 @@ HWY_AFTER_NAMESPACE();
 namespace thinwire::kernel {
 namespace {
 HWY_EXPORT(Tail);
+HWY_EXPORT(TailAndList);
 HWY_EXPORT(Compact);
 HWY_EXPORT(LogSum);
-}  // namespace
 
-TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept {
-  // Scaled so that the largest lies in [1, 2), squares of excesses neither overflow nor vanish; a power of
-  // two costs no digit.
-  const int exponent = largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
-  TailMoments tail = HWY_DYNAMIC_DISPATCH(Tail)(values.data(), values.size(), threshold,
-                                                std::ldexp(1.0f, -exponent));
+// Scaled so that the largest lies in [1, 2), squares of excesses neither overflow nor vanish; a power of
+// two costs no digit.
+int exponent_of(float largest) noexcept {
+  return largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
+}
+
+TailMoments unscaled(TailMoments tail, int exponent) noexcept {
   tail.sum = std::ldexp(tail.sum, exponent);
   tail.square_sum = std::ldexp(tail.square_sum, 2 * exponent);
   return tail;
+}
+
+}  // namespace
+
+TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept {
+  const int exponent = exponent_of(largest);
+  return unscaled(HWY_DYNAMIC_DISPATCH(Tail)(values.data(), values.size(), threshold,
+                                             std::ldexp(1.0f, -exponent)),
+                  exponent);
+}
+
+TailMoments tail_moments_and_list(std::span<const float> values, float threshold, float largest,
+                                  float listed_above, std::span<uint32_t> positions,
+                                  std::span<float> kept, Selection& listed) noexcept {
+  assert(values.size() <= (uint64_t{1} << 32) && kept.size() >= positions.size());
+  const int exponent = exponent_of(largest);
+  listed = {};
+  return unscaled(HWY_DYNAMIC_DISPATCH(TailAndList)(
+                      values.data(), values.size(), threshold, std::ldexp(1.0f, -exponent),
+                      std::bit_cast<int32_t>(listed_above), positions, kept.data(), listed),
+                  exponent);
 }
 
 size_t compact_above(std::span<const float> values, std::span<const uint32_t> positions,

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel/select.h"
+
 namespace thinwire::kernel {
 
 // Values whose sums are folded before they meet those of others: the sums of a vector are those of its
@@ -27,6 +29,12 @@ struct TailMoments {
 // good to 1e-7.
 // REQUIRES: finite values, none with |x| > largest; 0 <= threshold, finite.
 TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept;
+
+// The same, and in the same read what select_above(values, 0, listed_above, positions, kept, {}) gives.
+// REQUIRES: as for both.
+TailMoments tail_moments_and_list(std::span<const float> values, float threshold, float largest,
+                                  float listed_above, std::span<uint32_t> positions,
+                                  std::span<float> kept, Selection& listed) noexcept;
 
 // Writes the values with |x| > threshold to `kept`, and what stands beside them in `positions` to
 // `kept_positions`, in order; returns how many. The outputs may be the inputs themselves, to compact

@@ -84,6 +84,32 @@ TEST(TailMoments, AreTheOraclesBits) {
   }
 }
 
+TEST(TailMoments, WithAListAreBothTheirResults) {
+  for (const size_t count : kCounts) {
+    const auto values = normals(count, 7);
+    const float largest = largest_of(values);
+    for (const float above : {0.0f, 0.8f, 1.7f, 2.5f, 9.0f})
+      for (const size_t room : {size_t{0}, size_t{1}, size_t{70}, size_t{1000}, count + 64}) {
+        std::vector<uint32_t> want_positions(room), positions(room);
+        std::vector<float> want_kept(room), kept(room);
+        const Selection want = select_above(values, 0, above, want_positions, want_kept);
+        const TailMoments tail = oracle(values, 0.7f);
+        for_each_target([&](std::string_view target) {
+          SCOPED_TRACE(std::to_string(count) + " " + std::to_string(room) + std::string(target));
+          Selection listed;
+          EXPECT_EQ(tail_moments_and_list(values, 0.7f, largest, above, positions, kept, listed),
+                    tail);
+          EXPECT_EQ(listed.kept, want.kept);
+          EXPECT_EQ(listed.next, want.next);
+          for (size_t i = 0; i < want.kept; ++i) {
+            ASSERT_EQ(positions[i], want_positions[i]);
+            ASSERT_EQ(kept[i], want_kept[i]);
+          }
+        });
+      }
+  }
+}
+
 TEST(TailMoments, AreTheSumsOfExcesses) {
   const auto values = normals(100003, 2);
   for (const float threshold : {0.0f, 0.3f, 1.0f, 3.0f}) {
