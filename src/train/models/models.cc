@@ -1,0 +1,71 @@
+// The table of networks, and what is checked before one is built.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/models/models.h"
+
+#include <torch/torch.h>
+
+#include <array>
+
+#include "train/models/builtin_models.h"
+#include "train/models/initialise.h"
+
+namespace thinwire {
+namespace {
+
+struct ModelRow {
+  std::string_view name;
+  Task (*make)(const ModelOptions&, const SampleShape&);
+  // Which settings it has.
+  bool hidden = false, layers = false, embedding = false, activation = false, dropout = false;
+};
+
+constexpr auto kModels = std::to_array<ModelRow>({
+    {.name = "mlp", .make = make_mlp, .hidden = true, .layers = true, .dropout = true},
+    {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
+});
+
+const ModelRow& find_model(const std::string& name) {
+  std::string known;
+  for (const ModelRow& row : kModels) {
+    if (row.name == name) return row;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  throw Error(ErrorCode::kUnknownName, "unknown model '" + name + "'; known: " + known);
+}
+
+void check_options(const ModelRow& row, const ModelOptions& options) {
+  const auto refuse = [&](bool has, bool given, const char* setting) {
+    if (given && !has)
+      throw Error(ErrorCode::kBadOption,
+                  "model " + options.name + " has no setting '" + setting + "'");
+  };
+  refuse(row.hidden, options.hidden != 0, "hidden");
+  refuse(row.layers, options.layers != 0, "layers");
+  refuse(row.embedding, options.embedding != 0, "embedding");
+  refuse(row.activation, options.activation != "auto", "activation");
+  refuse(row.dropout, options.dropout != 0, "dropout");
+  if (options.hidden < 0 || options.layers < 0 || options.embedding < 0 || options.dropout < 0 ||
+      options.dropout >= 1)
+    throw Error(ErrorCode::kBadOption,
+                "model " + options.name + ": sizes must not be negative, dropout in [0, 1)");
+}
+
+}  // namespace
+
+std::vector<std::string_view> model_names() {
+  std::vector<std::string_view> names;
+  for (const ModelRow& row : kModels) names.push_back(row.name);
+  return names;
+}
+
+Task make_model(const ModelOptions& options, const SampleShape& shape) {
+  const ModelRow& row = find_model(options.name);
+  check_options(row, options);
+  if (shape.classes < 2 || shape.input.empty() || shape.count() < 1)
+    throw Error(ErrorCode::kMismatch, "model " + options.name + ": samples have no shape");
+  Task task = row.make(options, shape);
+  initialise(*task.module, options.seed);
+  return task;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,33 @@
+// The networks that recipes name.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/torch.h"
+#include "train/sample_shape.h"
+
+namespace thinwire {
+
+// Setting what a model does not have is an error: 0 and "auto" stand for its own default.
+struct ModelOptions {
+  std::string name = "mlp";
+  int64_t hidden = 0;     // units of each hidden layer
+  int64_t layers = 0;     // hidden layers
+  int64_t embedding = 0;  // char-lstm: length of learned character vectors; default: one-hot
+  std::string activation = "auto";  // dnn-speech: "relu" or "sigmoid"
+  double dropout = 0;               // probability of zeroing a hidden unit in training
+  uint64_t seed = 0;                // of the initial weights, which are a pure function of it
+};
+
+// In the order of the documentation.
+std::vector<std::string_view> model_names();
+
+// A network for samples of this shape, with initial weights. Throws Error: kUnknownName with the
+// known names, kBadOption for settings it does not have, kMismatch for samples it cannot take.
+Task make_model(const ModelOptions& options, const SampleShape& shape);
+
+}  // namespace thinwire
