@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "thinwire/exchange.h"
@@ -69,8 +70,9 @@ class DataParallel {
   // While on, backward passes add to the gradients and send nothing (micro-batches).
   void set_accumulating(bool accumulating) noexcept;
 
-  // After the last backward pass of a step: afterwards every .grad() holds the mean over ranks.
-  // When the report says skipped, the optimiser must not step.
+  // After the last backward pass of a step: afterwards every .grad() holds the mean over ranks; a
+  // parameter that had none counts as zero. When the report says skipped, the optimiser must not
+  // step.
   StepReport finish();
 
   Exchange& exchange() noexcept;
@@ -80,14 +82,22 @@ class DataParallel {
   std::shared_ptr<State> state_;
 };
 
-// The trainer behind train_recipe on a task and data of one's own; recipe keys about model and data
-// are not looked at. `test` may be the data that is held out in training.
-RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& group, Task& task,
-                      const Dataset& train, const Dataset& test, const RunEvents& events);
+// What a task is trained and judged on. Every rank has the same.
+struct TaskData {
+  const Dataset& train;
+  const Dataset& test;
+  const Dataset* hold_out = nullptr;  // judged besides, if there is one
+};
 
-// Dropout whose mask is a pure function of the run's seed, the step, the rank and the order of
-// calls in this step: the same on every run. Inside train_task's forward passes; elsewhere it
-// throws kContract.
+// The trainer behind train_recipe on a task and data of one's own; recipe keys about model and data
+// are not looked at.
+RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& group, Task task,
+                      const TaskData& data, const RunEvents& events);
+
+// Dropout whose mask is a pure function of the run's seed, the step, each sample's place in the
+// batch of all ranks and the order of calls in a forward pass: the same on every run and for every
+// number of ranks. Inside train_task's forward passes, on tensors whose first dimension is the
+// samples; elsewhere it throws Error(kContract).
 torch::Tensor counted_dropout(const torch::Tensor& input, double probability, bool training);
 
 }  // namespace thinwire

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,9 +32,9 @@ struct RunPlaces {
   std::string resume;  // an earlier run's out; empty: start afresh
 };
 
-// One optimiser step on this rank. Loss and error are this rank's own.
+// One optimiser step on this rank. The loss is this rank's own.
 struct StepEvent {
-  uint64_t step = 0;   // of steps
+  uint64_t step = 0;   // steps done, this one included
   uint64_t steps = 0;  // in the whole run
   double epoch = 0;    // with fraction
   double loss = 0;
@@ -51,6 +51,7 @@ struct EvaluationEvent {
   double loss = 0;   // mean
   double error = 0;  // fraction of wrong predictions
   uint64_t samples = 0;
+  std::optional<double> hold_out_error;  // on training samples that were held out
 };
 
 struct RunEvents {
@@ -70,6 +71,7 @@ struct RunSummary {
   double final_test_error = 1;
   double best_test_error = 1;
   double final_test_loss = 0;
+  std::optional<double> final_hold_out_error;
   double dense_bytes_per_step = 0;  // means over steps; per rank, frames included
   double sent_bytes_per_step = 0;
   double codec_ratio = 1;           // 4d / payload bytes of one rank
@@ -77,7 +79,8 @@ struct RunSummary {
   double achieved_over_target = 0;  // kept / target; 0 when the codec has no target
   double seconds = 0;
   uint64_t skipped_steps = 0;
-  bool finished = true;  // false: stopped early, to be resumed
+  uint64_t weights_xxh3 = 0;  // of names and contents of all weights at the end
+  bool finished = true;       // false: stopped early, to be resumed
 };
 
 // Trains as the recipe says, as one rank of the group. All ranks return the same summary, but for

@@ -1,0 +1,104 @@
+// Writes recipes out, and tells two of them apart.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/recipe_text.h"
+
+#include <algorithm>
+#include <map>
+
+#include "thinwire/version.h"
+
+namespace thinwire {
+namespace {
+
+std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
+
+std::string toml_text(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      (out += '\\') += c;
+    } else if (code < 0x20 || code == 0x7f) {
+      ((out += "\\u00") += kHex[code >> 4]) += kHex[code & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string toml_value(OptionType type, const std::string& canonical) {
+  if (type == OptionType::kText || type == OptionType::kChoice) return toml_text(canonical);
+  if (type != OptionType::kNumbers) return canonical;
+  std::string list = "[";
+  for (const char c : canonical) list += c == ';' ? std::string(", ") : std::string(1, c);
+  return list + "]";
+}
+
+std::map<std::string, std::string, std::less<>> lines_of(std::string_view text) {
+  std::map<std::string, std::string, std::less<>> lines;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t equals = std::min(line.find('='), line.size());
+    lines.emplace(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return lines;
+}
+
+bool may_change(std::string_view key) {
+  static constexpr std::string_view kFixed[] = {"train.seed",        "train.batch",
+                                                "optimizer.name",    "exchange.codec",
+                                                "exchange.feedback", "exchange.grouping"};
+  const std::string_view section = section_of(key);
+  return section != "data" && section != "model" &&
+         std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
+}
+
+}  // namespace
+
+std::string agreement_text(const Recipe& recipe) {
+  std::string text;
+  for (const OptionInfo& row : recipe_keys())
+    if (section_of(row.name) != "run")
+      text += std::string(row.name) + '=' + recipe.options.canonical(row.name) + '\n';
+  return text;
+}
+
+std::string recipe_toml(const Recipe& recipe) {
+  std::string text =
+      "# " + recipe.name + ", every key spelt out by thinwire " THINWIRE_VERSION "\n";
+  std::string_view section;
+  for (const OptionInfo& row : recipe_keys()) {
+    if (section_of(row.name) != section) {
+      section = section_of(row.name);
+      text += "\n[" + std::string(section) + "]\n";
+    }
+    text += std::string(row.name.substr(section.size() + 1)) + " = " +
+            toml_value(row.type, recipe.options.canonical(row.name)) + '\n';
+  }
+  return text;
+}
+
+RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
+  const auto old_lines = lines_of(before), new_lines = lines_of(now);
+  RecipeChanges changes;
+  const auto differ = [&](const std::string& key, const std::string& was, const std::string& is) {
+    (may_change(key) ? changes.allowed : changes.forbidden)
+        .push_back(key + ": " + was + " before, " + is + " now");
+  };
+  for (const auto& [key, value] : new_lines) {
+    const auto old = old_lines.find(key);
+    if (old == old_lines.end()) {
+      differ(key, "absent", value);
+    } else if (old->second != value) {
+      differ(key, old->second, value);
+    }
+  }
+  for (const auto& [key, value] : old_lines)
+    if (!new_lines.contains(key)) differ(key, value, "absent");
+  return changes;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,28 @@
+// A recipe as text: for the ranks to agree on, for people to keep, for a checkpoint to remember.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/trainer.h"
+
+namespace thinwire {
+
+// One "key=value" per line, without the keys of section "run": those may differ between ranks.
+std::string agreement_text(const Recipe& recipe);
+
+// A recipe file with every key spelt out; trains the same when given back.
+std::string recipe_toml(const Recipe& recipe);
+
+// Keys with another value than before, as "train.batch: 64 before, 128 now".
+struct RecipeChanges {
+  std::vector<std::string> forbidden;  // what was saved would mean something else
+  std::vector<std::string> allowed;    // longer training, another schedule, other tests
+};
+
+// Compares two agreement texts.
+RecipeChanges compare_recipes(std::string_view before, std::string_view now);
+
+}  // namespace thinwire

@@ -1,0 +1,55 @@
+// Recipes as text: lines to agree on, TOML that says every key, differences that matter.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/recipe_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace thinwire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Recipe recipe(std::vector<std::pair<std::string, std::string>> given) {
+  return {.name = "try", .options = parse_options("test", recipe_keys(), given).value()};
+}
+
+TEST(RecipeText, AgreementLeavesOutWhatMayDiffer) {
+  const std::string text = agreement_text(recipe({{"exchange.codec", "topk:density=0.1"}}));
+  EXPECT_THAT(text, HasSubstr("\nexchange.codec=topk:density=0.1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("run.threads")));
+  EXPECT_EQ(text, agreement_text(recipe({{"exchange.codec", "topk:density=0.1"},
+                                         {"run.threads", "7"},
+                                         {"train.batch", "64"}})));
+}
+
+TEST(RecipeText, TomlHasEveryKeyInItsSection) {
+  const std::string toml = recipe_toml(recipe({{"schedule.milestones", "80,120.5"},
+                                               {"exchange.codec", "a\"b\\c\n"},
+                                               {"train.epochs", "2"}}));
+  EXPECT_THAT(toml, HasSubstr("\n[schedule]\nname = \"constant\"\nmilestones = [80, 120.5]\n"));
+  EXPECT_THAT(toml, HasSubstr("codec = \"a\\\"b\\\\c\\u000a\"\n"));
+  EXPECT_THAT(toml, HasSubstr("\n[train]\nepochs = 2\n"));
+  EXPECT_THAT(toml, HasSubstr("nesterov = false\n"));
+  EXPECT_THAT(recipe_toml(recipe({})), HasSubstr("milestones = []\n"));
+}
+
+TEST(RecipeText, TellsChangesThatMatterFromOthers) {
+  const std::string before = agreement_text(recipe({}));
+  const auto none = compare_recipes(before, before);
+  EXPECT_THAT(none.forbidden, ElementsAre());
+  EXPECT_THAT(none.allowed, ElementsAre());
+  const auto some = compare_recipes(
+      before, agreement_text(recipe(
+                  {{"train.epochs", "9"}, {"model.name", "resnet20"}, {"train.batch", "128"}})));
+  EXPECT_THAT(some.forbidden, ElementsAre("model.name: mlp before, resnet20 now",
+                                          "train.batch: 64 before, 128 now"));
+  EXPECT_THAT(some.allowed, ElementsAre("train.epochs: 1 before, 9 now"));
+  EXPECT_THAT(compare_recipes("data.old=1\n", "data.new=\n").forbidden,
+              ElementsAre("data.new: absent before,  now", "data.old: 1 before, absent now"));
+}
+
+}  // namespace
+}  // namespace thinwire

@@ -1,0 +1,81 @@
+// Arithmetic of epochs, steps and parts.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/timetable.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+#include "thinwire/status.h"
+
+namespace thinwire {
+namespace {
+
+// Periods are whole steps, so that a test never falls between two.
+uint64_t period(double epochs, uint64_t steps_per_epoch) {
+  if (epochs == 0) return 0;
+  const double steps = std::round(epochs * static_cast<double>(steps_per_epoch));
+  return std::max<uint64_t>(1, static_cast<uint64_t>(steps));
+}
+
+bool due(uint64_t step, uint64_t period, uint64_t steps) {
+  return step + 1 == steps || (period != 0 && (step + 1) % period == 0);
+}
+
+}  // namespace
+
+Slice Slice::part(uint64_t index, uint64_t count) const noexcept {
+  const uint64_t first = size * index / count, end = size * (index + 1) / count;
+  return {.begin = begin + first, .size = end - first};
+}
+
+double Timetable::epoch(uint64_t step) const noexcept {
+  return static_cast<double>(step) / static_cast<double>(steps_per_epoch);
+}
+
+Slice Timetable::batch_of(uint64_t step) const noexcept {
+  const uint64_t begin = step % steps_per_epoch * batch;
+  return {.begin = begin, .size = std::min(batch, samples - begin)};
+}
+
+uint64_t Timetable::samples_before(uint64_t step) const noexcept {
+  return step / steps_per_epoch * samples + step % steps_per_epoch * batch;
+}
+
+bool Timetable::evaluates_after(uint64_t step) const noexcept {
+  return due(step, evaluate_period, steps);
+}
+
+bool Timetable::checkpoints_after(uint64_t step) const noexcept {
+  return due(step, checkpoint_period, steps);
+}
+
+Timetable make_timetable(const Options& recipe, uint64_t samples) {
+  if (samples == 0) throw Error(ErrorCode::kBadOption, "train: there are no samples to train on");
+  Timetable timetable;
+  timetable.samples = samples;
+  timetable.batch =
+      std::min<uint64_t>(static_cast<uint64_t>(recipe.integer("train.batch")), samples);
+  timetable.steps_per_epoch = (samples + timetable.batch - 1) / timetable.batch;
+  timetable.steps = static_cast<uint64_t>(
+      std::ceil(recipe.number("train.epochs") * static_cast<double>(timetable.steps_per_epoch)));
+  const auto most = static_cast<uint64_t>(recipe.integer("train.max_steps"));
+  if (most != 0) timetable.steps = std::min(timetable.steps, most);
+  timetable.evaluate_period =
+      period(recipe.number("train.evaluate_every"), timetable.steps_per_epoch);
+  timetable.checkpoint_period =
+      period(recipe.number("train.checkpoint_every"), timetable.steps_per_epoch);
+  return timetable;
+}
+
+std::span<const uint64_t> Sampler::ids(uint64_t step, Slice slice) {
+  const uint64_t epoch = step / timetable_.steps_per_epoch;
+  if (epoch != epoch_) {
+    order_ = random_permutation({.seed = seed_, .use = RandomUse::kShuffle, .step = epoch},
+                                timetable_.samples);
+    epoch_ = epoch;
+  }
+  return std::span(order_).subspan(slice.begin, slice.size);
+}
+
+}  // namespace thinwire

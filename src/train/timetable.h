@@ -1,0 +1,56 @@
+// Which samples each rank takes in each step, and when tests and checkpoints are due: pure
+// functions of recipe, data size and step, so that a resumed run needs no more than the step.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "thinwire/options.h"
+
+namespace thinwire {
+
+// A contiguous part of something.
+struct Slice {
+  uint64_t begin = 0;
+  uint64_t size = 0;
+
+  // The `index`th of `count` contiguous parts, whose sizes differ by one at most.
+  Slice part(uint64_t index, uint64_t count) const noexcept;
+};
+
+struct Timetable {
+  uint64_t samples = 0;          // of one epoch
+  uint64_t batch = 0;            // samples of one step over all ranks
+  uint64_t steps_per_epoch = 0;  // the last batch of an epoch may be smaller; it is trained on too
+  uint64_t steps = 0;            // in the whole run
+  uint64_t evaluate_period = 0;  // steps; 0: never before the end
+  uint64_t checkpoint_period = 0;
+
+  double epoch(uint64_t step) const noexcept;    // with fraction
+  Slice batch_of(uint64_t step) const noexcept;  // within its epoch's order
+  uint64_t samples_before(uint64_t step) const noexcept;
+  bool evaluates_after(uint64_t step) const noexcept;
+  bool checkpoints_after(uint64_t step) const noexcept;
+};
+
+// Throws Error(kBadOption) without samples.
+Timetable make_timetable(const Options& recipe, uint64_t samples);
+
+// The order of samples, another one in each epoch.
+class Sampler {
+ public:
+  Sampler(const Timetable& timetable, uint64_t seed) : timetable_(timetable), seed_(seed) {}
+
+  // Ids of the part `slice` of the epoch that `step` is in; good until the next call.
+  std::span<const uint64_t> ids(uint64_t step, Slice slice);
+
+ private:
+  Timetable timetable_;
+  uint64_t seed_;
+  uint64_t epoch_ = UINT64_MAX;
+  std::vector<uint64_t> order_;
+};
+
+}  // namespace thinwire

@@ -1,0 +1,139 @@
+// Timetable, sampler and schedule: every sample once an epoch, parts that fit, rates by formula.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/timetable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numbers>
+#include <numeric>
+
+#include "thinwire/trainer.h"
+#include "train/schedule.h"
+
+namespace thinwire {
+namespace {
+
+using ::testing::ElementsAre;
+
+Options recipe(std::vector<std::pair<std::string, std::string>> given) {
+  return parse_options("test", recipe_keys(), given).value();
+}
+
+TEST(Slice, PartsAreContiguousAndDifferByOneAtMost) {
+  for (const uint64_t size : {0, 1, 2, 7, 64, 65}) {
+    for (const uint64_t count : {1, 2, 3, 9}) {
+      uint64_t at = 5, least = UINT64_MAX, most = 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        const Slice part = Slice{.begin = 5, .size = size}.part(i, count);
+        EXPECT_EQ(part.begin, at);
+        at += part.size;
+        least = std::min(least, part.size);
+        most = std::max(most, part.size);
+      }
+      EXPECT_EQ(at, 5 + size);
+      EXPECT_LE(most - least, 1u);
+    }
+  }
+}
+
+TEST(Timetable, CountsStepsAndSamples) {
+  const auto table = make_timetable(
+      recipe({{"train.batch", "32"}, {"train.epochs", "2"}, {"train.evaluate_every", "0.5"}}), 100);
+  EXPECT_EQ(table.steps_per_epoch, 4u);
+  EXPECT_EQ(table.steps, 8u);
+  EXPECT_EQ(table.batch_of(3).size, 4u);  // the rest of the epoch
+  EXPECT_EQ(table.batch_of(4).begin, 0u);
+  EXPECT_EQ(table.samples_before(5), 132u);
+  EXPECT_EQ(table.samples_before(8), 200u);
+  EXPECT_EQ(table.epoch(6), 1.5);
+  std::vector<uint64_t> evaluated, saved;
+  for (uint64_t step = 0; step < table.steps; ++step) {
+    if (table.evaluates_after(step)) evaluated.push_back(step);
+    if (table.checkpoints_after(step)) saved.push_back(step);
+  }
+  EXPECT_THAT(evaluated, ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(saved, ElementsAre(3, 7));
+}
+
+TEST(Timetable, EndsEarlyAndAlwaysTestsAtTheEnd) {
+  const auto table = make_timetable(
+      recipe({{"train.batch", "10"}, {"train.max_steps", "3"}, {"train.evaluate_every", "0"}}), 95);
+  EXPECT_EQ(table.steps, 3u);
+  EXPECT_FALSE(table.evaluates_after(0));
+  EXPECT_TRUE(table.evaluates_after(2));
+  EXPECT_EQ(make_timetable(recipe({{"train.batch", "64"}, {"train.epochs", "0.01"}}), 64).steps,
+            1u);
+  EXPECT_EQ(make_timetable(recipe({{"train.epochs", "0"}}), 64).steps, 0u);
+  EXPECT_EQ(make_timetable(recipe({{"train.batch", "500"}}), 64).batch, 64u);
+  EXPECT_THROW(make_timetable(recipe({}), 0), Error);
+}
+
+TEST(Sampler, EveryRankTogetherSeesEverySampleOncePerEpoch) {
+  const auto table = make_timetable(recipe({{"train.batch", "16"}, {"train.epochs", "3"}}), 103);
+  std::vector<std::vector<uint64_t>> orders;
+  for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<uint64_t> seen;
+    for (uint64_t s = 0; s < table.steps_per_epoch; ++s) {
+      const uint64_t step = epoch * table.steps_per_epoch + s;
+      for (uint64_t rank = 0; rank < 3; ++rank) {
+        Sampler sampler(table, 7);  // each rank has its own, and may start anywhere
+        const auto ids = sampler.ids(step, table.batch_of(step).part(rank, 3));
+        seen.insert(seen.end(), ids.begin(), ids.end());
+      }
+    }
+    orders.push_back(seen);
+    std::sort(seen.begin(), seen.end());
+    std::vector<uint64_t> all(103);
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(seen, all);
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  Sampler other(table, 8);
+  const auto ids = other.ids(0, {.begin = 0, .size = 16});
+  EXPECT_NE(std::vector<uint64_t>(ids.begin(), ids.end()),
+            std::vector<uint64_t>(orders[0].begin(), orders[0].begin() + 16));
+}
+
+TEST(Schedule, StepsAtMilestones) {
+  const Options options = recipe({{"train.batch", "10"},
+                                  {"train.epochs", "4"},
+                                  {"optimizer.lr", "0.5"},
+                                  {"schedule.name", "step"},
+                                  {"schedule.milestones", "1;2.5"},
+                                  {"schedule.factor", "0.1"}});
+  const auto table = make_timetable(options, 20);  // two steps an epoch
+  std::vector<double> rates;
+  for (uint64_t step = 0; step < table.steps; ++step)
+    rates.push_back(learning_rate(options, table, step));
+  EXPECT_THAT(rates, ElementsAre(0.5, 0.5, 0.05, 0.05, 0.05, 0.5 * (0.1 * 0.1), 0.5 * (0.1 * 0.1),
+                                 0.5 * (0.1 * 0.1)));
+}
+
+TEST(Schedule, CosineFromTheRateToTheFloorAfterWarmUp) {
+  const Options options = recipe({{"train.batch", "10"},
+                                  {"train.epochs", "10"},
+                                  {"optimizer.lr", "0.4"},
+                                  {"schedule.name", "cosine"},
+                                  {"schedule.floor", "0.25"},
+                                  {"schedule.warmup", "2"}});
+  const auto table = make_timetable(options, 20);  // 20 steps, 4 of them warm-up
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 3), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 4), 0.4);
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 12), 0.4 * (0.25 + 0.75 / 2));
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 19),
+                   0.4 * (0.25 + 0.75 * (1 + std::cos(std::numbers::pi * 15 / 16)) / 2));
+}
+
+TEST(RecipeKeys, DefaultsFitTheirOwnRows) {
+  EXPECT_EQ(recipe({}).integer("train.batch"), 64);
+  for (const OptionInfo& row : recipe_keys()) {
+    EXPECT_NE(row.name.find('.'), std::string_view::npos) << row.name;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace thinwire
