@@ -1,0 +1,119 @@
+// Gradients leave for the exchange from inside the backward pass.
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "thinwire/torch.h"
+#include "train/describe.h"
+#include "train/named_tensors.h"
+
+namespace thinwire {
+namespace {
+
+DType dtype_of(const torch::Tensor& tensor, const std::string& name) {
+  if (tensor.scalar_type() == torch::kFloat32) return DType::kFloat32;
+  if (tensor.scalar_type() == torch::kBFloat16) return DType::kBFloat16;
+  throw Error(ErrorCode::kUnsupported, "parameter '" + name + "' is neither float32 nor bfloat16");
+}
+
+// Names, types and sizes of all weights, one per line: broadcasting needs the same on all ranks.
+std::string describe_weights(const torch::nn::Module& module) {
+  std::string text;
+  for (const NamedTensor& weight : named_weights(module))
+    text += weight.name + ": " + c10::toString(weight.tensor.scalar_type()) + ", " +
+            std::to_string(weight.tensor.numel()) + " values\n";
+  return text;
+}
+
+}  // namespace
+
+struct DataParallel::State {
+  std::vector<std::string> names;
+  std::vector<torch::Tensor> parameters;
+  std::vector<bool> started;
+  bool accumulating = false;
+  std::unique_ptr<Exchange> exchange;
+
+  // Called by autograd when the gradient of `index` is complete for this backward pass.
+  void ready(size_t index) {
+    if (accumulating) return;
+    if (started[index])
+      throw Error(ErrorCode::kContract,
+                  "gradient of '" + names[index] +
+                      "' came twice in a step; call set_accumulating(true) for all but the last "
+                      "backward pass");
+    start(index);
+  }
+
+  void start(size_t index) {
+    torch::Tensor& gradient = parameters[index].mutable_grad();
+    if (!gradient.defined()) gradient = torch::zeros_like(parameters[index]);
+    if (gradient.layout() != torch::kStrided)
+      throw Error(ErrorCode::kUnsupported, "gradient of '" + names[index] + "' is sparse");
+    if (!gradient.is_contiguous()) gradient = gradient.contiguous();
+    started[index] = true;
+    exchange->start(index, {.data = gradient.mutable_data_ptr(),
+                            .count = static_cast<size_t>(gradient.numel()),
+                            .dtype = dtype_of(gradient, names[index]),
+                            .device = gradient.device().is_cpu() ? Device::kCpu : Device::kCuda});
+  }
+};
+
+namespace {
+
+// Autograd owns it; it does not keep the state alive.
+template <typename State>
+class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  ReadyHook(std::weak_ptr<State> state, size_t index) : state_(std::move(state)), index_(index) {}
+  void operator()(const torch::autograd::Variable& /*parameter*/) override {
+    if (const auto state = state_.lock()) state->ready(index_);
+  }
+
+ private:
+  std::weak_ptr<State> state_;
+  size_t index_;
+};
+
+}  // namespace
+
+DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store,
+                           const ExchangeOptions& options)
+    : state_(std::make_shared<State>()) {
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    dtype_of(parameter.tensor, parameter.spec.name);
+    bytes_of({parameter.spec.name, parameter.tensor});  // or it cannot be broadcast
+    state_->names.push_back(parameter.spec.name);
+    state_->parameters.push_back(parameter.tensor);
+  }
+  state_->started.assign(state_->names.size(), false);
+  state_->exchange = make_exchange(group, store, describe_parameters(module), options);
+  require_agreement(group, "weights", describe_weights(module));
+  if (group.size() > 1)
+    for (const NamedTensor& tensor : named_weights(module)) group.broadcast(bytes_of(tensor), 0);
+
+  for (size_t i = 0; i < state_->parameters.size(); ++i)
+    torch::autograd::impl::set_post_acc_grad_hooks(state_->parameters[i],
+                                                   std::make_unique<ReadyHook<State>>(state_, i));
+}
+
+DataParallel::~DataParallel() {
+  for (const torch::Tensor& parameter : state_->parameters)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+}
+
+void DataParallel::set_accumulating(bool accumulating) noexcept {
+  state_->accumulating = accumulating;
+}
+
+StepReport DataParallel::finish() {
+  for (size_t i = 0; i < state_->started.size(); ++i)
+    if (!state_->started[i]) state_->start(i);
+  StepReport report = state_->exchange->finish();
+  state_->started.assign(state_->started.size(), false);
+  return report;
+}
+
+Exchange& DataParallel::exchange() noexcept { return *state_->exchange; }
+
+}  // namespace thinwire

@@ -1,0 +1,30 @@
+// Where in the run a forward pass is: what counted_dropout's masks are drawn by.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace thinwire {
+
+struct DrawContext {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t first = 0;  // place of this pass's first sample in the whole batch of all ranks
+  uint64_t rows = 0;   // samples in this pass
+  uint32_t calls = 0;  // of counted_dropout in this pass
+};
+
+// Makes a context that of the calling thread's forward pass, while it lives.
+class DrawScope {
+ public:
+  explicit DrawScope(DrawContext context);
+  ~DrawScope();
+  DrawScope(const DrawScope&) = delete;
+  DrawScope& operator=(const DrawScope&) = delete;
+
+ private:
+  DrawContext context_;
+  DrawContext* outer_;
+};
+
+}  // namespace thinwire

@@ -1,0 +1,108 @@
+// Between libtorch's tensors and plain bytes.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/named_tensors.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "core/checksum.h"
+#include "train/describe.h"
+
+namespace thinwire {
+namespace {
+
+std::vector<NamedTensor> collect(const torch::OrderedDict<std::string, torch::Tensor>& from) {
+  std::vector<NamedTensor> out;
+  for (const auto& item : from)
+    if (item.value().defined()) out.push_back({item.key(), item.value().detach()});
+  return out;
+}
+
+std::optional<StateType> state_type(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return StateType::kFloat32;
+    case torch::kFloat64:
+      return StateType::kFloat64;
+    case torch::kInt64:
+      return StateType::kInt64;
+    case torch::kUInt8:
+    case torch::kBool:
+      return StateType::kUint8;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<NamedTensor> trained_weights(const torch::nn::Module& module) {
+  std::vector<NamedTensor> out;
+  for (const TrainableParameter& parameter : trainable_parameters(module))
+    out.push_back({parameter.spec.name, parameter.tensor.detach()});
+  return out;
+}
+
+std::vector<NamedTensor> named_buffers(const torch::nn::Module& module) {
+  return collect(module.named_buffers());
+}
+
+std::vector<NamedTensor> named_weights(const torch::nn::Module& module) {
+  auto out = collect(module.named_parameters());
+  for (NamedTensor& buffer : named_buffers(module)) out.push_back(std::move(buffer));
+  return out;
+}
+
+std::span<std::byte> bytes_of(const NamedTensor& tensor) {
+  const torch::Tensor& t = tensor.tensor;
+  if (!t.device().is_cpu() || t.layout() != torch::kStrided || !t.is_contiguous())
+    throw Error(ErrorCode::kUnsupported,
+                "tensor '" + tensor.name + "' is not a contiguous tensor on the CPU");
+  return {static_cast<std::byte*>(t.mutable_data_ptr()), t.nbytes()};
+}
+
+uint64_t checksum_of(const std::vector<NamedTensor>& tensors) {
+  uint64_t sum = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const uint64_t link[] = {sum, checksum(std::as_bytes(std::span(tensor.name)))};
+    sum = checksum(std::as_bytes(std::span(link)), bytes_of(tensor));
+  }
+  return sum;
+}
+
+StateArray to_state(const NamedTensor& tensor, OnResize on_resize) {
+  const auto type = state_type(tensor.tensor.scalar_type());
+  if (!type)
+    throw Error(ErrorCode::kUnsupported,
+                "tensor '" + tensor.name + "' has a type that cannot be saved");
+  const auto bytes = bytes_of(tensor);
+  const auto sizes = tensor.tensor.sizes();
+  return {.name = tensor.name,
+          .type = *type,
+          .shape = {sizes.begin(), sizes.end()},
+          .on_resize = on_resize,
+          .data = {bytes.begin(), bytes.end()}};
+}
+
+Status from_state(const StateArrays& arrays, const NamedTensor& tensor) {
+  const auto fail = [&](const std::string& why) {
+    return Status::fail(ErrorCode::kMismatch, "tensor '" + tensor.name + "' " + why);
+  };
+  const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                  [&](const StateArray& a) { return a.name == tensor.name; });
+  if (found == arrays.end()) return fail("is missing");
+  if (state_type(tensor.tensor.scalar_type()) != found->type) return fail("has another type");
+  const auto sizes = tensor.tensor.sizes();
+  const auto bytes = bytes_of(tensor);
+  if (!std::equal(sizes.begin(), sizes.end(), found->shape.begin(), found->shape.end(),
+                  [](int64_t a, uint64_t b) { return static_cast<uint64_t>(a) == b; }) ||
+      bytes.size() != found->data.size())
+    return fail("has another shape");
+  if (!bytes.empty()) std::memcpy(bytes.data(), found->data.data(), bytes.size());
+  return Status::ok();
+}
+
+}  // namespace thinwire

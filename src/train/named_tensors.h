@@ -1,0 +1,43 @@
+// A module's tensors under their names, and tensors as saved arrays and back.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "thinwire/state.h"
+
+namespace thinwire {
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;  // detached; shares memory with the module's
+};
+
+// Parameters that require a gradient, each once, in the module's order.
+std::vector<NamedTensor> trained_weights(const torch::nn::Module& module);
+
+// Buffers, in the module's order.
+std::vector<NamedTensor> named_buffers(const torch::nn::Module& module);
+
+// All parameters, trained or not, then all buffers: what a network is at a point in time.
+std::vector<NamedTensor> named_weights(const torch::nn::Module& module);
+
+// The memory of a contiguous CPU tensor. Throws Error(kUnsupported), naming it, for other tensors.
+std::span<std::byte> bytes_of(const NamedTensor& tensor);
+
+// XXH3 over names and contents, in order.
+uint64_t checksum_of(const std::vector<NamedTensor>& tensors);
+
+// A copy as a saved array. float32, float64, int64, uint8 and bool; Error(kUnsupported) otherwise.
+StateArray to_state(const NamedTensor& tensor, OnResize on_resize);
+
+// Copies the array of the tensor's name into it. Fails, naming it, when it is absent or has another
+// type or shape.
+Status from_state(const StateArrays& arrays, const NamedTensor& tensor);
+
+}  // namespace thinwire

@@ -1,0 +1,157 @@
+// For tests: a small classification problem, networks for it, and runs of it on threads.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "thinwire/torch.h"
+
+namespace thinwire {
+
+// Points in eight dimensions, in three classes by the largest of three fixed linear functions.
+class ToyData final : public Dataset {
+ public:
+  explicit ToyData(uint64_t size, uint32_t part = 0)
+      : inputs_(torch::empty({static_cast<int64_t>(size), 8})) {
+    const RandomKey key{.seed = 5, .use = RandomUse::kTest, .step = 0, .stream = part};
+    auto* values = inputs_.mutable_data_ptr<float>();
+    for (uint64_t i = 0; i < size * 8; ++i) values[i] = random_normal(key, i);
+    targets_ = inputs_.reshape({-1, 8}).narrow(1, 0, 3).argmax(1);
+  }
+
+  uint64_t size() const override { return static_cast<uint64_t>(inputs_.size(0)); }
+  Batch fetch(std::span<const uint64_t> ids, const FetchContext& /*context*/) const override {
+    std::vector<int64_t> rows(ids.begin(), ids.end());
+    const torch::Tensor index = torch::tensor(rows, torch::kInt64);
+    return {inputs_.index_select(0, index), targets_.index_select(0, index)};
+  }
+
+ private:
+  torch::Tensor inputs_, targets_;
+};
+
+// 8 - hidden - hidden - 3, with dropout or batch norm on request.
+struct ToyNet : torch::nn::Module {
+  explicit ToyNet(double dropout_given = 0, bool norm_given = false, int64_t hidden = 16)
+      : dropout(dropout_given), normed(norm_given) {
+    first = register_module("first", torch::nn::Linear(8, hidden));
+    second = register_module("second", torch::nn::Linear(hidden, hidden));
+    output = register_module("output", torch::nn::Linear(hidden, 3));
+    if (normed) norm = register_module("norm", torch::nn::BatchNorm1d(hidden));
+    const torch::NoGradGuard no_grad;
+    uint32_t stream = 100;
+    for (auto& item : named_parameters()) {
+      torch::Tensor& parameter = item.value();
+      if (parameter.dim() < 2) {
+        parameter.fill_(item.key() == "norm.weight" ? 1 : 0);
+        continue;
+      }
+      const RandomKey key{.seed = 1, .use = RandomUse::kTest, .step = 0, .stream = stream++};
+      for (int64_t i = 0; i < parameter.numel(); ++i)
+        parameter.view(-1)[i] = 0.3f * random_normal(key, static_cast<uint64_t>(i));
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& inputs) {
+    torch::Tensor x = first(inputs);
+    if (normed) x = norm(x);
+    x = torch::relu(x);
+    if (dropout > 0) x = counted_dropout(x, dropout, is_training());
+    return output(torch::relu(second(x)));
+  }
+
+  double dropout;
+  bool normed;
+  torch::nn::Linear first = nullptr, second = nullptr, output = nullptr;
+  torch::nn::BatchNorm1d norm = nullptr;
+};
+
+inline Task task_of_net(const std::shared_ptr<ToyNet>& net) {
+  Task task;
+  task.module = net;
+  task.forward = [net](const torch::Tensor& inputs) { return net->forward(inputs); };
+  return task;
+}
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+inline Recipe toy_recipe(const Settings& given) {
+  Settings all = {{"train.batch", "20"},      {"train.epochs", "2"}, {"optimizer.lr", "0.1"},
+                  {"run.threads", "1"},       {"train.seed", "3"},   {"train.evaluate_batch", "16"},
+                  {"exchange.bucket_kb", "1"}};
+  for (const auto& [key, value] : given) {
+    std::erase_if(all, [&](const auto& row) { return row.first == key; });
+    all.emplace_back(key, value);
+  }
+  return {.name = "toy", .options = parse_options("toy", recipe_keys(), all).value()};
+}
+
+// A run on threads; what each rank ended with.
+struct ToyRun {
+  std::vector<RunSummary> summaries;
+  std::vector<std::vector<torch::Tensor>> weights;  // parameters, then buffers, by rank
+  std::vector<std::string> notes;                   // rank 0's
+  std::vector<double> losses;                       // rank 0's, by step
+};
+
+struct ToyOptions {
+  Settings settings = {};
+  RunPlaces places = {};
+  double dropout = 0;
+  bool norm = false;
+  uint64_t samples = 90;  // two epochs of batches of 20: ten steps, two of them of 10 samples
+  uint64_t stop_after = UINT64_MAX;                       // steps
+  std::function<void(int rank, Task&)> change = nullptr;  // of one rank's task
+};
+
+inline ToyRun run_toy(int ranks, const ToyOptions& toy) {
+  ToyRun run;
+  run.summaries.resize(static_cast<size_t>(ranks));
+  run.weights.resize(static_cast<size_t>(ranks));
+  const Recipe recipe = toy_recipe(toy.settings);
+  const ToyData train(toy.samples), test(53, 1);
+  run_local(ranks, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    const auto net = std::make_shared<ToyNet>(toy.dropout, toy.norm);
+    Task task = task_of_net(net);
+    if (toy.change) toy.change(group.rank(), task);
+    RunEvents events;
+    uint64_t done = 0;
+    if (rank == 0) {
+      events.note = [&](std::string_view text) { run.notes.emplace_back(text); };
+      events.step = [&](const StepEvent& event) {
+        run.losses.push_back(event.loss);
+        done = event.step;
+      };
+      if (toy.stop_after != UINT64_MAX) events.stop = [&] { return done >= toy.stop_after; };
+    }
+    run.summaries[rank] =
+        train_task(recipe, toy.places, group, task, {.train = train, .test = test}, events);
+    for (const torch::Tensor& tensor : net->parameters())
+      run.weights[rank].push_back(tensor.detach().clone());
+    for (const torch::Tensor& tensor : net->buffers()) run.weights[rank].push_back(tensor.clone());
+  });
+  return run;
+}
+
+inline bool same_bits(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!a[i].equal(b[i])) return false;
+  return true;
+}
+
+// Largest difference between two sets of weights.
+inline double distance(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, (a[i] - b[i]).abs().max().item<double>());
+  return most;
+}
+
+}  // namespace thinwire
