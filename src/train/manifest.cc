@@ -1,0 +1,87 @@
+// Manifests as JSON.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/manifest.h"
+
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "thinwire/version.h"
+#include "train/durable_file.h"
+
+namespace thinwire {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kFormat = "thinwire checkpoint";
+constexpr int kVersion = 1;
+constexpr int kMaxRanks = 1 << 20;
+
+uint64_t from_hex(const std::string& text) {
+  uint64_t number = 0;
+  const auto end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, number, 16).ptr != end || text.empty())
+    throw Error(ErrorCode::kCorrupt, "a checksum is not a hexadecimal number");
+  return number;
+}
+
+Manifest parse(const Json& json) {
+  Manifest manifest;
+  manifest.step = json.at("step").get<uint64_t>();
+  manifest.world_size = json.at("world_size").get<int>();
+  if (manifest.world_size < 1 || manifest.world_size > kMaxRanks)
+    throw Error(ErrorCode::kCorrupt, "impossible number of ranks");
+  manifest.recipe = json.at("recipe").get<std::string>();
+  manifest.totals = RunTotals::from_json(json.at("totals").dump()).value();
+  for (const auto& [name, file] : json.at("files").items())
+    manifest.files[name] = {.bytes = file.at("bytes").get<uint64_t>(),
+                            .xxh3 = from_hex(file.at("xxh3").get<std::string>())};
+  return manifest;
+}
+
+}  // namespace
+
+std::string hex(uint64_t number) {
+  char buffer[17];
+  std::snprintf(buffer, sizeof buffer, "%016llx", static_cast<unsigned long long>(number));
+  return buffer;
+}
+
+void write_manifest(const std::filesystem::path& path, const Manifest& manifest) {
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"thinwire", THINWIRE_VERSION},
+               {"step", manifest.step},
+               {"world_size", manifest.world_size},
+               {"recipe", manifest.recipe},
+               {"totals", Json::parse(manifest.totals.to_json())}};
+  for (const auto& [name, mark] : manifest.files)
+    json["files"][name] = {{"bytes", mark.bytes}, {"xxh3", hex(mark.xxh3)}};
+  const std::string text = json.dump(2) + '\n';
+  write_durably(path, std::as_bytes(std::span(text)));
+}
+
+Manifest read_manifest(const std::filesystem::path& path) {
+  const auto bytes = read_file(path);
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  const auto foreign = [&](const std::string& why) {
+    return Error(ErrorCode::kCorrupt, path.string() + ": truncated or foreign: " + why);
+  };
+  const Json json = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") || json["format"] != kFormat)
+    throw foreign("not the progress of a thinwire checkpoint");
+  try {
+    if (json.at("version").get<int>() != kVersion)
+      throw Error(ErrorCode::kUnsupported,
+                  path.string() + ": written by another version of thinwire");
+    return parse(json);
+  } catch (const Json::exception& error) {
+    throw foreign(error.what());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) throw;
+    throw foreign(error.what());
+  }
+}
+
+}  // namespace thinwire

@@ -1,0 +1,98 @@
+// Adding up steps; ratios; JSON and back.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_totals.h"
+
+#include <nlohmann/json.hpp>
+
+namespace thinwire {
+
+// nlohmann/json finds these by argument-dependent lookup.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KindTotals, values, kept, payload_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, target, payload_bytes,
+                                   frame_bytes, dense_bytes, sent_bytes, received_bytes,
+                                   fetch_seconds, compute_seconds, compress_seconds, wire_seconds,
+                                   decompress_seconds, wait_seconds, evaluate_seconds, seconds,
+                                   best_error, kinds)
+
+namespace {
+
+std::string kind_of(const StreamSpec& stream) {
+  for (const TensorSpec& tensor : stream.tensors)
+    if (tensor.kind != stream.tensors.front().kind) return "mixed";
+  return std::string(to_string(stream.tensors.front().kind));
+}
+
+double ratio(double over, double under, double otherwise) {
+  return under == 0 ? otherwise : over / under;
+}
+
+}  // namespace
+
+double KindTotals::codec_ratio() const noexcept {
+  return ratio(4.0 * static_cast<double>(values), static_cast<double>(payload_bytes), 1);
+}
+
+Kinds sum_kinds(const std::vector<StreamSpec>& streams, const StepReport& report) {
+  Kinds kinds;
+  for (size_t i = 0; i < report.streams.size(); ++i) {
+    if (streams[i].tensors.empty()) continue;
+    KindTotals& kind = kinds[kind_of(streams[i])];
+    kind.values += report.streams[i].values;
+    kind.kept += report.streams[i].kept;
+    kind.payload_bytes += report.streams[i].payload_bytes;
+  }
+  return kinds;
+}
+
+void RunTotals::add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times) {
+  ++steps;
+  skipped += report.skipped;
+  for (const StreamCounters& stream : report.streams) {
+    values += stream.values;
+    if (stream.target != 0) kept += stream.kept;
+    target += stream.target;
+    payload_bytes += stream.payload_bytes;
+    frame_bytes += stream.frame_bytes;
+  }
+  dense_bytes += report.dense_bytes;
+  sent_bytes += report.sent_bytes;
+  received_bytes += report.received_bytes;
+  fetch_seconds += times.fetch;
+  compute_seconds += times.compute;
+  compress_seconds += report.compress_seconds;
+  wire_seconds += report.wire_seconds;
+  decompress_seconds += report.decompress_seconds;
+  wait_seconds += report.wait_seconds;
+  for (const auto& [name, now] : kinds_now) {
+    KindTotals& kind = kinds[name];
+    kind.values += now.values;
+    kind.kept += now.kept;
+    kind.payload_bytes += now.payload_bytes;
+  }
+}
+
+void RunTotals::summarise(RunSummary& summary) const {
+  const auto number = [](uint64_t whole) { return static_cast<double>(whole); };
+  const double count = number(steps);
+  summary.steps = steps;
+  summary.skipped_steps = skipped;
+  summary.seconds = seconds;
+  summary.best_test_error = std::min(best_error, 1.0);
+  summary.dense_bytes_per_step = ratio(number(dense_bytes), count, 0);
+  summary.sent_bytes_per_step = ratio(number(sent_bytes), count, 0);
+  summary.codec_ratio = ratio(4 * number(values), number(payload_bytes), 1);
+  summary.wire_ratio = dense_bytes == 0 ? 1 : ratio(number(dense_bytes), number(sent_bytes), 1);
+  summary.achieved_over_target = ratio(number(kept), number(target), 0);
+}
+
+std::string RunTotals::to_json() const { return nlohmann::json(*this).dump(); }
+
+Result<RunTotals> RunTotals::from_json(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text).get<RunTotals>();
+  } catch (const nlohmann::json::exception& error) {
+    return Status::fail(ErrorCode::kCorrupt, error.what());
+  }
+}
+
+}  // namespace thinwire

@@ -1,0 +1,66 @@
+// Sums over the steps of a run: what summary.json is made of, and what a checkpoint carries on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/trainer.h"
+
+namespace thinwire {
+
+// Of all streams whose tensors are of one kind; "mixed" when a stream's tensors are of several.
+struct KindTotals {
+  uint64_t values = 0;
+  uint64_t kept = 0;
+  uint64_t payload_bytes = 0;
+
+  double codec_ratio() const noexcept;  // 1 when nothing was sent
+};
+
+// Seconds in which a step did what; the rest of a step's time is the optimiser's.
+struct StepTimes {
+  double fetch = 0;
+  double compute = 0;  // forward and backward
+};
+
+using Kinds = std::map<std::string, KindTotals>;
+
+// One step's streams by kind. REQUIRES: as many streams as counters.
+Kinds sum_kinds(const std::vector<StreamSpec>& streams, const StepReport& report);
+
+struct RunTotals {
+  uint64_t steps = 0;
+  uint64_t skipped = 0;
+  uint64_t values = 0;
+  uint64_t kept = 0;  // of streams that have a target
+  uint64_t target = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t frame_bytes = 0;
+  uint64_t dense_bytes = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+  double fetch_seconds = 0;
+  double compute_seconds = 0;
+  double compress_seconds = 0;
+  double wire_seconds = 0;
+  double decompress_seconds = 0;
+  double wait_seconds = 0;
+  double evaluate_seconds = 0;
+  double seconds = 0;     // since training began, earlier parts of a resumed run included
+  double best_error = 2;  // of all tests; 2 before the first
+  Kinds kinds;
+
+  void add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times);
+
+  // Fills in the figures that come from here.
+  void summarise(RunSummary& summary) const;
+
+  std::string to_json() const;
+  static Result<RunTotals> from_json(const std::string& text);
+};
+
+}  // namespace thinwire
