@@ -1,0 +1,26 @@
+// Testing a network: samples shared out, sums the same for every number of ranks.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "thinwire/torch.h"
+
+namespace thinwire {
+
+struct Score {
+  double loss = 0;       // mean over predictions
+  double error = 0;      // wrong / predictions
+  uint64_t samples = 0;  // in the data set
+};
+
+// Whole batches are shared out over the ranks; every batch's sums are then added in their order by
+// every rank, so that the score has the same bits on each, and for each number of ranks. The module
+// is in evaluation mode meanwhile. Called by all ranks.
+Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t batch,
+               const FetchContext& context);
+
+// The task with its absent functions filled in: cross entropy, arg-max.
+Task with_defaults(Task task);
+
+}  // namespace thinwire

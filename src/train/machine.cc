@@ -1,0 +1,23 @@
+// From /proc/cpuinfo and the scheduler.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/machine.h"
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+namespace thinwire {
+
+std::string processor_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (start != std::string::npos) return line.substr(start);
+  }
+  return "unknown";
+}
+
+int available_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+}  // namespace thinwire

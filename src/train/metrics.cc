@@ -1,0 +1,181 @@
+// The run's folder, JSON lines, and the summary.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/metrics.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "thinwire/version.h"
+#include "train/checkpoint.h"
+#include "train/durable_file.h"
+#include "train/machine.h"
+#include "train/manifest.h"
+
+namespace thinwire {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json kinds_json(const Kinds& kinds) {
+  Json json = Json::object();
+  for (const auto& [name, kind] : kinds)
+    json[name] = {{"values", kind.values},
+                  {"kept", kind.kept},
+                  {"payload_bytes", kind.payload_bytes},
+                  {"codec_ratio", kind.codec_ratio()}};
+  return json;
+}
+
+Json stream_json(const StreamSpec& stream, const StreamCounters& counters) {
+  return {{"stream", stream.name},
+          {"values", counters.values},
+          {"kept", counters.kept},
+          {"target", counters.target},
+          {"dense_bytes", 4 * counters.values},
+          {"payload_bytes", counters.payload_bytes},
+          {"frame_bytes", counters.frame_bytes},
+          {"rest_norm", counters.rest_norm},
+          {"gradient_norm", counters.gradient_norm}};
+}
+
+// Norms of all streams together.
+void add_norms(Json& json, const StepReport& report) {
+  double rest = 0, gradient = 0;
+  for (const StreamCounters& stream : report.streams) {
+    rest += stream.rest_norm * stream.rest_norm;
+    gradient += stream.gradient_norm * stream.gradient_norm;
+  }
+  json["rest_norm"] = std::sqrt(rest);
+  json["gradient_norm"] = std::sqrt(gradient);
+}
+
+void add_fault(Json& json, const StepReport& report) {
+  json["skipped"] = report.skipped;
+  if (report.skipped)
+    json["fault"] = {{"what", to_string(report.fault.code)},
+                     {"rank", report.fault.rank},
+                     {"stream", report.fault.stream}};
+}
+
+// The lines of the file about steps up to `last`.
+std::string lines_up_to(const std::filesystem::path& path, uint64_t last) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("step") && json["step"].is_number_unsigned() &&
+        json["step"].get<uint64_t>() <= last)
+      kept += line + '\n';
+  }
+  return kept;
+}
+
+bool finished(const std::filesystem::path& summary) {
+  std::ifstream file(summary);
+  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("finished") && json["finished"] == true;
+}
+
+}  // namespace
+
+void prepare_out(const std::filesystem::path& out, bool resuming) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) throw Error(ErrorCode::kIo, out.string() + ": cannot be made: " + error.message());
+  if (resuming) return;
+  const auto checkpoints = list_checkpoints(out);
+  if (!checkpoints.empty() && !finished(out / "summary.json"))
+    throw Error(ErrorCode::kIo, out.string() + ": holds checkpoints of an unfinished run; resume " +
+                                    "it, remove them, or choose another folder");
+  for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_step,
+                         bool with_streams)
+    : path_(path), with_streams_(with_streams) {
+  const std::string before = resumed_step == 0 ? "" : lines_up_to(path, resumed_step);
+  file_.open(path, std::ios::trunc);
+  file_ << before;
+  flush();
+}
+
+void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kinds& kinds,
+                       const std::vector<StreamSpec>& streams) {
+  const StepReport& report = *event.exchange;
+  Json json = {{"step", event.step},       {"epoch", event.epoch},
+               {"loss", event.loss},       {"learning_rate", event.learning_rate},
+               {"samples", event.samples}, {"seconds", event.seconds}};
+  add_fault(json, report);
+  json["dense_bytes"] = report.dense_bytes;
+  json["sent_bytes"] = report.sent_bytes;
+  json["received_bytes"] = report.received_bytes;
+  add_norms(json, report);
+  json["times"] = {{"fetch", times.fetch},
+                   {"compute", times.compute},
+                   {"compress", report.compress_seconds},
+                   {"wire", report.wire_seconds},
+                   {"decompress", report.decompress_seconds},
+                   {"wait", report.wait_seconds}};
+  json["kinds"] = kinds_json(kinds);
+  if (with_streams_)
+    for (size_t i = 0; i < report.streams.size(); ++i)
+      json["streams"].push_back(stream_json(streams[i], report.streams[i]));
+  line(json.dump());
+}
+
+void MetricsFile::evaluation(const EvaluationEvent& event) {
+  Json json = {{"step", event.step},
+               {"epoch", event.epoch},
+               {"test_loss", event.loss},
+               {"test_error", event.error},
+               {"test_samples", event.samples}};
+  if (event.hold_out_error) json["hold_out_error"] = *event.hold_out_error;
+  line(json.dump());
+  flush();
+}
+
+void MetricsFile::line(const std::string& json) {
+  file_ << json << '\n';
+  if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
+}
+
+void MetricsFile::flush() {
+  file_.flush();
+  if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
+}
+
+void write_summary(const std::filesystem::path& path, const RunSummary& summary,
+                   const RunTotals& totals, const Recipe& recipe) {
+  Json json = {{"recipe", summary.recipe},
+               {"world_size", summary.world_size},
+               {"codec", summary.codec},
+               {"steps", summary.steps},
+               {"samples", summary.samples},
+               {"finished", summary.finished},
+               {"final_test_error", summary.final_test_error},
+               {"best_test_error", summary.best_test_error},
+               {"final_test_loss", summary.final_test_loss}};
+  if (summary.final_hold_out_error) json["final_hold_out_error"] = *summary.final_hold_out_error;
+  json["dense_bytes_per_step"] = summary.dense_bytes_per_step;
+  json["sent_bytes_per_step"] = summary.sent_bytes_per_step;
+  json["codec_ratio"] = summary.codec_ratio;
+  json["wire_ratio"] = summary.wire_ratio;
+  json["achieved_over_target"] = summary.achieved_over_target;
+  json["seconds"] = summary.seconds;
+  json["skipped_steps"] = summary.skipped_steps;
+  json["weights_xxh3"] = hex(summary.weights_xxh3);
+  json["kinds"] = kinds_json(totals.kinds);
+  json["totals"] = Json::parse(totals.to_json());
+  json["totals"].erase("kinds");
+  json["processor"] = processor_model();
+  json["cores"] = available_cores();
+  json["thinwire"] = THINWIRE_VERSION;
+  Json& settings = json["settings"] = Json::object();
+  for (const OptionInfo& row : recipe_keys())
+    settings[std::string(row.name)] = recipe.options.canonical(row.name);
+
+  const std::string text = json.dump(2) + '\n';
+  replace_durably(path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace thinwire

@@ -1,0 +1,45 @@
+// The folder of a run and its files: metrics.jsonl, recipe.toml, summary.json. Rank 0's business.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "thinwire/trainer.h"
+#include "train/run_totals.h"
+
+namespace thinwire {
+
+// Makes the folder. A run from the start does not take the place of one that could still be resumed
+// (Error(kIo)); of one that finished, it removes the checkpoints.
+void prepare_out(const std::filesystem::path& out, bool resuming);
+
+// Appends a line per step and per test. Lines are JSON objects; "step" counts steps done.
+class MetricsFile {
+ public:
+  // Keeps the lines of an existing file up to `resumed_step`, drops the rest: steps done again are
+  // not there twice. Throws Error(kIo).
+  MetricsFile(const std::filesystem::path& path, uint64_t resumed_step, bool with_streams);
+
+  void step(const StepEvent& event, const StepTimes& times, const Kinds& kinds,
+            const std::vector<StreamSpec>& streams);
+  void evaluation(const EvaluationEvent& event);
+
+  // To the file, so that others can read it.
+  void flush();
+
+ private:
+  void line(const std::string& json);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+  bool with_streams_;
+};
+
+// Everything known about the run: the fields of RunSummary, totals, kinds, machine, version and the
+// whole recipe. Written whole or not at all.
+void write_summary(const std::filesystem::path& path, const RunSummary& summary,
+                   const RunTotals& totals, const Recipe& recipe);
+
+}  // namespace thinwire

@@ -1,0 +1,139 @@
+// SGD and Adam: options, learning rate, state.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/optimizer.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "train/describe.h"
+#include "train/named_tensors.h"
+
+namespace thinwire {
+namespace {
+
+using torch::optim::AdamParamState;
+using torch::optim::OptimizerParamGroup;
+using torch::optim::SGDParamState;
+
+constexpr std::string_view kMomentum = "/momentum_buffer";
+constexpr std::string_view kMean = "/exp_avg";
+constexpr std::string_view kSquare = "/exp_avg_sq";
+constexpr std::string_view kStep = "/step";
+
+template <typename OptimizerOptions>
+std::vector<OptimizerParamGroup> groups_of(const Options& recipe, const torch::nn::Module& module,
+                                           const OptimizerOptions& options) {
+  std::vector<torch::Tensor> decayed, spared;
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    const TensorKind kind = parameter.spec.kind;
+    const bool spare = (kind == TensorKind::kBias || kind == TensorKind::kNorm) &&
+                       !recipe.flag("optimizer.decay_bias_norm");
+    (spare ? spared : decayed).push_back(parameter.tensor);
+  }
+  std::vector<OptimizerParamGroup> groups;
+  if (!decayed.empty()) groups.emplace_back(decayed, std::make_unique<OptimizerOptions>(options));
+  if (!spared.empty()) {
+    auto without = std::make_unique<OptimizerOptions>(options);
+    without->weight_decay(0);
+    groups.emplace_back(spared, std::move(without));
+  }
+  return groups;
+}
+
+bool has(const StateArrays& arrays, const std::string& name) {
+  return std::any_of(arrays.begin(), arrays.end(),
+                     [&](const StateArray& array) { return array.name == name; });
+}
+
+// The array `name` as a tensor of the parameter's shape.
+Status read(const StateArrays& arrays, const std::string& name, const torch::Tensor& parameter,
+            torch::Tensor& out) {
+  out = torch::empty_like(parameter);
+  return from_state(arrays, {name, out});
+}
+
+Status load_adam(const StateArrays& arrays, const std::string& name, const torch::Tensor& parameter,
+                 AdamParamState& state) {
+  torch::Tensor mean, square;
+  int64_t step = 0;
+  if (Status s = read(arrays, name + std::string(kMean), parameter, mean); !s) return s;
+  if (Status s = read(arrays, name + std::string(kSquare), parameter, square); !s) return s;
+  if (Status s = copy_state(arrays, name + std::string(kStep), std::span(&step, 1)); !s) return s;
+  state.step(step);
+  state.exp_avg(mean);
+  state.exp_avg_sq(square);
+  return Status::ok();
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
+                                                        const torch::nn::Module& module) {
+  const double rate = recipe.number("optimizer.lr");
+  const double decay = recipe.number("optimizer.weight_decay");
+  if (recipe.text("optimizer.name") == "adam") {
+    torch::optim::AdamOptions options(rate);
+    options.betas({recipe.number("optimizer.beta1"), recipe.number("optimizer.beta2")})
+        .eps(recipe.number("optimizer.epsilon"))
+        .weight_decay(decay);
+    return std::make_unique<torch::optim::Adam>(groups_of(recipe, module, options), options);
+  }
+  const double momentum = recipe.number("optimizer.momentum");
+  const bool nesterov = recipe.flag("optimizer.nesterov");
+  if (nesterov && momentum == 0)
+    throw Error(ErrorCode::kBadOption,
+                "optimizer.nesterov: needs optimizer.momentum greater than 0");
+  torch::optim::SGDOptions options(rate);
+  options.momentum(momentum).nesterov(nesterov).weight_decay(decay);
+  return std::make_unique<torch::optim::SGD>(groups_of(recipe, module, options), options);
+}
+
+void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {
+  for (OptimizerParamGroup& group : optimizer.param_groups()) group.options().set_lr(rate);
+}
+
+StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
+                           const torch::nn::Module& module) {
+  StateArrays arrays;
+  const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+    if (tensor.defined()) arrays.push_back(to_state({name, tensor}, OnResize::kCopy));
+  };
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    const std::string& name = parameter.spec.name;
+    const auto found = optimizer.state().find(parameter.tensor.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) continue;
+    if (const auto* sgd = dynamic_cast<const SGDParamState*>(found->second.get())) {
+      add(name + std::string(kMomentum), sgd->momentum_buffer());
+    } else if (const auto* adam = dynamic_cast<const AdamParamState*>(found->second.get())) {
+      add(name + std::string(kMean), adam->exp_avg());
+      add(name + std::string(kSquare), adam->exp_avg_sq());
+      const int64_t step = adam->step();
+      arrays.push_back(make_state(name + std::string(kStep), std::span(&step, 1), OnResize::kCopy));
+    }
+  }
+  return arrays;
+}
+
+Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
+                      const StateArrays& arrays) {
+  const bool adam = dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr;
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    const std::string& name = parameter.spec.name;
+    if (adam && has(arrays, name + std::string(kStep))) {
+      auto state = std::make_unique<AdamParamState>();
+      if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
+      optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
+    } else if (!adam && has(arrays, name + std::string(kMomentum))) {
+      auto state = std::make_unique<SGDParamState>();
+      torch::Tensor buffer;
+      if (Status s = read(arrays, name + std::string(kMomentum), parameter.tensor, buffer); !s)
+        return s;
+      state->momentum_buffer(buffer);
+      optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace thinwire

@@ -1,0 +1,316 @@
+// A run of one rank from start to end: agree, resume, step, test, save.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "train/checkpoint.h"
+#include "train/durable_file.h"
+#include "train/evaluate.h"
+#include "train/machine.h"
+#include "train/manifest.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/recipe_text.h"
+#include "train/step_taker.h"
+#include "train/stopwatch.h"
+#include "train/together.h"
+
+namespace thinwire {
+namespace {
+
+// Threads of this rank's arithmetic, while it lives.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~ThreadCount() { at::set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+int threads_of(const Options& recipe, const Group& group) {
+  const auto given = static_cast<int>(recipe.integer("run.threads"));
+  return given != 0 ? given : std::max(1, available_cores() / group.size());
+}
+
+ExchangeOptions exchange_options(const Options& recipe) {
+  ExchangeOptions options;
+  options.codec = recipe.text("exchange.codec");
+  options.feedback = recipe.text("exchange.feedback");
+  options.method = recipe.text("exchange.method");
+  const std::string& grouping = recipe.text("exchange.grouping");
+  if (grouping == "tensor") options.grouping = Grouping::kTensor;
+  if (grouping == "model") options.grouping = Grouping::kModel;
+  options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
+  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
+  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
+  return options;
+}
+
+class Run {
+ public:
+  Run(const Recipe& recipe, const RunPlaces& places, Group& group, Task task, const TaskData& data,
+      const RunEvents& events)
+      : recipe_(recipe),
+        places_(places),
+        group_(group),
+        task_(with_defaults(std::move(task))),
+        data_(data),
+        events_(events),
+        threads_(threads_of(recipe.options, group)),
+        timetable_(make_timetable(recipe.options, data.train.size())) {}
+
+  RunSummary train();
+
+ private:
+  void agree();
+  void resume();
+  void open_files();
+  void tell(const StepOutcome& outcome);
+  void judge();
+  void save();
+  bool asked_to_stop();
+  void note(const std::string& text) const {
+    if (events_.note) events_.note(text);
+  }
+  RunSummary summarise(bool finished);
+
+  bool first() const { return group_.rank() == 0; }
+  bool writes() const { return !places_.out.empty(); }
+  double seconds() const { return earlier_seconds_ + clock_.seconds(); }
+
+  const Recipe& recipe_;
+  const RunPlaces& places_;
+  Group& group_;
+  const Task task_;
+  const TaskData data_;
+  const RunEvents& events_;
+  const ThreadCount threads_;
+  const Timetable timetable_;
+  bool may_stop_ = false;
+
+  Store store_;
+  StateArrays saved_optimizer_;
+  std::unique_ptr<DataParallel> parallel_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  OwnBuffers* buffers_ = nullptr;  // in the store
+  std::unique_ptr<MetricsFile> metrics_;
+
+  uint64_t step_ = 0;  // steps done
+  uint64_t saved_at_ = UINT64_MAX;
+  uint64_t judged_at_ = UINT64_MAX;
+  EvaluationEvent latest_;
+  RunTotals totals_;
+  Stopwatch clock_;
+  double earlier_seconds_ = 0;  // of the run that is resumed
+};
+
+// Before the first byte of a gradient: whatever would make ranks wait for each other in vain.
+void Run::agree() {
+  const auto milliseconds = recipe_.options.number("exchange.deadline_seconds") * 1000;
+  group_.set_deadline(std::chrono::milliseconds(static_cast<int64_t>(milliseconds)));
+  require_agreement(group_, "recipe", agreement_text(recipe_));
+  const auto yes = [](bool is) { return is ? "yes\n" : "no\n"; };
+  require_agreement(
+      group_, "run",
+      "training samples=" + std::to_string(data_.train.size()) +
+          "\ntest samples=" + std::to_string(data_.test.size()) + "\nheld-out samples=" +
+          std::to_string(data_.hold_out != nullptr ? data_.hold_out->size() : 0) +
+          "\nwrites files=" + yes(writes()) + "resumes=" + yes(!places_.resume.empty()));
+  std::byte flag{events_.stop != nullptr};
+  group_.broadcast(std::span(&flag, 1), 0);
+  may_stop_ = flag != std::byte{0};
+}
+
+void Run::resume() {
+  Checkpoint saved = load_checkpoint(group_, places_.resume);
+  require_agreement(group_, "checkpoint",
+                    "step=" + std::to_string(saved.step) +
+                        "\nranks=" + std::to_string(saved.world_size) + '\n' + saved.recipe);
+  const RecipeChanges changes = compare_recipes(saved.recipe, agreement_text(recipe_));
+  if (!changes.forbidden.empty())
+    throw Error(ErrorCode::kMismatch,
+                places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
+  for (const std::string& change : changes.allowed) note("resumed with " + change);
+
+  {
+    const torch::NoGradGuard no_grad;
+    for (const NamedTensor& weight : named_weights(*task_.module))
+      if (const Status status = from_state(saved.model, weight); !status)
+        throw Error(status.code(), places_.resume + ": model: " + status.message());
+  }
+  if (const Status status = store_.load(saved.ranks, group_.rank(), group_.size()); !status)
+    throw Error(status.code(), places_.resume + ": " + status.message());
+  saved_optimizer_ = std::move(saved.optimizer);
+  step_ = saved_at_ = saved.step;
+  totals_ = saved.totals;
+  earlier_seconds_ = totals_.seconds;
+  note("resumed at step " + std::to_string(step_));
+  if (saved.world_size != group_.size())
+    note("saved by " + std::to_string(saved.world_size) + " ranks, resumed by " +
+         std::to_string(group_.size()) +
+         ": residuals were redistributed; (1/n) times their sum over ranks is unchanged");
+}
+
+void Run::open_files() {
+  if (!writes() || !first()) return;
+  const std::filesystem::path out = places_.out;
+  prepare_out(out, !places_.resume.empty());
+  const std::string toml = recipe_toml(recipe_);
+  replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
+  metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step_,
+                                           recipe_.options.flag("run.stream_metrics"));
+}
+
+void Run::tell(const StepOutcome& outcome) {
+  const StepReport& report = outcome.report;
+  const auto& streams = parallel_->exchange().streams();
+  const Kinds kinds = sum_kinds(streams, report);
+  totals_.add(report, kinds, outcome.times);
+  if (report.skipped)
+    note("step " + std::to_string(step_) +
+         " skipped: " + std::string(to_string(report.fault.code)) + " values from rank " +
+         std::to_string(report.fault.rank) + " in '" + report.fault.stream + "'");
+  const StepEvent event{.step = step_,
+                        .steps = timetable_.steps,
+                        .epoch = timetable_.epoch(step_),
+                        .loss = outcome.loss,
+                        .learning_rate = outcome.learning_rate,
+                        .samples = timetable_.samples_before(step_),
+                        .seconds = seconds(),
+                        .exchange = &report};
+  if (metrics_) metrics_->step(event, outcome.times, kinds, streams);
+  if (events_.step) events_.step(event);
+}
+
+void Run::judge() {
+  Stopwatch judging;
+  buffers_->average(group_);
+  require_agreement(group_, "weights after step " + std::to_string(step_),
+                    hex(checksum_of(trained_weights(*task_.module))));
+  const auto batch = static_cast<uint64_t>(recipe_.options.integer("train.evaluate_batch"));
+  const FetchContext context{.training = false,
+                             .seed = static_cast<uint64_t>(recipe_.options.integer("train.seed")),
+                             .epoch = 0};
+  const Score test = evaluate(group_, task_, data_.test, batch, context);
+  latest_ = {.step = step_,
+             .epoch = timetable_.epoch(step_),
+             .loss = test.loss,
+             .error = test.error,
+             .samples = test.samples,
+             .hold_out_error = std::nullopt};
+  if (data_.hold_out != nullptr)
+    latest_.hold_out_error = evaluate(group_, task_, *data_.hold_out, batch, context).error;
+  judged_at_ = step_;
+  totals_.best_error = std::min(totals_.best_error, latest_.error);
+  totals_.evaluate_seconds += judging.seconds();
+  if (metrics_) metrics_->evaluation(latest_);
+  if (events_.evaluation) events_.evaluation(latest_);
+}
+
+void Run::save() {
+  if (!writes() || saved_at_ == step_) return;
+  if (metrics_) metrics_->flush();
+  totals_.seconds = seconds();
+  Checkpoint checkpoint{.step = step_,
+                        .world_size = group_.size(),
+                        .recipe = agreement_text(recipe_),
+                        .totals = totals_,
+                        .model = {},
+                        .optimizer = {},
+                        .ranks = {store_.save()}};
+  // For users of the weights: the mean of the ranks' buffers. For resuming, each has its own.
+  buffers_->keep();
+  buffers_->average(group_);
+  if (first()) {
+    for (const NamedTensor& weight : named_weights(*task_.module))
+      checkpoint.model.push_back(to_state(weight, OnResize::kCopy));
+    checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
+  }
+  buffers_->restore();
+  save_checkpoint(group_, places_.out, checkpoint);
+  saved_at_ = step_;
+}
+
+// One byte from rank 0 a step, when it can be asked at all.
+bool Run::asked_to_stop() {
+  if (!may_stop_) return false;
+  std::byte stop{first() && events_.stop()};
+  group_.broadcast(std::span(&stop, 1), 0);
+  return stop != std::byte{0};
+}
+
+RunSummary Run::summarise(bool finished) {
+  totals_.seconds = seconds();
+  RunSummary summary;
+  summary.recipe = recipe_.name;
+  summary.world_size = group_.size();
+  summary.codec = make_codec(recipe_.options.text("exchange.codec")).value().canonical;
+  summary.samples = timetable_.samples_before(step_);
+  summary.final_test_error = latest_.error;
+  summary.final_test_loss = latest_.loss;
+  summary.final_hold_out_error = latest_.hold_out_error;
+  summary.finished = finished;
+  // Bytes and times differ between ranks; all return rank 0's.
+  const std::string mine = first() ? totals_.to_json() : "";
+  const auto texts = group_.all_gather_v(std::as_bytes(std::span(mine)));
+  const RunTotals totals =
+      RunTotals::from_json({reinterpret_cast<const char*>(texts[0].data()), texts[0].size()})
+          .value();
+  totals.summarise(summary);
+  summary.weights_xxh3 = checksum_of(named_weights(*task_.module));
+  group_.broadcast(std::as_writable_bytes(std::span(&summary.weights_xxh3, 1)), 0);
+  if (writes())
+    together(group_, [&] {
+      if (first())
+        write_summary(std::filesystem::path(places_.out) / "summary.json", summary, totals,
+                      recipe_);
+    });
+  return summary;
+}
+
+RunSummary Run::train() {
+  agree();
+  if (!places_.resume.empty()) resume();
+  together(group_, [&] { open_files(); });
+
+  task_.module->train();
+  parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_,
+                                             exchange_options(recipe_.options));
+  buffers_ = &store_.open<OwnBuffers>("module/buffers",
+                                      [&] { return std::make_unique<OwnBuffers>(*task_.module); });
+  optimizer_ = make_optimizer(recipe_.options, *task_.module);
+  load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
+  saved_optimizer_.clear();
+  parallel_->exchange().set_step(step_);
+  for (const std::string& key : store_.unclaimed()) note("checkpoint: nobody took '" + key + "'");
+
+  StepTaker taker(recipe_.options, timetable_, group_, task_, data_.train, *parallel_, *buffers_,
+                  *optimizer_);
+  bool stopped = false;
+  while (step_ < timetable_.steps && !stopped) {
+    const StepOutcome outcome = taker.take(step_);
+    ++step_;
+    tell(outcome);
+    if (timetable_.evaluates_after(step_ - 1)) judge();
+    stopped = asked_to_stop() && step_ < timetable_.steps;
+    if (stopped || timetable_.checkpoints_after(step_ - 1)) save();
+  }
+  if (!stopped && judged_at_ != step_) judge();  // nothing was left to do
+  return summarise(!stopped);
+}
+
+}  // namespace
+
+RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& group, Task task,
+                      const TaskData& data, const RunEvents& events) {
+  return Run(recipe, places, group, std::move(task), data, events).train();
+}
+
+}  // namespace thinwire
