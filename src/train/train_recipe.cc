@@ -21,12 +21,11 @@ DataRequest data_request(const Options& recipe, const std::string& folder) {
 }
 
 ModelOptions model_options(const Options& recipe) {
-  const std::string& activation = recipe.text("model.activation");
   return {.name = recipe.text("model.name"),
           .hidden = recipe.integer("model.hidden"),
           .layers = recipe.integer("model.layers"),
           .embedding = recipe.integer("model.embedding"),
-          .activation = activation == "auto" ? "" : activation,
+          .activation = recipe.text("model.activation"),
           .dropout = recipe.number("model.dropout"),
           .seed = static_cast<uint64_t>(recipe.integer("train.seed"))};
 }
