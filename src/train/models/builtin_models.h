@@ -12,6 +12,10 @@ namespace thinwire {
 
 Task make_mlp(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_mnist(const ModelOptions& options, const SampleShape& shape);
+Task make_cnn_cifar(const ModelOptions& options, const SampleShape& shape);
+Task make_resnet20(const ModelOptions& options, const SampleShape& shape);
+Task make_char_lstm(const ModelOptions& options, const SampleShape& shape);
+Task make_dnn_speech(const ModelOptions& options, const SampleShape& shape);
 
 // A Task around a module with a forward(inputs) of its own; loss and errors are the defaults.
 template <typename Module>

@@ -22,6 +22,20 @@ struct ModelRow {
 constexpr auto kModels = std::to_array<ModelRow>({
     {.name = "mlp", .make = make_mlp, .hidden = true, .layers = true, .dropout = true},
     {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
+    {.name = "cnn-cifar", .make = make_cnn_cifar, .hidden = true, .dropout = true},
+    {.name = "resnet20", .make = make_resnet20},
+    {.name = "char-lstm",
+     .make = make_char_lstm,
+     .hidden = true,
+     .layers = true,
+     .embedding = true,
+     .dropout = true},
+    {.name = "dnn-speech",
+     .make = make_dnn_speech,
+     .hidden = true,
+     .layers = true,
+     .activation = true,
+     .dropout = true},
 });
 
 const ModelRow& find_model(const std::string& name) {
