@@ -27,6 +27,7 @@ CONFINED = {
     "zlib.h": ("src/train/data/",),
     "lzma.h": ("src/train/data/",),
     "sndfile": ("src/train/data/",),
+    "openssl/": ("src/train/data/",),
     "CLI/": ("cli/",),
     "toml++/": ("cli/",),
     "spdlog/": ("cli/",),

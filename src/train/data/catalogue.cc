@@ -13,10 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The digests of Fashion-MNIST are of the content of the files that its authors publish MD5 sums
-// of: 8d4fb7e6c68d591d4c3dfef9ec88bf0d, 25c81989df183df01b3e8a0aad5dffbe,
-// bef4ecab320f06d8554ea6380940ec79 and bb300cfdad3c16e7a12a480ee83cd310. Debian's packages hold the
-// same deflate streams without the name and time in the gzip header.
+// Digests are of the content, so that it does not matter how a file is packed.
+//
+// Fashion-MNIST's authors publish MD5 sums of their .gz files, 8d4fb7e6c68d591d4c3dfef9ec88bf0d,
+// 25c81989df183df01b3e8a0aad5dffbe, bef4ecab320f06d8554ea6380940ec79 and
+// bb300cfdad3c16e7a12a480ee83cd310; Debian's package holds the same deflate streams, without the
+// name and time that a gzip header may have. MNIST's .gz files have the MD5 sums
+// f68b3c2dcbeaaa9fbdd348bbdeb94873, d53e105ee54ea40749a09fcbcd1e9432,
+// 9fb629c4189551a2d022fa330f9573f3 and ec29112dd5afa0611ce80d1b7f02629c.
 const std::vector<CatalogueRow>& rows() {
   static const std::vector<CatalogueRow> table = {
       {.name = "fashion-mnist",
@@ -34,6 +38,59 @@ const std::vector<CatalogueRow>& rows() {
                   "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b", 2},
                  {"t10k-labels-idx1-ubyte",
                   "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34", 3}}},
+      {.name = "mnist",
+       .about = "60,000 + 10,000 handwritten digits, 28 x 28 grey, 10 classes",
+       .origin = "LeCun, Cortes and Burges, yann.lecun.com/exdb/mnist",
+       .terms = "free for research",
+       .folders = {"mnist", "MNIST/raw"},
+       .suffix = ".gz",
+       .files = {{"train-images-idx3-ubyte",
+                  "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 0},
+                 {"train-labels-idx1-ubyte",
+                  "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 1},
+                 {"t10k-images-idx3-ubyte",
+                  "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 2},
+                 {"t10k-labels-idx1-ubyte",
+                  "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 3}}},
+      {.name = "cifar10",
+       .about = "50,000 + 10,000 photographs, 32 x 32 colour, 10 classes",
+       .origin = "Krizhevsky, cs.toronto.edu/~kriz/cifar.html, binary version",
+       .terms = "free for research; cite Krizhevsky, Learning Multiple Layers of Features from "
+                "Tiny Images, 2009",
+       .folders = {"cifar10", "cifar-10-batches-bin", "cifar-10"},
+       .suffix = "",
+       .files = {{"data_batch_1.bin",
+                  "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5", 0},
+                 {"data_batch_2.bin",
+                  "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed", 1},
+                 {"data_batch_3.bin",
+                  "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67", 2},
+                 {"data_batch_4.bin",
+                  "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48", 3},
+                 {"data_batch_5.bin",
+                  "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add", 4},
+                 {"test_batch.bin", "67eb016db431130d61cd03c7ad570b013799c88c", 5},
+                 // The first 1,000 of the 10,000 test images.
+                 {"test_first1000.bin",
+                  "8314c96d7cd65618193bab23acdd5d4c4af15bf6dd00a1781d55beedf3be1ef5", 5}}},
+      {.name = "shakespeare",
+       .about = "1,115,394 characters of 65 kinds; the first 90 % to train on",
+       .origin = "github.com/karpathy/char-rnn; ships with thinwire",
+       .terms = "public domain",
+       .folders = {"tinyshakespeare", "shakespeare"},
+       .suffix = ".gz",
+       .files = {{"input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+                  0}}},
+      {.name = "spoken-digits",
+       .about = "2,700 + 300 recordings of 10 digits by 6 speakers, 8 kHz",
+       .origin = "Free Spoken Digit Dataset, github.com/Jakobovski/free-spoken-digit-dataset",
+       .terms = "CC BY-SA 4.0",
+       .folders = {"fsdd", "free-spoken-digit-dataset", "spoken-digits"},
+       .suffix = "",
+       .files = {{"recordings", "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959",
+                  0, true},
+                 {"recordings.tar",
+                  "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959", 0, true}}},
   };
   return table;
 }

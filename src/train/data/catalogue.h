@@ -16,6 +16,8 @@ struct CatalogueFile {
   std::string_view name;
   std::string_view digest;
   size_t part = 0;  // numbered from 0; any one of the files with the same part will do
+  // Many wav files: the digest is of what `cd recordings && sha256sum *.wav` prints.
+  bool holds_recordings = false;
 };
 
 struct CatalogueRow {

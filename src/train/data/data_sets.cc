@@ -10,9 +10,14 @@
 #include "train/data/image_readers.h"
 #include "train/data/image_set.h"
 #include "train/data/load_once.h"
+#include "train/data/speech_set.h"
+#include "train/data/text_set.h"
 
 namespace thinwire {
 namespace {
+
+constexpr int64_t kSequence = 64;
+constexpr int64_t kMaxSequence = 65536;
 
 // How many samples, counted from the first of the training and of the test data.
 struct Cut {
@@ -53,12 +58,44 @@ DataSplits split_images(const DataRequest& request, const std::shared_ptr<const 
   return splits;
 }
 
-DataSplits make_images(const DataRequest& request, const CatalogueRow& row,
-                       ImagePair (*read)(const std::vector<std::string>& files)) {
-  static LoadOnce<ImagePair> loaded;
-  const std::vector<std::string> files = locate_files(row, request.folder);
-  const std::string key = std::string(row.name) + " " + files.front();
-  return split_images(request, loaded.get(key, [&] { return read(files); }));
+DataSplits split_text(const DataRequest& request, const std::shared_ptr<const Text>& text) {
+  const int64_t sequence = request.sequence == 0 ? kSequence : request.sequence;
+  const auto characters = static_cast<uint64_t>(text->codes.numel());
+  const uint64_t train = characters * 9 / 10;
+  const Cut counts =
+      cut(request, count_sequences(train, sequence), count_sequences(characters - train, sequence));
+  DataSplits splits;
+  splits.shape = {.input = {sequence}, .classes = static_cast<int64_t>(text->alphabet.size())};
+  splits.train = make_text_set(text, 0, counts.train, sequence);
+  splits.test = make_text_set(text, train, counts.test, sequence);
+  if (counts.held_out > 0)
+    splits.held_out = make_text_set(text, counts.held_out_first * static_cast<uint64_t>(sequence),
+                                    counts.held_out, sequence);
+  return splits;
+}
+
+DataSplits split_speech(const DataRequest& request,
+                        const std::shared_ptr<const UtterancePair>& pair) {
+  const std::shared_ptr<const Utterances> train(pair, &pair->train);
+  const std::shared_ptr<const Utterances> test(pair, &pair->test);
+  const Cut counts = cut(request, static_cast<uint64_t>(train->labels.size(0)),
+                         static_cast<uint64_t>(test->labels.size(0)));
+  DataSplits splits;
+  splits.shape = {.input = train->features.sizes().slice(1).vec(), .classes = 10};
+  splits.train = make_speech_set(train, 0, counts.train);
+  splits.test = make_speech_set(test, 0, counts.test);
+  if (counts.held_out > 0)
+    splits.held_out = make_speech_set(train, counts.held_out_first, counts.held_out);
+  return splits;
+}
+
+// Reads the data set unless it is in memory.
+template <typename Read>
+auto load(const CatalogueRow& row, const std::string& folder, Read read) {
+  using Value = decltype(read(std::vector<std::string>()));
+  static LoadOnce<Value> loaded;
+  const std::vector<std::string> files = locate_files(row, folder);
+  return loaded.get(std::string(row.name) + " " + files.front(), [&] { return read(files); });
 }
 
 void refuse(const DataRequest& request, bool given, const char* setting) {
@@ -70,9 +107,27 @@ void refuse(const DataRequest& request, bool given, const char* setting) {
 
 DataSplits make_data_set(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
-  refuse(request, request.augment && row.name != "cifar10", "augment");
-  if (row.name == "fashion-mnist") return make_images(request, row, read_fashion_mnist);
-  throw Error(ErrorCode::kUnsupported, "data set " + request.name + " has no reader");
+  const auto is = [&](std::string_view name) { return row.name == name; };
+  refuse(request, request.augment && !is("cifar10"), "augment");
+  refuse(request, request.sequence != 0 && !is("shakespeare"), "sequence");
+  if (request.sequence < 0 || request.sequence > kMaxSequence)
+    throw Error(ErrorCode::kBadOption, "data set " + request.name + ": sequence is not in 1 .. " +
+                                           std::to_string(kMaxSequence));
+
+  const auto images = [&](ImagePair (*read)(const std::vector<std::string>& files)) {
+    return split_images(request, load(row, request.folder, read));
+  };
+  if (is("fashion-mnist")) return images(read_fashion_mnist);
+  if (is("mnist")) return images(read_mnist);
+  if (is("cifar10")) return images(read_cifar10);
+  if (is("shakespeare")) {
+    const auto read = [](const std::vector<std::string>& files) { return read_text(files.at(0)); };
+    return split_text(request, load(row, request.folder, read));
+  }
+  const auto read = [](const std::vector<std::string>& files) {
+    return read_spoken_digits(files.at(0));
+  };
+  return split_speech(request, load(row, request.folder, read));
 }
 
 }  // namespace thinwire

@@ -5,28 +5,22 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 
+#include "thinwire/trainer.h"
+#include "train/data/data_test_files.h"
 #include "train/data/image_set.h"
+#include "train/data/log_mel.h"
 
 namespace thinwire {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
-template <typename Call>
-void expect_error(Call call, ErrorCode code, const std::string& words) {
-  try {
-    call();
-    ADD_FAILURE() << "no error where '" << words << "' is expected";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(words));
-  }
+std::vector<uint64_t> ids_below(uint64_t count) {
+  std::vector<uint64_t> ids(count);
+  std::iota(ids.begin(), ids.end(), uint64_t{0});
+  return ids;
 }
 
 // `count` images of two channels whose pixels are all different from their neighbours'.
@@ -66,8 +60,7 @@ TEST(ImageSet, NormalisesItsPart) {
 TEST(ImageSet, CropsAndFlips) {
   const auto images = some_images(400, 6, 9);
   const auto set = make_image_set(images, 0, 400, true);
-  std::vector<uint64_t> ids(400);
-  std::iota(ids.begin(), ids.end(), uint64_t{0});
+  const std::vector<uint64_t> ids = ids_below(400);
   const torch::Tensor padded = torch::nn::functional::pad(
       normalised(*images), torch::nn::functional::PadFuncOptions({4, 4, 4, 4}));
   int down[9] = {}, right[9] = {}, flips = 0;
@@ -98,9 +91,8 @@ TEST(ImageSet, CropsAndFlips) {
 
 TEST(ImageSet, AugmentsBySeedEpochAndSampleAlone) {
   const auto set = make_image_set(some_images(50, 8, 8), 0, 50, true);
-  std::vector<uint64_t> ids(50), reversed(50);
-  std::iota(ids.begin(), ids.end(), uint64_t{0});
-  std::iota(reversed.rbegin(), reversed.rend(), uint64_t{0});
+  const std::vector<uint64_t> ids = ids_below(50);
+  const std::vector<uint64_t> reversed(ids.rbegin(), ids.rend());
   const FetchContext context{.training = true, .seed = 1, .epoch = 2};
   const torch::Tensor first = set->fetch(ids, context).inputs;
   EXPECT_TRUE(torch::equal(first, set->fetch(reversed, context).inputs.flip(0)));
@@ -110,40 +102,7 @@ TEST(ImageSet, AugmentsBySeedEpochAndSampleAlone) {
   EXPECT_FALSE(torch::equal(first, set->fetch(ids, epoch).inputs));
 }
 
-class Folder : public testing::Test {
- protected:
-  Folder() : folder_(fs::path(testing::TempDir()) / ("data_sets" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Folder() override { fs::remove_all(folder_); }
-
-  void write(const std::string& name, const std::string& content) {
-    fs::create_directories((folder_ / name).parent_path());
-    std::ofstream(folder_ / name, std::ios::binary) << content;
-  }
-
-  fs::path folder_;
-};
-
-std::string big_endian(uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
-  return bytes;
-}
-
-std::string idx_images(uint32_t count) {
-  std::string file = big_endian(0x803) + big_endian(count) + big_endian(2) + big_endian(2);
-  for (uint32_t i = 0; i < count * 4; ++i) file += static_cast<char>(i);
-  return file;
-}
-
-std::string idx_labels(uint32_t count, char first = 0) {
-  std::string file = big_endian(0x801) + big_endian(count);
-  for (uint32_t i = 0; i < count; ++i) file += static_cast<char>(i == 0 ? first : i % 10);
-  return file;
-}
-
-class IdxFolder : public Folder {
+class IdxFolder : public FolderTest {
  protected:
   IdxFolder() {
     write("fashion-mnist/train-images-idx3-ubyte", idx_images(12));
@@ -201,11 +160,175 @@ TEST_F(IdxFolder, RefusesWhatDoesNotFit) {
   expect_error([&] { make_data_set(request()); }, ErrorCode::kCorrupt, "t10k-labels-idx1-ubyte");
 }
 
-TEST(DataSets, RefuseUnknownNamesAndSettings) {
+class DataSets : public FolderTest {};
+
+TEST_F(DataSets, Cifar10) {
+  for (char batch = 1; batch <= 5; ++batch)
+    write("cifar10/data_batch_" + std::to_string(batch) + ".bin",
+          cifar_record(batch, 255, 0, static_cast<uint8_t>(batch)) + cifar_record(9, 1, 2, 3));
+  write("cifar10/test_first1000.bin", cifar_record(0, 51, 102, 153));
+  const DataRequest request{.name = "cifar10", .folder = folder_.string(), .hold_out = 2};
+  DataSplits splits = make_data_set(request);
+  EXPECT_THAT(splits.shape.input, ElementsAre(3, 32, 32));
+  EXPECT_EQ(splits.train->size(), 8u);
+  EXPECT_EQ(splits.test->size(), 1u);
+  const Batch train = splits.train->fetch(ids_below(8), {});
+  EXPECT_TRUE(torch::equal(train.targets, torch::tensor({1, 9, 2, 9, 3, 9, 4, 9})));
+  EXPECT_TRUE(
+      torch::equal(splits.held_out->fetch(ids_below(2), {}).targets, torch::tensor({5, 9})));
+  const torch::Tensor test = splits.test->fetch(ids_below(1), {}).inputs;
+  const float expected[] = {(0.2f - 0.4914f) / 0.2470f, (0.4f - 0.4822f) / 0.2435f,
+                            (0.6f - 0.4465f) / 0.2616f};
+  for (int64_t c = 0; c < 3; ++c)
+    EXPECT_TRUE(torch::allclose(test[0][c], torch::full({32, 32}, expected[c]))) << c;
+
+  // The whole test file is preferred to a part of it.
+  DataRequest augmented = request;
+  write("cifar10/test_batch.bin", cifar_record(1, 0, 0, 0) + cifar_record(2, 0, 0, 0));
+  augmented.augment = true;
+  splits = {};  // so that the files are read again
+  const DataSplits whole = make_data_set(augmented);
+  EXPECT_EQ(whole.test->size(), 2u);
+  EXPECT_FALSE(
+      torch::equal(whole.train->fetch(ids_below(8), {.training = true}).inputs, train.inputs));
+  EXPECT_TRUE(torch::equal(whole.train->fetch(ids_below(8), {}).inputs, train.inputs));
+}
+
+TEST_F(DataSets, Cifar10RefusesBrokenFiles) {
+  for (int batch = 1; batch <= 5; ++batch)
+    write("cifar10/data_batch_" + std::to_string(batch) + ".bin", cifar_record(0, 0, 0, 0));
+  const DataRequest request{.name = "cifar10", .folder = folder_.string()};
+  expect_error([&] { make_data_set(request); }, ErrorCode::kIo, "no test_batch.bin");
+  expect_error([&] { make_data_set(request); }, ErrorCode::kIo, folder_.string());
+  write("cifar10/test_batch.bin", cifar_record(0, 0, 0, 0) + "x");
+  expect_error([&] { make_data_set(request); }, ErrorCode::kCorrupt, "3074 bytes");
+  write("cifar10/test_batch.bin", cifar_record(0, 0, 0, 0) + cifar_record(10, 0, 0, 0));
+  expect_error([&] { make_data_set(request); }, ErrorCode::kCorrupt, "label 10 in record 1");
+}
+
+TEST_F(DataSets, Text) {
+  // 39 characters: 35 to train on, of which 34 have a successor, and 4.
+  write("shakespeare/input.txt", "the quick brown fox jumps over the lazy");
+  const DataRequest request{
+      .name = "shakespeare", .folder = folder_.string(), .hold_out = 2, .sequence = 3};
+  DataSplits splits = make_data_set(request);
+  EXPECT_THAT(splits.shape.input, ElementsAre(3));
+  EXPECT_EQ(splits.shape.classes, 25);  // all letters but d and g, and the blank
+  EXPECT_EQ(splits.train->size(), 9u);
+  EXPECT_EQ(splits.held_out->size(), 2u);
+  EXPECT_EQ(splits.test->size(), 1u);
+  const std::string alphabet = " abcefhijklmnopqrstuvwxyz";
+  const auto text = [&](const torch::Tensor& codes) {
+    std::string characters;
+    for (int64_t i = 0; i < codes.numel(); ++i)
+      characters += alphabet.at(static_cast<size_t>(codes.flatten()[i].item<int64_t>()));
+    return characters;
+  };
+  const Batch train = splits.train->fetch(std::vector<uint64_t>{0, 2}, {});
+  EXPECT_EQ(train.inputs.dtype(), torch::kLong);
+  EXPECT_EQ(text(train.inputs), "theick");
+  EXPECT_EQ(text(train.targets), "he ck ");
+  const Batch held = splits.held_out->fetch(ids_below(2), {});
+  EXPECT_EQ(text(held.inputs), "ver th");
+  const Batch test = splits.test->fetch(ids_below(1), {});
+  EXPECT_EQ(text(test.inputs), "laz");
+  EXPECT_EQ(text(test.targets), "azy");
+
+  splits = {};
+  write("shakespeare/input.txt", "aaaa");
+  expect_error([&] { make_data_set({.name = "shakespeare", .folder = folder_.string()}); },
+               ErrorCode::kCorrupt, "two distinct");
+}
+
+TEST_F(DataSets, SpokenDigits) {
+  for (int index : {0, 4, 5, 49}) {
+    for (const char* speaker : {"ann", "bob"}) {
+      for (int digit : {3, 8})
+        write("fsdd/recordings/" + std::to_string(digit) + "_" + speaker + "_" +
+                  std::to_string(index) + ".wav",
+              wav(tone(300 * digit + index, 4000)));
+    }
+  }
+  const DataRequest request{.name = "spoken-digits", .folder = folder_.string(), .hold_out = 4};
+  DataSplits splits = make_data_set(request);
+  EXPECT_THAT(splits.shape.input, ElementsAre(64, 40));
+  EXPECT_EQ(splits.train->size(), 4u);
+  EXPECT_EQ(splits.test->size(), 8u);
+  // Index 49 of both speakers and digits.
+  EXPECT_TRUE(
+      torch::equal(splits.held_out->fetch(ids_below(4), {}).targets, torch::tensor({3, 3, 8, 8})));
+  const std::vector<int16_t> sound = tone(300 * 8 + 5, 4000);
+  const torch::Tensor samples =
+      torch::tensor(std::vector<float>(sound.begin(), sound.end())) / 32768;
+  EXPECT_TRUE(torch::equal(splits.train->fetch(std::vector<uint64_t>{2}, {}).inputs[0],
+                           fit_utterance(log_mel(samples, {}), 64)));
+
+  write("fsdd/recordings/3_ann_6.wav", wav({1, 2, 3}, 16000));
+  splits = {};
+  expect_error([&] { make_data_set(request); }, ErrorCode::kCorrupt, "3_ann_6.wav");
+}
+
+TEST_F(DataSets, AreListedAndChecked) {
+  std::vector<std::string> names;
+  for (const DataSetInfo& info : list_data_sets()) {
+    names.push_back(info.name);
+    EXPECT_FALSE(info.about.empty() || info.origin.empty() || info.terms.empty());
+  }
+  EXPECT_THAT(names,
+              ElementsAre("fashion-mnist", "mnist", "cifar10", "shakespeare", "spoken-digits"));
+  EXPECT_THAT(list_data_sets()[2].files,
+              ElementsAre("cifar10/data_batch_1.bin", "cifar10/data_batch_2.bin",
+                          "cifar10/data_batch_3.bin", "cifar10/data_batch_4.bin",
+                          "cifar10/data_batch_5.bin", "cifar10/test_batch.bin"));
+
+  const DataSetState absent = check_data_set("mnist", folder_.string());
+  EXPECT_FALSE(absent.ready);
+  EXPECT_EQ(absent.folder, "");
+  EXPECT_THAT(
+      absent.problems,
+      ElementsAre("train-images-idx3-ubyte.gz: missing", "train-labels-idx1-ubyte.gz: missing",
+                  "t10k-images-idx3-ubyte.gz: missing", "t10k-labels-idx1-ubyte.gz: missing"));
+  write("mnist/train-labels-idx1-ubyte", "something else");
+  write("mnist/t10k-labels-idx1-ubyte.gz", "\x1f\x8b and no more");
+  const DataSetState wrong = check_data_set("mnist", folder_.string());
+  EXPECT_EQ(wrong.folder, (folder_ / "mnist").string());
+  EXPECT_THAT(wrong.problems,
+              ElementsAre("train-images-idx3-ubyte.gz: missing",
+                          "train-labels-idx1-ubyte: its content is not what was published",
+                          "t10k-images-idx3-ubyte.gz: missing",
+                          testing::HasSubstr("t10k-labels-idx1-ubyte.gz: broken gzip data")));
+  expect_error([] { check_data_set("imagenet", ""); }, ErrorCode::kUnknownName, "spoken-digits");
+}
+
+// Debian's package, and the text in the source tree.
+TEST(PublishedData, IsWhereSystemsInstallIt) {
+  for (const char* name : {"fashion-mnist", "shakespeare"}) {
+    const DataSetState state = check_data_set(name, "");
+    EXPECT_TRUE(state.ready) << name;
+    EXPECT_THAT(state.problems, testing::IsEmpty());
+  }
+  const DataSplits fashion = make_data_set({.name = "fashion-mnist"});
+  EXPECT_EQ(fashion.train->size(), 60000u);
+  EXPECT_EQ(fashion.test->size(), 10000u);
+  const torch::Tensor pixels = fashion.train->fetch(ids_below(60000), {}).inputs;
+  EXPECT_NEAR(pixels.mean().item<float>(), 0, 1e-3);
+  EXPECT_NEAR(pixels.square().mean().item<float>(), 1, 1e-3);
+
+  const DataSplits text = make_data_set({.name = "shakespeare"});
+  EXPECT_EQ(text.shape.classes, 65);
+  EXPECT_EQ(text.train->size(), (1'115'394 * 9 / 10 - 1) / 64u);
+  EXPECT_EQ(text.test->size(), (1'115'394 - 1'115'394 * 9 / 10 - 1) / 64u);
+}
+
+TEST_F(DataSets, RefuseUnknownNamesAndSettings) {
   expect_error([] { make_data_set({.name = "imagenet"}); }, ErrorCode::kUnknownName,
                "known: fashion-mnist");
   expect_error([] { make_data_set({.name = "fashion-mnist", .augment = true}); },
                ErrorCode::kBadOption, "augment");
+  expect_error([] { make_data_set({.name = "mnist", .sequence = 5}); }, ErrorCode::kBadOption,
+               "sequence");
+  expect_error([] { make_data_set({.name = "shakespeare", .sequence = -5}); },
+               ErrorCode::kBadOption, "sequence");
 }
 
 }  // namespace

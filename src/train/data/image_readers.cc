@@ -1,11 +1,13 @@
-// MNIST and Fashion-MNIST: images and labels in two IDX files each.
+// MNIST and Fashion-MNIST, images and labels in two IDX files each; CIFAR-10, all in batches.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/image_readers.h"
 
 #include <torch/torch.h>
 
 #include <cstring>
+#include <span>
 
+#include "train/data/cifar_reader.h"
 #include "train/data/idx_reader.h"
 
 namespace thinwire {
@@ -56,6 +58,12 @@ ImagePair read_fashion_mnist(const std::vector<std::string>& files) {
 }
 ImagePair read_mnist(const std::vector<std::string>& files) {
   return read_pair(files, 0.1307f, 0.3081f);
+}
+
+// Five training batches, then the test batch.
+ImagePair read_cifar10(const std::vector<std::string>& files) {
+  const std::span<const std::string> all(files);
+  return {.train = read_cifar(all.first(5)), .test = read_cifar(all.subspan(5, 1))};
 }
 
 }  // namespace thinwire

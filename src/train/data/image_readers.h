@@ -17,6 +17,7 @@ struct ImagePair {
 // Each throws Error, kIo or kCorrupt, naming file and fault.
 ImagePair read_fashion_mnist(const std::vector<std::string>& files);
 ImagePair read_mnist(const std::vector<std::string>& files);
+ImagePair read_cifar10(const std::vector<std::string>& files);
 
 // Images and labels from two IDX files, checked against each other.
 Images read_idx_images(const std::string& images, const std::string& labels, float mean,
