@@ -14,6 +14,15 @@ namespace {
 
 std::unique_ptr<Group> world;  // mpirun's
 
+// All ranks but the first report their failures only.
+class FailurePrinter final : public testing::EmptyTestEventListener {
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (result.failed())
+      std::fprintf(stderr, "rank %d: %s:%d: %s\n", world->rank(), result.file_name(),
+                   result.line_number(), result.message());
+  }
+};
+
 }  // namespace
 
 std::vector<int> rank_counts() { return {world->size()}; }
@@ -33,12 +42,11 @@ int main(int argc, char** argv) {
     return 1;
   }
   thinwire::world = std::move(group).value();
-  if (thinwire::world->rank() != 0) {  // one report is enough, failures are printed by all
-    testing::InitGoogleTest(&argc, argv);
-    delete testing::UnitTest::GetInstance()->listeners().Release(
-        testing::UnitTest::GetInstance()->listeners().default_result_printer());
-  } else {
-    testing::InitGoogleTest(&argc, argv);
+  testing::InitGoogleTest(&argc, argv);
+  if (thinwire::world->rank() != 0) {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new thinwire::FailurePrinter);
   }
   const int failed = RUN_ALL_TESTS();
   thinwire::world.reset();

@@ -1,0 +1,107 @@
+// This process's MPI: started once, entered by any thread, given up for good when something is lost.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "thinwire/status.h"
+
+namespace thinwire {
+
+// One per process, never destroyed. All members by any thread.
+class MpiWorld {
+ public:
+  // Whom to tell something, and the number under which that process knows the group it is about.
+  struct Listener {
+    int rank;
+    uint32_t context;
+  };
+  static constexpr uint32_t kEveryGroup = 0;
+  static constexpr uint32_t kFirstContext = 1;
+
+  // Starts MPI the first time, which all processes do together.
+  static Result<MpiWorld*> get();
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  MPI_Comm comm() const noexcept { return comm_; }
+
+  // MPI may be called while the lock is held. Not owned once MPI was given up: then it may not. No
+  // call made under it blocks, but for the making of a communicator.
+  std::shared_lock<std::shared_mutex> enter();
+
+  // Gives MPI up: when this returns no thread is inside, and none enters again. MPI moves bytes only
+  // while somebody is inside, so buffers that it still knows are not touched any more.
+  void close() noexcept;
+
+  // A number for a group's messages to this process, which no other of its groups has.
+  uint32_t new_context();
+  // Tags on the wire, for the group that the receiver knows by this number: of the head of a message,
+  // and of the sender's n-th body to this receiver. Bodies are told apart modulo 32768.
+  static int head_tag(uint32_t context, int tag) noexcept {
+    return static_cast<int>(2 * context * kTags + static_cast<uint32_t>(tag));
+  }
+  static int body_tag(uint32_t context, uint32_t n) noexcept {
+    return static_cast<int>((2 * context + 1) * kTags + n % kTags);
+  }
+
+  // Tells them that this rank is lost to their groups, within 2 s, and remembers it when it is lost to
+  // every group.
+  void announce(std::span<const Listener> listeners, std::string_view why) noexcept;
+  // Listens for such announcements.
+  void listen();
+  // Why a peer is lost to the group; empty when it is not.
+  std::string lost(uint32_t context, int peer);
+
+ private:
+  static constexpr uint32_t kTags = 32768;  // as many as a group has; MPI promises no more
+  static constexpr int kNoticeTag = 0;
+  static constexpr int kEndTag = 1;
+
+  struct Notice {
+    uint32_t context;
+    int32_t rank;
+    char why
+        [1016];  // ends with a zero; 1 KiB in all, which every transport sends without a handshake
+  };
+
+  MpiWorld() = default;
+  Status start();
+  void post_listener();
+  void note(const Notice& notice);
+  bool all_end();
+  static void at_exit(int status, void* self);
+
+  int rank_ = 0;
+  int size_ = 1;
+  MPI_Comm comm_ = MPI_COMM_NULL;     // messages of groups
+  MPI_Comm notices_ = MPI_COMM_NULL;  // announcements and the end
+  uint32_t contexts_ = 0;             // as many as tags leave room for
+  std::atomic<uint32_t> next_context_{kFirstContext + 1};
+  bool started_here_ = false;
+
+  std::shared_mutex gate_;
+  bool closed_ = false;
+
+  std::mutex listening_;
+  MPI_Request listener_ = MPI_REQUEST_NULL;
+  Notice heard_{};
+
+  std::atomic<bool> any_lost_{false};
+  std::mutex losses_;  // guards the rest
+  std::string lost_to_all_;
+  std::map<std::pair<uint32_t, int>, std::string> lost_;
+};
+
+}  // namespace thinwire
