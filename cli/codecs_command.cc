@@ -1,0 +1,84 @@
+// thinwire codecs: what there is to choose from.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/option_text.h"
+#include "cli/terminal.h"
+#include "thinwire/codec.h"
+
+namespace thinwire::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kIndent = 12;
+
+Json to_json(const OptionInfo& option) {
+  Json json = {{"name", option.name},
+               {"type", type_name(option.type)},
+               {"default", option.fallback},
+               {"unit", option.unit},
+               {"help", option.help}};
+  if (option.min > -1e300) json["min"] = option.min;
+  if (option.max < 1e300) json["max"] = option.max;
+  if (option.type == OptionType::kChoice) json["choices"] = option.choices;
+  return json;
+}
+
+Json to_json(const CodecEntry& entry) {
+  const CodecInfo& info = entry.info;
+  Json json = {{"name", info.name},
+               {"id", info.id},
+               {"summary", info.summary},
+               {"paper", info.paper},
+               {"unbiased", info.unbiased},
+               {"lossless", info.lossless},
+               {"linear", info.linear},
+               {"fixed_size", info.fixed_size},
+               {"block", info.block},
+               {"grouping", info.grouping == Grouping::kModel ? "model" : "tensor"},
+               {"options", Json::array()}};
+  for (const OptionInfo& option : entry.options) json["options"].push_back(to_json(option));
+  return json;
+}
+
+void print_text(const Terminal& terminal) {
+  for (const CodecEntry* entry : list_codecs()) {
+    const CodecInfo& info = entry->info;
+    fmt::print("{}  {}\n", styled(terminal, Style::kBold, fmt::format("{:<10}", info.name)),
+               info.summary);
+    const auto detail = [&](const std::string& text) {
+      fmt::print("{:{}}{}\n", "", kIndent, text);
+    };
+    if (!info.paper.empty()) detail(styled(terminal, Style::kFaint, info.paper));
+    std::string kind = fmt::format("id {}, ", info.id);
+    kind += info.lossless ? "lossless" : info.unbiased ? "unbiased" : "biased: keeps a residual";
+    kind += info.grouping == Grouping::kModel ? ", the whole model as one vector"
+                                              : ", each weight tensor on its own";
+    detail(kind);
+    fmt::print("{}\n", describe_options(entry->options, Detail::kRanges, kIndent, terminal));
+  }
+  fmt::print("Write a codec as name or name:key=value,key=value, as in {}.\n",
+             "--set exchange.codec=sidco:density=0.01");
+}
+
+}  // namespace
+
+void add_codecs_command(CLI::App& program, int& /*exit_code*/) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = program.add_subcommand("codecs", "List the codecs and their options");
+  command->add_flag("--json", *json, "As JSON, for programs");
+  command->callback([json] {
+    if (!*json) return print_text(look_at(stdout));
+    Json all = Json::array();
+    for (const CodecEntry* entry : list_codecs()) all.push_back(to_json(*entry));
+    fmt::print("{}\n", all.dump(2));
+  });
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,14 @@
+// The subcommands. Each adds itself to the program and leaves its exit code behind.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace thinwire::cli {
+
+void add_train_command(CLI::App& program, int& exit_code);
+void add_compare_command(CLI::App& program, int& exit_code);
+void add_codecs_command(CLI::App& program, int& exit_code);
+void add_data_command(CLI::App& program, int& exit_code);
+
+}  // namespace thinwire::cli

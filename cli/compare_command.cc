@@ -1,0 +1,152 @@
+// thinwire compare: the same recipe and seed under several codecs, and one table of what they cost.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/session.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace thinwire::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompareArguments : RunArguments {
+  std::string codecs;
+};
+
+struct Run {
+  std::string codec;  // as the user wrote it
+  Recipe recipe;
+  RunSummary summary = {};
+};
+
+// "1-sidco-density-0.01": a folder's name that says which run it holds.
+std::string folder_of(size_t index, const std::string& codec) {
+  std::string name = fmt::format("{}-{}", index + 1, codec);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '-';
+  return name;
+}
+
+// Whether a run was cut off in this folder and left something to go on from.
+bool unfinished(const fs::path& folder) {
+  std::error_code absent;
+  bool checkpoint = false;
+  for (const auto& entry : fs::directory_iterator(folder, absent))
+    checkpoint |= entry.path().filename().string().starts_with("checkpoint-") &&
+                  entry.path().extension() != ".tmp";
+  std::ifstream file(folder / "summary.json");
+  const auto summary = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return checkpoint && !(summary.is_object() && summary.value("finished", false));
+}
+
+std::vector<Run> prepare(const CompareArguments& arguments) {
+  std::vector<Run> runs;
+  for (const std::string& part : split(arguments.codecs, ';')) {
+    const std::string codec(trim(part));
+    if (!codec.empty()) runs.push_back({codec, load_recipe(arguments, codec)});
+  }
+  if (runs.empty()) throw UsageError(ErrorCode::kBadOption, "--codecs: names no codec");
+  return runs;
+}
+
+Table table_of(const std::vector<Run>& runs) {
+  Table table(
+      {"codec", "test error", "bytes per step and rank", "wire ratio", "codec ratio", "seconds"});
+  for (const auto& [codec, recipe, summary] : runs)
+    table.add({codec, percent(summary.final_test_error),
+               with_thousands(static_cast<uint64_t>(std::llround(summary.sent_bytes_per_step))),
+               ratio(summary.wire_ratio), ratio(summary.codec_ratio),
+               fmt::format("{:.0f}", summary.seconds)});
+  return table;
+}
+
+nlohmann::ordered_json json_of(const std::vector<Run>& runs) {
+  auto all = nlohmann::ordered_json::array();
+  for (const auto& [codec, recipe, summary] : runs)
+    all.push_back({{"recipe", summary.recipe},
+                   {"world_size", summary.world_size},
+                   {"codec", summary.codec},
+                   {"steps", summary.steps},
+                   {"samples", summary.samples},
+                   {"final_test_error", summary.final_test_error},
+                   {"best_test_error", summary.best_test_error},
+                   {"dense_bytes_per_step", summary.dense_bytes_per_step},
+                   {"sent_bytes_per_step", summary.sent_bytes_per_step},
+                   {"wire_ratio", summary.wire_ratio},
+                   {"codec_ratio", summary.codec_ratio},
+                   {"seconds", summary.seconds},
+                   {"skipped_steps", summary.skipped_steps}});
+  return all;
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << text << std::flush))
+    throw Error(ErrorCode::kIo, path.string() + ": cannot be written");
+}
+
+int compare(const CompareArguments& arguments) {
+  std::vector<Run> runs = prepare(arguments);
+  Workers workers = or_usage_error(Workers::find(arguments.workers, runs[0].recipe));
+  const bool speak = workers.rank() == 0;
+  const Terminal terminal = look_at(stderr);
+  if (speak)
+    fmt::print(stderr, "{}: {}, {} codecs, one after the other\n",
+               styled(terminal, Style::kBold, runs[0].recipe.name), workers.describe(),
+               runs.size());
+  size_t finished = 0;
+  for (Run& run : runs) {
+    if (stop_requested()) break;
+    if (speak)
+      fmt::print(stderr, "{}\n",
+                 styled(terminal, Style::kBold,
+                        fmt::format("[{}/{}] {}", finished + 1, runs.size(), run.codec)));
+    RunPlaces places{.data = arguments.data, .out = {}, .resume = {}};
+    if (!arguments.out.empty())
+      places.out = (fs::path(arguments.out) / folder_of(finished, run.codec)).string();
+    if (unfinished(places.out)) places.resume = places.out;
+    run.summary = train_and_show(workers, run.recipe, places);
+    if (!run.summary.finished) break;
+    ++finished;
+  }
+  const bool stopped = finished < runs.size();
+  runs.resize(finished);
+  if (speak && !runs.empty()) {
+    const Table table = table_of(runs);
+    fmt::print("\n{}", table.aligned());
+    if (!arguments.out.empty()) {
+      write_file(fs::path(arguments.out) / "compare.md", table.markdown());
+      write_file(fs::path(arguments.out) / "compare.json", json_of(runs).dump(2) + "\n");
+      fmt::print("\n  files: {}\n", arguments.out);
+    }
+  }
+  return stopped ? kExitStopped : kExitOk;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& program, int& exit_code) {
+  auto arguments = std::make_shared<CompareArguments>();
+  CLI::App* command =
+      program.add_subcommand("compare", "Train one recipe with several codecs: one table");
+  add_run_arguments(*command, *arguments);
+  command->add_option("--codecs", arguments->codecs, "What to compare, separated by semicolons")
+      ->default_val("fp32;adacomp;sidco:density=0.01")
+      ->type_name("LIST");
+  command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
+}
+
+}  // namespace thinwire::cli

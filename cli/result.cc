@@ -1,0 +1,58 @@
+// Results and warnings in words.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/result.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/text.h"
+#include "thinwire/codec.h"
+
+namespace thinwire::cli {
+namespace {
+
+std::string bytes_per_step(double bytes) {
+  return with_thousands(static_cast<uint64_t>(std::llround(bytes)));
+}
+
+}  // namespace
+
+std::string warn_about(const Recipe& recipe) {
+  const std::string& name = recipe.options.text("exchange.codec");
+  const CodecInfo info = make_codec(name).value().codec->info();
+  if (info.unbiased || info.lossless || recipe.options.text("exchange.feedback") != "none")
+    return "";
+  return fmt::format("{} is biased and feedback is none: what it leaves out is lost", info.name);
+}
+
+std::string describe_result(const RunSummary& summary, const std::string& out,
+                            const Terminal& terminal) {
+  std::string text;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    text += fmt::format("  {} {}\n", styled(terminal, Style::kFaint, fmt::format("{:<13}", what)),
+                        value);
+  };
+  text +=
+      styled(terminal, Style::kBold,
+             fmt::format("{}: {} steps, {} samples in {}\n",
+                         summary.finished ? "done" : "stopped early", with_thousands(summary.steps),
+                         with_thousands(summary.samples), duration(summary.seconds)));
+  if (summary.finished)
+    line("test error", fmt::format("{} (best {})", percent(summary.final_test_error),
+                                   percent(summary.best_test_error)));
+  if (summary.world_size > 1) {
+    line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
+                              bytes_per_step(summary.sent_bytes_per_step),
+                              bytes_per_step(summary.dense_bytes_per_step)));
+    line("wire ratio", ratio(summary.wire_ratio));
+  }
+  line("codec ratio", ratio(summary.codec_ratio));
+  if (summary.achieved_over_target > 0)
+    line("density", fmt::format("{:.2f} of its target", summary.achieved_over_target));
+  if (summary.skipped_steps > 0) line("skipped", with_thousands(summary.skipped_steps) + " steps");
+  if (!out.empty()) line("files", out);
+  return text;
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,59 @@
+// From arguments to a run.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/session.h"
+
+#include <fmt/format.h>
+
+#include "cli/exit_code.h"
+#include "cli/find_recipe.h"
+#include "cli/interrupt.h"
+#include "cli/option_text.h"
+#include "cli/recipe_file.h"
+#include "cli/result.h"
+
+namespace thinwire::cli {
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  command.add_option("RECIPE", arguments.recipe, "A TOML file, or the name of a shipped recipe")
+      ->required();
+  command
+      .add_option("--workers", arguments.workers,
+                  "Threads that train together; else as many as run.workers says")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("N");
+  command.add_option("--data", arguments.data, "Folder with data sets")
+      ->default_val("data")
+      ->envname("THINWIRE_DATA")
+      ->type_name("DIR");
+  command.add_option("--out", arguments.out, "Folder for metrics, summary and checkpoints")
+      ->type_name("DIR");
+  command.add_option("--set", arguments.sets, "Change a key of the recipe; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command.footer("Keys of recipes and of --set, with their defaults:\n" +
+                 describe_options(recipe_keys(), Detail::kChoices, 2, Terminal{}));
+}
+
+Recipe load_recipe(const RunArguments& arguments, const std::string& codec) {
+  const auto keys = recipe_keys();
+  const std::string path = or_usage_error(find_recipe(arguments.recipe));
+  std::vector<Setting> settings = or_usage_error(read_recipe(path, keys));
+  for (const std::string& set : arguments.sets)
+    settings.push_back(or_usage_error(parse_set(set, keys)));
+  if (!codec.empty()) settings.push_back(or_usage_error(codec_setting(codec, "--codecs", keys)));
+  return or_usage_error(make_recipe(recipe_name(path), settings, keys));
+}
+
+RunSummary train_and_show(Workers& workers, const Recipe& recipe, const RunPlaces& places) {
+  Progress progress(stderr, look_at(stderr));
+  if (const std::string warning = warn_about(recipe); !warning.empty() && workers.rank() == 0)
+    progress.note(warning);
+  RunEvents events;
+  events.step = [&](const StepEvent& event) { progress.step(event); };
+  events.evaluation = [&](const EvaluationEvent& event) { progress.evaluation(event); };
+  events.note = [&](std::string_view text) { progress.note(text); };
+  events.stop = stop_requested;
+  return workers.train(recipe, places, events);
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,119 @@
+// Formatting of numbers and times, and edit distance for near misses.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace thinwire::cli {
+namespace {
+
+// Three significant digits, never in scientific form.
+std::string three_digits(double number) {
+  if (number < 9.995) return fmt::format("{:.2f}", number);
+  if (number < 99.95) return fmt::format("{:.1f}", number);
+  return fmt::format("{:.0f}", number);
+}
+
+// Insertions, deletions, replacements, and swaps of neighbours, that make `b` of `a`.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = std::exchange(last, row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string with_thousands(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  return text;
+}
+
+std::string short_number(double number) {
+  std::string text = fmt::format("{:.2f}", number);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr std::string_view kUnits[] = {"kB", "MB", "GB", "TB", "PB"};
+  if (bytes < 999.5) return fmt::format("{:.0f} B", bytes);
+  size_t unit = 0;
+  for (bytes /= 1000; bytes >= 999.5 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1000;
+  return three_digits(bytes) + " " + std::string(kUnits[unit]);
+}
+
+std::string duration(double seconds) {
+  if (!(seconds >= 0)) return "?";
+  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<uint64_t>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string percent(double fraction) { return fmt::format("{:.2f}%", 100 * fraction); }
+
+std::string ratio(double factor) { return three_digits(factor) + "x"; }
+
+std::string join(const std::vector<std::string>& items, std::string_view separator) {
+  return fmt::format("{}", fmt::join(items, separator));
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  static constexpr std::string_view kBlank = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+std::string nearest(std::string_view typed, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t least = 3;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(typed, candidate);
+    if (distance < least && 3 * distance <= std::max(typed.size(), candidate.size())) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates) {
+  const std::string best = nearest(typed, candidates);
+  return best.empty() ? "" : "; did you mean '" + best + "'?";
+}
+
+size_t columns(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,34 @@
+// Numbers, times and near misses as people like to read them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace thinwire::cli {
+
+std::string with_thousands(uint64_t number);  // 1234567 -> "1,234,567"
+std::string short_number(double number);      // two decimals at most: "3", "0.04", "2.5"
+std::string human_bytes(double bytes);        // 1234567 -> "1.23 MB"; powers of 1000
+std::string duration(double seconds);         // "0.4 s" below 10 s, then "0:42", "1:02:03"
+std::string percent(double fraction);         // 0.0912 -> "9.12%"
+std::string ratio(double factor);             // three digits and a cross: "97.3x", "1.00x", "512x"
+
+std::string join(const std::vector<std::string>& items, std::string_view separator);
+std::vector<std::string> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+std::string_view first_line(std::string_view text);
+
+// The candidate that somebody who typed `typed` most likely meant; empty when none is close: more
+// than two letters wrong, or more than a third of them.
+std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
+
+// "; did you mean 'epochs'?", or nothing.
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates);
+
+// Columns that `text` (UTF-8, one column per code point) takes on a terminal.
+size_t columns(std::string_view text);
+
+}  // namespace thinwire::cli

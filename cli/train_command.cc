@@ -1,0 +1,61 @@
+// thinwire train: one run of one recipe.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/result.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+
+namespace thinwire::cli {
+namespace {
+
+struct TrainArguments : RunArguments {
+  std::string resume;
+};
+
+// The folder of the run that --resume names: itself, or the one that holds the named checkpoint.
+std::string run_folder(const std::string& resume) {
+  const std::filesystem::path path(resume.ends_with('/') ? resume.substr(0, resume.size() - 1)
+                                                         : resume);
+  const bool checkpoint = path.filename().string().starts_with("checkpoint-");
+  return checkpoint ? path.parent_path().string() : resume;
+}
+
+int train(const TrainArguments& arguments) {
+  const Recipe recipe = load_recipe(arguments);
+  Workers workers = or_usage_error(Workers::find(arguments.workers, recipe));
+  const bool speak = workers.rank() == 0;
+  const Terminal terminal = look_at(stderr);
+  if (speak)
+    fmt::print(stderr, "{}: {}, codec {}\n", styled(terminal, Style::kBold, recipe.name),
+               workers.describe(), recipe.options.text("exchange.codec"));
+  const std::string out = arguments.out.empty() ? run_folder(arguments.resume) : arguments.out;
+  const RunSummary summary = train_and_show(
+      workers, recipe, {.data = arguments.data, .out = out, .resume = arguments.resume});
+  if (speak) fmt::print("{}", describe_result(summary, out, look_at(stdout)));
+  if (summary.finished) return kExitOk;
+  if (speak && !out.empty())
+    fmt::print(stderr, "go on with: thinwire train {} --resume {}\n", arguments.recipe, out);
+  return kExitStopped;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, int& exit_code) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = program.add_subcommand("train", "Train as a recipe says");
+  add_run_arguments(*command, *arguments);
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Continue the run in this folder; --out is then the same")
+      ->type_name("DIR");
+  command->callback([arguments, &exit_code] { exit_code = train(*arguments); });
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,83 @@
+// Starts ranks and collects what they come to.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "cli/mpirun.h"
+#include "cli/text.h"
+
+namespace thinwire::cli {
+
+Result<Workers> Workers::find(std::optional<int> wanted, const Recipe& recipe) {
+  Workers workers;
+  const auto world = mpirun_world();
+  if (!world) {
+    workers.size_ = wanted.value_or(static_cast<int>(recipe.options.integer("run.workers")));
+    return workers;
+  }
+  if (wanted && *wanted != world->size)
+    return Status::fail(ErrorCode::kBadOption,
+                        fmt::format("--workers {}, but mpirun started {} ranks; leave --workers "
+                                    "out, or say mpirun -n {}",
+                                    *wanted, world->size, *wanted));
+  auto group = make_mpi_group();
+  if (!group) return group.status();
+  workers.group_ = std::move(group).value();
+  workers.size_ = workers.group_->size();
+  workers.rank_ = workers.group_->rank();
+  return workers;
+}
+
+std::string Workers::describe() const {
+  if (group_ != nullptr) return fmt::format("{} workers (mpirun)", size_);
+  return size_ == 1 ? "1 worker" : fmt::format("{} workers (threads)", size_);
+}
+
+RunSummary Workers::train(const Recipe& recipe, const RunPlaces& places, const RunEvents& events) {
+  if (group_ == nullptr) return train_threads(recipe, places, events);
+  try {
+    return train_recipe(recipe, places, *group_, rank_ == 0 ? events : RunEvents{});
+  } catch (const std::exception& error) {
+    group_->abort(first_line(error.what()));
+    throw;
+  }
+}
+
+RunSummary Workers::train_threads(const Recipe& recipe, const RunPlaces& places,
+                                  const RunEvents& events) {
+  RunSummary summary;
+  std::mutex mutex;
+  std::vector<std::pair<int, std::string>> failures;  // in order of failing
+  try {
+    run_local(size_, [&](Group& group) {
+      const int rank = group.rank();
+      try {
+        RunSummary mine = train_recipe(recipe, places, group, rank == 0 ? events : RunEvents{});
+        if (rank == 0) summary = std::move(mine);
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        failures.emplace_back(rank, error.what());
+        throw;
+      }
+    });
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const std::string what(first_line(error.what()));
+    // A reason that every rank found for itself needs no rank.
+    const bool shared = failures.size() == static_cast<size_t>(size_) &&
+                        std::all_of(failures.begin(), failures.end(),
+                                    [&](const auto& f) { return f.second == error.what(); });
+    const auto first = std::find_if(failures.begin(), failures.end(),
+                                    [&](const auto& f) { return f.second == error.what(); });
+    const bool named = shared || first == failures.end();
+    throw Error(known != nullptr ? known->code() : ErrorCode::kContract,
+                named ? what : fmt::format("rank {}: {}", first->first, what));
+  }
+  return summary;
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,36 @@
+"""One table of several codecs. SPDX-License-Identifier: Apache-2.0"""
+import json
+
+import program
+from program import settings
+
+
+class Compare(program.ProgramTest):
+
+    def test_table_on_the_screen_and_in_files(self):
+        for _ in range(2):  # again into the same folder: done anew
+            out, err = self.thinwire("compare", "demo", "--workers", "2", "--out", "both",
+                                     "--codecs", "fp32; adacomp", *settings())
+        self.assertIn("[1/2] fp32", err)
+        self.assertIn("[2/2] adacomp", err)
+        self.assertRegex(out, r"codec +test error +bytes per step and rank +wire ratio +codec "
+                         r"ratio +seconds\n")
+        self.assertRegex(out, r"fp32 +\d+\.\d\d% +[\d,]+ +1\.00x +1\.00x +\d+")
+        rows = json.loads((self.folder / "both" / "compare.json").read_text())
+        self.assertEqual([row["codec"].split(":")[0] for row in rows], ["fp32", "adacomp"])
+        self.assertEqual(rows[0]["steps"], rows[1]["steps"])
+        self.assertLess(rows[1]["sent_bytes_per_step"], rows[0]["sent_bytes_per_step"])
+        table = (self.folder / "both" / "compare.md").read_text().splitlines()
+        self.assertEqual(len(table), 4)
+        self.assertTrue(all(line.startswith("|") and line.endswith("|") for line in table))
+        self.assertEqual(self.summary("both/2-adacomp")["steps"], 6)
+
+    def test_without_a_folder_nothing_is_written(self):
+        out, _ = self.thinwire("compare", "demo", "--workers", "2", "--codecs", "fp32",
+                               *settings())
+        self.assertIn("fp32", out)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    program.main()

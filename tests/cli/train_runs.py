@@ -1,0 +1,117 @@
+"""Training from the command line: files, resuming, stopping. SPDX-License-Identifier: Apache-2.0"""
+import signal
+import time
+
+import program
+from program import settings
+
+# What programs that read summary.json rely on.
+SUMMARY = {"recipe", "world_size", "codec", "steps", "samples", "final_test_error",
+           "best_test_error", "dense_bytes_per_step", "sent_bytes_per_step", "codec_ratio",
+           "wire_ratio", "achieved_over_target", "seconds", "skipped_steps"}
+
+
+class Train(program.ProgramTest):
+
+    def test_a_run_leaves_its_files_and_says_what_it_came_to(self):
+        out, err = self.thinwire("train", "demo", "--workers", "2", "--out", "run",
+                                 *settings(exchange__codec="adacomp"))
+        self.assertIn("demo: 2 workers (threads), codec adacomp", err)
+        self.assertRegex(err, r"epoch +\S+ +test error +\d+\.\d\d% +loss ")
+        self.assertNotRegex(out + err, "[\r\033]")  # nothing live where nobody watches
+        self.assertRegex(out, r"(?s)^done: 6 steps, 192 samples in .*test error.*wire ratio")
+        summary = self.summary("run")
+        self.assertLessEqual(SUMMARY, summary.keys())
+        self.assertEqual(summary["recipe"], "demo")
+        self.assertEqual(summary["world_size"], 2)
+        self.assertEqual(summary["steps"], 6)
+        self.assertGreater(summary["wire_ratio"], 1)
+        self.assertEqual([m["step"] for m in self.metrics("run") if "loss" in m],
+                         [1, 2, 3, 4, 5, 6])
+
+    def test_the_resolved_recipe_trains_the_same(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "a", *settings())
+        self.thinwire("train", "a/recipe.toml", "--workers", "2", "--out", "b")
+        self.assertEqual(self.summary("a")["weights_xxh3"], self.summary("b")["weights_xxh3"])
+
+    def test_workers_come_from_the_recipe(self):
+        _, err = self.thinwire("train", "demo", *settings(run__workers=3))
+        self.assertIn("3 workers (threads)", err)
+
+    def test_resuming_continues_to_the_same_bits(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "straight",
+                      *settings(train__max_steps=12, exchange__codec="adacomp"))
+        self.thinwire("train", "demo", "--workers", "2", "--out", "parts",
+                      *settings(train__max_steps=5, exchange__codec="adacomp"))
+        _, err = self.thinwire("train", "demo", "--workers", "2", "--resume", "parts",
+                               *settings(train__max_steps=12, exchange__codec="adacomp"))
+        self.assertIn("resumed at step 5", err)
+        straight, parts = self.summary("straight"), self.summary("parts")
+        self.assertEqual(parts["steps"], 12)
+        self.assertEqual(straight["weights_xxh3"], parts["weights_xxh3"])
+
+    def test_resuming_from_nothing_is_an_error(self):
+        (self.folder / "empty").mkdir()
+        _, err = self.thinwire("train", "demo", "--resume", "empty", *settings(), code=1)
+        self.assertRegex(err, "thinwire: .*empty.*checkpoint")
+
+    def test_a_biased_codec_without_feedback_is_warned_about(self):
+        _, err = self.thinwire("train", "demo", *settings(exchange__codec="topk",
+                                                          exchange__feedback="none"))
+        self.assertIn("! topk is biased and feedback is none", err)
+        _, err = self.thinwire("train", "demo", *settings(exchange__codec="topk"))
+        self.assertNotIn("!", err)
+
+    def test_steps_that_are_skipped_are_told_and_end_the_run(self):
+        _, err = self.thinwire("train", "demo", "--workers", "2",
+                               *settings(train__max_steps=300, optimizer__lr=1e6), code=1)
+        self.assertRegex(err, r"! step \d+ skipped: non-finite values from rank \d")
+        self.assertRegex(err.splitlines()[-1], r"^thinwire: .*rank \d")
+
+    def test_missing_data_is_one_line(self):
+        _, err = self.thinwire("train", "demo", "--workers", "2", "--data", "nowhere",
+                               *settings(data__name="mnist"), code=1)
+        last = err.splitlines()[-1]
+        self.assertRegex(last, r"^thinwire: .*mnist")
+        self.assertNotIn("rank", last)  # every rank saw the same
+
+
+class Stop(program.ProgramTest):
+
+    def start_long_run(self):
+        process = self.start([self.program, "train", "demo", "--workers", "2", "--out", "run",
+                              *settings(train__max_steps=100000, train__epochs=100000)])
+        metrics = self.folder / "run" / "metrics.jsonl"
+        give_up = time.monotonic() + 60
+        while not metrics.exists() and process.poll() is None and time.monotonic() < give_up:
+            time.sleep(0.02)
+        self.assertIsNone(process.poll())
+        return process
+
+    def test_the_first_signal_saves_and_the_run_can_be_resumed(self):
+        process = self.start_long_run()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("stopping after this step; once more to end at once", err)
+        self.assertIn("go on with: thinwire train demo --resume run", err)
+        self.assertIn("stopped early", out)
+        steps = self.summary("run")["steps"]
+        last = steps + 3
+        changes = settings(train__max_steps=last, train__epochs=100000)
+        self.thinwire("train", "demo", "--workers", "2", "--resume", "run", *changes)
+        self.thinwire("train", "demo", "--workers", "2", "--out", "straight", *changes)
+        self.assertEqual(self.summary("run")["steps"], last)
+        self.assertEqual(self.summary("run")["weights_xxh3"],
+                         self.summary("straight")["weights_xxh3"])
+
+    def test_the_second_signal_ends_at_once(self):
+        process = self.start_long_run()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
+
+
+if __name__ == "__main__":
+    program.main()
