@@ -48,8 +48,8 @@ int main() {
   const Spirals train(1024, 0), test(256, 0.5f);
   // Any key of a recipe but those about model and data.
   const std::pair<std::string, std::string> settings[] = {{"train.batch", "64"},
-                                                          {"train.epochs", "8"},
-                                                          {"train.evaluate_every", "2"},
+                                                          {"train.epochs", "24"},
+                                                          {"train.evaluate_every", "6"},
                                                           {"optimizer.name", "adam"},
                                                           {"optimizer.lr", "0.01"},
                                                           {"schedule.name", "cosine"},
