@@ -57,8 +57,8 @@ void ExceedanceList::select(std::span<const float> values, float threshold, size
   size_ = 0;
   const size_t room = std::min(values.size(), most + most / 4 + kSlack);
   for (size_t begin = 0; begin < values.size();) {
-    // Everything so far that is not among the largest never will be; nor will what comes later and is no
-    // larger than the least of them.
+    // Everything so far that is not among the largest never will be; nor will what comes later and
+    // is no larger than the least of them.
     if (size_ == positions_.size() && !grow(room)) threshold = keep_largest(most, rest);
     const auto got =
         kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),

@@ -26,16 +26,16 @@ class ExceedanceList {
   bool collect(std::span<const float> values, float threshold, size_t limit, float tail_threshold,
                float largest, kernel::TailMoments& tail);
 
-  // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones those
-  // with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives `values`
-  // with zeros where the list holds them; it may be `values` itself. REQUIRES: 0 < most.
+  // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones
+  // those with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives
+  // `values` with zeros where the list holds them; it may be `values` itself. REQUIRES: 0 < most.
   void select(std::span<const float> values, float threshold, size_t most, std::span<float> rest);
 
   // Drops what is not above `threshold`.
   void compact(float threshold) noexcept;
 
-  // Drops all but the `most` largest, as select does; what is dropped goes back to `rest`, if there is
-  // one. Returns the least magnitude left. REQUIRES: 0 < most; not empty.
+  // Drops all but the `most` largest, as select does; what is dropped goes back to `rest`, if there
+  // is one. Returns the least magnitude left. REQUIRES: 0 < most; not empty.
   float keep_largest(size_t most, std::span<float> rest);
 
  private:

@@ -1,17 +1,17 @@
-// SIDCo: keeps what exceeds a threshold estimated from a law fitted to the magnitudes [Abdelmoniem et
-// al., MLSys 2021].
+// SIDCo: keeps what exceeds a threshold estimated from a law fitted to the magnitudes [Abdelmoniem
+// et al., MLSys 2021].
 //
 //   decode(encode(u))[i] = u[i] if |u[i]| > eta, else 0;   eta: codec/tail_estimator.h
 //
 // How many values that keeps is an estimate's outcome, neither trimmed nor filled up, with two
-// exceptions of ours. At most `cap` times the target are kept, the largest ones: the method itself has
-// no limit, and receivers need one. Where no law can be fitted (fewer than 64 values, or all magnitudes
-// alike) exactly the target is kept, the largest. A vector of zeros sends nothing.
+// exceptions of ours. At most `cap` times the target are kept, the largest ones: the method itself
+// has no limit, and receivers need one. Where no law can be fitted (fewer than 64 values, or all
+// magnitudes alike) exactly the target is kept, the largest. A vector of zeros sends nothing.
 //
 // Payload: codec/sparse_payload.h.
 //
-// Reads memory twice to four times: prepare's pass, the estimator's none to two, and one that selects and
-// leaves the remainder, which a list of the estimator's saves.
+// Reads memory twice to four times: prepare's pass, the estimator's none to two, and one that
+// selects and leaves the remainder, which a list of the estimator's saves.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

@@ -29,9 +29,10 @@ struct StageRule {
 
 // The count of stages of one stream, and what it is adapted by. A step is stages(), then record().
 //
-// plain: after every Q steps one stage less if the mean of kept over target was above 1 + eps_H, one
-// more if it was below 1 - eps_L [section 3.4 of the paper]. Fewer stages keep fewer values only if the
-// tail is lighter than the fitted law; on heavier ones the rule is stuck at 1 or runs to the maximum.
+// plain: after every Q steps one stage less if the mean of kept over target was above 1 + eps_H,
+// one more if it was below 1 - eps_L [the paper's rule]. Fewer stages keep fewer values only if the
+// tail is lighter than the fitted law; on heavier ones the rule is stuck at 1 or runs to the
+// maximum.
 // scan: before the first of every Q steps, the count that comes nearest to the target on the very
 // vector to be sent. It needs no direction, and reaches any count at once.
 class StageControl {

@@ -15,7 +15,8 @@ namespace {
 constexpr float kHint = 0.9f;     // of a threshold: lists a quarter more where it was just right
 constexpr double kAlike = 1e-12;  // variance over squared mean: a spread of a millionth
 
-// The largest float that is not above `threshold`: |x| > threshold and |x| > it are the same for floats.
+// The largest float that is not above `threshold`: |x| > threshold and |x| > it are the same for
+// floats.
 float to_float(double threshold) noexcept {
   if (threshold >= std::numeric_limits<float>::max()) return std::numeric_limits<float>::max();
   const auto rounded = static_cast<float>(threshold);
@@ -81,7 +82,8 @@ const kernel::TailMoments& TailEstimator::first_tail() {
   return *tail_;
 }
 
-// The tail and, in the same read of memory, the list of what exceeds `hint`. False if there is none.
+// The tail and, in the same read of memory, the list of what exceeds `hint`. False if there is
+// none.
 bool TailEstimator::first_tail_and_list(float hint, ExceedanceList& list) {
   if (tail_ || hint == 0) return false;
   tail_.emplace();
@@ -103,8 +105,8 @@ std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& ta
                                : pareto_threshold(mean, variance, ratio)));
 }
 
-// A list costs 8 bytes per entry, 2 bytes per value at this limit. The share above the second threshold
-// is first_ratio times a later ratio; only tails far from the law keep more.
+// A list costs 8 bytes per entry, 2 bytes per value at this limit. The share above the second
+// threshold is first_ratio times a later ratio; only tails far from the law keep more.
 size_t TailEstimator::list_limit() const noexcept { return values_.size() / 4 + kFewest; }
 
 TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list) {

@@ -23,21 +23,21 @@ struct TailMethod {
   double first_ratio = 0.25;
 };
 
-// Estimates for one vector after another. Stage 1 fits all magnitudes; each later stage fits the
+// Estimates for one vector after another. Stage 1 fits all magnitudes. Each later stage fits the
 // excesses a - mn over the smallest kept magnitude mn of those that the stage before kept, and puts
-// its threshold at mn + that of the fitted law [reference code; the paper's text subtracts the
-// threshold before instead]. A stage that keeps fewer than kFew values, or values all alike, has no
-// tail to fit: the threshold before it stands.
+// its threshold at mn + that of the fitted law, as the authors' code does. A stage that keeps fewer
+// than kFew values, or values all alike, has no tail to fit: the threshold before it stands.
 //
-// Passes over memory: none for one stage (moments are given; one for a gamma law). For more, one sums up
-// what the first stage kept, and a second lists what the second stage kept; later stages read the list
-// only. From the second vector on with the same number of stages, the first pass lists as well, what
-// exceeds a little less than the last second threshold: if that turns out below the new one, as it does
-// unless magnitudes shrink by a tenth from one vector to the next, there is no second pass.
+// Passes over memory: none for one stage (moments are given; one for a gamma law). For more, one
+// sums up what the first stage kept, and a second lists what the second stage kept; later stages
+// read the list only. From the second vector on with the same number of stages, the first pass
+// lists as well, what exceeds a little less than the last second threshold: if that turns out below
+// the new one, as it does unless magnitudes shrink by a tenth from one vector to the next, there is
+// no second pass.
 //
 // Sums run over the vector in stage 2, and over the list from stage 3 on, each in fixed chunks: a
-// threshold is a function of the values alone, the same bits on every SIMD target, and moves with the
-// values' exponent exactly.
+// threshold is a function of the values alone, the same bits on every SIMD target, and moves with
+// the values' exponent exactly.
 class TailEstimator {
  public:
   static constexpr size_t kFew = 8;
@@ -45,8 +45,8 @@ class TailEstimator {
 
   explicit TailEstimator(const TailMethod& method) : method_(method) {}
 
-  // Takes a vector, which must stay until the last estimate. Returns false when no law can be fitted:
-  // fewer than kFewest values, or all magnitudes alike to a millionth (zeros included).
+  // Takes a vector, which must stay until the last estimate. Returns false when no law can be
+  // fitted: fewer than kFewest values, or all magnitudes alike to a millionth (zeros included).
   bool begin(std::span<const float> values, const Moments& moments);
 
   struct Estimate {
@@ -60,8 +60,8 @@ class TailEstimator {
     int stages = 1;
     Estimate estimate;
   };
-  // The number of stages, at most `most`, that keeps a number of values nearest to `target`: the least
-  // of equals, and none that keeps nothing if another keeps something. With its estimate.
+  // The number of stages, at most `most`, that keeps a number of values nearest to `target`: the
+  // least of equals, and none that keeps nothing if another keeps something. With its estimate.
   Choice nearest(int most, size_t target, ExceedanceList& list);
 
  private:
@@ -84,8 +84,8 @@ class TailEstimator {
   std::optional<GammaLaw> gamma_;            // fitted when first asked for
   std::optional<kernel::TailMoments> tail_;  // above the first threshold of several
   std::vector<float> scratch_;
-  // What the next vector's second threshold will hardly be below. Costs time when wrong, never changes a
-  // result, and so is not part of any saved state. 0: unknown.
+  // What the next vector's second threshold will hardly be below. Costs time when wrong, never
+  // changes a result, and so is not part of any saved state. 0: unknown.
   float hint_ = 0;
   int hint_stages_ = 0;  // that hint_ is for
   float scan_hint_ = 0;  // for nearest()

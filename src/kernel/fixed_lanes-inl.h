@@ -20,8 +20,8 @@ namespace thinwire::kernel::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Position i of a chunk always meets lane i % kLanes: sixteen doubles are two vectors of AVX-512, four
-// of AVX2, eight of SSE. Two at least hide the latency of Add.
+// Position i of a chunk always meets lane i % kLanes: sixteen doubles are two vectors of AVX-512,
+// four of AVX2, eight of SSE. Two at least hide the latency of Add.
 constexpr size_t kLanes = 16;
 constexpr size_t kChunk = 8192;  // values whose sums are folded before they meet those of others
 
@@ -53,10 +53,11 @@ constexpr size_t kAhead = 512;
 constexpr size_t kBlock = 512;
 static_assert(kChunk % kBlock == 0);
 
-// Runs lanes.add(v, at(i)), at(i) being the vector of values from i on, over all whole groups of kLanes
-// values. The last values come from tail(i), one at a time, padded with zeros. Calls lanes.settle() after
-// every kBlock values, and lanes.flush(total) after every chunk. `sources` are the arrays that at reads.
-// (They are named here because GCC 12 drops a prefetch that a lambda of its own makes.)
+// Runs lanes.add(v, at(i)), at(i) being the vector of values from i on, over all whole groups of
+// kLanes values. The last values come from tail(i), one at a time, padded with zeros. Calls
+// lanes.settle() after every kBlock values, and lanes.flush(total) after every chunk. `sources` are
+// the arrays that at reads. (They are named here because GCC 12 drops a prefetch that a lambda of
+// its own makes.)
 template <class Lanes, class Total, class At, class Tail, class... Sources>
 HWY_INLINE void ReduceChunks(size_t count, const At& at, const Tail& tail, Lanes& lanes,
                              Total& total, Sources... sources) {

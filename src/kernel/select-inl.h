@@ -55,8 +55,8 @@ HWY_INLINE uint64_t ScalarMask(const float* HWY_RESTRICT x, size_t count, int32_
   return mask;
 }
 
-// Appends the positions of the set bits, `at` plus their index, and returns what did not fit. kBurst of
-// them are written at a time, whether they exist or not.
+// Appends the positions of the set bits, `at` plus their index, and returns what did not fit.
+// kBurst of them are written at a time, whether they exist or not.
 template <size_t kBurst>
 HWY_INLINE uint64_t Append(uint64_t mask, uint32_t at, std::span<uint32_t> positions,
                            size_t& found) {

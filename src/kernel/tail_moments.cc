@@ -27,8 +27,8 @@ using VI = hn::Vec<DI>;
 
 static_assert(kChunk == kTailChunk);
 
-// Adds in float for a block, then in double: half the work of doubles throughout. The excess of a block
-// is off by 1e-7 of itself at most, either way.
+// Adds in float for a block, then in double: half the work of doubles throughout. The excess of a
+// block is off by 1e-7 of itself at most, either way.
 struct TailLanes {
   VF threshold, unit;
   VF near_sum[kVectors], near_square_sum[kVectors];  // of a block
@@ -144,8 +144,8 @@ TailMoments TailAndList(const float* x, size_t count, float threshold, float uni
   return total;
 }
 
-// Highway's Compress is a table lookup too below AVX-512, but its table is a local that GCC 12 copies to
-// the stack each time: 5.6 ns a value instead of 0.2.
+// Highway's Compress is a table lookup too below AVX-512, but its table is a local that GCC 12
+// copies to the stack each time: 5.6 ns a value instead of 0.2.
 template <class V>
 HWY_INLINE V CompactLanes(V v, hn::Mask<DF> mask, size_t bits) {
 #if HWY_TARGET <= HWY_AVX3
@@ -160,8 +160,8 @@ HWY_INLINE V CompactLanes(V v, hn::Mask<DF> mask, size_t bits) {
 #endif
 }
 
-// Whole vectors are stored: never past what has been read, since the end of what is kept is never ahead
-// of the vector just loaded.
+// Whole vectors are stored: never past what has been read, since the end of what is kept is never
+// ahead of the vector just loaded.
 size_t Compact(const float* x, const uint32_t* positions, size_t count, float threshold,
                float* kept, uint32_t* kept_positions) {
   const hn::RebindToUnsigned<DF> du;
@@ -190,9 +190,9 @@ size_t Compact(const float* x, const uint32_t* positions, size_t count, float th
   return found;
 }
 
-// A logarithm is the exponent plus the logarithm of the mantissa, and the logarithms of mantissas add up
-// as their product: one multiplication per value, one real logarithm per lane and chunk. A product of
-// kChunk / kLanes = 512 mantissas below 2 stays below 2^512.
+// A logarithm is the exponent plus the logarithm of the mantissa, and the logarithms of mantissas
+// add up as their product: one multiplication per value, one real logarithm per lane and chunk. A
+// product of kChunk / kLanes = 512 mantissas below 2 stays below 2^512.
 struct LogLanes {
   using DU64 = hn::RebindToUnsigned<DD>;
   VD guard, per_unit;
@@ -271,8 +271,8 @@ HWY_EXPORT(TailAndList);
 HWY_EXPORT(Compact);
 HWY_EXPORT(LogSum);
 
-// Scaled so that the largest lies in [1, 2), squares of excesses neither overflow nor vanish; a power of
-// two costs no digit.
+// Scaled so that the largest lies in [1, 2), squares of excesses neither overflow nor vanish; a
+// power of two costs no digit.
 int exponent_of(float largest) noexcept {
   return largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
 }

@@ -10,8 +10,8 @@
 
 namespace thinwire::kernel {
 
-// Values whose sums are folded before they meet those of others: the sums of a vector are those of its
-// parts of this length, added in order.
+// Values whose sums are folded before they meet those of others: the sums of a vector are those of
+// its parts of this length, added in order.
 inline constexpr size_t kTailChunk = 8192;
 
 // Of the values with |x| > threshold; e = |x| - threshold rounded to float.
@@ -24,21 +24,21 @@ struct TailMoments {
   friend bool operator==(const TailMoments&, const TailMoments&) = default;
 };
 
-// One read of memory. Sums run over fixed lanes, blocks and chunks of `values`: the same bits on every
-// SIMD target, and scaled exactly when values, threshold and largest are by a power of two. The sums are
-// good to 1e-7.
-// REQUIRES: finite values, none with |x| > largest; 0 <= threshold, finite.
+// One read of memory. Sums run over fixed lanes, blocks and chunks of `values`: the same bits on
+// every SIMD target, and scaled exactly when values, threshold and largest are by a power of two.
+// The sums are good to 1e-7. REQUIRES: finite values, none with |x| > largest; 0 <= threshold,
+// finite.
 TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept;
 
-// The same, and in the same read what select_above(values, 0, listed_above, positions, kept, {}) gives.
-// REQUIRES: as for both.
+// The same, and in the same read what select_above(values, 0, listed_above, positions, kept, {})
+// gives. REQUIRES: as for both.
 TailMoments tail_moments_and_list(std::span<const float> values, float threshold, float largest,
                                   float listed_above, std::span<uint32_t> positions,
                                   std::span<float> kept, Selection& listed) noexcept;
 
 // Writes the values with |x| > threshold to `kept`, and what stands beside them in `positions` to
-// `kept_positions`, in order; returns how many. The outputs may be the inputs themselves, to compact
-// in place. REQUIRES: outputs as long as the inputs; positions empty or as long as values.
+// `kept_positions`, in order; returns how many. The outputs may be the inputs themselves, to
+// compact in place. REQUIRES: outputs as long as the inputs; positions empty or as long as values.
 size_t compact_above(std::span<const float> values, std::span<const uint32_t> positions,
                      float threshold, std::span<float> kept,
                      std::span<uint32_t> kept_positions) noexcept;

@@ -31,7 +31,8 @@ float largest_of(std::span<const float> values) {
 }
 
 // The documented order, written plainly: sixteen lanes, in float for blocks of 512, in double for
-// chunks of 8192, which are folded in halves; excesses in units of the largest value's power of two.
+// chunks of 8192, which are folded in halves; excesses in units of the largest value's power of
+// two.
 TailMoments oracle(std::span<const float> values, float threshold) {
   const float largest = largest_of(values);
   const int exponent = largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
