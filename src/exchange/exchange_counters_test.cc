@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "exchange/exchange_testing.h"
 #include "thinwire/frame.h"

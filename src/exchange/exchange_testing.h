@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -34,15 +35,19 @@ inline std::vector<TensorSpec> small_model() {
           {"linear.bias", {40}, TensorKind::kBias}};
 }
 
-// Normal values, every eighth of them zero; the same wherever they are asked for.
+// Heavy-tailed values of both signs, every eighth of them zero; the same wherever they are asked for.
 inline Values gradient(const TensorSpec& tensor, int rank, uint64_t step) {
   const RandomKey key{.seed = checksum(std::as_bytes(std::span(tensor.name))),
                       .use = RandomUse::kTest,
                       .step = step,
                       .stream = static_cast<uint32_t>(rank)};
   Values values(tensor.count());
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = i % 8 == 7 ? 0.0f : 0.01f * random_normal(key, i);
+  std::array<uint32_t, 4> words{};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % 4 == 0) words = random_block(key, i / 4);
+    const float unit = static_cast<float>(static_cast<int32_t>(words[i % 4])) * 0x1p-31f;
+    values[i] = i % 8 == 7 ? 0.0f : 0.05f * unit * unit * unit;
+  }
   return values;
 }
 

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <future>
-#include <numeric>
 #include <thread>
 
 #include "exchange/exchange_oracle.h"
 #include "exchange/exchange_testing.h"
+#include "exchange/tampering_group.h"
 
 namespace thinwire::testing {
 namespace {
@@ -50,6 +52,26 @@ TEST(ExchangeUsage, TensorsMayStartInAnyOrderAndAnotherOnEachRank) {
         side.exchange().finish();
         EXPECT_TRUE(same_bits(side.values, plain.values));
       }
+    });
+}
+
+// The first bucket is on its way, and has even arrived, while the gradients of the second do not exist.
+TEST(ExchangeUsage, BucketsTravelWhileTheBackwardPassGoesOn) {
+  for (const std::string method : {"dense", "gather"})
+    run_local(3, [&](Group& group) {
+      std::atomic<int> arrived{0};
+      TamperingGroup watching(group, [&](int, int tag, std::span<std::byte>) {
+        if (tag < 2) ++arrived;  // of the first bucket
+      });
+      Side side(watching, small_model(), {.method = method, .bucket_bytes = 4000});
+      side.values = gradients(small_model(), group.rank(), 0);
+      side.start(8);
+      side.start(7);
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (arrived < 4 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      EXPECT_EQ(arrived, 4);  // two messages from each of two ranks
+      for (size_t i = 7; i-- > 0;) side.start(i);
+      EXPECT_FALSE(side.exchange().finish().skipped);
     });
 }
 

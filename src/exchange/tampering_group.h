@@ -42,11 +42,18 @@ class TamperingGroup final : public Group {
     std::unique_ptr<Group> part = inner_->split(colour);
     auto wrapped = std::make_unique<TamperingGroup>(*part, tamper_);
     wrapped->owned_ = std::move(part);
+    last_split_ = wrapped.get();
     return wrapped;
   }
 
+  // The group that split gave last: the channel of an exchange, whose deadline a test may change.
+  Group& last_split() noexcept { return *last_split_; }
+
   void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
-  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+  void library_all_reduce(std::span<float> values) override {
+    inner_->set_deadline(deadline());
+    inner_->library_all_reduce(values);
+  }
 
  private:
   class Tampered final : public Transfer {
@@ -68,6 +75,7 @@ class TamperingGroup final : public Group {
 
   Group* inner_;
   std::unique_ptr<Group> owned_;
+  Group* last_split_ = nullptr;
   Tamper tamper_;
 };
 

@@ -147,7 +147,7 @@ TEST_P(ExchangeValues, BucketSizeChangesNothing) {
         usual.step(step);
         means.push_back(usual.values);
       }
-      for (const size_t bytes : {40, 400, 4000}) {
+      for (const size_t bytes : {160, 400, 4000}) {
         options.bucket_bytes = bytes;
         Side other(group, small_model(), options);
         for (uint64_t step = 0; step < kSteps; ++step) {
