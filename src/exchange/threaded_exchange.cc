@@ -90,12 +90,11 @@ class ThreadedExchange final : public Exchange {
         }
       } else if (!moved) {
         check_deadline(quiet_since);
-        std::this_thread::sleep_for(patience);
+        if (patience.count() > 0) std::this_thread::sleep_for(patience);
       }
       if (moved) pause.reset();
       if (moved || next < bucket_count_)
         quiet_since = Clock::now();  // others wait for this rank too
-      if (patience.count() == 0) std::this_thread::yield();
     }
   }
 
