@@ -10,8 +10,8 @@
 
 namespace thinwire {
 
-// A file by its name once unpacked, and the SHA-256 of its content (64 hexadecimal digits) or, where
-// only that was published, SHA-1 (40).
+// A file by its name once unpacked, and the SHA-256 of its content (64 hexadecimal digits) or,
+// where only that was published, SHA-1 (40).
 struct CatalogueFile {
   std::string_view name;
   std::string_view digest;

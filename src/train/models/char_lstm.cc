@@ -1,8 +1,8 @@
 // Stacked LSTMs that foretell the next character [Karpathy, 2015; AdaComp's Shakespeare model].
 //
-// By default two layers of 256 on one-hot characters: 873,793 parameters for an alphabet of 65. Each
-// layer is a module of its own, with dropout between them, because libtorch's LSTM of several layers
-// draws its dropout from libtorch's generator. Every sample starts with zero state.
+// By default two layers of 256 on one-hot characters: 873,793 parameters for an alphabet of 65.
+// Each layer is a module of its own, with dropout between them, because libtorch's LSTM of several
+// layers draws its dropout from libtorch's generator. Every sample starts with zero state.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -1,8 +1,8 @@
 // A small network for CIFAR-10 after Krizhevsky's cuda-convnet [2012], in the form known as
 // cifar10_quick: three 5 x 5 convolutions and two fully connected layers.
 //
-//   3 x 32 x 32 - conv 32 - max pool - 16 x 16 - conv 32 - mean pool - 8 x 8 - conv 64 - mean pool -
-//   4 x 4 - 64 - classes
+//   3 x 32 x 32 - conv 32 - max pool - 16 x 16 - conv 32 - mean pool - 8 x 8 - conv 64 -
+//   mean pool - 4 x 4 - 64 - classes
 //
 // 145,578 parameters for 10 classes. Pools are 3 x 3 with stride 2, windows over the edge included.
 // ReLU also follows the first fully connected layer, where cifar10_quick has none.
