@@ -63,32 +63,44 @@ std::vector<Run> prepare(const CompareArguments& arguments) {
 }
 
 Table table_of(const std::vector<Run>& runs) {
-  Table table(
-      {"codec", "test error", "bytes per step and rank", "wire ratio", "codec ratio", "seconds"});
-  for (const auto& [codec, recipe, summary] : runs)
-    table.add({codec, percent(summary.final_test_error),
-               with_thousands(static_cast<uint64_t>(std::llround(summary.sent_bytes_per_step))),
-               ratio(summary.wire_ratio), ratio(summary.codec_ratio),
-               fmt::format("{:.0f}", summary.seconds)});
+  const bool held_out = runs.front().summary.final_hold_out_error.has_value();
+  std::vector<std::string> headings = {"codec", "test error"};
+  if (held_out) headings.push_back("held-out error");
+  for (const char* more : {"bytes per step and rank", "wire ratio", "codec ratio", "seconds"})
+    headings.push_back(more);
+  Table table(headings);
+  for (const auto& [codec, recipe, summary] : runs) {
+    std::vector<std::string> row = {codec, percent(summary.final_test_error)};
+    if (held_out) row.push_back(percent(summary.final_hold_out_error.value_or(1)));
+    row.push_back(with_thousands(static_cast<uint64_t>(std::llround(summary.sent_bytes_per_step))));
+    row.push_back(ratio(summary.wire_ratio));
+    row.push_back(ratio(summary.codec_ratio));
+    row.push_back(fmt::format("{:.0f}", summary.seconds));
+    table.add(row);
+  }
   return table;
 }
 
 nlohmann::ordered_json json_of(const std::vector<Run>& runs) {
   auto all = nlohmann::ordered_json::array();
-  for (const auto& [codec, recipe, summary] : runs)
-    all.push_back({{"recipe", summary.recipe},
-                   {"world_size", summary.world_size},
-                   {"codec", summary.codec},
-                   {"steps", summary.steps},
-                   {"samples", summary.samples},
-                   {"final_test_error", summary.final_test_error},
-                   {"best_test_error", summary.best_test_error},
-                   {"dense_bytes_per_step", summary.dense_bytes_per_step},
-                   {"sent_bytes_per_step", summary.sent_bytes_per_step},
-                   {"wire_ratio", summary.wire_ratio},
-                   {"codec_ratio", summary.codec_ratio},
-                   {"seconds", summary.seconds},
-                   {"skipped_steps", summary.skipped_steps}});
+  for (const auto& [codec, recipe, summary] : runs) {
+    nlohmann::ordered_json row = {{"recipe", summary.recipe},
+                                  {"world_size", summary.world_size},
+                                  {"codec", summary.codec},
+                                  {"steps", summary.steps},
+                                  {"samples", summary.samples},
+                                  {"final_test_error", summary.final_test_error},
+                                  {"best_test_error", summary.best_test_error},
+                                  {"dense_bytes_per_step", summary.dense_bytes_per_step},
+                                  {"sent_bytes_per_step", summary.sent_bytes_per_step},
+                                  {"wire_ratio", summary.wire_ratio},
+                                  {"codec_ratio", summary.codec_ratio},
+                                  {"achieved_over_target", summary.achieved_over_target},
+                                  {"seconds", summary.seconds},
+                                  {"skipped_steps", summary.skipped_steps}};
+    if (summary.final_hold_out_error) row["final_hold_out_error"] = *summary.final_hold_out_error;
+    all.push_back(std::move(row));
+  }
   return all;
 }
 

@@ -64,20 +64,35 @@ TEST(Progress, PlainLinesComeEveryTenSeconds) {
 TEST(Progress, PlainEvaluationsAndNotesAreAlwaysShown) {
   const std::string text = written({}, [](Progress& progress) {
     step_at(progress, 1, 0.1);
-    progress.evaluation(
-        {.step = 1, .epoch = 1, .loss = 0.25, .error = 0.125, .samples = 10, .hold_out_error = {}});
+    progress.evaluation({.step = 1,
+                         .epoch = 1,
+                         .loss = 0.25,
+                         .error = 0.125,
+                         .samples = 10,
+                         .hold_out_error = std::nullopt});
     progress.note("step 2 skipped: NaN on rank 1");
+    progress.evaluation({.step = 9,
+                         .epoch = 1.5,
+                         .loss = 0.25,
+                         .error = 0.125,
+                         .samples = 10,
+                         .hold_out_error = 0.25});
   });
   EXPECT_EQ(text,
             "  epoch 1     test error 12.50%   loss 0.2500   0.1 s\n"
-            "  ! step 2 skipped: NaN on rank 1\n");
+            "  ! step 2 skipped: NaN on rank 1\n"
+            "  epoch 1.5   test error 12.50%   held out 25.00%   loss 0.2500   0.1 s\n");
 }
 
 TEST(Progress, LiveLineFitsTheTerminalAndLeavesNothingBehind) {
   const std::string text = written({.live = true}, [](Progress& progress) {
     step_at(progress, 1, 0.1);
-    progress.evaluation(
-        {.step = 1, .epoch = 1, .loss = 0.25, .error = 0.125, .samples = 10, .hold_out_error = {}});
+    progress.evaluation({.step = 1,
+                         .epoch = 1,
+                         .loss = 0.25,
+                         .error = 0.125,
+                         .samples = 10,
+                         .hold_out_error = std::nullopt});
     for (uint64_t i = 2; i <= 100; ++i) step_at(progress, i, 0.11 * static_cast<double>(i));
   });
   const auto looks = split(text, '\r');

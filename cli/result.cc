@@ -41,6 +41,8 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
   if (summary.finished)
     line("test error", fmt::format("{} (best {})", percent(summary.final_test_error),
                                    percent(summary.best_test_error)));
+  if (summary.final_hold_out_error)
+    line("held out", percent(*summary.final_hold_out_error) + " error");
   if (summary.world_size > 1) {
     line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
                               bytes_per_step(summary.sent_bytes_per_step),

@@ -59,7 +59,7 @@ def without_blank_end(lines):
 
 
 def main():
-    program, transcript = sys.argv[1:]
+    program, transcript = map(os.path.abspath, sys.argv[1:])
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "THINWIRE_"))}
     bad = count = 0
     with tempfile.TemporaryDirectory() as folder:
