@@ -1,5 +1,6 @@
 // Times an operation beside what the memory allows, in the same run, so that a noisy machine
-// cancels out. SPDX-License-Identifier: Apache-2.0
+// cancels out.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Machines are shared: absolute times mean little, ratios within one run a lot. Every iteration
 // times scan, stream and copy (design budgets are multiples of them) and then the operation;

@@ -1,5 +1,6 @@
 // The program thinwire: reads its command line and turns every failure into one line and an exit
-// code. SPDX-License-Identifier: Apache-2.0
+// code.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -67,15 +67,12 @@ RunSummary Workers::train_threads(const Recipe& recipe, const RunPlaces& places,
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     const std::string what(first_line(error.what()));
-    // A reason that every rank found for itself needs no rank.
-    const bool shared = failures.size() == static_cast<size_t>(size_) &&
-                        std::all_of(failures.begin(), failures.end(),
-                                    [&](const auto& f) { return f.second == error.what(); });
+    const bool agreed = dynamic_cast<const AgreedError*>(&error) != nullptr;
     const auto first = std::find_if(failures.begin(), failures.end(),
                                     [&](const auto& f) { return f.second == error.what(); });
-    const bool named = shared || first == failures.end();
-    throw Error(known != nullptr ? known->code() : ErrorCode::kContract,
-                named ? what : fmt::format("rank {}: {}", first->first, what));
+    throw Error(
+        known != nullptr ? known->code() : ErrorCode::kContract,
+        agreed || first == failures.end() ? what : fmt::format("rank {}: {}", first->first, what));
   }
   return summary;
 }

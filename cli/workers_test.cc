@@ -52,7 +52,7 @@ TEST(Workers, OneThatThrowsIsNamedInOneLineAndNobodyHangs) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
-TEST(Workers, WhatEveryRankFoundForItselfNamesNone) {
+TEST(Workers, WhatRanksAgreeOnNamesNone) {
   Workers workers = Workers::find(3, tiny()).value();
   try {
     workers.train(tiny(), {.data = {}, .out = {}, .resume = "/nowhere"}, {});

@@ -1,5 +1,6 @@
 // Settings written as text, `name:key=value,key=value`, checked against a table that describes
-// them. SPDX-License-Identifier: Apache-2.0
+// them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

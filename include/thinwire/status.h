@@ -1,5 +1,6 @@
 // How things go wrong: one vocabulary of codes, as values for bad bytes and as exceptions for the
-// rest. SPDX-License-Identifier: Apache-2.0
+// rest.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,12 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCode code_;
+};
+
+// An error that every rank of a group throws alike: of none of them in particular.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
 };
 
 // The outcome of looking at bytes or settings that may be bad. Success allocates nothing.

@@ -1,5 +1,6 @@
 // Where all memories live: keyed by stream, beside the exchange, so that it can be rebuilt without
-// loss. SPDX-License-Identifier: Apache-2.0
+// loss.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

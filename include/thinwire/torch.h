@@ -1,5 +1,6 @@
 // Training one's own libtorch module on one's own data. The only public header that includes
-// libtorch. SPDX-License-Identifier: Apache-2.0
+// libtorch.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <torch/torch.h>

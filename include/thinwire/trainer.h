@@ -1,5 +1,6 @@
 // Training from a recipe: models, data, optimisers and the exchange put together. No libtorch in
-// sight. SPDX-License-Identifier: Apache-2.0
+// sight.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Vectors for long arrays: they start on a cache line, and large ones lie in huge pages where the
-// system has them. SPDX-License-Identifier: Apache-2.0
+// system has them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

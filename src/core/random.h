@@ -1,5 +1,6 @@
 // Counter-based random numbers: a pure function of who asks, so that any order of asking gives the
-// same. SPDX-License-Identifier: Apache-2.0
+// same.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -48,8 +48,8 @@ void require_agreement(Group& group, std::string_view what, std::string_view tex
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string_view theirs = as_text(texts[static_cast<size_t>(rank)]);
     if (theirs != root)
-      throw Error(ErrorCode::kMismatch, std::string(what) + ": ranks do not agree: " +
-                                            first_difference(theirs, rank, root));
+      throw AgreedError(ErrorCode::kMismatch, std::string(what) + ": ranks do not agree: " +
+                                                  first_difference(theirs, rank, root));
   }
 }
 

@@ -7,7 +7,8 @@
 //   result = sum over r = 0..n-1 of (1/n) x decode(frame of r)
 //
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
-// sum of finite gradients overflows. SPDX-License-Identifier: Apache-2.0
+// sum of finite gradients overflows.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "exchange/collective.h"

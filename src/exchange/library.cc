@@ -1,5 +1,6 @@
 // The group's own all-reduce in fp32: the baseline to compare with. Its bits may differ between
-// runs. SPDX-License-Identifier: Apache-2.0
+// runs.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "exchange/collective.h"

@@ -1,5 +1,6 @@
 // Packs a fault into one word: code in the top byte, then ~stream (32 bits), 8 bits free, ~rank
-// (16). SPDX-License-Identifier: Apache-2.0
+// (16).
+// SPDX-License-Identifier: Apache-2.0
 #include "exchange/verdict.h"
 
 #include <algorithm>

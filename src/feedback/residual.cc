@@ -5,7 +5,8 @@
 //
 // Two buffers of 4 bytes per value: the committed residual, which a step only reads, and u, which
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
-// to undo. SPDX-License-Identifier: Apache-2.0
+// to undo.
+// SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
 #include "core/aligned.h"

@@ -1,5 +1,6 @@
 // The store: identity, round trips, resizing that keeps what is owed, and refusals that change
-// nothing. SPDX-License-Identifier: Apache-2.0
+// nothing.
+// SPDX-License-Identifier: Apache-2.0
 #include "thinwire/store.h"
 
 #include <gmock/gmock.h>

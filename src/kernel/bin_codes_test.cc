@@ -1,5 +1,6 @@
 // Selection against a plain loop, byte for byte on every target; reading codes that may be
-// anything. SPDX-License-Identifier: Apache-2.0
+// anything.
+// SPDX-License-Identifier: Apache-2.0
 #include "kernel/bin_codes.h"
 
 #include <gtest/gtest.h>

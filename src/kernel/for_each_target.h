@@ -1,5 +1,6 @@
 // Forces every SIMD target that this machine can run, one after another, so that tests can compare
-// them. SPDX-License-Identifier: Apache-2.0
+// them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

@@ -25,6 +25,11 @@ std::string describe_weights(const torch::nn::Module& module) {
   return text;
 }
 
+// Of a gradient's memory inside a hook: the parameter's, and autograd's until the hook returns. With
+// more, it is a view of what another parameter or the rest of the backward pass still reads (of both
+// a and b in a.view({2, 3}) + b.view({2, 3})), and the exchange must not write the mean there.
+constexpr uint64_t kOwnReferences = 2;
+
 }  // namespace
 
 struct DataParallel::State {
@@ -50,7 +55,8 @@ struct DataParallel::State {
     if (!gradient.defined()) gradient = torch::zeros_like(parameters[index]);
     if (gradient.layout() != torch::kStrided)
       throw Error(ErrorCode::kUnsupported, "gradient of '" + names[index] + "' is sparse");
-    if (!gradient.is_contiguous()) gradient = gradient.contiguous();
+    if (!gradient.is_contiguous() || gradient.storage().use_count() > kOwnReferences)
+      gradient = gradient.clone(at::MemoryFormat::Contiguous);
     started[index] = true;
     exchange->start(index, {.data = gradient.mutable_data_ptr(),
                             .count = static_cast<size_t>(gradient.numel()),

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <set>
+
 #include "train/toy_task.h"
 
 namespace thinwire {
@@ -76,6 +78,49 @@ TEST(DataParallel, AParameterWithoutAGradientCountsAsZero) {
       EXPECT_TRUE(net.spare->weight.grad().allclose(input_of(2).expand({2, 3}) / 2));
       EXPECT_TRUE(net.used->weight.grad().allclose(input_of(0).expand({2, 3})));
     }
+  });
+}
+
+// Autograd hands both parameters views of one gradient; their means must not share memory, nor may
+// the layer below see one of them.
+TEST(DataParallel, GradientsThatAreViewsOfOneAreKeptApart) {
+  struct Sum : torch::nn::Module {
+    torch::Tensor a = register_parameter("a", torch::ones(6));
+    torch::Tensor b = register_parameter("b", torch::ones(6));
+    torch::nn::Linear below = register_module("below", torch::nn::Linear(4, 6));
+  };
+  run_local(2, [](Group& group) {
+    Sum net;
+    Store store;
+    DataParallel parallel(net, group, store, {});
+    const torch::Tensor factor = (torch::arange(6).to(torch::kFloat) + group.rank()).view({2, 3});
+    const torch::Tensor x = net.below(torch::ones(4)).view({2, 3});
+    ((net.a.view({2, 3}) + net.b.view({2, 3}) + x) * factor).sum().backward();
+    const std::set<const void*> memory = {net.a.grad().data_ptr(), net.b.grad().data_ptr(),
+                                          net.below->bias.grad().data_ptr()};
+    EXPECT_EQ(memory.size(), 3u);
+    parallel.finish();
+    const torch::Tensor mean = torch::arange(6).to(torch::kFloat) + 0.5;
+    EXPECT_TRUE(net.a.grad().equal(mean));
+    EXPECT_TRUE(net.b.grad().equal(mean));
+    EXPECT_TRUE(net.below->bias.grad().equal(mean));
+    EXPECT_TRUE(net.below->weight.grad().equal(mean.view({6, 1}).expand({6, 4})));
+  });
+}
+
+// The gradient that autograd made is the memory that the mean arrives in.
+TEST(DataParallel, DoesNotCopyGradients) {
+  run_local(1, [](Group& group) {
+    Two net;
+    Store store;
+    std::vector<const void*> made;
+    auto hook = net.used->weight.register_hook(
+        [&](const torch::Tensor& gradient) { made.push_back(gradient.data_ptr()); });
+    DataParallel parallel(net, group, store, {});
+    net.used(torch::ones({5, 3})).sum().backward();
+    parallel.finish();
+    ASSERT_EQ(made.size(), 1u);
+    EXPECT_EQ(net.used->weight.grad().data_ptr(), made[0]);
   });
 }
 

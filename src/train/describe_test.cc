@@ -1,4 +1,5 @@
-// Kinds, names and order of parameters. SPDX-License-Identifier: Apache-2.0
+// Kinds, names and order of parameters.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/describe.h"
 
 #include <gmock/gmock.h>

@@ -41,28 +41,28 @@ TEST_P(Resume, ContinuesBitForBit) {
   const TemporaryFolder folder;
   ToyOptions toy{.settings = GetParam().settings, .dropout = 0.25, .norm = true};
   toy.settings.emplace_back("train.evaluate_every", "0.4");  // every second step
-  const ToyRun whole = run_toy(3, toy);
+  const auto whole = run_toy(3, toy);
 
   for (const uint64_t stop : {3, 5}) {  // within an epoch, where a checkpoint is due anyway
     ToyOptions first = toy;
     first.places.out = (folder / std::to_string(stop)).string();
     first.stop_after = stop;
-    const ToyRun stopped = run_toy(3, first);
-    EXPECT_FALSE(stopped.summaries[0].finished);
-    EXPECT_EQ(stopped.summaries[0].steps, stop);
+    const auto stopped = run_toy(3, first);
+    EXPECT_FALSE(stopped[0].summary.finished);
+    EXPECT_EQ(stopped[0].summary.steps, stop);
 
     ToyOptions second = toy;
     second.places.out = second.places.resume = first.places.out;
-    const ToyRun resumed = run_toy(3, second);
-    EXPECT_TRUE(resumed.summaries[0].finished);
-    EXPECT_EQ(resumed.summaries[0].steps, 10u);
-    EXPECT_THAT(resumed.notes, Contains(HasSubstr("resumed at step " + std::to_string(stop))));
+    const auto resumed = run_toy(3, second);
+    EXPECT_TRUE(resumed[0].summary.finished);
+    EXPECT_EQ(resumed[0].summary.steps, 10u);
+    EXPECT_THAT(resumed[0].notes, Contains(HasSubstr("resumed at step " + std::to_string(stop))));
     for (size_t rank = 0; rank < 3; ++rank)
-      EXPECT_TRUE(same_bits(resumed.weights[rank], whole.weights[rank])) << stop;
-    EXPECT_EQ(resumed.summaries[0].weights_xxh3, whole.summaries[0].weights_xxh3);
-    EXPECT_EQ(resumed.summaries[0].final_test_loss, whole.summaries[0].final_test_loss);
-    EXPECT_EQ(resumed.summaries[0].codec_ratio, whole.summaries[0].codec_ratio);
-    EXPECT_EQ(resumed.summaries[0].best_test_error, whole.summaries[0].best_test_error);
+      EXPECT_TRUE(same_bits(resumed[rank].weights, whole[rank].weights)) << stop;
+    EXPECT_EQ(resumed[0].summary.weights_xxh3, whole[0].summary.weights_xxh3);
+    EXPECT_EQ(resumed[0].summary.final_test_loss, whole[0].summary.final_test_loss);
+    EXPECT_EQ(resumed[0].summary.codec_ratio, whole[0].summary.codec_ratio);
+    EXPECT_EQ(resumed[0].summary.best_test_error, whole[0].summary.best_test_error);
   }
 }
 
@@ -87,9 +87,15 @@ TEST(ResumeFiles, MetricsHoldEveryStepOnce) {
   ToyOptions again;
   again.places.out = toy.places.out;
   EXPECT_THROW(run_toy(2, again), Error);  // it could still be resumed
+  ToyOptions other;
+  other.places.out = (folder / "other").string();
+  other.stop_after = 3;
+  run_toy(2, other);
+  again.places.resume = other.places.out;
+  EXPECT_THROW(run_toy(2, again), Error);  // not from another run
   again.places.resume = toy.places.out;
-  const ToyRun resumed = run_toy(2, again);
-  EXPECT_TRUE(same_bits(resumed.weights[0], run_toy(2, {}).weights[0]));
+  const auto resumed = run_toy(2, again);
+  EXPECT_TRUE(same_bits(resumed[0].weights, run_toy(2, {})[0].weights));
 
   std::ifstream metrics(folder / "run/metrics.jsonl");
   std::vector<uint64_t> steps, tests;
@@ -124,11 +130,11 @@ TEST(ResumeFiles, AtAnotherNumberOfRanksItSaysSo) {
   run_toy(2, toy);
   toy.places.resume = toy.places.out;
   toy.stop_after = UINT64_MAX;
-  const ToyRun resumed = run_toy(3, toy);
-  EXPECT_THAT(resumed.notes, Contains(AllOf(HasSubstr("saved by 2 ranks, resumed by 3"),
-                                            HasSubstr("redistributed"))));
-  EXPECT_EQ(resumed.summaries[0].steps, 10u);
-  EXPECT_TRUE(same_bits(resumed.weights[0], resumed.weights[2]));
+  const auto resumed = run_toy(3, toy);
+  EXPECT_THAT(resumed[0].notes, Contains(AllOf(HasSubstr("saved by 2 ranks, resumed by 3"),
+                                               HasSubstr("redistributed"))));
+  EXPECT_EQ(resumed[0].summary.steps, 10u);
+  EXPECT_TRUE(same_bits(resumed[0].weights, resumed[2].weights));
 }
 
 TEST(ResumeFiles, AnotherRecipeIsRefusedNamingTheKey) {
@@ -148,9 +154,9 @@ TEST(ResumeFiles, AnotherRecipeIsRefusedNamingTheKey) {
   }
   toy.settings = {{"train.epochs", "3"}, {"optimizer.lr", "0.05"}};
   toy.stop_after = UINT64_MAX;
-  const ToyRun longer = run_toy(1, toy);
-  EXPECT_EQ(longer.summaries[0].steps, 15u);
-  EXPECT_THAT(longer.notes, Contains("resumed with train.epochs: 2 before, 3 now"));
+  const auto longer = run_toy(1, toy);
+  EXPECT_EQ(longer[0].summary.steps, 15u);
+  EXPECT_THAT(longer[0].notes, Contains("resumed with train.epochs: 2 before, 3 now"));
 }
 
 TEST(ResumeFiles, WeightsAreUnderTheModulesNames) {

@@ -20,7 +20,7 @@ void together(Group& group, const std::function<void()>& work) {
     if (bytes.empty()) continue;
     std::string text(bytes.size(), '\0');
     std::memcpy(text.data(), bytes.data(), bytes.size());
-    throw Error(static_cast<ErrorCode>(text[0]), text.substr(1));
+    throw AgreedError(static_cast<ErrorCode>(text[0]), text.substr(1));
   }
 }
 

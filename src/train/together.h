@@ -9,8 +9,8 @@
 
 namespace thinwire {
 
-// Runs `work` on every rank; when it throws an Error on some, throws the lowest such rank's on all,
-// before any of them goes on. Called by all ranks.
+// Runs `work` on every rank; when it throws an Error on some, throws the lowest such rank's on all
+// as an AgreedError, before any of them goes on. Called by all ranks.
 void together(Group& group, const std::function<void()>& work);
 
 }  // namespace thinwire

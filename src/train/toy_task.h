@@ -13,7 +13,7 @@
 
 namespace thinwire {
 
-// Points in eight dimensions, in three classes by the largest of three fixed linear functions.
+// Points in eight dimensions; the class is which of the first three coordinates is the largest.
 class ToyData final : public Dataset {
  public:
   explicit ToyData(uint64_t size, uint32_t part = 0)
@@ -21,7 +21,7 @@ class ToyData final : public Dataset {
     const RandomKey key{.seed = 5, .use = RandomUse::kTest, .step = 0, .stream = part};
     auto* values = inputs_.mutable_data_ptr<float>();
     for (uint64_t i = 0; i < size * 8; ++i) values[i] = random_normal(key, i);
-    targets_ = inputs_.reshape({-1, 8}).narrow(1, 0, 3).argmax(1);
+    targets_ = inputs_.narrow(1, 0, 3).argmax(1);
   }
 
   uint64_t size() const override { return static_cast<uint64_t>(inputs_.size(0)); }
@@ -91,52 +91,59 @@ inline Recipe toy_recipe(const Settings& given) {
   return {.name = "toy", .options = parse_options("toy", recipe_keys(), all).value()};
 }
 
-// A run on threads; what each rank ended with.
-struct ToyRun {
-  std::vector<RunSummary> summaries;
-  std::vector<std::vector<torch::Tensor>> weights;  // parameters, then buffers, by rank
-  std::vector<std::string> notes;                   // rank 0's
-  std::vector<double> losses;                       // rank 0's, by step
-};
-
 struct ToyOptions {
   Settings settings = {};
   RunPlaces places = {};
   double dropout = 0;
   bool norm = false;
   uint64_t samples = 90;  // two epochs of batches of 20: ten steps, two of them of 10 samples
+  uint64_t held_out = 0;
   uint64_t stop_after = UINT64_MAX;                       // steps
   std::function<void(int rank, Task&)> change = nullptr;  // of one rank's task
 };
 
-inline ToyRun run_toy(int ranks, const ToyOptions& toy) {
-  ToyRun run;
-  run.summaries.resize(static_cast<size_t>(ranks));
-  run.weights.resize(static_cast<size_t>(ranks));
-  const Recipe recipe = toy_recipe(toy.settings);
-  const ToyData train(toy.samples), test(53, 1);
+// What one rank ended with.
+struct ToyResult {
+  RunSummary summary;
+  std::vector<torch::Tensor> weights;  // parameters, then buffers
+  std::vector<std::string> notes;      // of rank 0, as are the rest
+  std::vector<double> losses;          // by step
+  std::vector<EvaluationEvent> tests;
+};
+
+inline ToyResult train_toy(Group& group, const ToyOptions& toy) {
+  ToyResult result;
+  const ToyData train(toy.samples), test(53, 1), held_out(toy.held_out, 2);
+  const auto net = std::make_shared<ToyNet>(toy.dropout, toy.norm);
+  Task task = task_of_net(net);
+  if (toy.change) toy.change(group.rank(), task);
+  RunEvents events;
+  uint64_t done = 0;
+  if (group.rank() == 0) {
+    events.note = [&](std::string_view text) { result.notes.emplace_back(text); };
+    events.evaluation = [&](const EvaluationEvent& event) { result.tests.push_back(event); };
+    events.step = [&](const StepEvent& event) {
+      result.losses.push_back(event.loss);
+      done = event.step;
+    };
+    if (toy.stop_after != UINT64_MAX) events.stop = [&] { return done >= toy.stop_after; };
+  }
+  result.summary = train_task(
+      toy_recipe(toy.settings), toy.places, group, task,
+      {.train = train, .test = test, .hold_out = toy.held_out != 0 ? &held_out : nullptr}, events);
+  for (const torch::Tensor& tensor : net->parameters())
+    result.weights.push_back(tensor.detach().clone());
+  for (const torch::Tensor& tensor : net->buffers()) result.weights.push_back(tensor.clone());
+  return result;
+}
+
+// The same on threads; by rank.
+inline std::vector<ToyResult> run_toy(int ranks, const ToyOptions& toy) {
+  std::vector<ToyResult> results(static_cast<size_t>(ranks));
   run_local(ranks, [&](Group& group) {
-    const auto rank = static_cast<size_t>(group.rank());
-    const auto net = std::make_shared<ToyNet>(toy.dropout, toy.norm);
-    Task task = task_of_net(net);
-    if (toy.change) toy.change(group.rank(), task);
-    RunEvents events;
-    uint64_t done = 0;
-    if (rank == 0) {
-      events.note = [&](std::string_view text) { run.notes.emplace_back(text); };
-      events.step = [&](const StepEvent& event) {
-        run.losses.push_back(event.loss);
-        done = event.step;
-      };
-      if (toy.stop_after != UINT64_MAX) events.stop = [&] { return done >= toy.stop_after; };
-    }
-    run.summaries[rank] =
-        train_task(recipe, toy.places, group, task, {.train = train, .test = test}, events);
-    for (const torch::Tensor& tensor : net->parameters())
-      run.weights[rank].push_back(tensor.detach().clone());
-    for (const torch::Tensor& tensor : net->buffers()) run.weights[rank].push_back(tensor.clone());
+    results[static_cast<size_t>(group.rank())] = train_toy(group, toy);
   });
-  return run;
+  return results;
 }
 
 inline bool same_bits(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {

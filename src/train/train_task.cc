@@ -53,6 +53,18 @@ ExchangeOptions exchange_options(const Options& recipe) {
   return options;
 }
 
+std::filesystem::path absolute_folder(const std::string& name) {
+  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
+  return path.has_filename() ? path : path.parent_path();  // without a slash at the end
+}
+
+// Whether a run goes on in the folder that it was saved in.
+bool continues(const RunPlaces& places) {
+  if (places.resume.empty()) return false;
+  const auto out = absolute_folder(places.out), from = absolute_folder(places.resume);
+  return from == out || from.parent_path() == out;
+}
+
 class Run {
  public:
   Run(const Recipe& recipe, const RunPlaces& places, Group& group, Task task, const TaskData& data,
@@ -135,18 +147,18 @@ void Run::resume() {
                         "\nranks=" + std::to_string(saved.world_size) + '\n' + saved.recipe);
   const RecipeChanges changes = compare_recipes(saved.recipe, agreement_text(recipe_));
   if (!changes.forbidden.empty())
-    throw Error(ErrorCode::kMismatch,
-                places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
+    throw AgreedError(ErrorCode::kMismatch,
+                      places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
   for (const std::string& change : changes.allowed) note("resumed with " + change);
 
-  {
+  together(group_, [&] {
     const torch::NoGradGuard no_grad;
     for (const NamedTensor& weight : named_weights(*task_.module))
       if (const Status status = from_state(saved.model, weight); !status)
         throw Error(status.code(), places_.resume + ": model: " + status.message());
-  }
-  if (const Status status = store_.load(saved.ranks, group_.rank(), group_.size()); !status)
-    throw Error(status.code(), places_.resume + ": " + status.message());
+    if (const Status status = store_.load(saved.ranks, group_.rank(), group_.size()); !status)
+      throw Error(status.code(), places_.resume + ": " + status.message());
+  });
   saved_optimizer_ = std::move(saved.optimizer);
   step_ = saved_at_ = saved.step;
   totals_ = saved.totals;
@@ -161,7 +173,7 @@ void Run::resume() {
 void Run::open_files() {
   if (!writes() || !first()) return;
   const std::filesystem::path out = places_.out;
-  prepare_out(out, !places_.resume.empty());
+  prepare_out(out, continues(places_));
   const std::string toml = recipe_toml(recipe_);
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
   metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step_,

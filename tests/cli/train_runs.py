@@ -1,4 +1,7 @@
 """Training from the command line: files, resuming, stopping. SPDX-License-Identifier: Apache-2.0"""
+import array
+import json
+import math
 import signal
 import time
 
@@ -33,6 +36,28 @@ class Train(program.ProgramTest):
         self.thinwire("train", "demo", "--workers", "2", "--out", "a", *settings())
         self.thinwire("train", "a/recipe.toml", "--workers", "2", "--out", "b")
         self.assertEqual(self.summary("a")["weights_xxh3"], self.summary("b")["weights_xxh3"])
+
+    def test_the_weights_are_safetensors_that_anybody_can_read(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "run", *settings())
+        folder, = (self.folder / "run").glob("checkpoint-*")
+        raw = (folder / "model.safetensors").read_bytes()
+        header_end = 8 + int.from_bytes(raw[:8], "little")
+        header = json.loads(raw[8:header_end])
+        header.pop("__metadata__")
+        self.assertEqual({name: entry["shape"] for name, entry in header.items()},
+                         {"hidden1.weight": [16, 784], "hidden1.bias": [16],
+                          "hidden2.weight": [16, 16], "hidden2.bias": [16],
+                          "output.weight": [10, 16], "output.bias": [10]})
+        at = 0
+        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            begin, end = entry["data_offsets"]
+            self.assertEqual((entry["dtype"], begin), ("F32", at))
+            values = array.array("f", raw[header_end + begin:header_end + end])
+            self.assertEqual(len(values), math.prod(entry["shape"]))
+            self.assertTrue(all(math.isfinite(value) for value in values))
+            self.assertGreater(max(map(abs, values)), 0, name)
+            at = end
+        self.assertEqual(header_end + at, len(raw))
 
     def test_workers_come_from_the_recipe(self):
         _, err = self.thinwire("train", "demo", *settings(run__workers=3))

@@ -1,4 +1,5 @@
-// The binary version of CIFAR-10. SPDX-License-Identifier: Apache-2.0
+// The binary version of CIFAR-10.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // zlib and liblzma behind one loop: both take bytes at next_in, leave bytes at next_out and count
-// down what is available. SPDX-License-Identifier: Apache-2.0
+// down what is available.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/compressed_file.h"
 
 #include <lzma.h>

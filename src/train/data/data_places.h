@@ -1,4 +1,5 @@
-// Where the files of a data set may lie. SPDX-License-Identifier: Apache-2.0
+// Where the files of a data set may lie.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Data sets by name, read once per process. SPDX-License-Identifier: Apache-2.0
+// Data sets by name, read once per process.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

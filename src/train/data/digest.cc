@@ -1,4 +1,5 @@
-// SHA-1 and SHA-256 from OpenSSL's libcrypto. SPDX-License-Identifier: Apache-2.0
+// SHA-1 and SHA-256 from OpenSSL's libcrypto.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/digest.h"
 
 #include <openssl/evp.h>

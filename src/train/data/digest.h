@@ -1,4 +1,5 @@
-// Checksums as people publish them. SPDX-License-Identifier: Apache-2.0
+// Checksums as people publish them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

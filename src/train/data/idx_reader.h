@@ -1,4 +1,5 @@
-// The IDX format of MNIST and its kin. SPDX-License-Identifier: Apache-2.0
+// The IDX format of MNIST and its kin.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Log-mel features against their definition. SPDX-License-Identifier: Apache-2.0
+// Log-mel features against their definition.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/log_mel.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // The data sets that nobody ships, where THINWIRE_DATA_DIR names a folder that has them: whole, and
-// as their authors describe them. SPDX-License-Identifier: Apache-2.0
+// as their authors describe them.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 

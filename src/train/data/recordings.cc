@@ -1,4 +1,5 @@
-// Wav files from a folder or a tar archive. SPDX-License-Identifier: Apache-2.0
+// Wav files from a folder or a tar archive.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/recordings.h"
 
 #include <algorithm>

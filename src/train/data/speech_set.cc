@@ -1,4 +1,5 @@
-// Recordings to features, and features by id. SPDX-License-Identifier: Apache-2.0
+// Recordings to features, and features by id.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/speech_set.h"
 
 #include <torch/torch.h>

@@ -1,4 +1,5 @@
-// Regular files in a tar archive. SPDX-License-Identifier: Apache-2.0
+// Regular files in a tar archive.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Character sequences. SPDX-License-Identifier: Apache-2.0
+// Character sequences.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/text_set.h"
 
 #include <torch/torch.h>

@@ -1,4 +1,5 @@
-// libsndfile on bytes in memory. SPDX-License-Identifier: Apache-2.0
+// libsndfile on bytes in memory.
+// SPDX-License-Identifier: Apache-2.0
 #include "train/data/wav_reader.h"
 
 #include <sndfile.h>

@@ -1,4 +1,5 @@
-// Sound from a WAV file. SPDX-License-Identifier: Apache-2.0
+// Sound from a WAV file.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

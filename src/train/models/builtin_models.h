@@ -1,5 +1,6 @@
 // One maker per network; models.cc lists them. Each returns a Task whose weights are still to be
-// drawn. SPDX-License-Identifier: Apache-2.0
+// drawn.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

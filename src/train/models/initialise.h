@@ -1,5 +1,6 @@
 // Initial weights from the counter-based generator: libtorch's own is one per process, and ranks
-// may be threads. SPDX-License-Identifier: Apache-2.0
+// may be threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <torch/torch.h>

@@ -13,8 +13,7 @@ int main() {
   const auto codec = thinwire::make_codec("fp16").value().codec;
   const std::vector<float> values = {1, -2, 3, 0.5f};
   std::vector<std::byte> payload(codec->max_encoded_size(stream));
-  payload.resize(
-      codec->make_encoder(stream)->encode({.values = values}, {}, payload, {}).size);
+  payload.resize(codec->make_encoder(stream)->encode({.values = values}, {}, payload, {}).size);
   std::vector<float> decoded(4);
   codec->make_decoder(stream)->decode_add(payload, 1, decoded).or_throw();
 

@@ -1,0 +1,61 @@
+// The trainer on every kind of rank: processes end with the bits that threads end with.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstring>
+
+#include "multirank/ranks.h"
+#include "train/temporary_folder.h"
+#include "train/toy_task.h"
+
+namespace thinwire {
+namespace {
+
+class Training : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Training, EndsWithTheBitsOfThreads) {
+  const ToyOptions toy{.settings = {{"exchange.codec", GetParam()}, {"optimizer.momentum", "0.9"}},
+                       .dropout = 0.25,
+                       .norm = true};
+  for (const int count : rank_counts()) {
+    const uint64_t expected = run_toy(count, toy)[0].summary.weights_xxh3;
+    on_ranks(count, [&](Group& group) {
+      const ToyResult mine = train_toy(group, toy);
+      EXPECT_EQ(mine.summary.weights_xxh3, expected) << count << " ranks";
+      EXPECT_EQ(mine.summary.steps, 10u);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, Training,
+                         ::testing::Values("fp32", "topk:density=0.1", "adacomp",
+                                           "sidco:density=0.05"));
+
+// Every rank writes its part of the checkpoint, and each finds its own again.
+TEST(TrainingFiles, ResumesBitForBit) {
+  ToyOptions toy{.settings = {{"exchange.codec", "topk:density=0.1"}}, .norm = true};
+  for (const int count : rank_counts()) {
+    on_ranks(count, [&](Group& group) {
+      const TemporaryFolder folder;  // rank 0's is the one that all use
+      char path[256] = {};
+      std::strncpy(path, folder.path().c_str(), sizeof path - 1);
+      group.broadcast(std::as_writable_bytes(std::span(path)), 0);
+
+      const ToyResult whole = train_toy(group, toy);
+      ToyOptions parts = toy;
+      parts.places.out = path;
+      parts.stop_after = 3;
+      EXPECT_EQ(train_toy(group, parts).summary.steps, 3u);
+      parts.places.resume = path;
+      parts.stop_after = UINT64_MAX;
+      const ToyResult resumed = train_toy(group, parts);
+      EXPECT_TRUE(same_bits(resumed.weights, whole.weights));
+      group.barrier();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace thinwire
