@@ -50,6 +50,8 @@ struct Signal {
 struct Call {
   uint64_t seed = 0;  // of the run; the same on every rank
   uint64_t step = 0;
+  uint64_t salt = 0;    // the sender's own: draws that should be independent between ranks use it
+  uint64_t offset = 0;  // of values[0] in its stream, when a stream is coded in parts
 };
 
 struct Encoded {

@@ -41,6 +41,10 @@ struct ExchangeOptions {
   int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
   uint32_t generation = 0;  // of the group, in every frame
   bool norms = true;        // measure the norms of StreamCounters: one more read of each vector
+
+  // Sees what every encoder but those of dense kinds is given, before it encodes; values that are
+  // not finite excepted. Called on the exchange's thread, before finish returns; must not throw.
+  std::function<void(const StreamSpec&, const Signal&, const Call&)> observe;
 };
 
 // One stream in one step, on this rank.

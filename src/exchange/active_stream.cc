@@ -10,8 +10,8 @@
 namespace thinwire {
 
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
-                           Store& store, bool norms)
-    : spec_(planned.spec), tensors_(planned.tensors), index_(index), norms_(norms) {
+                           const ExchangeOptions& options, Store& store)
+    : spec_(planned.spec), tensors_(planned.tensors), index_(index), norms_(options.norms) {
   if (planned.plain) {
     codec_ = make_codec("fp32").value().codec;
     own_feedback_ = make_feedback("none", spec_).value();
@@ -20,6 +20,7 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
     encoder_ = own_encoder_.get();
   } else {
     codec_ = terms.codec;
+    observe_ = options.observe;
     feedback_ = &open_memory<Feedback>(store, spec_.name + "/feedback", terms.feedback, [&] {
       return make_feedback(terms.feedback, spec_).value();
     });
@@ -47,6 +48,7 @@ void ActiveStream::prepare(StepContext& context) {
   if (!signal_.moments) signal_.moments = measure(signal_.values);
   finite_ = signal_.moments->finite;
   if (!finite_) context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
+  if (finite_ && observe_) observe_(spec_, signal_, context.call);
   if (norms_) {
     const bool same = signal_.values.data() == result_.data();
     const Moments given = same ? *signal_.moments : measure(result_);
@@ -62,7 +64,9 @@ size_t ActiveStream::write_payload(const StepContext& context, Encoder& encoder,
   part.values = signal_.values.subspan(begin, count);
   if (!signal_.fresh.empty()) part.fresh = signal_.fresh.subspan(begin, count);
   if (count == signal_.values.size()) part.moments = signal_.moments;
-  const Encoded encoded = encoder.encode(part, context.call, out.subspan(kFrameHeaderSize), rest);
+  Call call = context.call;
+  call.offset = begin;
+  const Encoded encoded = encoder.encode(part, call, out.subspan(kFrameHeaderSize), rest);
   this->count(encoded, rest);
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -22,8 +23,8 @@ class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`; plain streams have fp32 and
   // nothing to remember.
-  ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms, Store& store,
-               bool norms);
+  ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
+               const ExchangeOptions& options, Store& store);
 
   size_t index() const noexcept { return index_; }
   const StreamSpec& spec() const noexcept { return spec_; }
@@ -64,6 +65,7 @@ class ActiveStream {
   std::vector<size_t> tensors_;
   size_t index_;
   bool norms_;
+  std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   std::shared_ptr<const Codec> codec_;
   std::unique_ptr<Feedback> own_feedback_;  // of plain streams
   std::unique_ptr<Encoder> own_encoder_;

@@ -232,8 +232,11 @@ class Dense final : public Collective {
       header.flags = kFrameNonFinite;
     } else {
       const Signal signal{.values = mean, .fresh = {}, .moments = {}};
+      Call call = context_.call;
+      call.salt += context_.ranks();  // another draw than for this rank's own part
+      call.offset = slice.begin;
       header.payload_size =
-          slice.encoder->encode(signal, context_.call, frame.subspan(kFrameHeaderSize), {}).size;
+          slice.encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), {}).size;
     }
     const size_t size = kFrameHeaderSize + header.payload_size;
     seal_frame(header, frame.first(size));

@@ -135,6 +135,32 @@ TEST(ExchangeCounters, NormsAreThoseOfTheGradientAndOfWhatIsKept) {
       });
 }
 
+// What is observed is gradient plus residual, streams of dense kinds left out, a NaN too.
+TEST(ExchangeCounters, ObserversSeeWhatEncodersAreGiven) {
+  run_local(2, [](Group& group) {
+    const TensorSpec weight{"w", {30, 10}, TensorKind::kLinear};
+    const TensorSpec bias{"b", {10}, TensorKind::kBias};
+    std::vector<Values> seen;
+    Side side(group, {weight, bias},
+              {.codec = "topk:density=0.1",
+               .observe = [&](const StreamSpec& stream, const Signal& signal, const Call& call) {
+                 EXPECT_EQ(stream.name, "w");
+                 EXPECT_EQ(call.step, seen.size());
+                 EXPECT_EQ(call.salt, static_cast<uint64_t>(group.rank()));
+                 seen.emplace_back(signal.values.begin(), signal.values.end());
+               }});
+    side.step(0);
+    Values rest(weight.count());
+    ASSERT_TRUE(copy_state(side.store().save(), "w/feedback/residual", rest).is_ok());
+    side.step(1);
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_TRUE(same_bits(seen[0], gradient(weight, group.rank(), 0)));
+    const Values second = gradient(weight, group.rank(), 1);
+    for (size_t i = 0; i < rest.size(); ++i) rest[i] += second[i];
+    EXPECT_TRUE(same_bits(seen[1], rest));
+  });
+}
+
 TEST(ExchangeCounters, TimesAddUp) {
   run_local(2, [](Group& group) {
     Side side(group, {{"w", {1000000}, TensorKind::kLinear}}, {.codec = "adacomp"});

@@ -21,7 +21,7 @@ struct StepContext {
   Group& group;
   TensorTable& tensors;
   uint32_t generation = 0;
-  Call call = {};  // seed, step
+  Call call = {};  // seed, step, this rank's salt
   FaultLog faults = {};
   BufferPool buffers = {};
   double compress_seconds = 0;
