@@ -44,7 +44,7 @@ struct ExchangeOptions {
 
   // Sees what every encoder but those of dense kinds is given, before it encodes; values that are
   // not finite excepted. Called on the exchange's thread, before finish returns; must not throw.
-  std::function<void(const StreamSpec&, const Signal&, const Call&)> observe;
+  std::function<void(const StreamSpec&, const Signal&, const Call&)> observe = {};
 };
 
 // One stream in one step, on this rank.
