@@ -95,6 +95,7 @@ BinSelection select_bins(std::span<const float> g, std::span<const float> fresh,
 std::optional<size_t> add_bins(std::span<const std::byte> codes, size_t bin, float magnitude,
                                std::span<float> out) noexcept {
   assert(bin >= 1 && bin <= kMaxBin);
+  if (out.empty()) return 0;  // codes without bytes may lie at null, which is a refusal below
   return bin_code_size(bin) == 1 ? add_all_bins<uint8_t>(codes, bin, magnitude, out)
                                  : add_all_bins<uint16_t>(codes, bin, magnitude, out);
 }
