@@ -17,8 +17,7 @@
 #include <cmath>
 
 #include "codec/builtin.h"
-#include "codec/exceedance_list.h"
-#include "codec/sparse_payload.h"
+#include "codec/sparse_codec.h"
 #include "codec/stage_control.h"
 #include "codec/tail_estimator.h"
 #include "core/check.h"
@@ -36,13 +35,7 @@ constexpr CodecInfo kInfo{.name = "sidco",
 
 std::vector<OptionInfo> options_table() {
   return {
-      {.name = "density",
-       .type = OptionType::kNumber,
-       .fallback = "0.01",
-       .min = 1e-6,
-       .max = 1,
-       .unit = "fraction",
-       .help = "delta: values to keep"},
+      density_option(),
       {.name = "law",
        .type = OptionType::kChoice,
        .fallback = "pareto",
@@ -92,20 +85,13 @@ std::vector<OptionInfo> options_table() {
        .fallback = "exact",
        .choices = {"exact", "closed"},
        .help = "closed keeps too few below shape 1"},
-      {.name = "cap",
-       .type = OptionType::kNumber,
-       .fallback = "4",
-       .min = 0,
-       .max = 1e6,
-       .unit = "targets",
-       .help = "keeps at most so many, the largest; below 1: no limit"},
+      cap_option(),
       value_format_option(),
   };
 }
 
 struct Method {
-  explicit Method(const Options& options)
-      : cap(options.number("cap")), format(value_format(options)) {
+  explicit Method(const Options& options) : cap(options.number("cap")) {
     const std::string& law = options.text("law");
     tail = {.law = law == "pareto"         ? TailLaw::kPareto
                    : law == "gamma_pareto" ? TailLaw::kGammaPareto
@@ -121,31 +107,21 @@ struct Method {
             .max_stages = max_stages(tail.density)};
   }
 
-  // k: what is asked for. At least one, or tiny tensors would never be sent.
-  size_t target(size_t count) const noexcept {
-    const auto wanted =
-        static_cast<size_t>(std::llround(tail.density * static_cast<double>(count)));
-    return std::min(count, std::max<size_t>(wanted, 1));
-  }
-
-  size_t most(size_t count) const noexcept {
-    const double limit = cap * static_cast<double>(target(count));
-    return cap < 1 || limit >= static_cast<double>(count) ? count : static_cast<size_t>(limit);
-  }
+  size_t target(size_t count) const noexcept { return kept_target(tail.density, count); }
+  size_t most(size_t count) const noexcept { return kept_limit(cap, target(count), count); }
 
   TailMethod tail;
   StageRule rule;
   double cap;
-  ValueFormat format;
 };
 
 class SidcoEncoder final : public Encoder {
  public:
-  SidcoEncoder(const Method& method, size_t count)
+  SidcoEncoder(const Method& method, size_t count, ValueFormat format)
       : target_(method.target(count)),
         most_(method.most(count)),
         count_(count),
-        format_(method.format),
+        format_(format),
         estimator_(method.tail),
         stages_(method.rule) {}
 
@@ -158,12 +134,7 @@ class SidcoEncoder final : public Encoder {
     stages_.rollback();  // an encode that was neither committed nor rolled back
     if (!values.empty()) choose(values, moments, rest);
     const size_t kept = list_.size();
-    const bool exact = format_ == ValueFormat::kFp32;
-    const size_t size = write_sparse(list_.positions(), list_.values(), format_, out,
-                                     exact ? std::span<float>() : list_.values());
-    if (!exact && !rest.empty())
-      for (size_t i = 0; i < kept; ++i) rest[list_.positions()[i]] = list_.values()[i];
-    return {.size = size, .kept = kept, .target = target_};
+    return {.size = write_list(list_, format_, out, rest), .kept = kept, .target = target_};
   }
 
   void commit() override { stages_.commit(); }
@@ -214,38 +185,17 @@ class SidcoEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
-class SidcoDecoder final : public Decoder {
+class SidcoCodec final : public SparseCodec {
  public:
-  explicit SidcoDecoder(ValueFormat format) : format_(format) {}
-
-  Status decode_add(std::span<const std::byte> payload, float weight,
-                    std::span<float> out) const override {
-    return add_sparse(payload, format_, weight, out);
-  }
+  explicit SidcoCodec(const Options& options)
+      : SparseCodec(kInfo, value_format(options)), method_(options) {}
 
  private:
-  ValueFormat format_;
-};
-
-class SidcoCodec final : public Codec {
- public:
-  explicit SidcoCodec(const Options& options) : method_(options) {}
-
-  const CodecInfo& info() const noexcept override { return kInfo; }
-  size_t max_encoded_size(const StreamSpec& stream) const override {
-    require_sparse_stream(kInfo.name, stream);
-    return max_sparse_size(stream.count(), method_.most(stream.count()), method_.format);
-  }
-  std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
-    require_sparse_stream(kInfo.name, stream);
-    return std::make_unique<SidcoEncoder>(method_, stream.count());
-  }
-  std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const override {
-    require_sparse_stream(kInfo.name, stream);
-    return std::make_unique<SidcoDecoder>(method_.format);
+  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
+  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
+    return std::make_unique<SidcoEncoder>(method_, count, format());
   }
 
- private:
   Method method_;
 };
 

@@ -1,50 +1,17 @@
 // SIDCo with the pass that forms its values: what one step with residual feedback costs.
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <string>
 
-#include "bench/side_by_side.h"
-#include "core/aligned.h"
-#include "core/random.h"
-#include "kernel/vector_moments.h"
-#include "thinwire/codec.h"
+#include "codec/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {
 
-// A Laplace gradient, on which the exponential law keeps the target.
-const AlignedVector<float>& gradient() {
-  static const AlignedVector<float> values = [] {
-    AlignedVector<float> made(4 * bench::kLarge);
-    for (size_t i = 0; i < made.size(); ++i) {
-      const float u = random_unit({.seed = 1}, i) - 0.5f;
-      made[i] = std::copysign(-std::log1p(-1.9999998f * std::abs(u)), u);
-    }
-    return made;
-  }();
-  return values;
-}
-
-// prepare and encode; budget(stream, scan) of design section 8.
+// On a Laplace gradient the exponential law keeps the target.
 void step(benchmark::State& state, const std::string& spec, double scans, size_t count) {
-  const NamedCodec named = make_codec("sidco:" + spec).value();
-  const StreamSpec stream = single_tensor({.name = "w", .shape = {count}});
-  const auto encoder = named.codec->make_encoder(stream);
-  const std::span fresh = std::span(gradient()).first(count);
-  const AlignedVector<float> residual(count);
-  AlignedVector<float> values(count);
-  std::vector<std::byte> out(named.codec->max_encoded_size(stream));
-  Encoded encoded;
-  const auto run = [&] {
-    const Moments moments = kernel::add_with_moments(fresh, residual, values);
-    encoded = encoder->encode({.values = values, .fresh = {}, .moments = moments}, {}, out, values);
-  };
-  run();  // grows the buffers
-  bench::side_by_side(state, count, nullptr, run, [&](const bench::Baseline& base) {
-    return 1.3 * (base.stream + scans * base.scan);
-  });
-  state.counters["over_target"] =
-      static_cast<double>(encoded.kept) / static_cast<double>(encoded.target);
+  bench::feedback_step(
+      state, "sidco:" + spec,
+      [&](const bench::Baseline& base) { return 1.3 * (base.stream + scans * base.scan); }, count);
 }
 
 void sidco_e1_0_01(benchmark::State& state) {

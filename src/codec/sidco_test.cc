@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "codec/sparsifier_testing.h"
 #include "codec/tail_estimator.h"
 #include "core/random.h"
 #include "kernel/vector_moments.h"
@@ -16,77 +17,20 @@
 namespace thinwire {
 namespace {
 
-float laplace(uint64_t step, uint64_t i) {
-  const float u = random_unit({.seed = 1, .step = step}, i) - 0.5f;
-  return std::copysign(-std::log1p(-1.9999998f * std::abs(u)), u);
+using testing::draw;
+using testing::laplace;
+using testing::Law;
+using testing::normal;
+using testing::Sender;
+using testing::student3;
+
+// The stage count that would be saved; 0 when it is fixed.
+int64_t stages_of(Sender& sender) {
+  int64_t counts[2] = {};
+  const auto state = sender.encoder().save();
+  if (!state.empty()) copy_state(state, "stages", counts).or_throw();
+  return counts[0];
 }
-float normal(uint64_t step, uint64_t i) { return random_normal({.seed = 2, .step = step}, i); }
-float student3(uint64_t step, uint64_t i) {
-  float chi = 0;
-  for (uint32_t k = 1; k < 4; ++k) {
-    const float z = random_normal({.seed = 2, .step = step, .stream = k}, i);
-    chi += z * z;
-  }
-  return normal(step, i) / std::sqrt(chi / 3);
-}
-
-using Law = float (*)(uint64_t step, uint64_t i);
-
-std::vector<float> draw(Law law, uint64_t step, size_t count) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = law(step, i);
-  return values;
-}
-
-// One rank's sender with error feedback, and what it sent last.
-class Sender {
- public:
-  Sender(const std::string& spec, size_t count)
-      : stream_(single_tensor({.name = "w", .shape = {count}})),
-        codec_(std::move(make_codec(spec).value().codec)),
-        encoder_(codec_->make_encoder(stream_)),
-        decoder_(codec_->make_decoder(stream_)),
-        residual(count),
-        sent(count) {}
-
-  Encoded step(std::span<const float> gradient, bool feedback = true) {
-    before = residual;
-    if (!feedback) std::fill(before.begin(), before.end(), 0.0f);
-    for (size_t i = 0; i < before.size(); ++i) before[i] += gradient[i];
-    residual = before;
-    payload.resize(codec_->max_encoded_size(stream_));
-    const Encoded encoded = encoder_->encode({.values = residual}, {}, payload, residual);
-    payload.resize(encoded.size);
-    encoder_->commit();
-    std::fill(sent.begin(), sent.end(), 0.0f);
-    decoder_->decode_add(payload, 1, sent).or_throw();
-    return encoded;
-  }
-
-  // The stage count that would be saved; 0 when it is fixed.
-  int64_t stages() const {
-    int64_t counts[2] = {};
-    const auto state = encoder_->save();
-    if (!state.empty()) copy_state(state, "stages", counts).or_throw();
-    return counts[0];
-  }
-
-  Encoder& encoder() { return *encoder_; }
-  const Decoder& decoder() const { return *decoder_; }
-  size_t bound() const { return codec_->max_encoded_size(stream_); }
-
- private:
-  StreamSpec stream_;
-  std::unique_ptr<const Codec> codec_;
-  std::unique_ptr<Encoder> encoder_;
-  std::unique_ptr<const Decoder> decoder_;
-
- public:
-  std::vector<float> before;    // gradient + residual
-  std::vector<float> residual;  // what is left
-  std::vector<float> sent;      // decoded
-  std::vector<std::byte> payload;
-};
 
 const char* const kVariants[] = {"sidco",
                                  "sidco:law=exponential",
@@ -140,12 +84,7 @@ TEST(Sidco, SendsTheLargest) {
   for (const std::string spec : kVariants) {
     Sender sender(spec, 50000);
     sender.step(draw(student3, 0, 50000));
-    float least_sent = std::numeric_limits<float>::infinity(), largest_left = 0;
-    for (size_t i = 0; i < sender.sent.size(); ++i) {
-      if (sender.sent[i] != 0) least_sent = std::min(least_sent, std::abs(sender.sent[i]));
-      largest_left = std::max(largest_left, std::abs(sender.residual[i]));
-    }
-    EXPECT_GT(least_sent, largest_left) << spec;
+    EXPECT_GT(sender.least_sent(), sender.largest_left()) << spec;
   }
 }
 
@@ -205,18 +144,18 @@ TEST(Sidco, PlainRuleWalksToFourOnANormalAndSticksOnAHeavyTail) {
   Sender light("sidco:law=exponential,adapt=plain,density=0.001,cap=0", 100000);
   Sender heavy("sidco:law=exponential,adapt=plain,density=0.001,cap=0", 100000);
   for (uint64_t step = 0; step < 40; ++step) {
-    EXPECT_LE(light.stages(), 10);
-    const int64_t before = light.stages();
+    EXPECT_LE(stages_of(light), 10);
+    const int64_t before = stages_of(light);
     const Encoded encoded = light.step(draw(normal, step, 100000), false);
     if (step % 5 != 4) {
-      EXPECT_EQ(light.stages(), before) << step;
+      EXPECT_EQ(stages_of(light), before) << step;
     }
     if (step >= 25) {
       EXPECT_EQ(before, 4);
       EXPECT_NEAR(static_cast<double>(encoded.kept) / 100, 1.07, 0.5);
     }
     EXPECT_GT(heavy.step(draw(student3, step, 100000), false).kept, 300u);
-    EXPECT_EQ(heavy.stages(), 1);
+    EXPECT_EQ(stages_of(heavy), 1);
   }
 }
 
@@ -232,7 +171,7 @@ TEST(Sidco, CapDoesNotHideTheEstimateFromTheRule) {
     for (size_t i = 0; i < values.size(); i += 5) values[i] = 100;  // alike: two thousand pass
     EXPECT_EQ(sender.step(values, false).kept, 100u);
   }
-  EXPECT_EQ(sender.stages(), 2);
+  EXPECT_EQ(stages_of(sender), 2);
 }
 
 TEST(Sidco, DegenerateVectorsHaveAnAnswer) {

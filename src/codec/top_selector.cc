@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "codec/value_sample.h"
 #include "kernel/kth_magnitude.h"
 #include "kernel/select.h"
 
@@ -54,14 +55,8 @@ std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
   return scan(values);
 }
 
-// One value from each of kSample equal stretches, at a place that differs from stretch to stretch:
-// rows of a matrix must not line up with the sample.
 float TopSelector::sampled_bound(std::span<const float> values) {
-  const uint64_t stride = count_ / kSample;
-  for (uint32_t i = 0; i < kSample; ++i) {
-    const uint32_t scattered = i * 2654435769u;  // multiples of the golden ratio of 2^32
-    sample_[i] = values[i * stride + (scattered * stride >> 32)];
-  }
+  sample_values(values, 0, sample_);
   return kernel::kth_magnitude(sample_, sample_rank_).magnitude;
 }
 

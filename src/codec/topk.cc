@@ -10,10 +10,9 @@
 // only where something was kept if that is `values` itself.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 
 #include "codec/builtin.h"
-#include "codec/sparse_payload.h"
+#include "codec/sparse_codec.h"
 #include "codec/top_selector.h"
 
 namespace thinwire {
@@ -46,63 +45,27 @@ class TopkEncoder final : public Encoder {
   TopSelector selector_;
 };
 
-class TopkDecoder final : public Decoder {
+class TopkCodec final : public SparseCodec {
  public:
-  explicit TopkDecoder(ValueFormat format) : format_(format) {}
-
-  Status decode_add(std::span<const std::byte> payload, float weight,
-                    std::span<float> out) const override {
-    return add_sparse(payload, format_, weight, out);
-  }
+  explicit TopkCodec(const Options& options)
+      : SparseCodec(kInfo, value_format(options)), density_(options.number("density")) {}
 
  private:
-  ValueFormat format_;
-};
-
-class TopkCodec final : public Codec {
- public:
-  TopkCodec(double density, ValueFormat format) : density_(density), format_(format) {}
-
-  const CodecInfo& info() const noexcept override { return kInfo; }
-  size_t max_encoded_size(const StreamSpec& stream) const override {
-    return max_sparse_size(stream.count(), target(stream), format_);
-  }
-  std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
-    require_sparse_stream(kInfo.name, stream);
-    return std::make_unique<TopkEncoder>(stream.count(), target(stream), format_);
-  }
-  std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const override {
-    require_sparse_stream(kInfo.name, stream);
-    return std::make_unique<TopkDecoder>(format_);
-  }
-
- private:
-  size_t target(const StreamSpec& stream) const {
-    const size_t count = stream.count();
-    const auto target = static_cast<size_t>(std::llround(density_ * static_cast<double>(count)));
-    return std::clamp(target, std::min<size_t>(count, 1), count);
+  size_t most_kept(size_t count) const noexcept override { return kept_target(density_, count); }
+  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
+    return std::make_unique<TopkEncoder>(count, kept_target(density_, count), format());
   }
 
   double density_;
-  ValueFormat format_;
 };
 
 }  // namespace
 
 const CodecEntry& topk_entry() {
-  static const CodecEntry entry{.info = kInfo,
-                                .options = {{.name = "density",
-                                             .type = OptionType::kNumber,
-                                             .fallback = "0.01",
-                                             .min = 1e-6,
-                                             .max = 1,
-                                             .unit = "fraction",
-                                             .help = "values kept"},
-                                            value_format_option()},
-                                .make = [](const Options& options) -> std::unique_ptr<Codec> {
-                                  return std::make_unique<TopkCodec>(options.number("density"),
-                                                                     value_format(options));
-                                }};
+  static const CodecEntry entry{
+      .info = kInfo,
+      .options = {density_option(), value_format_option()},
+      .make = [](const Options& options) { return std::make_unique<TopkCodec>(options); }};
   return entry;
 }
 

@@ -1,0 +1,81 @@
+// Targets and limits, and the receiving side.
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/sparse_codec.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace thinwire {
+namespace {
+
+class SparseDecoder final : public Decoder {
+ public:
+  explicit SparseDecoder(ValueFormat format) : format_(format) {}
+
+  Status decode_add(std::span<const std::byte> payload, float weight,
+                    std::span<float> out) const override {
+    return add_sparse(payload, format_, weight, out);
+  }
+
+ private:
+  ValueFormat format_;
+};
+
+}  // namespace
+
+OptionInfo density_option() {
+  return {.name = "density",
+          .type = OptionType::kNumber,
+          .fallback = "0.01",
+          .min = 1e-6,
+          .max = 1,
+          .unit = "fraction",
+          .help = "values to keep"};
+}
+
+size_t kept_target(double density, size_t count) noexcept {
+  const auto wanted = static_cast<size_t>(std::llround(density * static_cast<double>(count)));
+  return std::min(count, std::max<size_t>(wanted, 1));
+}
+
+OptionInfo cap_option() {
+  return {.name = "cap",
+          .type = OptionType::kNumber,
+          .fallback = "4",
+          .min = 0,
+          .max = 1e6,
+          .unit = "targets",
+          .help = "keeps at most so many, the largest; below 1: no limit"};
+}
+
+size_t kept_limit(double cap, size_t target, size_t count) noexcept {
+  const double limit = cap * static_cast<double>(target);
+  return cap < 1 || limit >= static_cast<double>(count) ? count : static_cast<size_t>(limit);
+}
+
+size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,
+                  std::span<float> rest) {
+  const bool exact = format == ValueFormat::kFp32;
+  const size_t size = write_sparse(list.positions(), list.values(), format, out,
+                                   exact ? std::span<float>() : list.values());
+  if (!exact && !rest.empty())
+    for (size_t i = 0; i < list.size(); ++i) rest[list.positions()[i]] = list.values()[i];
+  return size;
+}
+
+size_t SparseCodec::max_encoded_size(const StreamSpec& stream) const {
+  require_sparse_stream(info_.name, stream);
+  return max_sparse_size(stream.count(), most_kept(stream.count()), format_);
+}
+
+std::unique_ptr<Encoder> SparseCodec::make_encoder(const StreamSpec& stream) const {
+  require_sparse_stream(info_.name, stream);
+  return encoder_of(stream.count());
+}
+
+std::unique_ptr<const Decoder> SparseCodec::make_decoder(const StreamSpec& stream) const {
+  require_sparse_stream(info_.name, stream);
+  return std::make_unique<SparseDecoder>(format_);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,52 @@
+// What all codecs with sparse payloads have in common: how many values to keep, and both ends.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "codec/exceedance_list.h"
+#include "codec/sparse_payload.h"
+#include "thinwire/codec.h"
+
+namespace thinwire {
+
+// The option `density`, and k, the number of values it asks for: density x count, rounded, halves
+// up, but at least 1 (or tiny tensors would never be sent) and at most count.
+OptionInfo density_option();
+size_t kept_target(double density, size_t count) noexcept;
+
+// The option `cap`, for methods whose threshold does not say how many pass, and the number it
+// allows: floor(cap x target), or `count` if cap is below 1 or allows more.
+OptionInfo cap_option();
+size_t kept_limit(double cap, size_t target, size_t count) noexcept;
+
+// Writes what the list holds, and returns the bytes. `rest`, if not empty, has zeros there already
+// and receives what the format loses. The list's values are gone afterwards.
+size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,
+                  std::span<float> rest);
+
+// A codec that sends a sparse payload of at most most_kept(count) values.
+class SparseCodec : public Codec {
+ public:
+  const CodecInfo& info() const noexcept final { return info_; }
+  size_t max_encoded_size(const StreamSpec& stream) const final;
+  std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const final;
+  std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const final;
+
+ protected:
+  // `info` is the registry's, or another that outlives the codec.
+  SparseCodec(const CodecInfo& info, ValueFormat format) : info_(info), format_(format) {}
+
+  ValueFormat format() const noexcept { return format_; }
+
+ private:
+  virtual size_t most_kept(size_t count) const noexcept = 0;
+  virtual std::unique_ptr<Encoder> encoder_of(size_t count) const = 0;
+
+  const CodecInfo& info_;
+  ValueFormat format_;
+};
+
+}  // namespace thinwire
