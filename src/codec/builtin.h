@@ -12,5 +12,6 @@ const CodecEntry& bf16_entry();
 const CodecEntry& topk_entry();
 const CodecEntry& adacomp_entry();
 const CodecEntry& sidco_entry();
+const CodecEntry& dgc_entry();
 
 }  // namespace thinwire

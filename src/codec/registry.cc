@@ -13,12 +13,8 @@ namespace {
 // (tests/golden/codec_ids.txt).
 std::deque<CodecEntry>& table() {
   static std::deque<CodecEntry> entries = {
-      fp32_entry(),
-      fp16_entry(),
-      bf16_entry(),
-      topk_entry(),
-      adacomp_entry(),
-      sidco_entry(),
+      fp32_entry(),    fp16_entry(),  bf16_entry(), topk_entry(),
+      adacomp_entry(), sidco_entry(), dgc_entry(),
   };
   return entries;
 }

@@ -120,6 +120,7 @@ DECODERS = {
     "topk": decode_sparse,
     "adacomp": decode_adacomp,
     "sidco": decode_sparse,
+    "dgc": decode_sparse,
 }
 
 
