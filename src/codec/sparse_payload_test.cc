@@ -13,7 +13,6 @@
 
 #include "core/random.h"
 #include "kernel/for_each_target.h"
-#include "kernel/half_float.h"
 
 namespace thinwire {
 namespace {
@@ -22,7 +21,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
-constexpr ValueFormat kFormats[] = {ValueFormat::kFp32, ValueFormat::kFp16, ValueFormat::kBf16};
+constexpr ValueFormat kFormats[] = {ValueFormat::kFp32, ValueFormat::kFp16, ValueFormat::kBf16,
+                                    ValueFormat::kInt8, ValueFormat::kSign, ValueFormat::kMean};
 
 struct Sparse {
   size_t count = 0;
@@ -46,19 +46,19 @@ Bytes write(const Sparse& from, ValueFormat format, std::span<float> left = {}) 
   return payload;
 }
 
-// What a value is after the journey.
-float arrived(float value, ValueFormat format) {
-  if (format == ValueFormat::kFp32) return value;
-  uint16_t bits;
-  float back;
-  if (format == ValueFormat::kFp16) {
-    kernel::to_half(std::span(&value, 1), std::span(&bits, 1));
-    kernel::from_half(std::span(&bits, 1), std::span(&back, 1));
-    return std::clamp(back, -65504.0f, 65504.0f);
-  }
-  kernel::to_bfloat(std::span(&value, 1), std::span(&bits, 1));
-  kernel::from_bfloat(std::span(&bits, 1), std::span(&back, 1));
-  return std::clamp(back, -0x1.fep127f, 0x1.fep127f);
+// What values are after the journey.
+std::vector<float> arrived(const std::vector<float>& values, ValueFormat format) {
+  std::vector<std::byte> bytes(value_bytes(format, values.size()));
+  std::vector<float> decoded(values.size());
+  const float mean = sent_mean(format, values.size(), [&](size_t i) { return values[i]; });
+  ValueWriter writer(format, mean, bytes);
+  for (size_t i = 0; i < values.size(); i += kValueBlock)
+    writer.write(std::span(values).subspan(i, std::min(kValueBlock, values.size() - i)), {});
+  ValueReader reader(format, bytes);
+  for (size_t i = 0; i < values.size(); i += kValueBlock)
+    reader.read(std::span(decoded).subspan(i, std::min(kValueBlock, values.size() - i)));
+  EXPECT_TRUE(reader.good());
+  return decoded;
 }
 
 std::vector<int> as_ints(const Bytes& bytes) {
@@ -103,8 +103,9 @@ TEST(SparsePayload, ArrivesAndLeavesTheDifferenceOnEveryTarget) {
         const Sparse sparse = random_sparse(count, count > 1000 ? 0.1 : 1.0, scale);
         const Bytes expected = write(sparse, format);
         std::vector<float> values(count, 0.25f), want(count, 2.0f), want_rest(count, 0.25f);
+        const auto decoded = arrived(sparse.values, format);
         for (size_t i = 0; i < sparse.positions.size(); ++i) {
-          const float sent = arrived(sparse.values[i], format);
+          const float sent = decoded[i];
           values[sparse.positions[i]] = sparse.values[i];
           want[sparse.positions[i]] += 0.5f * sent;
           want_rest[sparse.positions[i]] = sparse.values[i] - sent;

@@ -74,12 +74,45 @@ def decode_adacomp(reader, tensors, options):
     return out
 
 
-FORMATS = ["fp32", "fp16", "bf16"]
+FORMATS = ["fp32", "fp16", "bf16", "int8", "sign", "mean"]
 BLOCK = 512
 
 
 def bits_of(data: bytes) -> list[int]:
     return [byte >> i & 1 for byte in data for i in range(8)]
+
+
+def f32(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def read_mean(reader: Reader, signed: bool) -> float:
+    mean = read_value(reader, "fp32")
+    require(signed or math.copysign(1, mean) > 0, "negative mean or scale")
+    return mean
+
+
+def read_kept(reader: Reader, form: str, kept: int) -> list[float]:
+    """Values of a sparse payload."""
+    if form in ("fp32", "fp16", "bf16"):
+        return [read_value(reader, form) for _ in range(kept)]
+    if kept == 0:
+        return []
+    if form == "int8":
+        values = []
+        for begin in range(0, kept, BLOCK):
+            scale = read_mean(reader, False)
+            require(127 * scale <= 3.4028234663852886e38, "scale too large")
+            levels = [reader.get("b") for _ in range(min(BLOCK, kept - begin))]
+            require(-128 not in levels, "level -128")
+            values += [f32(level * scale) for level in levels]
+        return values
+    mean = read_mean(reader, form == "mean")
+    if form == "mean":
+        return [mean] * kept
+    signs = bits_of(reader.take(-(-kept // 8)))
+    require(not any(signs[kept:]), "padding is not 0")
+    return [-mean if sign else mean for sign in signs[:kept]]
 
 
 def decode_sparse(reader, tensors, options):
@@ -90,7 +123,7 @@ def decode_sparse(reader, tensors, options):
     out = [0.0] * count
     if kept == 0:
         return out
-    values = [read_value(reader, FORMATS[form]) for _ in range(kept)]
+    values = read_kept(reader, FORMATS[form], kept)
     widths = list(reader.take(-(-kept // BLOCK)))
     low = []
     for j, width in enumerate(widths):
