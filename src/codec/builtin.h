@@ -13,5 +13,6 @@ const CodecEntry& topk_entry();
 const CodecEntry& adacomp_entry();
 const CodecEntry& sidco_entry();
 const CodecEntry& dgc_entry();
+const CodecEntry& threshold_entry();
 
 }  // namespace thinwire

@@ -25,7 +25,6 @@
 // Encoding reads the sample, and the values once.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -84,12 +83,6 @@ struct Method {
   double share;
   double excess;
 };
-
-// The largest float below a magnitude; 0 for 0.
-float just_below(float magnitude) noexcept {
-  const auto bits = std::bit_cast<uint32_t>(magnitude);
-  return bits == 0 ? 0.0f : std::bit_cast<float>(bits - 1);
-}
 
 class DgcEncoder final : public Encoder {
  public:

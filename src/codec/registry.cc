@@ -12,10 +12,18 @@ namespace {
 // Ids and names are on other people's disks and wires: never reuse one
 // (tests/golden/codec_ids.txt).
 std::deque<CodecEntry>& table() {
+  // clang-format off
   static std::deque<CodecEntry> entries = {
-      fp32_entry(),    fp16_entry(),  bf16_entry(), topk_entry(),
-      adacomp_entry(), sidco_entry(), dgc_entry(),
+      fp32_entry(),
+      fp16_entry(),
+      bf16_entry(),
+      topk_entry(),
+      adacomp_entry(),
+      sidco_entry(),
+      dgc_entry(),
+      threshold_entry(),
   };
+  // clang-format on
   return entries;
 }
 

@@ -3,6 +3,7 @@
 #include "codec/sparse_codec.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace thinwire {
@@ -51,6 +52,11 @@ OptionInfo cap_option() {
 size_t kept_limit(double cap, size_t target, size_t count) noexcept {
   const double limit = cap * static_cast<double>(target);
   return cap < 1 || limit >= static_cast<double>(count) ? count : static_cast<size_t>(limit);
+}
+
+float just_below(float magnitude) noexcept {
+  const auto bits = std::bit_cast<uint32_t>(magnitude);
+  return bits == 0 ? 0.0f : std::bit_cast<float>(bits - 1);
 }
 
 size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,

@@ -22,6 +22,10 @@ size_t kept_target(double density, size_t count) noexcept;
 OptionInfo cap_option();
 size_t kept_limit(double cap, size_t target, size_t count) noexcept;
 
+// The largest float below a magnitude: |x| > it is |x| >= the magnitude. 0 for 0, so that zeros
+// never pass.
+float just_below(float magnitude) noexcept;
+
 // Writes what the list holds, and returns the bytes. `rest`, if not empty, has zeros there already
 // and receives what the format loses. The list's values are gone afterwards.
 size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,

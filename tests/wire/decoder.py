@@ -154,6 +154,7 @@ DECODERS = {
     "adacomp": decode_adacomp,
     "sidco": decode_sparse,
     "dgc": decode_sparse,
+    "threshold": decode_sparse,
 }
 
 
