@@ -14,5 +14,6 @@ const CodecEntry& adacomp_entry();
 const CodecEntry& sidco_entry();
 const CodecEntry& dgc_entry();
 const CodecEntry& threshold_entry();
+const CodecEntry& randomk_entry();
 
 }  // namespace thinwire

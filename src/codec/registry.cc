@@ -22,6 +22,7 @@ std::deque<CodecEntry>& table() {
       sidco_entry(),
       dgc_entry(),
       threshold_entry(),
+      randomk_entry(),
   };
   // clang-format on
   return entries;

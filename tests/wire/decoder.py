@@ -2,6 +2,7 @@
 
 Slow and plain: it is there to keep that document honest, and to be read beside it.
 """
+import itertools
 import math
 import struct
 
@@ -146,6 +147,43 @@ def decode_sparse(reader, tensors, options):
     return out
 
 
+def philox_words(key: int):
+    """The words of Philox4x32-10 under a 64-bit key, block after block."""
+    low = 0xFFFFFFFF
+    for block in itertools.count():
+        c = [block & low, block >> 32, 0, 0]
+        k = [key & low, key >> 32]
+        for _ in range(10):
+            a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+            c = [b >> 32 ^ c[1] ^ k[0], b & low, a >> 32 ^ c[3] ^ k[1], a & low]
+            k = [(k[0] + 0x9E3779B9) & low, (k[1] + 0xBB67AE85) & low]
+        yield from c
+
+
+def random_positions(key: int, count: int, kept: int) -> list[int]:
+    drawn, words = set(), philox_words(key ^ 5 << 56)
+    while len(drawn) < (kept if kept <= count // 2 else count - kept):
+        product = next(words) * count
+        if product % 2**32 >= 2**32 % count:
+            drawn.add(product >> 32)
+    return sorted(drawn if kept <= count // 2 else set(range(count)) - drawn)
+
+
+def target(options, count: int) -> int:
+    return min(count, max(1, math.floor(float(options["density"]) * count + 0.5)))
+
+
+def decode_randomk(reader, tensors, options):
+    count = sum(values for _, values in tensors)
+    kept = target(options, count)
+    key = reader.get("Q")
+    out = [0.0] * count
+    values = read_kept(reader, options["values"], kept)
+    for position, value in zip(random_positions(key, count, kept), values):
+        out[position] = value
+    return out
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),
@@ -155,6 +193,7 @@ DECODERS = {
     "sidco": decode_sparse,
     "dgc": decode_sparse,
     "threshold": decode_sparse,
+    "randomk": decode_randomk,
 }
 
 
