@@ -15,5 +15,6 @@ const CodecEntry& sidco_entry();
 const CodecEntry& dgc_entry();
 const CodecEntry& threshold_entry();
 const CodecEntry& randomk_entry();
+const CodecEntry& gaussiank_entry();
 
 }  // namespace thinwire

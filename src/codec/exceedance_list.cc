@@ -9,6 +9,7 @@
 #include "kernel/kth_magnitude.h"
 #include "kernel/select.h"
 #include "kernel/tail_moments.h"
+#include "kernel/vector_moments.h"
 
 namespace thinwire {
 namespace {
@@ -36,6 +37,19 @@ bool ExceedanceList::collect(std::span<const float> values, float threshold, siz
                                        values_, listed);
   size_ = listed.kept;
   return extend(values, listed.next, threshold, limit);
+}
+
+bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit,
+                             double& sum) {
+  sum = 0;
+  size_ = 0;
+  bool fits = true;
+  for (size_t begin = 0; begin < values.size(); begin += kernel::kSumChunk) {
+    const size_t end = std::min(begin + kernel::kSumChunk, values.size());
+    sum += kernel::value_sum(values.subspan(begin, end - begin));
+    fits = fits && extend(values.first(end), begin, threshold, limit);
+  }
+  return fits;
 }
 
 bool ExceedanceList::extend(std::span<const float> values, size_t begin, float threshold,
@@ -67,6 +81,12 @@ void ExceedanceList::select(std::span<const float> values, float threshold, size
     begin = got.next;
   }
   if (size_ > most) keep_largest(most, rest);
+}
+
+void ExceedanceList::leave(std::span<const float> values, std::span<float> rest) const {
+  if (rest.empty()) return;
+  if (rest.data() != values.data()) std::copy(values.begin(), values.end(), rest.begin());
+  for (const uint32_t position : positions()) rest[position] = 0.0f;
 }
 
 void ExceedanceList::compact(float threshold) noexcept {

@@ -26,10 +26,16 @@ class ExceedanceList {
   bool collect(std::span<const float> values, float threshold, size_t limit, float tail_threshold,
                float largest, kernel::TailMoments& tail);
 
+  // The same, and in the same read of memory kernel::value_sum, which is complete in any case.
+  bool collect(std::span<const float> values, float threshold, size_t limit, double& sum);
+
   // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones
   // those with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives
   // `values` with zeros where the list holds them; it may be `values` itself. REQUIRES: 0 < most.
   void select(std::span<const float> values, float threshold, size_t most, std::span<float> rest);
+
+  // A non-empty `rest` receives `values`, of which this is a list, as select leaves it.
+  void leave(std::span<const float> values, std::span<float> rest) const;
 
   // Drops what is not above `threshold`.
   void compact(float threshold) noexcept;

@@ -23,6 +23,7 @@ std::deque<CodecEntry>& table() {
       dgc_entry(),
       threshold_entry(),
       randomk_entry(),
+      gaussiank_entry(),
   };
   // clang-format on
   return entries;

@@ -161,19 +161,13 @@ class SidcoEncoder final : public Encoder {
     if (estimate.listed) {
       estimated = list_.size();
       if (estimated > most_) list_.keep_largest(most_, {});
-      leave(values, rest);
+      list_.leave(values, rest);
     } else {
       list_.select(values, estimate.threshold, most_, rest);
       estimated =
           list_.size() < most_ ? list_.size() : kernel::count_above(values, estimate.threshold);
     }
     stages_.record(static_cast<double>(estimated) / static_cast<double>(target_));
-  }
-
-  void leave(std::span<const float> values, std::span<float> rest) const {
-    if (rest.empty()) return;
-    if (rest.data() != values.data()) std::copy(values.begin(), values.end(), rest.begin());
-    for (const uint32_t position : list_.positions()) rest[position] = 0.0f;
   }
 
   size_t target_;

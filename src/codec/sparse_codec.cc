@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace thinwire {
 namespace {
@@ -57,6 +58,12 @@ size_t kept_limit(double cap, size_t target, size_t count) noexcept {
 float just_below(float magnitude) noexcept {
   const auto bits = std::bit_cast<uint32_t>(magnitude);
   return bits == 0 ? 0.0f : std::bit_cast<float>(bits - 1);
+}
+
+float to_threshold(double threshold) noexcept {
+  if (threshold >= std::numeric_limits<float>::max()) return std::numeric_limits<float>::max();
+  const auto rounded = static_cast<float>(threshold);
+  return rounded > threshold ? std::nextafter(rounded, 0.0f) : rounded;
 }
 
 size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,

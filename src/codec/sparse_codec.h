@@ -26,6 +26,10 @@ size_t kept_limit(double cap, size_t target, size_t count) noexcept;
 // never pass.
 float just_below(float magnitude) noexcept;
 
+// The largest float that is not above `threshold`, and finite: |x| > threshold and |x| > it are the
+// same for floats. REQUIRES: 0 <= threshold.
+float to_threshold(double threshold) noexcept;
+
 // Writes what the list holds, and returns the bytes. `rest`, if not empty, has zeros there already
 // and receives what the format loses. The list's values are gone afterwards.
 size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte> out,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "codec/sparse_codec.h"
 #include "codec/stage_control.h"
 #include "kernel/select.h"
 
@@ -14,14 +15,6 @@ namespace {
 
 constexpr float kHint = 0.9f;     // of a threshold: lists a quarter more where it was just right
 constexpr double kAlike = 1e-12;  // variance over squared mean: a spread of a millionth
-
-// The largest float that is not above `threshold`: |x| > threshold and |x| > it are the same for
-// floats.
-float to_float(double threshold) noexcept {
-  if (threshold >= std::numeric_limits<float>::max()) return std::numeric_limits<float>::max();
-  const auto rounded = static_cast<float>(threshold);
-  return rounded > threshold ? std::nextafter(rounded, 0.0f) : rounded;
-}
 
 // Two chunks' sums, in order.
 void append(kernel::TailMoments& total, const kernel::TailMoments& chunk) noexcept {
@@ -62,9 +55,9 @@ bool TailEstimator::begin(std::span<const float> values, const Moments& moments)
 float TailEstimator::first_threshold(double ratio) {
   switch (method_.law) {
     case TailLaw::kExponential:
-      return to_float(exponential_threshold(mean_, ratio));
+      return to_threshold(exponential_threshold(mean_, ratio));
     case TailLaw::kPareto:
-      return to_float(pareto_threshold(mean_, variance_, ratio));
+      return to_threshold(pareto_threshold(mean_, variance_, ratio));
     case TailLaw::kGammaPareto:
       break;
   }
@@ -73,8 +66,8 @@ float TailEstimator::first_threshold(double ratio) {
     const double logs = kernel::log_sum(values_, 2.2e-16 * norm_, mean_);
     gamma_ = fit_gamma(mean_, -logs / static_cast<double>(values_.size()));
   }
-  return to_float(method_.closed_gamma ? gamma_threshold_closed(*gamma_, ratio)
-                                       : gamma_threshold(*gamma_, ratio));
+  return to_threshold(method_.closed_gamma ? gamma_threshold_closed(*gamma_, ratio)
+                                           : gamma_threshold(*gamma_, ratio));
 }
 
 const kernel::TailMoments& TailEstimator::first_tail() {
@@ -100,9 +93,9 @@ std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& ta
   const double least = tail.smallest;
   const double mean = excess - (least - threshold);  // of a - mn
   if (!(variance > kAlike * excess * excess) || !(mean > 0)) return std::nullopt;
-  return to_float(least + (method_.law == TailLaw::kExponential
-                               ? exponential_threshold(mean, ratio)
-                               : pareto_threshold(mean, variance, ratio)));
+  return to_threshold(least + (method_.law == TailLaw::kExponential
+                                   ? exponential_threshold(mean, ratio)
+                                   : pareto_threshold(mean, variance, ratio)));
 }
 
 // A list costs 8 bytes per entry, 2 bytes per value at this limit. The share above the second

@@ -96,6 +96,30 @@ Moments AddWithMoments(const float* a, const float* b, float* out, size_t count)
   return Reduce(count, at, tail, a, b);
 }
 
+struct SumLanes {
+  VD sum[2 * kVectors];
+
+  HWY_INLINE void clear() {
+    for (VD& part : sum) part = hn::Zero(DD());
+  }
+  HWY_INLINE void add(size_t v, VF x) {
+    sum[2 * v] = hn::Add(sum[2 * v], WidenLower(x));
+    sum[2 * v + 1] = hn::Add(sum[2 * v + 1], WidenUpper(x));
+  }
+  HWY_INLINE void settle() {}
+  HWY_INLINE void flush(double& total) const { total += FoldSum(sum); }
+};
+
+double Sum(const float* x, size_t count) {
+  static_assert(kSumChunk == kChunk);
+  SumLanes lanes;
+  double total = 0;
+  const auto at = [=](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); };
+  const auto tail = [=](size_t i) { return x[i]; };
+  ReduceChunks(count, at, tail, lanes, total, x);
+  return total;
+}
+
 }  // namespace
 }  // namespace thinwire::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -105,6 +129,7 @@ namespace thinwire::kernel {
 namespace {
 HWY_EXPORT(Measure);
 HWY_EXPORT(AddWithMoments);
+HWY_EXPORT(Sum);
 }  // namespace
 
 Moments moments(std::span<const float> values) noexcept {
@@ -114,6 +139,10 @@ Moments moments(std::span<const float> values) noexcept {
 Moments add_with_moments(std::span<const float> a, std::span<const float> b,
                          std::span<float> out) noexcept {
   return HWY_DYNAMIC_DISPATCH(AddWithMoments)(a.data(), b.data(), out.data(), a.size());
+}
+
+double value_sum(std::span<const float> values) noexcept {
+  return HWY_DYNAMIC_DISPATCH(Sum)(values.data(), values.size());
 }
 
 }  // namespace thinwire::kernel

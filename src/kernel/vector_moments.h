@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "thinwire/moments.h"
@@ -17,5 +18,10 @@ Moments moments(std::span<const float> values) noexcept;
 // be `a` or `b`. REQUIRES: three spans of one length.
 Moments add_with_moments(std::span<const float> a, std::span<const float> b,
                          std::span<float> out) noexcept;
+
+// Sum of x, in double, in the order of moments: the sum of a vector is that of its parts of kSumChunk
+// values, added in order. The same bits on every SIMD target.
+inline constexpr size_t kSumChunk = 8192;
+double value_sum(std::span<const float> values) noexcept;
 
 }  // namespace thinwire::kernel

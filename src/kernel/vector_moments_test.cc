@@ -151,5 +151,24 @@ TEST(Moments, ScaleExactlyByPowersOfTwo) {
   EXPECT_EQ(after.square_sum, before.square_sum * 0x1p-80);
 }
 
+TEST(ValueSum, HasTheDocumentedOrderOnEveryTarget) {
+  for (const size_t count : kCounts) {
+    auto values = normals(count, 3);
+    for (size_t i = 0; i < count; i += 100) values[i] *= 1e30f;  // some cancel the others out
+    double want = 0;
+    for (size_t begin = 0; begin < count; begin += kSumChunk) {
+      double sum[16] = {};
+      for (size_t i = begin; i < std::min(begin + kSumChunk, count); ++i) sum[i % 16] += values[i];
+      for (size_t half = 8; half > 0; half /= 2)
+        for (size_t i = 0; i < half; ++i) sum[i] += sum[i + half];
+      want += sum[0];
+    }
+    for_each_target([&](std::string_view target) {
+      SCOPED_TRACE(testing::Message() << target << ", " << count);
+      EXPECT_EQ(std::bit_cast<uint64_t>(value_sum(values)), std::bit_cast<uint64_t>(want));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace thinwire::kernel

@@ -194,6 +194,7 @@ DECODERS = {
     "dgc": decode_sparse,
     "threshold": decode_sparse,
     "randomk": decode_randomk,
+    "gaussiank": decode_sparse,
 }
 
 
