@@ -1,0 +1,43 @@
+// What the scale of a block is made of, in one pass over it; the same bits on every SIMD target.
+// SPDX-License-Identifier: Apache-2.0
+
+// Per-target include guard.
+#if defined(THINWIRE_KERNEL_BLOCK_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef THINWIRE_KERNEL_BLOCK_STATISTICS_INL_H_
+#undef THINWIRE_KERNEL_BLOCK_STATISTICS_INL_H_
+#else
+#define THINWIRE_KERNEL_BLOCK_STATISTICS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace thinwire::kernel::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The largest |x[i]|; 0 without values.
+HWY_INLINE float AbsMax(const float* HWY_RESTRICT x, size_t count) {
+  const hn::CappedTag<float, 8> d;
+  const size_t lanes = hn::Lanes(d);
+  auto m0 = hn::Zero(d), m1 = hn::Zero(d), m2 = hn::Zero(d), m3 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    m0 = hn::Max(m0, hn::Abs(hn::LoadU(d, x + i)));
+    m1 = hn::Max(m1, hn::Abs(hn::LoadU(d, x + i + lanes)));
+    m2 = hn::Max(m2, hn::Abs(hn::LoadU(d, x + i + 2 * lanes)));
+    m3 = hn::Max(m3, hn::Abs(hn::LoadU(d, x + i + 3 * lanes)));
+  }
+  float max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+  for (; i < count; ++i) max = std::max(max, std::abs(x[i]));
+  return max;
+}
+
+}  // namespace thinwire::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
