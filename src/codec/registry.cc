@@ -24,6 +24,8 @@ std::deque<CodecEntry>& table() {
       threshold_entry(),
       randomk_entry(),
       gaussiank_entry(),
+      int8_entry(),
+      int4_entry(),
   };
   // clang-format on
   return entries;

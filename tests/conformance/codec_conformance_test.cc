@@ -143,6 +143,30 @@ TEST_P(CodecConformance, EveryTargetWritesAndReadsTheSameBits) {
   });
 }
 
+// What lets an exchange cut a stream into ranges without a change to any value.
+TEST_P(CodecConformance, PartsThatStartWithABlockAreCodedAsInTheWhole) {
+  const size_t block = codec_.info().block;
+  if (block == 0) GTEST_SKIP() << "not coded in blocks";
+  const size_t count = 5 * block + 3;
+  for (Data data : samples::kAllData) {
+    SCOPED_TRACE(samples::to_string(data));
+    const auto values = samples::make_values(data, count);
+    std::vector<float> rest, part_rest, rests;
+    const auto whole = samples::encode(codec_, samples::one_tensor(count), values, {}, &rest);
+    std::vector<std::byte> parts;
+    for (const auto& [begin, end] :
+         {std::pair(0 * block, block), std::pair(block, 3 * block), std::pair(3 * block, count)}) {
+      const auto part = samples::encode(codec_, samples::one_tensor(end - begin),
+                                        std::span(values).subspan(begin, end - begin), {},
+                                        &part_rest, {.offset = begin});
+      parts.insert(parts.end(), part.begin(), part.end());
+      rests.insert(rests.end(), part_rest.begin(), part_rest.end());
+    }
+    EXPECT_EQ(parts, whole);
+    EXPECT_TRUE(same_bits(rests, rest));
+  }
+}
+
 TEST_P(CodecConformance, RefusesEveryTruncationAndExtension) {
   for (const StreamSpec& stream :
        {samples::mixed_tensors(), samples::one_tensor(9), samples::one_tensor(0)}) {

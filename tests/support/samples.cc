@@ -107,11 +107,11 @@ std::vector<float> make_values(Data data, size_t count, uint64_t seed) {
 
 std::vector<std::byte> encode(const Codec& codec, const StreamSpec& stream,
                               std::span<const float> values, std::span<const float> fresh,
-                              std::vector<float>* rest) {
+                              std::vector<float>* rest, const Call& call) {
   std::vector<std::byte> bytes(codec.max_encoded_size(stream));
   if (rest != nullptr) rest->resize(values.size());
   const auto encoded = codec.make_encoder(stream)->encode(
-      {.values = values, .fresh = fresh, .moments = {}}, {}, bytes,
+      {.values = values, .fresh = fresh, .moments = {}}, call, bytes,
       rest != nullptr ? std::span(*rest) : std::span<float>());
   bytes.resize(encoded.size);
   return bytes;

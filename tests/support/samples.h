@@ -37,6 +37,6 @@ std::vector<float> make_values(Data data, size_t count, uint64_t seed = 1);
 // Encodes with a fresh encoder; `rest`, if not null, receives the remainder.
 std::vector<std::byte> encode(const Codec& codec, const StreamSpec& stream,
                               std::span<const float> values, std::span<const float> fresh = {},
-                              std::vector<float>* rest = nullptr);
+                              std::vector<float>* rest = nullptr, const Call& call = {});
 
 }  // namespace thinwire::samples

@@ -84,7 +84,11 @@ def bits_of(data: bytes) -> list[int]:
 
 
 def f32(value: float) -> float:
-    return struct.unpack("<f", struct.pack("<f", value))[0]
+    """Rounded to binary32; infinite beyond its range."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def read_mean(reader: Reader, signed: bool) -> float:
@@ -184,6 +188,32 @@ def decode_randomk(reader, tensors, options):
     return out
 
 
+def read_codes(reader: Reader, count: int, bits: int) -> list[int]:
+    """A bit string of `count` codes."""
+    string = bits_of(reader.take(-(-count * bits // 8)))
+    return [sum(string[i * bits + b] << b for b in range(bits)) for i in range(count)]
+
+
+def blocks_of(tensors, options):
+    """The lengths of a stream's blocks."""
+    count, block = sum(values for _, values in tensors), int(options["block"])
+    return [min(block, count - begin) for begin in range(0, count, block)]
+
+
+def decode_int(bits):
+    def decode(reader, tensors, options):
+        out, most = [], (1 << bits - 1) - 1
+        for size in blocks_of(tensors, options):
+            scale = reader.get("f")
+            require(math.copysign(1, scale) > 0 and math.isfinite(f32(scale * most)), "bad scale")
+            for code in read_codes(reader, size, bits):
+                signed = code - (1 << bits if code > most else 0)
+                require(signed >= -most, "code out of range")
+                out.append(f32(signed * scale))
+        return out
+    return decode
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),
@@ -195,6 +225,8 @@ DECODERS = {
     "threshold": decode_sparse,
     "randomk": decode_randomk,
     "gaussiank": decode_sparse,
+    "int8": decode_int(8),
+    "int4": decode_int(4),
 }
 
 
