@@ -1,0 +1,166 @@
+// Every pass against the plain loop of its comment, bit for bit, on every SIMD target.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/memory_passes.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "core/aligned.h"
+#include "core/random.h"
+#include "kernel/for_each_target.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire::kernel {
+namespace {
+
+using Vector = AlignedVector<float>;
+
+// Around every border, and long enough for non-temporal stores.
+const size_t kCounts[] = {0, 1, 15, 16, 17, 33, 8191, 8192, 8207, 40000, (size_t{1} << 21) + 5};
+
+// The first `count` values of a stream that is drawn once.
+Vector normals(size_t count, uint32_t stream) {
+  static std::map<uint32_t, Vector> drawn;
+  Vector& values = drawn[stream];
+  for (size_t i = values.size(); i < count; ++i)
+    values.push_back(random_normal({.seed = 7, .stream = stream}, i));
+  return Vector(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+void expect_same_bits(std::span<const float> got, std::span<const float> want) {
+  ASSERT_EQ(got.size(), want.size());
+  size_t different = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    different += std::bit_cast<uint32_t>(got[i]) != std::bit_cast<uint32_t>(want[i]);
+  ASSERT_EQ(different, 0u);
+}
+
+void expect_moments_of(const Moments& got, std::span<const float> values) {
+  const Moments want = moments(values);
+  EXPECT_EQ(got.abs_sum, want.abs_sum);
+  EXPECT_EQ(got.square_sum, want.square_sum);
+  EXPECT_EQ(got.abs_max, want.abs_max);
+  EXPECT_EQ(got.finite, want.finite);
+}
+
+void on_all(const std::function<void(size_t count)>& body) {
+  for (const size_t count : kCounts)
+    for_each_target([&](std::string_view target) {
+      SCOPED_TRACE(std::to_string(count) + std::string(" ").append(target));
+      body(count);
+    });
+}
+
+TEST(WeightedSum, IsThePlainLoopWithAndWithoutMoments) {
+  on_all([](size_t count) {
+    const Vector a = normals(count, 1), b = normals(count, 2);
+    for (const auto& [p, q] : {std::pair(1.0f, 1.0f), {0.3f, -0.7f}, {1.0f, -1.0f}, {0.0f, 2.0f}}) {
+      Vector want(count), out(count, 5.0f), room(count + 1);
+      for (size_t i = 0; i < count; ++i) {
+        const float left = p * a[i], right = q * b[i];
+        want[i] = left + right;
+      }
+      expect_moments_of(weighted_sum_with_moments(p, a, q, b, out), want);
+      expect_same_bits(out, want);
+      const auto odd = std::span(room).subspan(1);  // off the border of a vector
+      expect_moments_of(weighted_sum_with_moments(p, a, q, b, odd), want);
+      expect_same_bits(odd, want);
+      out = a;
+      expect_moments_of(weighted_sum_with_moments(p, out, q, b, out), want);
+      expect_same_bits(out, want);
+      out = b;
+      weighted_sum(p, a, q, out, out);
+      expect_same_bits(out, want);
+    }
+  });
+}
+
+TEST(WeightedSum, WithWeightsOfOneIsAddWithMoments) {
+  const Vector a = normals(10007, 3), b = normals(10007, 4);
+  Vector sum(a.size()), weighted(a.size());
+  add_with_moments(a, b, sum);
+  expect_moments_of(weighted_sum_with_moments(1, a, 1, b, weighted), sum);
+  expect_same_bits(weighted, sum);
+}
+
+TEST(WeightedSum, ReportsWhatIsNotFinite) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Vector a = normals(100, 5), out(100), other(100);
+    const Vector b(100);
+    EXPECT_TRUE(weighted_sum_with_moments(0.5f, a, 0.5f, b, out).finite);
+    a[71] = bad;
+    EXPECT_FALSE(weighted_sum_with_moments(0.5f, a, 0.5f, b, out).finite);
+    EXPECT_FALSE(add_velocity({.momentum = 0.9f}, a, b, b, out, other).finite);
+  }
+}
+
+class Velocity : public ::testing::TestWithParam<MomentumRule> {};
+INSTANTIATE_TEST_SUITE_P(Rules, Velocity,
+                         ::testing::Values(MomentumRule{0.9f, 1, false},
+                                           MomentumRule{0.9f, 0.25f, false},
+                                           MomentumRule{0.0f, 1, false},
+                                           MomentumRule{0.9f, 0.3f, true}));
+
+TEST_P(Velocity, IsThePlainLoopAndItsMaskFindsWhatWasSent) {
+  const MomentumRule rule = GetParam();
+  on_all([&](size_t count) {
+    const Vector g = normals(count, 1), u = normals(count, 2), v = normals(count, 3);
+    Vector want_u(count), want_v(count), new_u(count), new_v(count);
+    for (size_t i = 0; i < count; ++i) {
+      const float own = rule.scale * g[i];
+      const float kept = rule.momentum * u[i];
+      if (rule.nesterov) {
+        want_u[i] = rule.momentum * (u[i] + own);
+        want_v[i] = (v[i] + want_u[i]) + own;
+      } else {
+        want_u[i] = kept + own;
+        want_v[i] = v[i] + want_u[i];
+      }
+    }
+    expect_moments_of(add_velocity(rule, g, u, v, new_u, new_v), want_v);
+    expect_same_bits(new_u, want_u);
+    expect_same_bits(new_v, want_v);
+
+    for (size_t i = 0; i < count; i += 3) {  // sent whole, sent in part, or not
+      new_v[i] = i % 2 == 0 ? 0.0f : new_v[i] * 0.5f;
+      want_u[i] = 0.0f;
+    }
+    mask_velocity(rule, g, v, new_v, new_u);
+    expect_same_bits(new_u, want_u);
+  });
+}
+
+TEST(Estimate, MovesByWhatWasSent) {
+  on_all([](size_t count) {
+    const Vector h = normals(count, 1), g = normals(count, 2);
+    Vector rest(count), want = h;
+    weighted_sum(1, g, -1, h, rest);
+    for (size_t i = 0; i < count; i += 3) {
+      const float change = rest[i];
+      rest[i] = i % 2 == 0 ? 0.0f : change * 0.25f;
+      want[i] = h[i] + (change - rest[i]);
+    }
+    advance_estimate(h, g, rest);
+    expect_same_bits(rest, want);
+  });
+}
+
+TEST(Estimate, OfTheMeanIsAddedUpAndHandedOut) {
+  on_all([](size_t count) {
+    Vector total = normals(count, 1), values = normals(count, 2), want(count);
+    for (size_t i = 0; i < count; ++i) want[i] = total[i] + values[i];
+    add_and_copy(total, values);
+    expect_same_bits(total, want);
+    expect_same_bits(values, want);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::kernel
