@@ -52,6 +52,7 @@ struct Call {
   uint64_t step = 0;
   uint64_t salt = 0;    // the sender's own: draws that should be independent between ranks use it
   uint64_t offset = 0;  // of values[0] in its stream, when a stream is coded in parts
+  uint64_t ranks = 1;   // whose contributions are averaged
 };
 
 struct Encoded {

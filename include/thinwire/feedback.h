@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -15,8 +16,8 @@
 
 namespace thinwire {
 
-// The memory of one stream on one rank. A step is prepare, then commit or rollback. Not shared
-// between threads.
+// The memory of one stream on one rank. A step that counts is prepare, sent for every part, receive
+// and commit; any other ends with rollback instead, wherever it is. Not shared between threads.
 class Feedback : public Stateful {
  public:
   // What to send this step, with its moments from the same pass. The signal points into this object
@@ -28,7 +29,15 @@ class Feedback : public Stateful {
   // Where the encoder leaves values - decode(payload). Empty when this memory keeps nothing.
   virtual std::span<float> rest() noexcept = 0;
 
-  // What was left in rest() is kept for the next step.
+  // Values [begin, begin + count) were encoded, and what was left of them lies in rest(). `gradient`
+  // is what prepare was given, whole. Parts come in any order and cover the stream.
+  virtual void sent(std::span<const float> /*gradient*/, size_t /*begin*/, size_t /*count*/) {}
+
+  // `mean` is the mean over ranks of what all of them sent, with the same bits on every rank; what it
+  // holds afterwards is the mean gradient of this step. For memories that send changes of something.
+  virtual void receive(std::span<float> /*mean*/) {}
+
+  // The step counts: what it left is remembered.
   virtual void commit() = 0;
 
   // The step never happened, to the bit.

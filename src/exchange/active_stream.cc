@@ -68,6 +68,7 @@ size_t ActiveStream::write_payload(const StepContext& context, Encoder& encoder,
   call.offset = begin;
   const Encoded encoded = encoder.encode(part, call, out.subspan(kFrameHeaderSize), rest);
   this->count(encoded, rest);
+  feedback_->sent(result_, begin, count);  // the mean does not lie there yet
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;
 }
@@ -101,6 +102,7 @@ void ActiveStream::sent_unframed() {
   const std::span<float> rest = feedback_->rest();
   std::fill(rest.begin(), rest.end(), 0.0f);
   count({.size = 4 * spec_.count(), .kept = spec_.count()}, rest);
+  feedback_->sent(result_, 0, spec_.count());
   counters_.frame_bytes = counters_.payload_bytes;
 }
 
@@ -113,6 +115,7 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     return;
   }
   encoder_->commit();
+  feedback_->receive(result_);
   feedback_->commit();
   if (tensors_.size() == 1) return;
   auto from = joined_.cbegin();

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -39,8 +41,8 @@ class Oracle {
   Tensors step(uint64_t number, const std::vector<Tensors>& given) {
     Tensors mean(model_.size());
     for (Stream& stream : streams_) {
-      const Values joined =
-          dense_ ? dense_mean(stream, number, given) : gather_mean(stream, number, given);
+      const Values joined = followed(
+          stream, dense_ ? dense_mean(stream, number, given) : gather_mean(stream, number, given));
       size_t at = 0;
       for (const TensorSpec& tensor : stream.spec.tensors) {
         Values& to = mean[index_.at(tensor.name)];
@@ -68,14 +70,27 @@ class Oracle {
       const Values& part = given[index_.at(tensor.name)];
       gradient.insert(gradient.end(), part.begin(), part.end());
     }
-    const Call call{.seed = seed_, .step = number};
+    const Call call{.seed = seed_, .step = number, .ranks = static_cast<uint64_t>(ranks_)};
     const auto r = static_cast<size_t>(rank);
     const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
     std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
     bytes.resize(stream.encoders[r]->encode(signal, call, bytes, stream.feedbacks[r]->rest()).size);
-    stream.encoders[r]->commit();
-    stream.feedbacks[r]->commit();
+    stream.feedbacks[r]->sent(gradient, 0, gradient.size());
     return bytes;
+  }
+
+  // What the ranks' memories make of the mean, the same on all of them; ends the step.
+  Values followed(Stream& stream, const Values& mean) {
+    Values of_first;
+    for (size_t r = 0; r < stream.feedbacks.size(); ++r) {
+      Values own = mean;
+      stream.feedbacks[r]->receive(own);
+      if (r == 0) of_first = own;
+      EXPECT_TRUE(same_bits(own, of_first)) << "memory of rank " << r;
+      stream.feedbacks[r]->commit();
+      stream.encoders[r]->commit();
+    }
+    return of_first;
   }
 
   Values gather_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {

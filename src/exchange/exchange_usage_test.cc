@@ -206,6 +206,27 @@ TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
       });
 }
 
+TEST(ExchangeUsage, EveryMemoryOfASavedStoreContinuesBitForBit) {
+  for (const FeedbackEntry* entry : list_feedbacks())
+    for (const std::string codec : {"topk:density=0.1", "fp16"})
+      run_local(3, [&](Group& group) {
+        const ExchangeOptions options{.codec = codec, .feedback = std::string(entry->name)};
+        Side plain(group, small_model(), options);
+        for (uint64_t step = 0; step < 3; ++step) plain.step(step);
+        const auto store = std::make_shared<Store>();
+        const std::vector<StateArrays> of_all(3, plain.store().save());
+        ASSERT_TRUE(store->load(of_all, group.rank(), 3).is_ok());
+        Side resumed(group, small_model(), options, store);
+        resumed.exchange().set_step(3);
+        for (uint64_t step = 3; step < 6; ++step) {
+          plain.step(step);
+          resumed.step(step);
+          EXPECT_TRUE(same_bits(resumed.values, plain.values)) << entry->name;
+        }
+        EXPECT_TRUE(same_state(store->save(), plain.store().save())) << entry->name;
+      });
+}
+
 // Objects hold their options: an exchange with other options must not use an old one's encoder.
 TEST(ExchangeUsage, AnotherCodecOverTheSameStoreGetsEncodersOfItsOwn) {
   run_local(2, [](Group& group) {

@@ -30,7 +30,9 @@ StepRunner::StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptio
       context_{.group = *channel_,
                .tensors = tensors_,
                .generation = options.generation,
-               .call = {.seed = options.seed, .salt = static_cast<uint64_t>(channel_->rank())}} {
+               .call = {.seed = options.seed,
+                        .salt = static_cast<uint64_t>(channel_->rank()),
+                        .ranks = static_cast<uint64_t>(channel_->size())}} {
   for (size_t i = 0; i < plan.streams.size(); ++i)
     streams_.push_back(std::make_unique<ActiveStream>(plan.streams[i], i, terms, options, store));
   for (size_t i = 0; i < plan.buckets.size(); ++i)

@@ -6,7 +6,9 @@
 
 namespace thinwire {
 
-std::vector<const FeedbackEntry*> list_feedbacks() { return {&none_entry(), &residual_entry()}; }
+std::vector<const FeedbackEntry*> list_feedbacks() {
+  return {&none_entry(), &residual_entry(), &lowpass_entry(), &dgc_memory_entry(), &ef21_entry()};
+}
 
 Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream) {
   Result<SpecText> text = parse_spec("feedback", spec);

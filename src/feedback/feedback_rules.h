@@ -8,5 +8,8 @@ namespace thinwire {
 
 const FeedbackEntry& none_entry();
 const FeedbackEntry& residual_entry();
+const FeedbackEntry& lowpass_entry();
+const FeedbackEntry& dgc_memory_entry();
+const FeedbackEntry& ef21_entry();
 
 }  // namespace thinwire

@@ -1,18 +1,23 @@
 // residual: what one message could not carry is added to the next gradient (error feedback).
 //
-//   u_t = g_t + r_{t-1},   r_t = u_t - decode(encode(u_t)),   r_0 = 0   [Seide et al., Interspeech
-//   2014; Karimireddy et al., ICML 2019]
+//   u_t = beta r_{t-1} + gamma g_t,   r_t = u_t - decode(encode(u_t)),   r_0 = 0
+//
+// With both weights 1, the default, this is the classic rule [Seide et al., Interspeech 2014;
+// Karimireddy et al., ICML 2019]; the weights are those of [Xu et al., GRACE, ICDCS 2021]. beta < 1
+// forgets: what is sent and kept adds up to what is owed only at beta = 1. gamma = the learning rate
+// keeps the memory in units of steps of the weights [Karimireddy et al.].
 //
 // Two buffers of 4 bytes per value: the committed residual, which a step only reads, and u, which
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
-// to undo.
+// to undo. A third holds gamma g unless gamma is 1.
 // SPDX-License-Identifier: Apache-2.0
-#include <utility>
+#include <algorithm>
 
-#include "core/aligned.h"
-#include "core/check.h"
 #include "feedback/feedback_rules.h"
-#include "kernel/vector_moments.h"
+#include "feedback/kept_vector.h"
+#include "feedback/step_guard.h"
+#include "kernel/axpy.h"
+#include "kernel/memory_passes.h"
 
 namespace thinwire {
 namespace {
@@ -21,55 +26,76 @@ constexpr const char* kArray = "residual";
 
 class Residual final : public Feedback {
  public:
-  explicit Residual(size_t count) : committed_(count), next_(count) {}
+  Residual(float beta, float gamma, size_t count)
+      : beta_(beta),
+        gamma_(gamma),
+        residual_(count),
+        weighted_(gamma == 1 ? 0 : count),
+        guard_("residual", count) {}
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
-    THINWIRE_CHECK(gradient.size() == next_.size(),
-                   "feedback 'residual': the gradient has another length");
-    const Moments moments = kernel::add_with_moments(gradient, committed_, next_);
-    prepared_ = true;
-    return {.values = next_, .fresh = gradient, .moments = moments};
+    guard_.prepare(gradient.size());
+    const std::span<const float> own = weigh(gradient);
+    const Moments moments =
+        kernel::weighted_sum_with_moments(beta_, residual_.now, 1, own, residual_.next);
+    return {.values = residual_.next, .fresh = own, .moments = moments};
   }
-
-  std::span<float> rest() noexcept override { return next_; }
+  std::span<float> rest() noexcept override { return residual_.next; }
 
   void commit() override {
-    THINWIRE_CHECK(prepared_, "feedback 'residual': commit without prepare");
-    std::swap(committed_, next_);
-    prepared_ = false;
+    guard_.commit();
+    residual_.commit();
   }
+  void rollback() override { guard_.rollback(); }
 
-  void rollback() override { prepared_ = false; }
-
-  StateArrays save() const override {
-    return {make_state(kArray, std::span<const float>(committed_), OnResize::kOwedToMean)};
-  }
-
+  StateArrays save() const override { return {residual_.write(kArray)}; }
   Status load(const StateArrays& arrays) override {
-    Status status = copy_state(arrays, kArray, next_);
-    if (!status) return status;
-    std::swap(committed_, next_);
-    prepared_ = false;
-    return status;
+    if (Status status = residual_.read(arrays, kArray); !status) return status;
+    residual_.commit();
+    guard_.rollback();
+    return Status::ok();
   }
 
  private:
-  AlignedVector<float> committed_;
-  AlignedVector<float> next_;
-  bool prepared_ = false;
+  // gamma g is this step's own part of the signal, which methods may look at by itself.
+  std::span<const float> weigh(std::span<const float> gradient) {
+    if (gamma_ == 1) return gradient;
+    std::copy(gradient.begin(), gradient.end(), weighted_.begin());
+    kernel::scale(weighted_, gamma_);
+    return weighted_;
+  }
+
+  const float beta_;
+  const float gamma_;
+  KeptVector residual_;
+  AlignedVector<float> weighted_;  // empty where gamma is 1
+  StepGuard guard_;
 };
 
 }  // namespace
 
 const FeedbackEntry& residual_entry() {
-  static const FeedbackEntry entry{
-      .name = "residual",
-      .summary = "adds what was not sent to the next gradient",
-      .paper = "Seide et al., Interspeech 2014",
-      .options = {},
-      .make = [](const Options& /*options*/, const StreamSpec& stream) {
-        return std::make_unique<Residual>(stream.count());
-      }};
+  static const FeedbackEntry entry{.name = "residual",
+                                   .summary = "adds what was not sent to the next gradient",
+                                   .paper = "Seide et al., Interspeech 2014",
+                                   .options = {{.name = "beta",
+                                                .type = OptionType::kNumber,
+                                                .fallback = "1",
+                                                .min = 0,
+                                                .max = 1,
+                                                .help = "weight of the residual; below 1 it fades"},
+                                               {.name = "gamma",
+                                                .type = OptionType::kNumber,
+                                                .fallback = "1",
+                                                .min = 0,
+                                                .max = 1e6,
+                                                .help = "weight of the gradient"}},
+                                   .make = [](const Options& options, const StreamSpec& stream) {
+                                     return std::make_unique<Residual>(
+                                         static_cast<float>(options.number("beta")),
+                                         static_cast<float>(options.number("gamma")),
+                                         stream.count());
+                                   }};
   return entry;
 }
 

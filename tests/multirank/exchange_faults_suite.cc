@@ -95,6 +95,26 @@ TEST_P(ExchangeFaults, ANonFiniteGradientOnOneRankUndoesTheStepOnAll) {
         });
 }
 
+// Whatever it remembers: a residual, a velocity, an estimate that all ranks follow.
+TEST_P(ExchangeFaults, NoMemoryKeepsATraceOfASkippedStep) {
+  for (const FeedbackEntry* entry : list_feedbacks())
+    for (const std::string codec : {"topk:density=0.1", "fp16"})
+      on_all([&](Group& group) {
+        const ExchangeOptions options{.codec = codec, .feedback = std::string(entry->name)};
+        Side side(group, small_model(), options);
+        Side clean(group, small_model(), options);
+        side.step(0);
+        clean.step(0);
+        const StateArrays before = side.store().save();
+        EXPECT_TRUE(bad_step(side, group, 1, kLinear, NAN).skipped);
+        EXPECT_TRUE(same_state(side.store().save(), before)) << entry->name;
+        clean.exchange().set_step(2);
+        EXPECT_FALSE(side.step(2).skipped);
+        clean.step(2);
+        EXPECT_TRUE(same_bits(side.values, clean.values)) << entry->name;
+      });
+}
+
 TEST_P(ExchangeFaults, TheSumMayOverflowAlthoughNoRankDid) {
   on_all([&](Group& group) {
     Side side(group, {{"w", {3}, TensorKind::kLinear}}, {.codec = "fp32"});

@@ -90,6 +90,43 @@ TEST_P(ExchangeValues, EveryFeedbackAndGroupingMatchesTheOracle) {
                       feedback, entry->info.linear && entry->info.fixed_size);
 }
 
+TEST_P(ExchangeValues, EveryMemoryMatchesTheOracle) {
+  for (const FeedbackEntry* entry : list_feedbacks())
+    for (const size_t bucket_bytes : {300, 100000}) {
+      const std::string memory(entry->name);
+      expect_oracle({.codec = "topk:density=0.1", .feedback = memory, .bucket_bytes = bucket_bytes},
+                    memory, false);
+      expect_oracle({.codec = "fp16", .feedback = memory, .bucket_bytes = bucket_bytes}, memory,
+                    true);
+    }
+}
+
+// A rank's own clipping depends on how many there are.
+TEST_P(ExchangeValues, MemoriesKnowTheNumberOfRanks) {
+  const std::string memory = "dgc:momentum=0.5,clip=0.01";
+  expect_oracle({.codec = "topk:density=0.1", .feedback = memory}, memory, false);
+}
+
+// H, the same bits on every rank, is the mean of the h_i that ranks keep to themselves.
+TEST_P(ExchangeValues, EstimatesOfRanksHaveTheMeanThatAllFollow) {
+  on_all([](Group& group) {
+    const auto model = small_model();
+    Side side(group, model, {.codec = "topk:density=0.2", .feedback = "ef21"});
+    for (uint64_t step = 0; step < 3 * kSteps; ++step) side.step(step);
+    for (size_t t = 0; t < model.size(); ++t) {
+      if (model[t].kind == TensorKind::kBias || model[t].kind == TensorKind::kNorm) continue;
+      const std::string key = model[t].name + "/feedback/";
+      const size_t count = model[t].count();
+      Values followed(count);
+      ASSERT_TRUE(copy_state(side.store().save(), key + "mean_estimate", std::span(followed)));
+      EXPECT_TRUE(same_bits(side.values[t], followed)) << model[t].name;
+      const auto estimates = sum_of_states(group, side.store(), key + "estimate", count);
+      for (size_t i = 0; i < count; ++i)
+        EXPECT_NEAR(followed[i], estimates[i] / group.size(), 3e-8) << model[t].name;
+    }
+  });
+}
+
 TEST_P(ExchangeValues, LibraryIsCloseToDense) {
   on_all([](Group& group) {
     Side dense(group, small_model(), {.codec = "fp32"});

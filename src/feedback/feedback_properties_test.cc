@@ -1,0 +1,253 @@
+// What every memory of the registry promises, with every option at both ends.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "feedback/feedback_testing.h"
+#include "kernel/for_each_target.h"
+#include "kernel/vector_moments.h"
+#include "thinwire/store.h"
+
+namespace thinwire::testing {
+namespace {
+
+class Memory : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Feedback> make(size_t count = kCount) const {
+    return testing::make(GetParam(), count);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Registry, Memory, ::testing::ValuesIn(feedback_variants()),
+                         [](const auto& row) {
+                           std::string name;
+                           for (const char c : row.param)
+                             name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+                           return name;
+                         });
+
+TEST_P(Memory, FirstSendsTheGradientOrAMultiple) {
+  const auto memory = make();
+  const Values g = gradient(0);
+  const auto made = step(*memory, g, 0);
+  double dot = 0, square = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    dot += double{made.values[i]} * g[i];
+    square += double{made.values[i]} * made.values[i];
+  }
+  EXPECT_GE(dot, 0);  // never uphill
+  for (size_t i = 0; i < kCount; ++i) {
+    if (square == 0) break;
+    ASSERT_TRUE(made.values[i] == 0 || g[i] != 0) << i;
+  }
+}
+
+TEST_P(Memory, MomentsAreThoseOfTheSignal) {
+  const auto memory = make();
+  for (uint64_t number = 0; number < 3; ++number) {
+    const Values g = gradient(number);
+    const Signal signal = memory->prepare(g, {.step = number});
+    ASSERT_TRUE(signal.moments.has_value());
+    const Moments want = kernel::moments(signal.values);
+    EXPECT_EQ(signal.moments->abs_sum, want.abs_sum);
+    EXPECT_EQ(signal.moments->square_sum, want.square_sum);
+    EXPECT_EQ(signal.moments->abs_max, want.abs_max);
+    EXPECT_TRUE(signal.moments->finite);
+    EXPECT_TRUE(signal.fresh.empty() || signal.fresh.size() == kCount);
+    EXPECT_TRUE(memory->rest().empty() || memory->rest().size() == kCount);
+    memory->rollback();
+    step(*memory, g, number);
+  }
+}
+
+// Whatever a step had come to when it was given up.
+TEST_P(Memory, RollbackLeavesNoTrace) {
+  const auto plain = make(), disturbed = make();
+  for (uint64_t number = 0; number < 6; ++number) {
+    Values bad = gradient(100 + number);
+    if (number % 2 == 0) bad[number * 17] = std::numeric_limits<float>::quiet_NaN();
+    const Signal signal = disturbed->prepare(bad, {.step = number});
+    EXPECT_EQ(signal.moments->finite, number % 2 != 0);
+    if (number % 3 > 0) {
+      std::fill(disturbed->rest().begin(), disturbed->rest().end(), 5.0f);
+      disturbed->sent(bad, 0, kCount / 2);
+    }
+    if (number % 3 > 1) disturbed->sent(bad, kCount / 2, kCount - kCount / 2);
+    disturbed->rollback();
+    const Values g = gradient(number);
+    const auto a = step(*plain, g, number), b = step(*disturbed, g, number);
+    expect_same_bits(b.values, a.values);
+    expect_same_bits(b.mean, a.mean);
+    expect_same_state(disturbed->save(), plain->save());
+  }
+}
+
+TEST_P(Memory, ComesBackBitForBit) {
+  const auto memory = make();
+  for (uint64_t number = 0; number < 5; ++number) {
+    const auto again = make();
+    step(*again, gradient(50), 50);  // what it holds is replaced
+    again->prepare(gradient(51), {});
+    ASSERT_TRUE(again->load(memory->save()));
+    expect_same_state(again->save(), memory->save());
+    const Values g = gradient(number);
+    const auto a = step(*memory, g, number), b = step(*again, g, number);
+    expect_same_bits(b.values, a.values);
+    expect_same_bits(b.mean, a.mean);
+    expect_same_state(again->save(), memory->save());
+  }
+}
+
+TEST_P(Memory, ForeignStateIsRefusedAndChangesNothing) {
+  const auto memory = make();
+  step(*memory, gradient(0), 0);
+  const StateArrays before = memory->save();
+  if (before.empty()) return;
+  for (size_t which = 0; which < before.size(); ++which)
+    for (int how = 0; how < 3; ++how) {
+      StateArrays bad = make()->save();
+      if (how == 0) bad.erase(bad.begin() + static_cast<std::ptrdiff_t>(which));
+      if (how == 1) bad[which].data.pop_back();
+      if (how == 2) bad[which].type = StateType::kInt64;
+      EXPECT_EQ(memory->load(bad).code(), ErrorCode::kMismatch);
+      expect_same_state(memory->save(), before);
+    }
+  EXPECT_EQ(memory->load(make(kCount - 1)->save()).code(), ErrorCode::kMismatch);
+  expect_same_state(memory->save(), before);
+}
+
+// (1/n) x the sum over ranks is kept: of what is owed, of velocities, of estimates.
+TEST_P(Memory, AnotherWorldSizeKeepsTheMean) {
+  constexpr uint32_t kBefore = 3;
+  std::vector<StateArrays> states;
+  for (uint32_t rank = 0; rank < kBefore; ++rank) {
+    const auto memory = make();
+    for (uint64_t number = 0; number < 3; ++number) step(*memory, gradient(number, rank), number);
+    states.push_back(memory->save());
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    std::vector<StateArrays> stored = states;
+    for (StateArrays& arrays : stored)
+      for (StateArray& array : arrays) array.name = "w/" + array.name;
+    Store store;
+    ASSERT_TRUE(store.load(stored, rank, 2));
+    const StateArrays loaded = store.open<Feedback>("w", [&] { return make(); }).save();
+    ASSERT_EQ(loaded.size(), states[0].size());
+    for (size_t a = 0; a < loaded.size(); ++a) {
+      EXPECT_EQ(loaded[a].on_resize, OnResize::kOwedToMean) << loaded[a].name;
+      std::vector<Values> old(kBefore, Values(kCount));
+      Values got(kCount);
+      for (uint32_t r = 0; r < kBefore; ++r)
+        ASSERT_TRUE(copy_state(states[r], loaded[a].name, std::span<float>(old[r])));
+      ASSERT_TRUE(copy_state(loaded, loaded[a].name, std::span<float>(got)));
+      for (size_t i = 0; i < kCount; ++i) {
+        const double mean = (double{old[0][i]} + old[1][i] + old[2][i]) / kBefore;
+        ASSERT_EQ(got[i], static_cast<float>(mean)) << loaded[a].name << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Memory, EveryTargetGivesTheSameBits) {
+  std::vector<StateArrays> of_target;
+  std::vector<Values> means;
+  kernel::for_each_target([&](std::string_view) {
+    const auto memory = make();
+    Values mean;
+    for (uint64_t number = 0; number < 3; ++number)
+      mean = step(*memory, gradient(number), number).mean;
+    of_target.push_back(memory->save());
+    means.push_back(mean);
+  });
+  for (size_t i = 1; i < means.size(); ++i) {
+    expect_same_state(of_target[i], of_target[0]);
+    expect_same_bits(means[i], means[0]);
+  }
+}
+
+TEST_P(Memory, StartsAtZeroAndStaysThereOnZeros) {
+  const auto memory = make();
+  const auto expect_zeros = [&] {
+    for (const StateArray& array : memory->save()) {
+      Values values(kCount);
+      ASSERT_TRUE(copy_state({array}, array.name, std::span<float>(values)));
+      for (const float value : values) ASSERT_EQ(value, 0.0f);
+    }
+  };
+  expect_zeros();
+  for (uint64_t number = 0; number < 3; ++number)
+    for (const float value : step(*memory, Values(kCount), number).mean) ASSERT_EQ(value, 0.0f);
+  expect_zeros();
+}
+
+TEST_P(Memory, ExtremesAreFiniteOrSaidNotToBe) {
+  const float largest = std::numeric_limits<float>::max();
+  const float smallest = std::numeric_limits<float>::denorm_min();
+  for (const float value : {largest, -largest, smallest, -smallest, 1.0f}) {
+    const auto memory = make();
+    const Values g(kCount, value);
+    for (uint64_t number = 0; number < 3; ++number) {
+      const Signal signal = memory->prepare(g, {.step = number});
+      bool finite = true;
+      for (const float x : signal.values) finite = finite && std::isfinite(x);
+      if (!signal.moments->finite) {  // the exchange skips such a step
+        memory->rollback();
+        continue;
+      }
+      ASSERT_TRUE(finite);
+      memory->rollback();
+      step(*memory, g, number, [](std::span<float> rest, uint64_t) {
+        for (size_t i = 0; i < rest.size(); i += 2) rest[i] = 0;
+      });
+      for (const StateArray& array : memory->save()) {
+        Values kept(kCount);
+        ASSERT_TRUE(copy_state({array}, array.name, std::span<float>(kept)));
+        for (const float x : kept) ASSERT_TRUE(std::isfinite(x)) << array.name;
+      }
+    }
+  }
+}
+
+TEST_P(Memory, ShortStreamsAreFine) {
+  for (const size_t count : {0, 1, 2, 3, 17}) {
+    const auto memory = make(count);
+    for (uint64_t number = 0; number < 3; ++number)
+      EXPECT_EQ(step(*memory, gradient(number, 0, count), number).mean.size(), count);
+    const auto again = make(count);
+    ASSERT_TRUE(again->load(memory->save()));
+    expect_same_state(again->save(), memory->save());
+  }
+}
+
+TEST_P(Memory, ContractsAreChecked) {
+  const auto memory = make();
+  EXPECT_THROW(memory->prepare(Values(kCount - 1), {}), Error);
+  if (memory->save().empty()) return;  // it remembers nothing, whatever it is told
+  EXPECT_THROW(memory->commit(), Error);
+  memory->prepare(gradient(0), {});
+  memory->rollback();
+  EXPECT_THROW(memory->commit(), Error);
+}
+
+TEST(Feedback, UnknownNamesAndOptionsAreRefusedWithTheKnownOnes) {
+  const StreamSpec stream = single_tensor({.name = "w", .shape = {3}});
+  const auto unknown = make_feedback("residuel", stream);
+  EXPECT_EQ(unknown.status().code(), ErrorCode::kUnknownName);
+  EXPECT_THAT(unknown.status().message(), ::testing::HasSubstr("none, residual, lowpass, dgc"));
+  EXPECT_EQ(make_feedback("residual:alpha=0.9", stream).status().code(), ErrorCode::kUnknownName);
+  EXPECT_EQ(make_feedback("residual:beta=1.1", stream).status().code(), ErrorCode::kBadOption);
+}
+
+TEST(Feedback, NamesAreThereOnce) {
+  std::vector<std::string_view> names;
+  for (const FeedbackEntry* entry : list_feedbacks()) {
+    names.push_back(entry->name);
+    EXPECT_FALSE(entry->summary.empty());
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+}  // namespace
+}  // namespace thinwire::testing

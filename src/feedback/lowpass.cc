@@ -1,0 +1,86 @@
+// lowpass: ScaleCom's residual, which takes in what was not sent only by and by [Chen et al., NeurIPS
+// 2020, arXiv:2104.11125].
+//
+//   p = m + g,   m' = (1 - beta) m + beta (p - sent),   m = 0 at first,   0 < beta <= 1
+//
+// Where nothing was sent that is m + beta g, where all was sent (1 - beta) m: below beta = 1 what was
+// sent is not wholly cleared, and what is sent and kept does not add up to what is owed. The filter
+// makes memories of ranks alike, on which shared positions depend, at large learning rates. beta = 1
+// is `residual`, to the bit; ScaleCom takes 0.1 for large batches and 1 at the usual ones.
+//
+// Two buffers, as in `residual`; below beta = 1 a second pass filters what the encoder left.
+// SPDX-License-Identifier: Apache-2.0
+#include "feedback/feedback_rules.h"
+#include "feedback/kept_vector.h"
+#include "feedback/step_guard.h"
+#include "kernel/memory_passes.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire {
+namespace {
+
+constexpr const char* kArray = "residual";
+
+class LowPass final : public Feedback {
+ public:
+  LowPass(double beta, size_t count)
+      : beta_(static_cast<float>(beta)),
+        keep_(static_cast<float>(1 - beta)),
+        residual_(count),
+        guard_("lowpass", count) {}
+
+  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
+    guard_.prepare(gradient.size());
+    const Moments moments = kernel::add_with_moments(gradient, residual_.now, residual_.next);
+    return {.values = residual_.next, .fresh = gradient, .moments = moments};
+  }
+  std::span<float> rest() noexcept override { return residual_.next; }
+
+  void sent(std::span<const float> gradient, size_t begin, size_t count) override {
+    guard_.sent(gradient.size(), begin, count);
+    if (beta_ == 1) return;
+    const auto rest = std::span(residual_.next).subspan(begin, count);
+    kernel::weighted_sum(keep_, std::span(residual_.now).subspan(begin, count), beta_, rest, rest);
+  }
+
+  void commit() override {
+    guard_.commit_all_sent();
+    residual_.commit();
+  }
+  void rollback() override { guard_.rollback(); }
+
+  StateArrays save() const override { return {residual_.write(kArray)}; }
+  Status load(const StateArrays& arrays) override {
+    if (Status status = residual_.read(arrays, kArray); !status) return status;
+    residual_.commit();
+    guard_.rollback();
+    return Status::ok();
+  }
+
+ private:
+  const float beta_;
+  const float keep_;  // 1 - beta
+  KeptVector residual_;
+  StepGuard guard_;
+};
+
+}  // namespace
+
+const FeedbackEntry& lowpass_entry() {
+  static const FeedbackEntry entry{
+      .name = "lowpass",
+      .summary = "takes in a share beta of what was not sent, and lets go of what was as slowly",
+      .paper = "ScaleCom, NeurIPS 2020, arXiv:2104.11125",
+      .options = {{.name = "beta",
+                   .type = OptionType::kNumber,
+                   .fallback = "0.1",
+                   .min = 1e-6,
+                   .max = 1,
+                   .help = "share taken in each step; 1: residual"}},
+      .make = [](const Options& options, const StreamSpec& stream) {
+        return std::make_unique<LowPass>(options.number("beta"), stream.count());
+      }};
+  return entry;
+}
+
+}  // namespace thinwire

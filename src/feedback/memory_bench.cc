@@ -1,0 +1,80 @@
+// What memories add to a step: forming the signal, and keeping what was left.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step's gradient and signal are read or written by codecs anyway; the pass here replaces the one
+// that would form gradient + residual, whose budget is one stream.
+#include <string>
+
+#include "bench/side_by_side.h"
+#include "core/aligned.h"
+#include "core/random.h"
+#include "thinwire/feedback.h"
+
+namespace thinwire {
+namespace {
+
+AlignedVector<float>& gradient() {
+  static AlignedVector<float> values = [] {
+    AlignedVector<float> made(bench::kLarge);
+    for (size_t i = 0; i < made.size(); ++i) made[i] = random_unit({.seed = 1}, i) - 0.5f;
+    return made;
+  }();
+  return values;
+}
+
+std::unique_ptr<Feedback> make(const std::string& spec) {
+  return make_feedback(spec, single_tensor({.name = "w", .shape = {bench::kLarge}})).value();
+}
+
+void prepare(benchmark::State& state, const std::string& spec, const bench::Budget& budget) {
+  const auto memory = make(spec);
+  bench::side_by_side(
+      state, bench::kLarge, nullptr,
+      [&] {
+        benchmark::DoNotOptimize(memory->prepare(gradient(), {}).moments);
+        memory->rollback();
+      },
+      budget);
+}
+
+void sent(benchmark::State& state, const std::string& spec) {
+  const auto memory = make(spec);
+  bench::side_by_side(
+      state, bench::kLarge, [&] { memory->prepare(gradient(), {}); },
+      [&] { memory->sent(gradient(), 0, bench::kLarge); });
+}
+
+double one_stream(const bench::Baseline& base) { return base.stream; }
+
+void residual_prepare(benchmark::State& state) { prepare(state, "residual", one_stream); }
+void residual_weighted_prepare(benchmark::State& state) {
+  prepare(state, "residual:beta=0.9", one_stream);
+}
+void lowpass_prepare(benchmark::State& state) { prepare(state, "lowpass", one_stream); }
+void lowpass_sent(benchmark::State& state) { sent(state, "lowpass"); }
+void ef21_prepare(benchmark::State& state) { prepare(state, "ef21", one_stream); }
+void ef21_sent(benchmark::State& state) { sent(state, "ef21"); }
+// Three reads and two writes, where a stream is two and one.
+void dgc_prepare(benchmark::State& state) {
+  prepare(state, "dgc", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
+}
+void dgc_sent(benchmark::State& state) { sent(state, "dgc"); }
+void ef21_receive(benchmark::State& state) {
+  const auto memory = make("ef21");
+  AlignedVector<float> mean(bench::kLarge, 1e-3f);
+  memory->prepare(gradient(), {});
+  bench::side_by_side(state, bench::kLarge, nullptr, [&] { memory->receive(mean); });
+}
+
+THINWIRE_BENCH(residual_prepare);
+THINWIRE_BENCH(residual_weighted_prepare);
+THINWIRE_BENCH(lowpass_prepare);
+THINWIRE_BENCH(lowpass_sent);
+THINWIRE_BENCH(dgc_prepare);
+THINWIRE_BENCH(dgc_sent);
+THINWIRE_BENCH(ef21_prepare);
+THINWIRE_BENCH(ef21_sent);
+THINWIRE_BENCH(ef21_receive);
+
+}  // namespace
+}  // namespace thinwire
