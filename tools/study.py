@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a study (cases x variants x seeds of recipes), resumably, and writes its table.
 
-usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--table-only] [--workers-at-once N]
+usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--at-once N] [--table-only]
 
 A study file:
 
@@ -16,10 +16,13 @@ A study file:
     variants = ["dense", "adacomp"]   # all when absent
     settings = {"train.epochs" = 3}
 
-Every run goes to FOLDER/<study>/<case>-<variant>-seed<n>; a finished one is not run again, an
-interrupted one is resumed from its checkpoint. The page goes to docs/results/<study>.md.
+Every run goes to FOLDER/<study>/<case>-<variant>-seed<n>; an interrupted one is resumed from its
+checkpoint. What a finished one came to is kept in docs/results/runs/<study>/, and it is not run
+again while that file is there. The page goes to docs/results/<study>.md; what stands there below
+"## Notes" stays.
 """
 import argparse
+import concurrent.futures
 import json
 import math
 import pathlib
@@ -52,12 +55,25 @@ def runs_of(study: dict):
                 yield name, case, variant, seed, settings
 
 
-def summary_of(folder: pathlib.Path) -> dict | None:
-    path = folder / "summary.json"
-    if not path.exists():
-        return None
-    summary = json.loads(path.read_text())
-    return summary if summary.get("finished", True) else None
+def read_json(path: pathlib.Path) -> dict | None:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+# Of metrics.jsonl: the codec ratio of each kind of tensor over the course of training, as
+# {kind: [[epoch, ratio], ...]}, means over a twentieth of the run each.
+def ratios_over_time(metrics: pathlib.Path) -> dict:
+    steps = [line for line in map(json.loads, metrics.open()) if "kinds" in line]
+    width = max(1, len(steps) // 20)
+    found: dict = {}
+    for begin in range(0, len(steps) - width + 1, width):
+        part = steps[begin:begin + width]
+        for kind in part[0]["kinds"]:
+            values = sum(line["kinds"][kind]["values"] for line in part)
+            sent = sum(line["kinds"][kind]["payload_bytes"] for line in part)
+            if sent:
+                found.setdefault(kind, []).append([round(part[-1]["epoch"], 3),
+                                                   round(4 * values / sent, 2)])
+    return found
 
 
 def text_of(value) -> str:
@@ -68,8 +84,9 @@ def text_of(value) -> str:
     return str(value)
 
 
-def run(folder: pathlib.Path, case: dict, settings: dict, data: str | None) -> None:
-    command = [str(ROOT / "build/thinwire"), "train", case["recipe"], "--out", str(folder)]
+def run(program: str, folder: pathlib.Path, kept: pathlib.Path, case: dict, settings: dict,
+        data: str | None) -> None:
+    command = [program, "train", case["recipe"], "--out", str(folder)]
     command += ["--workers", str(case.get("workers", 1))]
     if data:
         command += ["--data", data]
@@ -81,6 +98,12 @@ def run(folder: pathlib.Path, case: dict, settings: dict, data: str | None) -> N
     began = time.time()
     with open(folder / "log.txt", "a") as log:
         code = subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode
+    summary = read_json(folder / "summary.json")
+    if code == 0 and summary and summary.get("finished", True):
+        summary["ratios_over_time"] = ratios_over_time(folder / "metrics.jsonl")
+        summary["commit"] = commit()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(summary, indent=1) + "\n")
     print(f"{folder.name}: {'ok' if code == 0 else f'exit {code}'} in {time.time() - began:.0f} s",
           flush=True)
 
@@ -90,30 +113,37 @@ def percent(values: list[float]) -> str:
     return f"{100 * statistics.mean(values):.2f}" + ("" if math.isnan(half) else f" ± {100 * half:.2f}")
 
 
-def table(study: dict, out: pathlib.Path) -> list[str]:
+# One row per case and variant: means over seeds.
+def table(study: dict, kept: pathlib.Path) -> list[str]:
     found: dict = {}
     for name, case, variant, seed, _ in runs_of(study):
-        summary = summary_of(out / f"{name}-{variant}-seed{seed}")
+        summary = read_json(kept / f"{name}-{variant}-seed{seed}.json")
         if summary:
-            found.setdefault(name, {}).setdefault(variant, {})[seed] = (summary, case)
-    lines = ["| case | variant | seeds | workers | final error % | difference in points | "
-             "bytes sent per step and rank | wire ratio | codec ratio | kept / target | skipped | s |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+            found.setdefault(name, {}).setdefault(variant, {})[seed] = summary
+    lines = ["| case | variant | seeds | workers | epochs | test error % | difference in points | "
+             "held-out error % | difference | bytes per step and rank | wire ratio | codec ratio | "
+             "kept / target | skipped |", "| --- " * 14 + "|"]
     for name, variants in found.items():
         base = variants.get(study["first"], {})
         for variant, seeds in variants.items():
-            rows = [summary for summary, _ in seeds.values()]
+            rows = list(seeds.values())
             mean = lambda key: statistics.mean(row[key] for row in rows)
-            pairs = [seeds[s][0]["final_test_error"] - base[s][0]["final_test_error"]
-                     for s in seeds if s in base and variant != study["first"]]
+
+            def errors(key: str) -> list[str]:
+                if rows[0].get(key) is None:
+                    return ["", ""]
+                pairs = [seeds[s][key] - base[s][key] for s in seeds
+                         if s in base and variant != study["first"]]
+                return [percent([row[key] for row in rows]), percent(pairs) if pairs else ""]
+
             target = mean("achieved_over_target")
-            lines.append(
-                f"| {name} | {variant} | {len(rows)} | {rows[0]['world_size']} "
-                f"| {percent([row['final_test_error'] for row in rows])} "
-                f"| {percent(pairs) if pairs else ''} | {mean('sent_bytes_per_step'):,.0f} "
-                f"| {mean('wire_ratio'):.1f} | {mean('codec_ratio'):.1f} "
-                f"| {f'{target:.3f}' if target else ''} | {sum(row['skipped_steps'] for row in rows)} "
-                f"| {mean('seconds'):.0f} |")
+            cells = [name, variant, str(len(rows)), str(rows[0]["world_size"]),
+                     f"{rows[0]['settings']['train.epochs']}", *errors("final_test_error"),
+                     *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
+                     f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
+                     f"{target:.3f}" if target else "",
+                     str(sum(row["skipped_steps"] for row in rows))]
+            lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -127,22 +157,27 @@ def main() -> None:
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--data")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
+    parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
+    parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--table-only", action="store_true")
     options = parser.parse_args()
     study = tomllib.loads(options.file.read_text())
     out = options.out / options.file.stem
+    kept = ROOT / "docs/results/runs" / options.file.stem
     if not options.table_only:
-        for name, case, variant, seed, settings in runs_of(study):
-            folder = out / f"{name}-{variant}-seed{seed}"
-            if summary_of(folder) is None:
-                run(folder, case, settings, options.data)
+        with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+            for name, case, variant, seed, settings in runs_of(study):
+                run_name = f"{name}-{variant}-seed{seed}"
+                if not (kept / f"{run_name}.json").exists():
+                    pool.submit(run, options.program, out / run_name, kept / f"{run_name}.json",
+                                case, settings, options.data)
     processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
                       if line.startswith("model name")), "unknown")
     page = [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
             f"Command: `tools/study.py studies/{options.file.name} --data DIR`. "
             f"Processor: {processor}, {len(__import__('os').sched_getaffinity(0))} cores. "
             f"Commit: {commit()}. Means over seeds ± half the 95 % confidence interval "
-            "(Student's t); differences are paired by seed.", "", *table(study, out), ""]
+            "(Student's t); differences are paired by seed.", "", *table(study, kept), ""]
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
     notes = result.read_text().split("## Notes", 1) if result.exists() else [""]
     if len(notes) == 2:

@@ -114,7 +114,7 @@ TEST(DataParallel, DoesNotCopyGradients) {
     Two net;
     Store store;
     std::vector<const void*> made;
-    auto hook = net.used->weight.register_hook(
+    net.used->weight.register_hook(
         [&](const torch::Tensor& gradient) { made.push_back(gradient.data_ptr()); });
     DataParallel parallel(net, group, store, {});
     net.used(torch::ones({5, 3})).sum().backward();
