@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
   program.footer(kFooter);
   add_train_command(program, exit_code);
   add_compare_command(program, exit_code);
+  add_measure_command(program, exit_code);
   add_codecs_command(program, exit_code);
   add_data_command(program, exit_code);
   if (argc < 2) {

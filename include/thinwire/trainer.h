@@ -90,6 +90,23 @@ struct RunSummary {
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,
                         const RunEvents& events);
 
+// What one encoder was given in one step of a run with run.record_every.
+struct RecordedSignal {
+  StreamSpec stream;
+  std::vector<float> values;
+  std::vector<float> fresh;  // the step's own part; empty when it is the values
+};
+
+struct RecordedStep {
+  uint64_t step = 0;
+  std::vector<RecordedSignal> signals;
+};
+
+// Calls `each` for every step recorded in `folder` (the run's out/signals), in order, and returns
+// how many there are. Throws Error: kIo when there are none, kCorrupt naming a file that is not one.
+uint64_t read_recorded_steps(const std::string& folder,
+                             const std::function<void(const RecordedStep&)>& each);
+
 // A data set that thinwire reads, and where one gets it.
 struct DataSetInfo {
   std::string name;

@@ -15,6 +15,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/recipe_text.h"
+#include "train/signal_recorder.h"
 #include "train/step_taker.h"
 #include "train/stopwatch.h"
 #include "train/together.h"
@@ -109,6 +110,7 @@ class Run {
 
   Store store_;
   StateArrays saved_optimizer_;
+  std::unique_ptr<SignalRecorder> recorder_;  // outlives the exchange that it observes
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OwnBuffers* buffers_ = nullptr;  // in the store
@@ -178,6 +180,8 @@ void Run::open_files() {
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
   metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step_,
                                            recipe_.options.flag("run.stream_metrics"));
+  if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
+    recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
 }
 
 void Run::tell(const StepOutcome& outcome) {
@@ -293,8 +297,12 @@ RunSummary Run::train() {
   together(group_, [&] { open_files(); });
 
   task_.module->train();
-  parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_,
-                                             exchange_options(recipe_.options));
+  ExchangeOptions options = exchange_options(recipe_.options);
+  if (recorder_)
+    options.observe = [this](const StreamSpec& stream, const Signal& signal, const Call& call) {
+      recorder_->observe(stream, signal, call);
+    };
+  parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_, options);
   buffers_ = &store_.open<OwnBuffers>("module/buffers",
                                       [&] { return std::make_unique<OwnBuffers>(*task_.module); });
   optimizer_ = make_optimizer(recipe_.options, *task_.module);
@@ -309,6 +317,7 @@ RunSummary Run::train() {
   while (step_ < timetable_.steps && !stopped) {
     const StepOutcome outcome = taker.take(step_);
     ++step_;
+    if (recorder_) recorder_->end_step(outcome.report.skipped);
     tell(outcome);
     if (timetable_.evaluates_after(step_ - 1)) judge();
     stopped = asked_to_stop() && step_ < timetable_.steps;
