@@ -55,6 +55,10 @@ def runs_of(study: dict):
                 yield name, case, variant, seed, settings
 
 
+def name_of(case: str, variant: str, seed: int) -> str:
+    return f"{case}-{variant}-seed{seed}".replace(", ", "-").replace(" ", "-")
+
+
 def read_json(path: pathlib.Path) -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -117,7 +121,7 @@ def percent(values: list[float]) -> str:
 def table(study: dict, kept: pathlib.Path) -> list[str]:
     found: dict = {}
     for name, case, variant, seed, _ in runs_of(study):
-        summary = read_json(kept / f"{name}-{variant}-seed{seed}.json")
+        summary = read_json(kept / f"{name_of(name, variant, seed)}.json")
         if summary:
             found.setdefault(name, {}).setdefault(variant, {})[seed] = summary
     lines = ["| case | variant | seeds | workers | epochs | test error % | difference in points | "
@@ -167,7 +171,7 @@ def main() -> None:
     if not options.table_only:
         with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
             for name, case, variant, seed, settings in runs_of(study):
-                run_name = f"{name}-{variant}-seed{seed}"
+                run_name = name_of(name, variant, seed)
                 if not (kept / f"{run_name}.json").exists():
                     pool.submit(run, options.program, out / run_name, kept / f"{run_name}.json",
                                 case, settings, options.data)
