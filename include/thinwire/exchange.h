@@ -32,7 +32,7 @@ struct TensorView {
 
 struct ExchangeOptions {
   std::string codec = "fp32";
-  std::string feedback = "auto";  // auto: residual for biased codecs, none for the others
+  std::string feedback = "auto";  // auto: residual for biased codecs, none if linear
   std::string method = "auto";    // auto, dense, gather, library; docs/collectives.md
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor

@@ -61,7 +61,7 @@ Result<Terms> settle(const ExchangeOptions& options) {
   if (!method) return method.status();
 
   std::string feedback = options.feedback;
-  if (feedback == "auto") feedback = info.unbiased ? "none" : "residual";
+  if (feedback == "auto") feedback = info.unbiased || info.linear ? "none" : "residual";
   if (const auto memory = make_feedback(feedback, StreamSpec{}); !memory) return memory.status();
 
   const Grouping grouping = options.grouping.value_or(info.grouping);
