@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -102,12 +103,14 @@ struct Spread {
 template <typename Figure>
 Spread spread_of(const std::vector<StepFigures>& steps, const Figure& figure) {
   Spread spread;
-  for (const StepFigures& step : steps) spread.mean += figure(step);
+  for (const StepFigures& step : steps) spread.mean += std::invoke(figure, step);
   spread.mean /= static_cast<double>(steps.size());
   double square = 0;
-  for (const StepFigures& step : steps) square += std::pow(figure(step) - spread.mean, 2);
+  for (const StepFigures& step : steps)
+    square += std::pow(std::invoke(figure, step) - spread.mean, 2);
   if (steps.size() > 1)
     spread.deviation = std::sqrt(square / static_cast<double>(steps.size() - 1));
+  if (spread.deviation < 1e-12 * std::fabs(spread.mean)) spread.deviation = 0;  // rounding
   return spread;
 }
 
