@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Runs the benchmark programs of a build folder; prints one table and writes bench.json.
 
-usage: bench_table.py BUILD_FOLDER [REGEX]   (REGEX selects benchmarks by name)
+usage: bench_table.py BUILD_FOLDER [REGEX] [--page FILE]
+
+REGEX selects benchmarks by name. A page gets the table as Markdown, below what already stands there.
 
 Rows: name, seconds, gb_per_s, over_stream (time as a multiple of r[i] += g[i] over the same count, in
 the same run), over_budget (below 1 is met) where the benchmark has a budget, and what else it counts.
 """
+import argparse
 import json
 import pathlib
 import subprocess
@@ -33,9 +36,29 @@ def row_of(entry: dict) -> dict:
     return row
 
 
+def write_page(page: pathlib.Path, document: dict) -> None:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=page.parent,
+                            capture_output=True, text=True).stdout.strip()
+    lines = [f"{document['processor']}, {document['cores']} cores, commit {commit}. Times are medians; "
+             "multiples are medians of ratios taken side by side in one run.", "",
+             "| what | ms | GB/s | x stream | x budget |", "| --- | ---: | ---: | ---: | ---: |"]
+    for row in document["rows"]:
+        cells = [f"`{row['name']}`", f"{row['seconds'] * 1e3:.3f}"]
+        cells += [f"{row[key]:.2f}" if key in row else ""
+                  for key in ("gb_per_s", "over_stream", "over_budget")]
+        lines.append("| " + " | ".join(cells) + " |")
+    text = page.read_text() if page.exists() else "# Speed\n\n"
+    text = text.split("<!-- figures -->")[0].rstrip("\n") + "\n\n<!-- figures -->\n\n"
+    page.write_text(text + "\n".join(lines) + "\n")
+
+
 def main() -> None:
-    build = pathlib.Path(sys.argv[1])
-    pattern = sys.argv[2] if len(sys.argv) > 2 else "."
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("pattern", nargs="?", default=".", metavar="REGEX")
+    parser.add_argument("--page", type=pathlib.Path)
+    options = parser.parse_args()
+    build, pattern = options.build, options.pattern
     rows, context = [], {}
     print(f"{'':44} {'ms':>9} {'GB/s':>7} {'x stream':>9} {'x budget':>9}")
     for program in sorted(build.glob("*_bench")):
@@ -54,6 +77,8 @@ def main() -> None:
     document = {"processor": cpu, "cores": context.get("num_cpus"), "date": context.get("date"),
                 "rows": rows}
     (build / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+    if options.page:
+        write_page(options.page, document)
     print(f"\n{cpu}, {context.get('num_cpus')} cores; rows in {build / 'bench.json'}")
 
 
