@@ -21,6 +21,8 @@ constexpr std::string_view kMean = "/exp_avg";
 constexpr std::string_view kSquare = "/exp_avg_sq";
 constexpr std::string_view kStep = "/step";
 
+// A group's option that equals the class's own default takes the optimiser's defaults instead: those
+// must have no weight decay, or no group could be without.
 template <typename OptimizerOptions>
 std::vector<OptimizerParamGroup> groups_of(const Options& recipe, const torch::nn::Module& module,
                                            const OptimizerOptions& options) {
@@ -77,7 +79,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     options.betas({recipe.number("optimizer.beta1"), recipe.number("optimizer.beta2")})
         .eps(recipe.number("optimizer.epsilon"))
         .weight_decay(decay);
-    return std::make_unique<torch::optim::Adam>(groups_of(recipe, module, options), options);
+    const auto groups = groups_of(recipe, module, options);
+    return std::make_unique<torch::optim::Adam>(groups, options.weight_decay(0));
   }
   const double momentum = recipe.number("optimizer.momentum");
   const bool nesterov = recipe.flag("optimizer.nesterov");
@@ -86,7 +89,8 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
                 "optimizer.nesterov: needs optimizer.momentum greater than 0");
   torch::optim::SGDOptions options(rate);
   options.momentum(momentum).nesterov(nesterov).weight_decay(decay);
-  return std::make_unique<torch::optim::SGD>(groups_of(recipe, module, options), options);
+  const auto groups = groups_of(recipe, module, options);
+  return std::make_unique<torch::optim::SGD>(groups, options.weight_decay(0));
 }
 
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {

@@ -239,7 +239,8 @@ const std::vector<OptionInfo>& table() {
       {.name = "exchange.feedback",
        .type = kText,
        .fallback = "auto",
-       .help = "what codecs' errors are kept in; auto: residual for biased codecs but those that only round"},
+       .help = "what codecs' errors are kept in; auto: residual for biased codecs but those that "
+               "only round"},
       {.name = "exchange.method",
        .type = kChoice,
        .fallback = "auto",

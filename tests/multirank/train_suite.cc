@@ -18,7 +18,8 @@ class Training : public ::testing::TestWithParam<const char*> {};
 TEST_P(Training, EndsWithTheBitsOfThreads) {
   const ToyOptions toy{.settings = {{"exchange.codec", GetParam()}, {"optimizer.momentum", "0.9"}},
                        .dropout = 0.25,
-                       .norm = true};
+                       .norm = true,
+                       .samples = 100};  // batches of 20: nine ranks have two samples each
   for (const int count : rank_counts()) {
     const uint64_t expected = run_toy(count, toy)[0].summary.weights_xxh3;
     on_ranks(count, [&](Group& group) {
@@ -35,7 +36,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Training,
 
 // Every rank writes its part of the checkpoint, and each finds its own again.
 TEST(TrainingFiles, ResumesBitForBit) {
-  ToyOptions toy{.settings = {{"exchange.codec", "topk:density=0.1"}}, .norm = true};
+  ToyOptions toy{
+      .settings = {{"exchange.codec", "topk:density=0.1"}}, .norm = true, .samples = 100};
   for (const int count : rank_counts()) {
     on_ranks(count, [&](Group& group) {
       const TemporaryFolder folder;  // rank 0's is the one that all use
