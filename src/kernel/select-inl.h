@@ -25,20 +25,41 @@ using DI = hn::RebindToSigned<DF>;
 constexpr size_t kGroup = 64;  // values per mask
 constexpr int32_t kMagnitude = 0x7fffffff;
 
-// Whether the magnitude of each lane is above `key`, compared as integers.
-HWY_INLINE hn::Mask<DI> Above(VF values, hn::Vec<DI> key) {
-  const DI di;
-  return hn::Gt(hn::And(hn::BitCast(di, values), hn::Set(di, kMagnitude)), key);
-}
+// What a value must pass: its magnitude is above `key`, compared as integers.
+struct MagnitudeAbove {
+  int32_t key;
 
-// Bit i says whether the magnitude of x[i] is above `key`.
-HWY_INLINE uint64_t GroupMask(const float* HWY_RESTRICT x, hn::Vec<DI> key) {
-  const DI di;
+  HWY_INLINE hn::Mask<DI> lanes(VF values) const {
+    const DI di;
+    const auto magnitude = hn::And(hn::BitCast(di, values), hn::Set(di, kMagnitude));
+    return hn::Gt(magnitude, hn::Set(di, key));
+  }
+  HWY_INLINE bool one(float value) const {
+    return (std::bit_cast<int32_t>(value) & kMagnitude) > key;
+  }
+};
+
+// The same, and its sign bit is that of `sign`. Values of the other sign are negative integers once
+// `sign` is taken off. REQUIRES: key >= 0.
+struct SideAbove {
+  int32_t key;
+  int32_t sign;  // 0, or the sign bit alone
+
+  HWY_INLINE hn::Mask<DI> lanes(VF values) const {
+    const DI di;
+    return hn::Gt(hn::Xor(hn::BitCast(di, values), hn::Set(di, sign)), hn::Set(di, key));
+  }
+  HWY_INLINE bool one(float value) const { return (std::bit_cast<int32_t>(value) ^ sign) > key; }
+};
+
+// Bit i says whether x[i] passes.
+template <class Test>
+HWY_INLINE uint64_t GroupMask(const float* HWY_RESTRICT x, const Test& test) {
   const size_t lanes = hn::Lanes(DF());
   uint64_t mask = 0;
   for (size_t i = 0; i < kGroup; i += lanes) {
     uint8_t bits[8] = {};  // StoreMaskBits may write eight bytes
-    hn::StoreMaskBits(di, Above(hn::LoadU(DF(), x + i), key), bits);
+    hn::StoreMaskBits(DI(), test.lanes(hn::LoadU(DF(), x + i)), bits);
     uint64_t word = bits[0];
     if (lanes > 8) word |= uint64_t{bits[1]} << 8;
     mask |= word << i;
@@ -46,12 +67,10 @@ HWY_INLINE uint64_t GroupMask(const float* HWY_RESTRICT x, hn::Vec<DI> key) {
   return mask;
 }
 
-HWY_INLINE uint64_t ScalarMask(const float* HWY_RESTRICT x, size_t count, int32_t key) {
+template <class Test>
+HWY_INLINE uint64_t ScalarMask(const float* HWY_RESTRICT x, size_t count, const Test& test) {
   uint64_t mask = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const int32_t magnitude = std::bit_cast<int32_t>(x[i]) & kMagnitude;
-    mask |= uint64_t{magnitude > key} << i;
-  }
+  for (size_t i = 0; i < count; ++i) mask |= uint64_t{test.one(x[i])} << i;
   return mask;
 }
 

@@ -32,7 +32,13 @@ Selection select_above(std::span<const float> values, size_t begin, float thresh
                        std::span<uint32_t> positions, std::span<float> kept,
                        std::span<float> rest = {}) noexcept;
 
-// The same with |x| >= threshold.
+// The same, for values of one sign only.
+enum class Side : uint8_t { kBoth, kPositive, kNegative };
+Selection select_side(std::span<const float> values, size_t begin, float threshold, Side side,
+                      std::span<uint32_t> positions, std::span<float> kept,
+                      std::span<float> rest = {}) noexcept;
+
+// select_above with |x| >= threshold.
 Selection select_at_least(std::span<const float> values, size_t begin, float threshold,
                           std::span<uint32_t> positions, std::span<float> kept,
                           std::span<float> rest = {}) noexcept;

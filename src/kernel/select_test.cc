@@ -36,11 +36,21 @@ struct Found {
   std::vector<float> rest;
 };
 
-Found oracle(std::span<const float> values, float threshold, bool at_least) {
+enum class Mode { kAbove, kAtLeast, kPositive, kNegative };
+constexpr Mode kModes[] = {Mode::kAbove, Mode::kAtLeast, Mode::kPositive, Mode::kNegative};
+
+bool passes(float value, float threshold, Mode mode) {
+  const float magnitude = std::abs(value);
+  if (mode == Mode::kAtLeast) return magnitude >= threshold;
+  if (mode == Mode::kPositive && std::signbit(value)) return false;
+  if (mode == Mode::kNegative && !std::signbit(value)) return false;
+  return magnitude > threshold;
+}
+
+Found oracle(std::span<const float> values, float threshold, Mode mode) {
   Found found{.positions = {}, .kept = {}, .rest = {values.begin(), values.end()}};
   for (size_t i = 0; i < values.size(); ++i) {
-    const float magnitude = std::abs(values[i]);
-    if (!(at_least ? magnitude >= threshold : magnitude > threshold)) continue;
+    if (!passes(values[i], threshold, mode)) continue;
     found.positions.push_back(static_cast<uint32_t>(i));
     found.kept.push_back(values[i]);
     found.rest[i] = 0.0f;
@@ -51,7 +61,7 @@ Found oracle(std::span<const float> values, float threshold, bool at_least) {
 enum class RestUse { kNone, kSame, kOther };
 
 // Selects through buffers of `room` entries, as often as it takes.
-Found select_in_pieces(std::vector<float> values, float threshold, bool at_least, size_t room,
+Found select_in_pieces(std::vector<float> values, float threshold, Mode mode, size_t room,
                        RestUse use) {
   constexpr uint32_t kGuard = 0xdeadbeef;
   Found found;
@@ -63,9 +73,15 @@ Found select_in_pieces(std::vector<float> values, float threshold, bool at_least
   std::vector<float> kept(room + 1, -99.0f);
   size_t next = 0;
   do {
-    const auto select = at_least ? select_at_least : select_above;
-    const Selection got = select(values, next, threshold, std::span(positions).first(room),
-                                 std::span(kept).first(room), rest);
+    const auto at = std::span(positions).first(room);
+    const auto to = std::span(kept).first(room);
+    const Selection got =
+        mode == Mode::kAbove ? select_above(values, next, threshold, at, to, rest)
+        : mode == Mode::kAtLeast
+            ? select_at_least(values, next, threshold, at, to, rest)
+            : select_side(values, next, threshold,
+                          mode == Mode::kPositive ? Side::kPositive : Side::kNegative, at, to,
+                          rest);
     EXPECT_EQ(positions[room], kGuard);
     EXPECT_EQ(kept[room], -99.0f);
     EXPECT_TRUE(got.kept == room || got.next == values.size());
@@ -81,14 +97,19 @@ Found select_in_pieces(std::vector<float> values, float threshold, bool at_least
   return found;
 }
 
-void expect_as_oracle(const std::vector<float>& values, float threshold, bool at_least) {
-  SCOPED_TRACE(::testing::Message()
-               << values.size() << " values, threshold " << threshold << ", at_least " << at_least);
-  const Found want = oracle(values, threshold, at_least);
-  EXPECT_EQ((at_least ? count_at_least : count_above)(values, threshold), want.positions.size());
+void expect_as_oracle(const std::vector<float>& values, float threshold, Mode mode) {
+  SCOPED_TRACE(::testing::Message() << values.size() << " values, threshold " << threshold
+                                    << ", mode " << static_cast<int>(mode));
+  const Found want = oracle(values, threshold, mode);
+  if (mode == Mode::kAbove) {
+    EXPECT_EQ(count_above(values, threshold), want.positions.size());
+  }
+  if (mode == Mode::kAtLeast) {
+    EXPECT_EQ(count_at_least(values, threshold), want.positions.size());
+  }
   for (const size_t room : {size_t{1}, size_t{63}, size_t{100}, values.size() + 64}) {
     for (const RestUse use : {RestUse::kNone, RestUse::kSame, RestUse::kOther}) {
-      const Found got = select_in_pieces(values, threshold, at_least, room, use);
+      const Found got = select_in_pieces(values, threshold, mode, room, use);
       EXPECT_THAT(got.positions, ElementsAreArray(want.positions));
       EXPECT_THAT(bits(got.kept), ElementsAreArray(bits(want.kept)));
       if (use != RestUse::kNone) {
@@ -107,8 +128,7 @@ TEST(Select, FindsWhatALoopFindsOnEveryTarget) {
       // comparisons.
       const float own = count > 2 ? std::abs(values[2]) : 1.0f;
       for (const float threshold : {0.0f, 1.0f, 2.6f, 9.0f, own}) {
-        expect_as_oracle(values, threshold, false);
-        expect_as_oracle(values, threshold, true);
+        for (const Mode mode : kModes) expect_as_oracle(values, threshold, mode);
       }
     }
   });
@@ -125,8 +145,7 @@ TEST(Select, TakesBordersOfTheFloatFormat) {
   for_each_target([&](std::string_view target) {
     SCOPED_TRACE(target);
     for (const float threshold : {0.0f, -0.0f, kTiny, 2 * kTiny, 1.0f, kHuge, kInf}) {
-      expect_as_oracle(values, threshold, false);
-      expect_as_oracle(values, threshold, true);
+      for (const Mode mode : kModes) expect_as_oracle(values, threshold, mode);
     }
   });
 }
@@ -150,7 +169,7 @@ TEST(Select, PositionsAlone) {
   std::vector<uint32_t> positions(1000);
   const Selection got = select_above(values, 0, 1.0f, positions, {});
   positions.resize(got.kept);
-  EXPECT_THAT(positions, ElementsAreArray(oracle(values, 1.0f, false).positions));
+  EXPECT_THAT(positions, ElementsAreArray(oracle(values, 1.0f, Mode::kAbove).positions));
 }
 
 TEST(Select, CountsBeyondOneRoundOfLaneCounters) {

@@ -96,7 +96,7 @@ TailMoments Tail(const float* x, size_t count, float threshold, float unit) {
 // The sums of kBlock values, and the mask of each group while its values are in cache. `at` is the
 // position of the first.
 template <size_t kBurst>
-HWY_INLINE void TailBlock(const float* HWY_RESTRICT block, size_t at, hn::Vec<DI> key,
+HWY_INLINE void TailBlock(const float* HWY_RESTRICT block, size_t at, const MagnitudeAbove& test,
                           TailLanes& lanes, std::span<uint32_t> positions, Selection& listed) {
   for (size_t i = 0; i < kBlock; i += kGroup) {
     for (size_t j = i; j < i + kGroup; j += kLanes) {
@@ -104,7 +104,7 @@ HWY_INLINE void TailBlock(const float* HWY_RESTRICT block, size_t at, hn::Vec<DI
       for (size_t v = 0; v < kVectors; ++v) lanes.add(v, hn::LoadU(DF(), block + j + v * kStep));
     }
     if (HWY_UNLIKELY(listed.next < at + i)) continue;  // the list is full
-    const uint64_t left = Append<kBurst>(GroupMask(block + i, key), static_cast<uint32_t>(at + i),
+    const uint64_t left = Append<kBurst>(GroupMask(block + i, test), static_cast<uint32_t>(at + i),
                                          positions, listed.kept);
     listed.next = at + i + (left == 0 ? kGroup : static_cast<size_t>(std::countr_zero(left)));
   }
@@ -117,7 +117,7 @@ TailMoments TailAndList(const float* x, size_t count, float threshold, float uni
   lanes.threshold = hn::Set(DF(), threshold);
   lanes.unit = hn::Set(DF(), unit);
   TailMoments total{.smallest = std::numeric_limits<float>::infinity()};
-  const auto key = hn::Set(DI(), listed_above);
+  const MagnitudeAbove test{listed_above};
   HWY_ALIGN float padded[kBlock] = {};
   bool dense = false;
   for (size_t begin = 0; begin < count; begin += kChunk) {
@@ -131,9 +131,9 @@ TailMoments TailAndList(const float* x, size_t count, float threshold, float uni
       }
       const size_t before = listed.kept;
       if (dense)
-        TailBlock<8>(block, i, key, lanes, positions, listed);
+        TailBlock<8>(block, i, test, lanes, positions, listed);
       else
-        TailBlock<4>(block, i, key, lanes, positions, listed);
+        TailBlock<4>(block, i, test, lanes, positions, listed);
       dense = listed.kept - before > kBlock / 20;
       for (size_t j = before; j < listed.kept; ++j) kept[j] = x[positions[j]];
       lanes.settle();
