@@ -32,6 +32,7 @@ bool ExceedanceList::collect(std::span<const float> values, float threshold, siz
 
 bool ExceedanceList::collect(std::span<const float> values, float threshold, size_t limit,
                              float tail_threshold, float largest, kernel::TailMoments& tail) {
+  assert(side_ == kernel::Side::kBoth);
   kernel::Selection listed;
   tail = kernel::tail_moments_and_list(values, tail_threshold, largest, threshold, positions_,
                                        values_, listed);
@@ -57,8 +58,8 @@ bool ExceedanceList::extend(std::span<const float> values, size_t begin, float t
   while (begin < values.size()) {
     if (size_ == positions_.size() && !grow(limit + 1)) return false;
     const auto got =
-        kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
-                             std::span(values_).subspan(size_));
+        kernel::select_side(values, begin, threshold, side_, std::span(positions_).subspan(size_),
+                            std::span(values_).subspan(size_));
     size_ += got.kept;
     begin = got.next;
   }
@@ -75,8 +76,8 @@ void ExceedanceList::select(std::span<const float> values, float threshold, size
     // is no larger than the least of them.
     if (size_ == positions_.size() && !grow(room)) threshold = keep_largest(most, rest);
     const auto got =
-        kernel::select_above(values, begin, threshold, std::span(positions_).subspan(size_),
-                             std::span(values_).subspan(size_), rest);
+        kernel::select_side(values, begin, threshold, side_, std::span(positions_).subspan(size_),
+                            std::span(values_).subspan(size_), rest);
     size_ += got.kept;
     begin = got.next;
   }

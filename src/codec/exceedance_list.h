@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernel/select.h"
 #include "kernel/tail_moments.h"
 
 namespace thinwire {
@@ -18,6 +19,9 @@ class ExceedanceList {
   std::span<const uint32_t> positions() const noexcept { return {positions_.data(), size_}; }
   std::span<const float> values() const noexcept { return {values_.data(), size_}; }
   std::span<float> values() noexcept { return {values_.data(), size_}; }
+
+  // From the next call on takes values of this sign only. (Lists with a tail take both.)
+  void only(kernel::Side side) noexcept { side_ = side; }
 
   // All of `values` with |x| > threshold, or false if there are more than `limit`.
   bool collect(std::span<const float> values, float threshold, size_t limit);
@@ -53,6 +57,7 @@ class ExceedanceList {
   std::vector<uint32_t> positions_;
   std::vector<float> values_;
   size_t size_ = 0;
+  kernel::Side side_ = kernel::Side::kBoth;
 };
 
 }  // namespace thinwire

@@ -113,5 +113,28 @@ TEST(ExceedanceList, CompactsAndKeepsTheLargest) {
   expect_list(list, values, want);
 }
 
+TEST(ExceedanceList, TakesOneSignOnly) {
+  const auto values = coarse(60000);
+  for (const kernel::Side side : {kernel::Side::kPositive, kernel::Side::kNegative}) {
+    auto of_side = values;
+    for (float& value : of_side)
+      if (std::signbit(value) != (side == kernel::Side::kNegative)) value = 0;
+    ExceedanceList list;
+    list.only(side);
+    for (const size_t most : {size_t{50}, size_t{60000}}) {
+      const auto want = oracle(of_side, 1.5f, most);
+      std::vector<float> rest(values.size());
+      list.select(values, 1.5f, most, rest);
+      expect_list(list, values, want);
+      EXPECT_EQ(rest, with_zeros_at(values, want));
+    }
+    EXPECT_TRUE(list.collect(values, 1.5f, 60000));
+    expect_list(list, values, oracle(of_side, 1.5f, 60000));
+    std::vector<float> rest(values.size());
+    list.leave(values, rest);
+    EXPECT_EQ(rest, with_zeros_at(values, oracle(of_side, 1.5f, 60000)));
+  }
+}
+
 }  // namespace
 }  // namespace thinwire

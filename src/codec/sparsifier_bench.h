@@ -28,10 +28,11 @@ inline std::span<const float> laplace_gradient(size_t count) {
 }
 
 // values = gradient + residual with their moments, then encode, which leaves the remainder in their
-// place. Nothing is committed: methods that act once in some steps do so in every one.
+// place. Unless `committed`, methods that act once in some steps do so in every one.
 // Counter besides those of side_by_side: over_target, kept over asked for.
 inline void feedback_step(benchmark::State& state, const std::string& spec,
-                          const Budget& budget = nullptr, size_t count = kLarge) {
+                          const Budget& budget = nullptr, size_t count = kLarge,
+                          bool committed = false) {
   const NamedCodec named = make_codec(spec).value();
   const StreamSpec stream = single_tensor({.name = "w", .shape = {count}});
   const auto encoder = named.codec->make_encoder(stream);
@@ -43,6 +44,7 @@ inline void feedback_step(benchmark::State& state, const std::string& spec,
   const auto step = [&] {
     const Moments moments = kernel::add_with_moments(gradient, residual, values);
     encoded = encoder->encode({.values = values, .fresh = {}, .moments = moments}, {}, out, values);
+    if (committed) encoder->commit();
   };
   step();  // grows the buffers
   side_by_side(state, count, nullptr, step, budget);

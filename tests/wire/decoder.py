@@ -123,7 +123,8 @@ def read_kept(reader: Reader, form: str, kept: int) -> list[float]:
 def decode_sparse(reader, tensors, options):
     count = sum(values for _, values in tensors)
     kept, form = reader.get("I"), reader.get("B")
-    require(kept <= count and FORMATS.index(options["values"]) == form, "bad header")
+    agreed = "mean" if options.get("quantized") == "true" else options["values"]
+    require(kept <= count and FORMATS.index(agreed) == form, "bad header")
     require(reader.take(3) == bytes(3), "reserved bytes are not 0")
     out = [0.0] * count
     if kept == 0:
@@ -225,6 +226,7 @@ DECODERS = {
     "threshold": decode_sparse,
     "randomk": decode_randomk,
     "gaussiank": decode_sparse,
+    "redsync": decode_sparse,
     "int8": decode_int(8),
     "int4": decode_int(4),
 }
