@@ -1,16 +1,21 @@
 // topk: the k largest magnitudes, exactly; k = density x count, rounded, at least 1. The yardstick
 // of all sparsifiers. Biased: do not use it without feedback.
 //
+// With `block` the same for every block of so many values of the stream (chunked top-k): layers of
+// different size of gradient send alike, and what a block sends depends on nothing else.
+//
 // Equal magnitudes are taken from the lowest position up, zeros never, so that exactly k values are
 // kept unless fewer are not zero.
 //
 // Payload: as in sparse_payload.h.
 //
-// Encoding reads the values once and what it keeps twice more (top_selector.h), and writes `rest`
-// only where something was kept if that is `values` itself.
+// Encoding reads the values once and what it keeps twice more (top_selector.h,
+// block_top_selector.h), and writes `rest` only where something was kept if that is `values` itself.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
+#include "codec/block_top_selector.h"
 #include "codec/builtin.h"
 #include "codec/sparse_codec.h"
 #include "codec/top_selector.h"
@@ -23,10 +28,11 @@ const CodecInfo kInfo{.name = "topk",
                       .summary = "the largest magnitudes, exactly",
                       .paper = "Aji and Heafield, EMNLP 2017"};
 
+template <class Selector>
 class TopkEncoder final : public Encoder {
  public:
-  TopkEncoder(size_t count, size_t target, ValueFormat format)
-      : target_(target), format_(format), selector_(count, target) {}
+  TopkEncoder(size_t target, ValueFormat format, Selector selector)
+      : target_(target), format_(format), selector_(std::move(selector)) {}
 
   Encoded encode(const Signal& signal, const Call& /*call*/, std::span<std::byte> out,
                  std::span<float> rest) override {
@@ -42,21 +48,32 @@ class TopkEncoder final : public Encoder {
  private:
   size_t target_;
   ValueFormat format_;
-  TopSelector selector_;
+  Selector selector_;
 };
 
 class TopkCodec final : public SparseCodec {
  public:
   explicit TopkCodec(const Options& options)
-      : SparseCodec(kInfo, value_format(options)), density_(options.number("density")) {}
+      : SparseCodec(kInfo, value_format(options)),
+        density_(options.number("density")),
+        block_(static_cast<size_t>(options.integer("block"))) {}
 
  private:
-  size_t most_kept(size_t count) const noexcept override { return kept_target(density_, count); }
+  size_t most_kept(size_t count) const noexcept override {
+    if (block_ == 0) return kept_target(density_, count);
+    return count / block_ * kept_target(density_, block_) + kept_target(density_, count % block_);
+  }
   std::unique_ptr<Encoder> encoder_of(size_t count) const override {
-    return std::make_unique<TopkEncoder>(count, kept_target(density_, count), format());
+    const size_t target = most_kept(count);
+    if (block_ == 0)
+      return std::make_unique<TopkEncoder<TopSelector>>(target, format(),
+                                                        TopSelector(count, target));
+    return std::make_unique<TopkEncoder<BlockTopSelector>>(
+        target, format(), BlockTopSelector(count, block_, density_));
   }
 
   double density_;
+  size_t block_;  // 0: none
 };
 
 }  // namespace
@@ -64,7 +81,15 @@ class TopkCodec final : public SparseCodec {
 const CodecEntry& topk_entry() {
   static const CodecEntry entry{
       .info = kInfo,
-      .options = {density_option(), value_format_option()},
+      .options = {density_option(),
+                  {.name = "block",
+                   .type = OptionType::kInteger,
+                   .fallback = "0",
+                   .min = 0,
+                   .max = 1e9,
+                   .unit = "values",
+                   .help = "the largest of each block of so many; 0: of the whole stream"},
+                  value_format_option()},
       .make = [](const Options& options) { return std::make_unique<TopkCodec>(options); }};
   return entry;
 }

@@ -77,6 +77,19 @@ TEST(Topk, FewerThanKWhenFewerAreNotZero) {
   EXPECT_EQ(got.decoded, values);
 }
 
+TEST(Topk, BlocksKeepTheirOwnLargest) {
+  const Outcome got =
+      send("topk:density=0.5,block=4", {8, -9, 7, 6, 0.1f, 0.3f, -0.2f, 0.0f, 5.0f});
+  EXPECT_THAT(got.decoded, ElementsAre(8, -9, 0, 0, 0, 0.3f, -0.2f, 0, 5.0f));
+  EXPECT_THAT(got.rest, ElementsAre(0, 0, 7, 6, 0.1f, 0, 0, 0, 0));
+  EXPECT_EQ(got.encoded.kept, 5u);
+  EXPECT_EQ(got.encoded.target, 5u);  // 2, 2, and at least 1 of the last
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = random_normal({.seed = 1}, i);
+  EXPECT_EQ(send("topk:block=1000000", values).decoded, send("topk", values).decoded);
+  EXPECT_EQ(send("topk:block=1", values).decoded, values);
+}
+
 TEST(Topk, CostsWhatItsDocumentSays) {
   std::vector<float> values(1'000'000);
   for (size_t i = 0; i < values.size(); ++i) values[i] = random_normal({.seed = 1}, i);
