@@ -75,6 +75,7 @@ struct Method {
 
   // 0: all values are looked at.
   size_t sample_size(size_t count) const noexcept {
+    if (target(count) == count) return 0;
     const double wanted = std::max(share * static_cast<double>(count), kFewestRank / density);
     return wanted >= static_cast<double>(count) ? 0 : static_cast<size_t>(wanted);
   }

@@ -122,6 +122,8 @@ TEST(Dgc, DegenerateVectorsHaveAnAnswer) {
     EXPECT_EQ(sparse.step(values).kept, 2u);
     EXPECT_EQ(sparse.sent, values);
   }
+  Sender everything("dgc:density=1", kCount);  // a sample's least is not the vector's
+  EXPECT_EQ(everything.step(draw(normal, 0, kCount)).kept, kCount);
   Sender none("dgc", 0);
   EXPECT_EQ(none.step({}).kept, 0u);
 }
