@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "core/random.h"
 
@@ -70,7 +73,9 @@ std::string_view to_string(Data data) {
   return "?";
 }
 
-std::vector<float> make_values(Data data, size_t count, uint64_t seed) {
+namespace {
+
+std::vector<float> draw(Data data, size_t count, uint64_t seed) {
   const RandomKey key{.seed = seed, .use = RandomUse::kTest};
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {
@@ -103,6 +108,18 @@ std::vector<float> make_values(Data data, size_t count, uint64_t seed) {
     }
   }
   return values;
+}
+
+}  // namespace
+
+// Drawn once: suites ask for the same values a thousand times.
+std::vector<float> make_values(Data data, size_t count, uint64_t seed) {
+  static std::mutex mutex;
+  static std::map<std::tuple<Data, size_t, uint64_t>, std::vector<float>> drawn;
+  const std::lock_guard lock(mutex);
+  const auto [at, missing] = drawn.try_emplace({data, count, seed});
+  if (missing) at->second = draw(data, count, seed);
+  return at->second;
 }
 
 std::vector<std::byte> encode(const Codec& codec, const StreamSpec& stream,
