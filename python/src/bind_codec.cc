@@ -1,0 +1,57 @@
+// codec.h: the registry and codecs; encoders and decoders have files of their own.
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.h"
+#include "codec_handles.h"
+#include "option_rows.h"
+#include "stream_spec.h"
+#include "thinwire/codec.h"
+
+namespace nb = nanobind;
+
+namespace thinwire::python {
+namespace {
+
+Row info_row(const CodecInfo& info, const std::vector<OptionInfo>& options) {
+  Row row;
+  row["name"] = to_str(info.name);
+  row["id"] = static_cast<int>(info.id);
+  row["summary"] = to_str(info.summary);
+  row["paper"] = to_str(info.paper);
+  row["unbiased"] = info.unbiased;
+  row["lossless"] = info.lossless;
+  row["linear"] = info.linear;
+  row["fixed_size"] = info.fixed_size;
+  row["block"] = info.block;
+  row["grouping"] = info.grouping == Grouping::kModel ? "model" : "tensor";
+  row["options"] = option_rows(options);
+  return row;
+}
+
+std::vector<Row> codec_rows() {
+  std::vector<Row> rows;
+  for (const CodecEntry* entry : list_codecs())
+    rows.push_back(info_row(entry->info, entry->options));
+  return rows;
+}
+
+CodecHandle make_handle(const std::string& spec) {
+  NamedCodec named = make_codec(spec).value();
+  return {.codec = std::move(named.codec), .canonical = std::move(named.canonical)};
+}
+
+}  // namespace
+
+void bind_codec(nb::module_& module) {
+  module.def("list_codecs", &codec_rows);
+  nb::class_<CodecHandle>(module, "Codec")
+      .def_static("make", &make_handle, nb::arg("spec"))
+      .def_ro("canonical", &CodecHandle::canonical)
+      .def(
+          "max_encoded_size",
+          [](const CodecHandle& self, const std::vector<TensorTuple>& tensors) {
+            return self.codec->max_encoded_size(stream_spec("", tensors));
+          },
+          nb::arg("tensors"));
+}
+
+}  // namespace thinwire::python

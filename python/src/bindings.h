@@ -1,0 +1,19 @@
+// What each file of the extension module adds to it, one per public header.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace thinwire::python {
+
+void bind_status(nanobind::module_& module);
+void bind_stream(nanobind::module_& module);
+void bind_codec(nanobind::module_& module);
+void bind_encoder(nanobind::module_& module);
+void bind_decoder(nanobind::module_& module);
+void bind_feedback(nanobind::module_& module);
+void bind_frame(nanobind::module_& module);
+void bind_store(nanobind::module_& module);
+void bind_exchange(nanobind::module_& module);
+
+}  // namespace thinwire::python

@@ -1,0 +1,20 @@
+// The extension module thinwire._core: the C++ library with spans as buffers. What users see is the
+// Python package around it, which checks arrays and has the documentation.
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings.h"
+#include "thinwire/version.h"
+
+NB_MODULE(_core, module) {
+  using namespace thinwire::python;
+  module.doc() = "thinwire's C++ library, for the package thinwire only.";
+  module.attr("VERSION") = THINWIRE_VERSION;
+  bind_status(module);
+  bind_stream(module);
+  bind_codec(module);
+  bind_encoder(module);
+  bind_decoder(module);
+  bind_feedback(module);
+  bind_frame(module);
+  bind_store(module);
+  bind_exchange(module);
+}

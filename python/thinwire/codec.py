@@ -1,0 +1,355 @@
+"""Codecs turn arrays of float32 into bytes and back, losing precision on purpose."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from ._arrays import FloatArray, to_bytes, to_read, to_write
+from ._state import read_state, write_state
+from .errors import ContractError, DTypeError
+from .options import OptionInfo, option_table, spec_text
+from .streams import Shape, Stream, TensorSpec, checked_call, make_stream
+
+
+@dataclass(frozen=True)
+class CodecInfo:
+    """What a codec promises, and its options. docs/codecs.md compares them."""
+
+    name: str
+    id: int
+    """Written in every frame header; never used for another encoding."""
+    summary: str
+    paper: str
+    """Where it was published; empty for common knowledge."""
+    unbiased: bool
+    """The mean of decode(encode(x)) over seeds is x."""
+    lossless: bool
+    """decode(encode(x)) is x, bit for bit."""
+    linear: bool
+    """Payloads of equal ranges may be decoded, added and encoded again."""
+    fixed_size: bool
+    """Every payload of a stream has max_encoded_size bytes."""
+    block: int
+    """Values coded independently of their neighbours; 0: the whole stream."""
+    grouping: str
+    """What shares a stream in an exchange: "tensor" (nothing) or "model" (all, as one vector)."""
+    options: dict[str, OptionInfo]
+
+
+class Encoded(NamedTuple):
+    """What one encode came to."""
+
+    size: int
+    """Bytes written."""
+    kept: int
+    """Values that the payload carries."""
+    target: int
+    """Values that the options ask for; 0 when the method sets itself no number."""
+
+
+def codecs() -> tuple[CodecInfo, ...]:
+    """Every codec of the library, in the order of the registry."""
+    return tuple(
+        CodecInfo(**dict(row, options=option_table(row["options"])))
+        for row in _core.list_codecs()
+    )
+
+
+class Codec:
+    """A method with its options. Threads may share it.
+
+    Args:
+        name: the codec's name, or a whole spec such as "topk:density=0.01,values=fp16".
+        options: its options by name; `codecs()` lists them with defaults and ranges. Lists of
+            numbers may be given as such.
+
+    Raises:
+        UnknownNameError: no such codec or option; the text lists those that are.
+        BadOptionError: an option's value is not what it may be.
+
+    Codecs with equal options are equal, and can be pickled.
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        if not isinstance(name, str):
+            raise DTypeError(f"codec: name is a {type(name).__name__}, must be a str")
+        self._native = _core.Codec.make(spec_text(f"codec '{name}'", name, options))
+
+    @property
+    def spec(self) -> str:
+        """The text that selects it, every option spelt out: equal settings give equal text."""
+        return self._native.canonical
+
+    @property
+    def info(self) -> CodecInfo:
+        """What it promises."""
+        name = self.spec.partition(":")[0]
+        return next(info for info in codecs() if info.name == name)
+
+    def max_encoded_size(
+        self,
+        shape: Optional[Shape] = None,
+        kind: str = "other",
+        *,
+        tensors: Optional[Iterable[TensorSpec]] = None,
+    ) -> int:
+        """Upper bound in bytes on a payload of such a stream, whatever the values are."""
+        return self._native.max_encoded_size(make_stream(shape, kind, "values", tensors).native())
+
+    def encoder(
+        self,
+        shape: Optional[Shape] = None,
+        kind: str = "other",
+        *,
+        name: str = "values",
+        tensors: Optional[Iterable[TensorSpec]] = None,
+        auto_commit: bool = True,
+    ) -> Encoder:
+        """The sending side of one stream.
+
+        Args:
+            shape: of the arrays to come; an int for one dimension.
+            kind: what the tensor does in its network, one of `tensor_kinds()`.
+            name: of the stream; methods that draw random numbers draw others for other names.
+            tensors: instead of shape and kind, the tensors whose values arrive as one vector.
+            auto_commit: every encode counts at once. Otherwise each must be followed by `commit`
+                or `rollback`.
+        """
+        return Encoder(self, make_stream(shape, kind, name, tensors), auto_commit)
+
+    def decoder(
+        self,
+        shape: Optional[Shape] = None,
+        kind: str = "other",
+        *,
+        name: str = "values",
+        tensors: Optional[Iterable[TensorSpec]] = None,
+    ) -> Decoder:
+        """The receiving side of one stream; describe it as for the encoder."""
+        return Decoder(self, make_stream(shape, kind, name, tensors))
+
+    def __repr__(self) -> str:
+        return f"thinwire.Codec({self.spec!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.spec == other.spec if isinstance(other, Codec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+    def __reduce__(self) -> tuple[type[Codec], tuple[str]]:
+        return (Codec, (self.spec,))
+
+
+class Encoder:
+    """The sending side of one stream, made by `Codec.encoder`.
+
+    It keeps what a method carries from step to step (a stage count, a threshold in use), so there
+    is one per stream. Two threads that use it at once get a ContractError; threads with an encoder
+    each run in parallel. Nobody may write to the arrays of a call while it runs.
+
+    Arrays are read where they lie if they are float32 and in one piece (C order), and copied if
+    they are float32 but strided. Other types are refused, see `DTypeError`. An array has the
+    stream's shape, or is flat with as many values.
+    """
+
+    def __init__(self, codec: Codec, stream: Stream, auto_commit: bool) -> None:
+        self._codec = codec
+        self._stream = stream
+        self._native = _core.Encoder(codec._native, stream.name, stream.native(), auto_commit)
+        self._encoded: Optional[Encoded] = None
+
+    @property
+    def codec(self) -> Codec:
+        return self._codec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._stream.shape
+
+    @property
+    def max_encoded_size(self) -> int:
+        """Bytes that a payload may need, whatever the values are."""
+        return self._native.capacity
+
+    @property
+    def encoded(self) -> Optional[Encoded]:
+        """What the last encode came to; None before the first."""
+        return self._encoded
+
+    def encode(
+        self,
+        values: npt.ArrayLike,
+        fresh: Optional[npt.ArrayLike] = None,
+        *,
+        seed: int = 0,
+        step: int = 0,
+        salt: int = 0,
+        ranks: int = 1,
+    ) -> bytes:
+        """The payload of `values`, which stay as they are.
+
+        Args:
+            values: what should arrive: the gradient plus whatever a memory adds.
+            fresh: this step's own part of it (AdaComp's dW); None: the values.
+            seed: of the run, the same on every rank.
+            step: number of the step. Equal state, values, seed, step and salt give equal bytes on
+                every machine.
+            salt: the sender's own, such as its rank: draws that should be independent between
+                ranks use it.
+            ranks: how many contributions are averaged.
+
+        Raises:
+            DTypeError, ContractError: an array of another type or shape.
+            NonFiniteError: a NaN or infinity; the encoder is as it was.
+        """
+        payload, counts = self._native.encode(
+            self._read("values", values),
+            self._read("fresh", fresh),
+            None,
+            checked_call(seed, step, salt, ranks),
+        )
+        self._encoded = Encoded(*counts)
+        return payload
+
+    def encode_with_remainder(
+        self,
+        values: npt.ArrayLike,
+        fresh: Optional[npt.ArrayLike] = None,
+        *,
+        rest: Optional[FloatArray] = None,
+        seed: int = 0,
+        step: int = 0,
+        salt: int = 0,
+        ranks: int = 1,
+    ) -> tuple[bytes, FloatArray]:
+        """The payload, and values - decode(payload), made in the same passes.
+
+        Args:
+            rest: where the remainder goes, `values` itself if you like but no other part of its
+                memory; None: a new array.
+
+        The other arguments and the errors are those of `encode`.
+        """
+        left = np.empty(self.shape, np.float32) if rest is None else rest
+        payload, counts = self._native.encode(
+            self._read("values", values),
+            self._read("fresh", fresh),
+            to_write("rest", left, self.shape),
+            checked_call(seed, step, salt, ranks),
+        )
+        self._encoded = Encoded(*counts)
+        return payload, left
+
+    def encode_into(
+        self,
+        out: Any,
+        values: npt.ArrayLike,
+        fresh: Optional[npt.ArrayLike] = None,
+        *,
+        rest: Optional[FloatArray] = None,
+        seed: int = 0,
+        step: int = 0,
+        salt: int = 0,
+        ranks: int = 1,
+    ) -> int:
+        """Writes the payload to memory that is used again and again; returns its bytes.
+
+        Args:
+            out: a writable bytes-like object (bytearray, uint8 array) of at least
+                `max_encoded_size` bytes. What follows the payload is unspecified.
+            rest: receives the remainder if given.
+        """
+        view = to_bytes("out", out)
+        if view.readonly:
+            raise ContractError("out: is read-only")
+        counts = self._native.encode_into(
+            view,
+            self._read("values", values),
+            self._read("fresh", fresh),
+            None if rest is None else to_write("rest", rest, self.shape),
+            checked_call(seed, step, salt, ranks),
+        )
+        self._encoded = Encoded(*counts)
+        return self._encoded.size
+
+    def commit(self) -> None:
+        """The last encode counts. Only needed with auto_commit=False."""
+        self._native.commit()
+
+    def rollback(self) -> None:
+        """The last encode never happened. Needs auto_commit=False (ContractError)."""
+        self._native.rollback()
+
+    def state(self) -> bytes:
+        """What it remembers as of the last commit, in safetensors format."""
+        return write_state(self._native.save())
+
+    def load_state(self, state: Any) -> None:
+        """Takes a saved state, of an encoder of such a stream and codec.
+
+        Raises:
+            BadLengthError, CorruptError: the bytes are no state.
+            MismatchError: the state does not fit. The encoder is as it was.
+        """
+        self._native.load(read_state("state", state))
+
+    def __repr__(self) -> str:
+        return f"<thinwire.Encoder of {self._codec.spec!r}, shape {self.shape}>"
+
+    def _read(self, what: str, array: Any) -> Optional[FloatArray]:
+        return None if array is None else to_read(what, array, self.shape)
+
+
+class Decoder:
+    """The receiving side of one stream, made by `Codec.decoder`. Threads may share it.
+
+    Payloads come from a network and may hold anything: bad ones raise CorruptError or
+    BadLengthError (whichever the codec finds), and touch nothing outside `out`.
+    """
+
+    def __init__(self, codec: Codec, stream: Stream) -> None:
+        self._codec = codec
+        self._stream = stream
+        self._native = _core.Decoder(codec._native, stream.name, stream.native())
+
+    @property
+    def codec(self) -> Codec:
+        return self._codec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._stream.shape
+
+    def decode(self, payload: Any, *, out: Optional[FloatArray] = None) -> FloatArray:
+        """The values that the payload stands for, of the stream's shape.
+
+        Args:
+            payload: any bytes-like object.
+            out: where they go; None: a new array. Unspecified after an error.
+        """
+        if out is None:
+            values = np.zeros(self.shape, np.float32)
+        else:
+            values = to_write("out", out, self.shape)
+            values.fill(0)
+        self._native.decode_add(to_bytes("payload", payload), 1.0, values)
+        return values
+
+    def decode_add(self, payload: Any, weight: float, out: FloatArray) -> None:
+        """out += weight * decode(payload); a sparse payload touches only the positions it names.
+
+        `out` is a float32 array in C order of the stream's shape; unspecified after an error.
+        """
+        values = to_write("out", out, self.shape)
+        self._native.decode_add(to_bytes("payload", payload), weight, values)
+
+    def __repr__(self) -> str:
+        return f"<thinwire.Decoder of {self._codec.spec!r}, shape {self.shape}>"

@@ -1,0 +1,109 @@
+"""Frames: self-describing bytes, a header of 48 bytes in front of a payload.
+
+The layout is in docs/wire-format.md.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Union
+
+from . import _core
+from ._arrays import to_bytes
+from .codec import Codec
+from .errors import ContractError, DTypeError
+
+FRAME_HEADER_SIZE: int = _core.FRAME_HEADER_SIZE
+"""Bytes in front of every payload."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame taken apart; its checksum was right."""
+
+    codec_id: int
+    """Wire id of the codec, `CodecInfo.id`."""
+    count: int
+    """Values that the payload stands for."""
+    payload: memoryview
+    """Where it lies in the bytes that were read, which must stay as they are."""
+    sender: int
+    """Rank."""
+    stream: int
+    """Index in the agreed list of streams."""
+    step: int
+    generation: int
+    """Of the group: grows when its members change."""
+    non_finite: bool
+    """The sender had a NaN or infinity: no payload, and everybody skips the step."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole frame: the next one of a message begins there."""
+        return FRAME_HEADER_SIZE + len(self.payload)
+
+
+def pack(
+    codec: Union[Codec, int],
+    payload: Any,
+    *,
+    count: int,
+    sender: int = 0,
+    stream: int = 0,
+    step: int = 0,
+    generation: int = 0,
+    non_finite: bool = False,
+) -> bytes:
+    """The frame of a payload.
+
+    Args:
+        codec: that made it, or its wire id.
+        payload: bytes-like; empty with non_finite.
+        count: values that the payload stands for.
+
+    The other arguments are the fields of `Frame`. A number that its field in the header has no
+    room for is a ContractError.
+    """
+    numbers = {
+        "codec": (codec.info.id if isinstance(codec, Codec) else codec, 8),
+        "sender": (sender, 16),
+        "generation": (generation, 32),
+        "stream": (stream, 32),
+        "step": (step, 64),
+        "count": (count, 64),
+    }
+    for name, (number, bits) in numbers.items():
+        if not isinstance(number, int):
+            raise DTypeError(f"frame: {name} is a {type(number).__name__}, must be an int")
+        if not 0 <= number < 1 << bits:
+            raise ContractError(f"frame: {name} {number} does not fit {bits} bits")
+    data = to_bytes("payload", payload)
+    if non_finite and len(data) > 0:
+        raise ContractError("frame: one that is non-finite has no payload")
+    fields = {name: number for name, (number, _) in numbers.items()}
+    return _core.pack(data, flags=_core.FRAME_NON_FINITE if non_finite else 0, **fields)
+
+
+def unpack(message: Any) -> Frame:
+    """The frame at the start of bytes that came from a network; what follows it is left alone.
+
+    Raises:
+        BadLengthError: a header or payload that is cut.
+        MismatchError: another version of the format.
+        CorruptError: a foreign magic, a wrong checksum, unknown flags.
+    """
+    view = to_bytes("message", message).toreadonly()
+    fields = _core.read_header(view)
+    size = fields.pop("payload_size")
+    return Frame(payload=view[FRAME_HEADER_SIZE : FRAME_HEADER_SIZE + size], **fields)
+
+
+def unpack_all(message: Any) -> list[Frame]:
+    """All frames of a message, which is frames without gaps. Errors are those of `unpack`."""
+    view = to_bytes("message", message)
+    frames = []
+    while len(view) > 0:
+        frames.append(unpack(view))
+        view = view[frames[-1].size :]
+    return frames
