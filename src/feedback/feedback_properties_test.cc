@@ -120,6 +120,7 @@ TEST_P(Memory, ForeignStateIsRefusedAndChangesNothing) {
 // (1/n) x the sum over ranks is kept: of what is owed, of velocities, of estimates.
 TEST_P(Memory, AnotherWorldSizeKeepsTheMean) {
   constexpr uint32_t kBefore = 3;
+  const bool eight_bits = GetParam().starts_with("loco");
   std::vector<StateArrays> states;
   for (uint32_t rank = 0; rank < kBefore; ++rank) {
     const auto memory = make();
@@ -135,6 +136,7 @@ TEST_P(Memory, AnotherWorldSizeKeepsTheMean) {
     const StateArrays loaded = store.open<Feedback>("w", [&] { return make(); }).save();
     ASSERT_EQ(loaded.size(), states[0].size());
     for (size_t a = 0; a < loaded.size(); ++a) {
+      if (loaded[a].type != StateType::kFloat32) continue;  // another form of one that is
       EXPECT_EQ(loaded[a].on_resize, OnResize::kOwedToMean) << loaded[a].name;
       std::vector<Values> old(kBefore, Values(kCount));
       Values got(kCount);
@@ -143,7 +145,11 @@ TEST_P(Memory, AnotherWorldSizeKeepsTheMean) {
       ASSERT_TRUE(copy_state(loaded, loaded[a].name, std::span<float>(got)));
       for (size_t i = 0; i < kCount; ++i) {
         const double mean = (double{old[0][i]} + old[1][i] + old[2][i]) / kBefore;
-        ASSERT_EQ(got[i], static_cast<float>(mean)) << loaded[a].name << " " << i;
+        if (eight_bits) {
+          ASSERT_NEAR(got[i], mean, 0.02) << loaded[a].name << " " << i;  // 127 steps to about 5
+        } else {
+          ASSERT_EQ(got[i], static_cast<float>(mean)) << loaded[a].name << " " << i;
+        }
       }
     }
   }
@@ -170,6 +176,7 @@ TEST_P(Memory, StartsAtZeroAndStaysThereOnZeros) {
   const auto memory = make();
   const auto expect_zeros = [&] {
     for (const StateArray& array : memory->save()) {
+      if (array.type != StateType::kFloat32) continue;
       Values values(kCount);
       ASSERT_TRUE(copy_state({array}, array.name, std::span<float>(values)));
       for (const float value : values) ASSERT_EQ(value, 0.0f);
@@ -201,6 +208,7 @@ TEST_P(Memory, ExtremesAreFiniteOrSaidNotToBe) {
         for (size_t i = 0; i < rest.size(); i += 2) rest[i] = 0;
       });
       for (const StateArray& array : memory->save()) {
+        if (array.type != StateType::kFloat32) continue;
         Values kept(kCount);
         ASSERT_TRUE(copy_state({array}, array.name, std::span<float>(kept)));
         for (const float x : kept) ASSERT_TRUE(std::isfinite(x)) << array.name;

@@ -11,5 +11,7 @@ const FeedbackEntry& residual_entry();
 const FeedbackEntry& lowpass_entry();
 const FeedbackEntry& dgc_memory_entry();
 const FeedbackEntry& ef21_entry();
+const FeedbackEntry& loco_entry();
+const FeedbackEntry& efmixed_entry();
 
 }  // namespace thinwire

@@ -66,6 +66,17 @@ void ef21_receive(benchmark::State& state) {
   bench::side_by_side(state, bench::kLarge, nullptr, [&] { memory->receive(mean); });
 }
 
+// A copy, an addition from bytes and the moments, chunk by chunk in cache.
+void loco_prepare(benchmark::State& state) {
+  prepare(state, "loco", [](const bench::Baseline& base) { return 2 * base.stream; });
+}
+void loco_commit(benchmark::State& state) {
+  const auto memory = make("loco");
+  bench::side_by_side(
+      state, bench::kLarge, [&] { memory->prepare(gradient(), {}); }, [&] { memory->commit(); });
+}
+void efmixed_prepare(benchmark::State& state) { prepare(state, "efmixed:density=0.01", nullptr); }
+
 THINWIRE_BENCH(residual_prepare);
 THINWIRE_BENCH(residual_weighted_prepare);
 THINWIRE_BENCH(lowpass_prepare);
@@ -75,6 +86,9 @@ THINWIRE_BENCH(dgc_sent);
 THINWIRE_BENCH(ef21_prepare);
 THINWIRE_BENCH(ef21_sent);
 THINWIRE_BENCH(ef21_receive);
+THINWIRE_BENCH(loco_prepare);
+THINWIRE_BENCH(loco_commit);
+THINWIRE_BENCH(efmixed_prepare);
 
 }  // namespace
 }  // namespace thinwire
