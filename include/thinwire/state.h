@@ -18,6 +18,7 @@ enum class StateType : uint8_t { kFloat32, kFloat64, kInt64, kUint8 };
 enum class OnResize : uint8_t {
   kOwedToMean,  // every new rank gets the mean over the old ranks, so that (1/n) x the sum is kept
   kCopy,        // new rank r takes the array of old rank r mod n
+  kJoin,        // every new rank gets those of all old ranks as one, in rank order; one-dimensional
 };
 
 struct StateArray {

@@ -54,6 +54,8 @@ Status check(const StateArray& array) {
   if (size != array.data.size())
     return mismatch("array '" + array.name + "' has " + std::to_string(array.data.size()) +
                     " bytes, its shape needs " + std::to_string(size));
+  if (array.on_resize == OnResize::kJoin && array.shape.size() != 1)
+    return mismatch("array '" + array.name + "' is to be joined but not one-dimensional");
   if (array.on_resize == OnResize::kOwedToMean && array.type != StateType::kFloat32 &&
       array.type != StateType::kFloat64)
     return mismatch("array '" + array.name + "' is owed to the mean but not of floats");
@@ -112,6 +114,17 @@ void average(std::string_view name, const std::vector<ByName>& ranks,
   }
 }
 
+void join(const std::vector<ByName>& ranks, StateArray& joined) {
+  const std::string name = joined.name;
+  joined.shape = {0};
+  joined.data.clear();
+  for (const ByName& rank : ranks) {
+    const StateArray& part = *rank.at(name);
+    joined.shape[0] += part.shape[0];
+    joined.data.insert(joined.data.end(), part.data.begin(), part.data.end());
+  }
+}
+
 }  // namespace
 
 Stateful& Store::open_any(const std::string& key,
@@ -162,6 +175,7 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size) {
   for (const StateArray& array : saved[from]) {
     const size_t slash = array.name.rfind('/');
     StateArray mine = array;
+    if (resized && array.on_resize == OnResize::kJoin) join(ranks, mine);
     mine.name = unescape(std::string_view(array.name).substr(slash + 1));
     if (resized && array.on_resize == OnResize::kOwedToMean) {
       if (array.type == StateType::kFloat32)

@@ -135,6 +135,44 @@ TEST(Store, ResizeKeepsWhatIsOwedToTheMean) {
     }
 }
 
+// A piece of something that the ranks share.
+class Piece final : public Stateful {
+ public:
+  StateArrays save() const override {
+    return {make_state("piece", std::span<const float>(values), OnResize::kJoin)};
+  }
+  Status load(const StateArrays& arrays) override {
+    values.resize(arrays.at(0).data.size() / sizeof(float));
+    return copy_state(arrays, "piece", values);
+  }
+  std::vector<float> values;
+};
+
+TEST(Store, ResizeJoinsPiecesInRankOrder) {
+  std::vector<StateArrays> saved;
+  for (const std::vector<float>& piece : {std::vector<float>{1, 2}, {}, {3}}) {
+    Store store;
+    store.open<Piece>("w", [] { return std::make_unique<Piece>(); }).values = piece;
+    saved.push_back(store.save());
+  }
+  for (const int size : {1, 2, 3, 4})
+    for (int rank = 0; rank < size; ++rank) {
+      Store store;
+      ASSERT_TRUE(store.load(saved, rank, size));
+      const auto& values = store.open<Piece>("w", [] { return std::make_unique<Piece>(); }).values;
+      if (size != 3) {
+        EXPECT_THAT(values, ElementsAre(1, 2, 3));
+      } else {
+        EXPECT_EQ(values.size(), (std::vector<size_t>{2, 0, 1}[static_cast<size_t>(rank)]));
+      }
+    }
+  saved[1][0].shape = {0, 2};
+  Store store;
+  const Status status = store.load(saved, 0, 2);
+  EXPECT_EQ(status.code(), ErrorCode::kMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("one-dimensional"));
+}
+
 TEST(Store, LoadReachesOpenObjects) {
   Store store;
   Memory& memory = open(store, "w");

@@ -16,8 +16,13 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
-// Metadata key of the names, one per line, of arrays that are owed to the mean.
-constexpr const char* kOwed = "thinwire.owed_to_mean";
+// Metadata keys of the names, one per line, of arrays that are not copied on a resize.
+struct MarkRow {
+  OnResize on_resize;
+  const char* key;
+};
+constexpr MarkRow kMarks[] = {{OnResize::kOwedToMean, "thinwire.owed_to_mean"},
+                              {OnResize::kJoin, "thinwire.joined"}};
 
 struct TypeRow {
   StateType type;
@@ -92,26 +97,29 @@ Status check_cover(const std::string& origin, std::vector<std::pair<uint64_t, ui
   return Status::ok();
 }
 
-// Takes the marks of arrays owed to the mean out of the metadata.
-void mark_owed(TensorFile& file) {
-  const auto found = file.metadata.find(kOwed);
+// Takes one kind of mark out of the metadata.
+void take_marks(const MarkRow& row, TensorFile& file) {
+  const auto found = file.metadata.find(row.key);
   if (found == file.metadata.end()) return;
   const std::string names = '\n' + found->second + '\n';
   for (StateArray& array : file.arrays)
-    if (names.find('\n' + array.name + '\n') != std::string::npos)
-      array.on_resize = OnResize::kOwedToMean;
+    if (names.find('\n' + array.name + '\n') != std::string::npos) array.on_resize = row.on_resize;
   file.metadata.erase(found);
+}
+
+// The names of arrays with this mark, one per line.
+std::string marked(const MarkRow& row, const std::vector<StateArray>& arrays) {
+  std::string names;
+  for (const StateArray& array : arrays)
+    if (array.on_resize == row.on_resize) names += (names.empty() ? "" : "\n") + array.name;
+  return names;
 }
 
 }  // namespace
 
 std::vector<std::byte> write_safetensors(const TensorFile& file) {
   std::vector<const StateArray*> order;
-  std::string owed;
-  for (const StateArray& array : file.arrays) {
-    order.push_back(&array);
-    if (array.on_resize == OnResize::kOwedToMean) owed += (owed.empty() ? "" : "\n") + array.name;
-  }
+  for (const StateArray& array : file.arrays) order.push_back(&array);
   std::stable_sort(order.begin(), order.end(), [](const StateArray* a, const StateArray* b) {
     return size_of(a->type) > size_of(b->type);
   });
@@ -119,7 +127,9 @@ std::vector<std::byte> write_safetensors(const TensorFile& file) {
   Json header = Json::object();
   Json& metadata = header[std::string(kMetadata)] = Json::object();
   for (const auto& [key, value] : file.metadata) metadata[key] = value;
-  if (!owed.empty()) metadata[kOwed] = owed;
+  for (const MarkRow& row : kMarks)
+    if (const std::string names = marked(row, file.arrays); !names.empty())
+      metadata[row.key] = names;
   uint64_t offset = 0;
   for (const StateArray* array : order) {
     const uint64_t end = offset + array->data.size();
@@ -176,7 +186,7 @@ Result<TensorFile> read_safetensors(const std::string& origin, std::span<const s
     const auto from = data.subspan(ranges[i].first, ranges[i].second - ranges[i].first);
     file.arrays[i].data.assign(from.begin(), from.end());
   }
-  mark_owed(file);
+  for (const MarkRow& row : kMarks) take_marks(row, file);
   return file;
 }
 
