@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,8 @@
 
 namespace thinwire {
 
-// The memory of one stream on one rank. A step that counts is prepare, sent for every part, receive
-// and commit; any other ends with rollback instead, wherever it is. Not shared between threads.
+// The memory of one stream on one rank. A step that counts is prepare or its parts, sent for every
+// part, receive and commit; any other ends with rollback instead, wherever it is. Not shared between threads.
 class Feedback : public Stateful {
  public:
   // What to send this step, with its moments from the same pass. The signal points into this object
@@ -26,11 +27,19 @@ class Feedback : public Stateful {
   // caller then rolls back.
   virtual Signal prepare(std::span<const float> gradient, const Call& call) = 0;
 
+  // Values [begin, begin + gradient.size()) of what prepare would give, for memories that treat each
+  // value by itself: the first values can leave before the last are looked at. A step takes either
+  // prepare or parts, which together hold each value once. Empty: this memory wants the whole.
+  virtual std::optional<Signal> prepare_part(std::span<const float> /*gradient*/, size_t /*begin*/,
+                                             const Call& /*call*/) {
+    return std::nullopt;
+  }
+
   // Where the encoder leaves values - decode(payload). Empty when this memory keeps nothing.
   virtual std::span<float> rest() noexcept = 0;
 
   // Values [begin, begin + count) were encoded, and what was left of them lies in rest(). `gradient`
-  // is what prepare was given, whole. Parts come in any order and cover the stream.
+  // is what prepare was or would have been given, whole, as far as these values go. Parts come in any order and cover the stream.
   virtual void sent(std::span<const float> /*gradient*/, size_t /*begin*/, size_t /*count*/) {}
 
   // `mean` is the mean over ranks of what all of them sent, with the same bits on every rank; what it

@@ -31,8 +31,12 @@ class Ef21 final : public Feedback {
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
     guard_.prepare(gradient.size());
-    const Moments moments = kernel::weighted_sum_with_moments(1, gradient, -1, own_.now, own_.next);
-    return {.values = own_.next, .fresh = {}, .moments = moments};
+    return form(gradient, 0);
+  }
+  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
+                                     const Call& /*call*/) override {
+    guard_.prepare_part(begin, gradient.size());
+    return form(gradient, begin);
   }
   std::span<float> rest() noexcept override { return own_.next; }
 
@@ -68,6 +72,13 @@ class Ef21 final : public Feedback {
   }
 
  private:
+  Signal form(std::span<const float> gradient, size_t begin) {
+    const auto now = std::span(own_.now).subspan(begin, gradient.size());
+    const auto next = std::span(own_.next).subspan(begin, gradient.size());
+    const Moments moments = kernel::weighted_sum_with_moments(1, gradient, -1, now, next);
+    return {.values = next, .fresh = {}, .moments = moments};
+  }
+
   KeptVector own_;
   AlignedVector<float> mean_;  // changed by receive alone, when the step counts already
   StepGuard guard_;

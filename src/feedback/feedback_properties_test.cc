@@ -13,6 +13,10 @@
 namespace thinwire::testing {
 namespace {
 
+struct Range {
+  size_t begin, count;
+};
+
 class Memory : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Feedback> make(size_t count = kCount) const {
@@ -59,6 +63,48 @@ TEST_P(Memory, MomentsAreThoseOfTheSignal) {
     memory->rollback();
     step(*memory, g, number);
   }
+}
+
+// A signal formed in parts, in any order, is the one formed at once, and so is what follows.
+TEST_P(Memory, PartsAreTheWhole) {
+  const auto whole = make(), parts = make();
+  const Range kParts[] = {{9000, 1007}, {0, 0}, {0, 4000}, {4000, 5000}};
+  for (uint64_t number = 0; number < 6; ++number) {
+    const Values g = gradient(number);
+    const Signal want = whole->prepare(g, {.step = number});
+    Values got(kCount), fresh(kCount);
+    for (const Range& part : kParts) {
+      const auto signal = parts->prepare_part(std::span(g).subspan(part.begin, part.count),
+                                              part.begin, {.step = number});
+      if (!signal) GTEST_SKIP() << "wants the whole";
+      ASSERT_EQ(signal->values.size(), part.count);
+      EXPECT_EQ(signal->moments->square_sum, kernel::moments(signal->values).square_sum);
+      const auto at = static_cast<std::ptrdiff_t>(part.begin);
+      std::copy(signal->values.begin(), signal->values.end(), got.begin() + at);
+      if (!want.fresh.empty()) {
+        ASSERT_EQ(signal->fresh.size(), part.count);
+        std::copy(signal->fresh.begin(), signal->fresh.end(), fresh.begin() + at);
+      }
+    }
+    expect_same_bits(got, want.values);
+    if (!want.fresh.empty()) expect_same_bits(fresh, want.fresh);
+    Values means[2];
+    for (Feedback* memory : {whole.get(), parts.get()}) {
+      send_some(memory->rest(), number);
+      for (const Range& part : kParts) memory->sent(g, part.begin, part.count);
+      if (number % 3 == 1) {
+        memory->rollback();
+        continue;
+      }
+      Values mean = gradient(number, 7);
+      memory->receive(mean);
+      memory->commit();
+      means[memory == parts.get()] = mean;
+    }
+    expect_same_bits(means[1], means[0]);
+    expect_same_state(parts->save(), whole->save());
+  }
+  EXPECT_THROW(parts->prepare_part(gradient(0), 1, {}), Error);
 }
 
 // Whatever a step had come to when it was given up.

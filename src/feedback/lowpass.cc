@@ -31,8 +31,12 @@ class LowPass final : public Feedback {
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
     guard_.prepare(gradient.size());
-    const Moments moments = kernel::add_with_moments(gradient, residual_.now, residual_.next);
-    return {.values = residual_.next, .fresh = gradient, .moments = moments};
+    return form(gradient, 0);
+  }
+  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
+                                     const Call& /*call*/) override {
+    guard_.prepare_part(begin, gradient.size());
+    return form(gradient, begin);
   }
   std::span<float> rest() noexcept override { return residual_.next; }
 
@@ -58,6 +62,13 @@ class LowPass final : public Feedback {
   }
 
  private:
+  Signal form(std::span<const float> gradient, size_t begin) {
+    const auto now = std::span(residual_.now).subspan(begin, gradient.size());
+    const auto next = std::span(residual_.next).subspan(begin, gradient.size());
+    const Moments moments = kernel::add_with_moments(gradient, now, next);
+    return {.values = next, .fresh = gradient, .moments = moments};
+  }
+
   const float beta_;
   const float keep_;  // 1 - beta
   KeptVector residual_;

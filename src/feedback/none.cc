@@ -15,6 +15,11 @@ class None final : public Feedback {
     THINWIRE_CHECK(gradient.size() == count_, "feedback 'none': the gradient has another length");
     return {.values = gradient, .fresh = {}, .moments = kernel::moments(gradient)};
   }
+  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
+                                     const Call& /*call*/) override {
+    THINWIRE_CHECK(begin + gradient.size() <= count_, "feedback 'none': a part beyond the end");
+    return Signal{.values = gradient, .fresh = {}, .moments = kernel::moments(gradient)};
+  }
   std::span<float> rest() noexcept override { return {}; }
   void commit() override {}
   void rollback() override {}

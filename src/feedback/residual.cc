@@ -35,10 +35,12 @@ class Residual final : public Feedback {
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
     guard_.prepare(gradient.size());
-    const std::span<const float> own = weigh(gradient);
-    const Moments moments =
-        kernel::weighted_sum_with_moments(beta_, residual_.now, 1, own, residual_.next);
-    return {.values = residual_.next, .fresh = own, .moments = moments};
+    return form(gradient, 0);
+  }
+  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
+                                     const Call& /*call*/) override {
+    guard_.prepare_part(begin, gradient.size());
+    return form(gradient, begin);
   }
   std::span<float> rest() noexcept override { return residual_.next; }
 
@@ -57,12 +59,21 @@ class Residual final : public Feedback {
   }
 
  private:
+  Signal form(std::span<const float> gradient, size_t begin) {
+    const std::span<const float> own = weigh(gradient, begin);
+    const auto now = std::span(residual_.now).subspan(begin, gradient.size());
+    const auto next = std::span(residual_.next).subspan(begin, gradient.size());
+    const Moments moments = kernel::weighted_sum_with_moments(beta_, now, 1, own, next);
+    return {.values = next, .fresh = own, .moments = moments};
+  }
+
   // gamma g is this step's own part of the signal, which methods may look at by itself.
-  std::span<const float> weigh(std::span<const float> gradient) {
+  std::span<const float> weigh(std::span<const float> gradient, size_t begin) {
     if (gamma_ == 1) return gradient;
-    std::copy(gradient.begin(), gradient.end(), weighted_.begin());
-    kernel::scale(weighted_, gamma_);
-    return weighted_;
+    const auto weighted = std::span(weighted_).subspan(begin, gradient.size());
+    std::copy(gradient.begin(), gradient.end(), weighted.begin());
+    kernel::scale(weighted, gamma_);
+    return weighted;
   }
 
   const float beta_;

@@ -19,6 +19,10 @@ class StepGuard {
     prepared_ = true;
     sent_ = 0;
   }
+  void prepare_part(size_t begin, size_t count) {
+    THINWIRE_CHECK(begin <= count_ && count <= count_ - begin, origin() + "a part past the end");
+    if (!prepared_) prepare(count_);
+  }
   void sent(size_t given, size_t begin, size_t count) {
     THINWIRE_CHECK(prepared_ && given == count_, origin() + "sent without its prepare");
     THINWIRE_CHECK(begin <= count_ && count <= count_ - begin, origin() + "sent past the end");
