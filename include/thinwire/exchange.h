@@ -33,10 +33,11 @@ struct TensorView {
 struct ExchangeOptions {
   std::string codec = "fp32";
   std::string feedback = "auto";  // auto: residual for biased codecs, none if linear
-  std::string method = "auto";    // auto, dense, gather, library; docs/collectives.md
+  std::string method = "auto";    // dense, scatter-reduce, gather, library; docs/collectives.md
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together
+  size_t chunk_values = size_t{1} << 15;  // of scatter-reduce: encoded, sent and added at once
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
   uint32_t generation = 0;  // of the group, in every frame
@@ -122,8 +123,9 @@ class Exchange {
 
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws
 // Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` as
-// "<stream>/feedback" and "<stream>/encoder"; what another method left there is replaced. `group` and
-// `store` must outlive it; `group` is split, so the caller may go on using it.
+// "<stream>/feedback" and "<stream>/encoder", by scatter-reduce as "<stream>/owner" too; what another
+// method left there is replaced. `group` and `store` must outlive it; `group` is split, so the caller
+// may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/check.h"
 #include "exchange/memory_slot.h"
+#include "kernel/add_floats.h"
 
 namespace thinwire {
 
@@ -30,55 +32,97 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
   if (tensors_.size() != 1) joined_.resize(spec_.count());
 }
 
-void ActiveStream::prepare(StepContext& context) {
-  if (prepared_) return;
+bool ActiveStream::open(StepContext& context) {
+  if (prepared_) return false;
   prepared_ = true;
+  in_parts_ = false;
+  finite_ = true;
   counters_ = {.values = spec_.count()};
+  gradient_square_ = 0;
   rest_square_ = 0;
   if (tensors_.size() == 1) {
     result_ = context.tensors.values(tensors_.front());
-  } else {
-    result_ = joined_;
-    auto to = joined_.begin();
-    for (const size_t tensor : tensors_)
-      to = std::copy_n(context.tensors.values(tensor).begin(),
-                       context.tensors.values(tensor).size(), to);
+    return true;
   }
-  signal_ = feedback_->prepare(result_, context.call);
-  if (!signal_.moments) signal_.moments = measure(signal_.values);
-  finite_ = signal_.moments->finite;
-  if (!finite_) context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
-  if (finite_ && observe_) observe_(spec_, signal_, context.call);
-  if (norms_) {
-    const bool same = signal_.values.data() == result_.data();
-    const Moments given = same ? *signal_.moments : measure(result_);
-    counters_.gradient_norm = std::sqrt(given.square_sum);
-  }
+  result_ = joined_;
+  auto to = joined_.begin();
+  for (const size_t tensor : tensors_)
+    to = std::copy_n(context.tensors.values(tensor).begin(), context.tensors.values(tensor).size(),
+                     to);
+  return true;
 }
 
-size_t ActiveStream::write_payload(const StepContext& context, Encoder& encoder, size_t begin,
-                                   size_t count, std::span<std::byte> out) {
-  const std::span<float> kept = feedback_->rest();
-  const std::span<float> rest = kept.empty() ? kept : kept.subspan(begin, count);
+void ActiveStream::prepare(StepContext& context) {
+  if (open(context)) form_whole(context);
+}
+
+// Observers want the whole.
+void ActiveStream::prepare_parts(StepContext& context) {
+  if (!open(context)) return;
+  in_parts_ = !observe_ && feedback_->prepare_part({}, 0, context.call).has_value();
+  if (!in_parts_) form_whole(context);
+}
+
+void ActiveStream::form_whole(StepContext& context) {
+  signal_ = feedback_->prepare(result_, context.call);
+  if (!signal_.moments) signal_.moments = measure(signal_.values);
+  examine(context, signal_, result_);
+  if (finite_ && observe_) observe_(spec_, signal_, context.call);
+}
+
+// Finiteness, and the norm of what was given.
+void ActiveStream::examine(StepContext& context, const Signal& signal,
+                           std::span<const float> gradient) {
+  if (!signal.moments->finite) {
+    finite_ = false;
+    context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
+  }
+  if (!norms_) return;
+  const bool same = signal.values.data() == gradient.data();
+  gradient_square_ += (same ? *signal.moments : measure(gradient)).square_sum;
+  counters_.gradient_norm = std::sqrt(gradient_square_);
+}
+
+Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
+  if (in_parts_) {
+    const std::span<const float> gradient = result_.subspan(begin, count);
+    Signal formed = feedback_->prepare_part(gradient, begin, context.call).value();
+    if (!formed.moments) formed.moments = measure(formed.values);
+    examine(context, formed, gradient);
+    return formed;
+  }
   Signal part;
   part.values = signal_.values.subspan(begin, count);
   if (!signal_.fresh.empty()) part.fresh = signal_.fresh.subspan(begin, count);
   if (count == signal_.values.size()) part.moments = signal_.moments;
+  return part;
+}
+
+size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
+                            size_t begin, std::span<std::byte> out) {
+  const std::span<float> kept = feedback_->rest();
+  const std::span<float> rest = kept.empty() ? kept : kept.subspan(begin, part.values.size());
   Call call = context.call;
   call.offset = begin;
   const Encoded encoded = encoder.encode(part, call, out.subspan(kFrameHeaderSize), rest);
   this->count(encoded, rest);
-  feedback_->sent(result_, begin, count);  // the mean does not lie there yet
+  feedback_->sent(result_, begin, part.values.size());  // the mean does not lie there yet
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;
 }
 
-size_t ActiveStream::write_frame(const StepContext& context, Encoder& encoder, size_t begin,
-                                 size_t count, std::span<std::byte> out) {
+size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_t begin,
+                                   size_t count, std::span<std::byte> out) {
+  return encode(context, encoder, part(context, begin, count), begin, out);
+}
+
+size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
+                                 std::span<std::byte> out) {
   FrameHeader header = context.header(codec_->info().id, index_, count, context.rank());
+  const Signal part = this->part(context, begin, count);
   size_t size = kFrameHeaderSize;
   if (finite_) {
-    size = write_payload(context, encoder, begin, count, out);
+    size = encode(context, encoder, part, begin, out);
     header.payload_size = size - kFrameHeaderSize;
   } else {
     header.flags = kFrameNonFinite;
@@ -86,6 +130,19 @@ size_t ActiveStream::write_frame(const StepContext& context, Encoder& encoder, s
   }
   seal_frame(header, out.first(size));
   return size;
+}
+
+bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> sum) {
+  const Signal part = this->part(context, begin, sum.size());
+  if (!finite_) return false;
+  kernel::add_floats(std::as_bytes(part.values), 1.0f, sum);
+  const std::span<float> kept = feedback_->rest();
+  if (!kept.empty()) {
+    const auto rest = kept.subspan(begin, sum.size());
+    std::fill(rest.begin(), rest.end(), 0.0f);
+  }
+  feedback_->sent(result_, begin, sum.size());
+  return true;
 }
 
 void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
@@ -96,6 +153,11 @@ void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
     rest_square_ += measure(rest).square_sum;
     counters_.rest_norm = std::sqrt(rest_square_);
   }
+}
+
+void ActiveStream::count_mean(const Encoded& encoded) {
+  count(encoded, {});
+  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
 }
 
 void ActiveStream::sent_unframed() {
@@ -124,6 +186,14 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     std::copy_n(from, values.size(), values.begin());
     from += static_cast<std::ptrdiff_t>(values.size());
   }
+}
+
+void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size) {
+  THINWIRE_CHECK(size == room.size() || size == kFrameHeaderSize,
+                 "codec '" + std::string(codec.info().name) +
+                     "' is declared fixed_size, but writes fewer bytes than its maximum");
+  const auto rest = room.subspan(size);
+  std::fill(rest.begin(), rest.end(), std::byte{0});
 }
 
 FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,

@@ -17,8 +17,8 @@
 
 namespace thinwire {
 
-// A step is prepare, write_frame or write_payload for every part, then end. Not shared between
-// threads.
+// A step is prepare or prepare_parts, then write_frame, write_payload or add_own for every part, then
+// end. Not shared between threads.
 class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`; plain streams have fp32 and
@@ -36,22 +36,34 @@ class ActiveStream {
   void prepare(StepContext& context);
   bool finite() const noexcept { return finite_; }
 
-  // This step's signal, and the place where the mean goes; they may be the same memory.
+  // The same, but where the memory allows it each part is formed when it is written or added, while it
+  // is in cache and those before it are on their way. Then every value must be, once, and finite()
+  // speaks of the parts formed so far.
+  void prepare_parts(StepContext& context);
+
+  // This step's signal after prepare, and the place where the mean goes; they may be the same memory.
   std::span<const float> signal() const noexcept { return signal_.values; }
   std::span<float> result() noexcept { return result_; }
 
   // Writes values [begin, begin + count) as a frame of this rank to the start of `out`; returns its
-  // size. A signal that is not finite gives a flagged header alone.
-  size_t write_frame(const StepContext& context, Encoder& encoder, size_t begin, size_t count,
+  // size. A signal, or part, that is not finite gives a flagged header alone.
+  size_t write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                      std::span<std::byte> out);
 
   // The same without the header, for what stays on this rank: the payload lies where it would.
   // REQUIRES: the signal is finite.
-  size_t write_payload(const StepContext& context, Encoder& encoder, size_t begin, size_t count,
+  size_t write_payload(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                        std::span<std::byte> out);
+
+  // Adds values [begin, begin + sum.size()) to `sum` as they are, for what stays on this rank; nothing
+  // of them is left for the next step. False when the signal is not finite.
+  bool add_own(StepContext& context, size_t begin, std::span<float> sum);
 
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();
+
+  // Counts the frame of a mean that this rank hands out.
+  void count_mean(const Encoded& encoded);
 
   // The step counts, or never happened; a mean that counts goes to the tensors.
   void end(StepContext& context, bool skipped);
@@ -59,6 +71,12 @@ class ActiveStream {
   const StreamCounters& counters() const noexcept { return counters_; }
 
  private:
+  bool open(StepContext& context);
+  void form_whole(StepContext& context);
+  Signal part(StepContext& context, size_t begin, size_t count);
+  void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
+  size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
+                std::span<std::byte> out);
   void count(const Encoded& encoded, std::span<const float> rest);
 
   StreamSpec spec_;
@@ -74,12 +92,18 @@ class ActiveStream {
   std::vector<float> joined_;  // the values of several tensors, one after another
 
   bool prepared_ = false;
+  bool in_parts_ = false;
   bool finite_ = true;
-  Signal signal_;
+  Signal signal_;  // unless in parts
   std::span<float> result_;
+  double gradient_square_ = 0;
   double rest_square_ = 0;
   StreamCounters counters_;
 };
+
+// Zeroes what follows a frame of `size` bytes in its room: a flagged one is shorter, and old memory
+// must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
+void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
 
 // What became of a frame, and its size; 0 when there is no telling where it ends.
 struct FrameOutcome {

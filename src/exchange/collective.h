@@ -27,6 +27,9 @@ class Collective {
 
   virtual bool done() const noexcept = 0;
 
+  // The step counts, or never happened: for what the collective itself remembers.
+  virtual void end(bool /*skipped*/) noexcept {}
+
   // A transfer that it waits for, for errors; null when it waits for none.
   virtual const Transfer* awaited() const noexcept = 0;
 };
@@ -41,5 +44,11 @@ std::unique_ptr<Collective> make_gather(StepContext& context, const Streams& str
                                         const Bucket& bucket, int tag);
 std::unique_ptr<Collective> make_library(StepContext& context, const Streams& streams,
                                          const Bucket& bucket);
+
+// All buckets of an exchange, which share what is on its way. Tags 0 and 1 belong to them.
+std::vector<std::unique_ptr<Collective>> make_scatter_reduce(StepContext& context,
+                                                             const Streams& streams,
+                                                             const std::vector<Bucket>& buckets,
+                                                             const Terms& terms, Store& store);
 
 }  // namespace thinwire

@@ -14,7 +14,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/check.h"
 #include "exchange/collective.h"
 #include "exchange/shard.h"
 #include "kernel/axpy.h"
@@ -132,19 +131,10 @@ class Dense final : public Collective {
         if (rank == context_.rank() && stream.finite())
           stream.write_payload(context_, *slice.encoder, slice.begin, slice.count, frame);
         else
-          pad(slice, frame,
-              stream.write_frame(context_, *slice.encoder, slice.begin, slice.count, frame));
+          pad_frame(stream.codec(), frame,
+                    stream.write_frame(context_, *slice.encoder, slice.begin, slice.count, frame));
       }
     }
-  }
-
-  // A flagged frame is shorter; what follows it must not be old memory.
-  void pad(const Slice& slice, std::span<std::byte> frame, size_t size) const {
-    THINWIRE_CHECK(size == slice.room || size == kFrameHeaderSize,
-                   "codec '" + std::string(slice.stream->codec().info().name) +
-                       "' is declared fixed_size, but writes fewer bytes than its maximum");
-    const auto rest = frame.subspan(size);
-    std::fill(rest.begin(), rest.end(), std::byte{0});
   }
 
   bool part_arrived(size_t rank) {
@@ -240,7 +230,7 @@ class Dense final : public Collective {
     }
     const size_t size = kFrameHeaderSize + header.payload_size;
     seal_frame(header, frame.first(size));
-    pad(slice, frame, size);
+    pad_frame(slice.stream->codec(), frame, size);
   }
 
   void take_mean(size_t owner) {

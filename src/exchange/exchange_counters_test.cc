@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "exchange/exchange_testing.h"
 #include "thinwire/frame.h"
@@ -50,10 +52,60 @@ TEST_P(Bytes, DenseSendsTwiceItsPayloadButForItsOwnShard) {
       }
 }
 
+// Frames of `count` values in chunks of `chunk`.
+uint64_t frames_size(const Codec& codec, size_t count, size_t chunk) {
+  uint64_t size = 0;
+  for (; count > 0; count -= std::min(count, chunk))
+    size += kFrameHeaderSize +
+            codec.max_encoded_size(single_tensor({.name = "x", .shape = {std::min(count, chunk)}}));
+  return size;
+}
+
+// 16 ranks as well, for the sake of the formula.
+class ScatterReduceBytes : public ::testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ScatterReduceBytes,
+                         ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 16));
+
+TEST_P(ScatterReduceBytes, AreThoseOfOtherShardsOnceAndOfTheOwnToEveryOther) {
+  const uint64_t n = GetParam();
+  for (const ExchangeOptions& usual : codecs_and_methods()) {
+    if (usual.method != "scatter-reduce") continue;
+    ExchangeOptions options = usual;
+    const Terms terms = terms_of(options);
+    const size_t block = terms.codec->info().block;
+    options.chunk_values = 5 * block;
+    for (const size_t count : {size_t{1}, 7 * block, 64 * block + 1, 12 * n * block}) {
+      const size_t blocks = (count + block - 1) / block;
+      std::vector<uint64_t> shard;  // sizes
+      for (uint64_t j = 0; j < n; ++j) {
+        const size_t begin = blocks * j / n * block;
+        shard.push_back(frames_size(
+            *terms.codec, std::min(count, blocks * (j + 1) / n * block) - std::min(count, begin),
+            options.chunk_values));
+      }
+      const uint64_t all = std::accumulate(shard.begin(), shard.end(), uint64_t{0});
+      const auto of_ranks =
+          reports(static_cast<int>(n), {{"w", {count}, TensorKind::kLinear}}, options);
+      for (size_t r = 0; r < n; ++r) {
+        EXPECT_EQ(of_ranks[r].sent_bytes, all - shard[r] + (n - 1) * shard[r] + agreement_bytes(n));
+        EXPECT_EQ(of_ranks[r].received_bytes,
+                  (n - 1) * shard[r] + all - shard[r] + agreement_bytes(n));
+        EXPECT_EQ(of_ranks[r].streams[0].frame_bytes, all);
+        EXPECT_EQ(of_ranks[r].streams[0].kept, count);
+      }
+      if (count == 12 * n * block) {  // as docs/collectives.md puts it
+        const uint64_t c = of_ranks[0].streams[0].payload_bytes;
+        EXPECT_EQ(of_ranks[0].sent_bytes,
+                  2 * (n - 1) * (c / n + 3 * kFrameHeaderSize) + agreement_bytes(n));
+      }
+    }
+  }
+}
+
 TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
   const uint64_t n = GetParam();
   const std::vector<TensorSpec> model = small_model();
-  for (const CodecEntry* entry : list_codecs()) {
+  for (const CodecEntry* entry : all_codecs()) {
     const auto all = reports(static_cast<int>(n), model,
                              {.codec = std::string(entry->info.name), .method = "gather"});
     uint64_t of_all = 0;  // messages, one of each rank
@@ -76,7 +128,7 @@ TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
 }
 
 TEST_P(Bytes, WhatAllSendAllReceive) {
-  for (const std::string method : {"dense", "gather", "library"}) {
+  for (const std::string method : {"dense", "scatter-reduce", "gather", "library"}) {
     uint64_t sent = 0, received = 0;
     for (const StepReport& report : reports(static_cast<int>(GetParam()), small_model(),
                                             {.method = method, .bucket_bytes = 300})) {
@@ -90,7 +142,7 @@ TEST_P(Bytes, WhatAllSendAllReceive) {
 
 TEST(ExchangeCounters, StreamsCountTheirValues) {
   const std::vector<TensorSpec> model = small_model();
-  for (const CodecEntry* entry : list_codecs()) {
+  for (const CodecEntry* entry : all_codecs()) {
     uint64_t values = 0;
     for (const StepReport& report : reports(2, model, {.codec = std::string(entry->info.name)})) {
       values = 0;
@@ -114,7 +166,7 @@ double norm(const Values& values) {
 }
 
 TEST(ExchangeCounters, NormsAreThoseOfTheGradientAndOfWhatIsKept) {
-  for (const CodecEntry* entry : list_codecs())
+  for (const CodecEntry* entry : all_codecs())
     for (const bool norms : {true, false})
       run_local(2, [&](Group& group) {
         Side side(group, small_model(),

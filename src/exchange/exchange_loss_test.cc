@@ -64,7 +64,8 @@ class ExchangeLoss : public ::testing::TestWithParam<std::string> {
 
   std::atomic<int> failed_{0};  // of the others
 };
-INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss, ::testing::Values("dense", "gather", "library"));
+INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss,
+                         ::testing::Values("dense", "scatter-reduce", "gather", "library"));
 
 TEST_P(ExchangeLoss, ARankThatThrowsInMidStepIsNamed) {
   const auto messages = told([](Side& side) {

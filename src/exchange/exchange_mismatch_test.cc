@@ -55,6 +55,8 @@ TEST(ExchangeMismatch, EveryOptionThatDecidesWhatTravelsIsCompared) {
               Each(HasSubstr("'dense kinds bias,norm' on rank 0")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.bucket_bytes = 7; }),
               Each(HasSubstr("'bucket bytes 7' on rank 2")));
+  EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.chunk_values = 7; }),
+              Each(HasSubstr("'chunk values 7' on rank 2")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.seed = 9; }),
               Each(HasSubstr("'seed 9' on rank 2, 'seed 0' on rank 0")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.max_skipped = 1; }),
@@ -101,9 +103,12 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
               Each(AllOf(HasSubstr("unknown codec 'fp23'"), HasSubstr("fp32, "))));
   EXPECT_THAT(same({.feedback = "redisual"}, ErrorCode::kUnknownName), Each(HasSubstr("residual")));
   EXPECT_THAT(same({.method = "ring"}, ErrorCode::kUnknownName),
-              Each(HasSubstr("unknown method 'ring'; known: auto, dense, gather, library")));
+              Each(HasSubstr("unknown method 'ring'; known: auto, dense, scatter-reduce, gather, "
+                             "library")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'adacomp'; use gather")));
+  EXPECT_THAT(same({.codec = "adacomp", .method = "scatter-reduce"}, ErrorCode::kUnsupported),
+              Each(HasSubstr("cannot cut payloads of codec 'adacomp' into blocks; use gather")));
   EXPECT_THAT(same({.codec = "fp16", .method = "library"}, ErrorCode::kUnsupported),
               Each(HasSubstr("carries codec fp32 only")));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exchange/exchange_testing.h"
+#include "exchange/terms.h"
 #include "thinwire/codec.h"
 #include "thinwire/feedback.h"
 
@@ -20,8 +21,8 @@ class Oracle {
  public:
   // `streams` as the exchange names them; those of `dense:` carry fp32 and remember nothing.
   Oracle(int ranks, std::vector<TensorSpec> model, std::vector<StreamSpec> streams,
-         const std::string& codec, const std::string& feedback, bool dense, uint64_t seed = 0)
-      : ranks_(ranks), model_(std::move(model)), dense_(dense), seed_(seed) {
+         const std::string& codec, const std::string& feedback, Method method, uint64_t seed = 0)
+      : ranks_(ranks), model_(std::move(model)), method_(method), seed_(seed) {
     for (size_t i = 0; i < model_.size(); ++i) index_[model_[i].name] = i;
     for (StreamSpec& spec : streams) {
       const bool plain = spec.name.starts_with("dense:");
@@ -32,6 +33,8 @@ class Oracle {
         stream.feedbacks.push_back(make_feedback(plain ? "none" : feedback, spec).value());
         stream.encoders.push_back(stream.codec->make_encoder(spec));
       }
+      const bool remembers = !stream.codec->info().unbiased && feedback != "none";
+      if (remembers && method == Method::kScatterReduce) stream.owed.resize(spec.count());
       stream.spec = std::move(spec);
       streams_.push_back(std::move(stream));
     }
@@ -41,8 +44,7 @@ class Oracle {
   Tensors step(uint64_t number, const std::vector<Tensors>& given) {
     Tensors mean(model_.size());
     for (Stream& stream : streams_) {
-      const Values joined = followed(
-          stream, dense_ ? dense_mean(stream, number, given) : gather_mean(stream, number, given));
+      const Values joined = followed(stream, mean_of(stream, number, given));
       size_t at = 0;
       for (const TensorSpec& tensor : stream.spec.tensors) {
         Values& to = mean[index_.at(tensor.name)];
@@ -61,16 +63,30 @@ class Oracle {
     std::unique_ptr<const Decoder> decoder;
     std::vector<std::unique_ptr<Feedback>> feedbacks;
     std::vector<std::unique_ptr<Encoder>> encoders;
+    Values owed;  // by the owners, of scatter-reduce; empty: nothing
   };
+
+  Values joined(const Stream& stream, const Tensors& given) const {
+    Values all;
+    for (const TensorSpec& tensor : stream.spec.tensors) {
+      const Values& part = given[index_.at(tensor.name)];
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  Call call_of(int salt, uint64_t number, size_t offset = 0) const {
+    return {.seed = seed_,
+            .step = number,
+            .salt = static_cast<uint64_t>(salt),
+            .offset = offset,
+            .ranks = static_cast<uint64_t>(ranks_)};
+  }
 
   // What a rank sends in this step.
   std::vector<std::byte> payload(Stream& stream, int rank, uint64_t number, const Tensors& given) {
-    Values gradient;
-    for (const TensorSpec& tensor : stream.spec.tensors) {
-      const Values& part = given[index_.at(tensor.name)];
-      gradient.insert(gradient.end(), part.begin(), part.end());
-    }
-    const Call call{.seed = seed_, .step = number, .ranks = static_cast<uint64_t>(ranks_)};
+    const Values gradient = joined(stream, given);
+    const Call call = call_of(rank, number);
     const auto r = static_cast<size_t>(rank);
     const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
     std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
@@ -91,6 +107,13 @@ class Oracle {
       stream.encoders[r]->commit();
     }
     return of_first;
+  }
+
+  // The library's sum is close to dense.
+  Values mean_of(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+    if (method_ == Method::kGather) return gather_mean(stream, number, given);
+    if (method_ == Method::kScatterReduce) return owners_mean(stream, number, given);
+    return dense_mean(stream, number, given);
   }
 
   Values gather_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
@@ -116,17 +139,69 @@ class Oracle {
     std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
     const auto encoder = stream.codec->make_encoder(stream.spec);
     bytes.resize(encoder
-                     ->encode({.values = sum, .fresh = {}, .moments = {}},
-                              {.seed = seed_, .step = number}, bytes, {})
+                     ->encode({.values = sum, .fresh = {}, .moments = {}}, call_of(ranks_, number),
+                              bytes, {})
                      .size);
     Values mean(sum.size(), -0.0f);
     stream.decoder->decode_add(bytes, 1.0f, mean).or_throw();
     return mean;
   }
 
+  // Shard by shard, each encoded as a whole: what an owner does not own itself is as it is decoded.
+  Values owners_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+    const size_t count = stream.spec.count(), block = stream.codec->info().block;
+    const auto n = static_cast<size_t>(ranks_);
+    const size_t first = index_.at(stream.spec.tensors.front().name);
+    std::vector<Values> gradients;
+    std::vector<Values> signals;
+    for (size_t r = 0; r < n; ++r) {
+      gradients.push_back(joined(stream, given[r]));
+      const Signal signal =
+          stream.feedbacks[r]->prepare(gradients[r], call_of(static_cast<int>(r), number));
+      signals.emplace_back(signal.values.begin(), signal.values.end());
+    }
+    Values mean(count, -0.0f);
+    for (size_t j = 0; j < n; ++j) {
+      const size_t blocks = (count + block - 1) / block;
+      const size_t begin = std::min(count, blocks * j / n * block);
+      const size_t end = std::min(count, blocks * (j + 1) / n * block);
+      if (begin == end) continue;
+      const size_t owner = (j + first) % n;
+      const StreamSpec spec = single_tensor({.name = "shard", .shape = {end - begin}});
+      const auto decoder = stream.codec->make_decoder(spec);
+      const auto code = [&](std::span<const float> values, int salt, std::span<float> rest) {
+        std::vector<std::byte> bytes(stream.codec->max_encoded_size(spec));
+        stream.codec->make_encoder(spec)->encode({.values = values, .fresh = {}, .moments = {}},
+                                                 call_of(salt, number, begin), bytes, rest);
+        Values decoded(values.size(), -0.0f);
+        decoder->decode_add(bytes, 1.0f, decoded).or_throw();
+        return decoded;
+      };
+      Values sum;
+      for (size_t r = 0; r < n; ++r) {
+        const auto values = std::span(signals[r]).subspan(begin, end - begin);
+        std::span<float> rest = stream.feedbacks[r]->rest();
+        if (!rest.empty()) rest = rest.subspan(begin, end - begin);
+        const Values part = r == owner ? Values(values.begin(), values.end())
+                                       : code(values, static_cast<int>(r), rest);
+        if (r == owner) std::fill(rest.begin(), rest.end(), 0.0f);
+        stream.feedbacks[r]->sent(gradients[r], begin, end - begin);
+        if (r == 0) sum = part;
+        for (size_t i = 0; r > 0 && i < sum.size(); ++i) sum[i] += part[i];
+      }
+      for (float& value : sum) value *= 1.0f / static_cast<float>(ranks_);
+      std::span<float> owed = stream.owed;
+      if (!owed.empty()) owed = owed.subspan(begin, end - begin);
+      for (size_t i = 0; i < owed.size(); ++i) sum[i] += owed[i];
+      const Values decoded = code(sum, static_cast<int>(owner) + ranks_, owed);
+      std::copy(decoded.begin(), decoded.end(), mean.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+    return mean;
+  }
+
   int ranks_;
   std::vector<TensorSpec> model_;
-  bool dense_;
+  Method method_;
   uint64_t seed_;
   std::map<std::string, size_t> index_;
   std::vector<Stream> streams_;

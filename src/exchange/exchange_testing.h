@@ -13,6 +13,8 @@
 
 #include "core/checksum.h"
 #include "core/random.h"
+#include "exchange/block_codecs.h"
+#include "exchange/terms.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -67,6 +69,34 @@ inline bool same_bits(const Tensors& a, const Tensors& b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (!same_bits(a[i], b[i])) return false;
   return true;
+}
+
+// What "auto" comes down to.
+inline Terms terms_of(const ExchangeOptions& options) { return settle(options).value(); }
+
+// Every codec with every method that takes it, as far as sums are thinwire's own: its name and the
+// method's.
+inline std::vector<ExchangeOptions> codecs_and_methods() {
+  std::vector<ExchangeOptions> all;
+  for (const CodecEntry* entry : all_codecs())
+    for (const std::string method : {"dense", "scatter-reduce", "gather"}) {
+      const ExchangeOptions options{.codec = std::string(entry->info.name), .method = method};
+      if (settle(options)) all.push_back(options);
+    }
+  return all;
+}
+
+// Those, or at more than 4 ranks, where methods differ and codecs do not, one or two codecs for each
+// method: what every codec is tried with need not be tried at every number of ranks.
+inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
+  std::vector<ExchangeOptions> all = codecs_and_methods();
+  const auto is_odd = [](const ExchangeOptions& options) {
+    const std::string name = options.codec + " " + options.method;
+    return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
+           name != "test-dither scatter-reduce" && name != "adacomp gather";
+  };
+  if (ranks > 4) std::erase_if(all, is_odd);
+  return all;
 }
 
 inline bool same_state(const StateArrays& a, const StateArrays& b) {

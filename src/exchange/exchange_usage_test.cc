@@ -19,11 +19,14 @@ namespace {
 using ::testing::HasSubstr;
 
 std::vector<ExchangeOptions> one_per_method() {
+  all_codecs();
   return {{.codec = "fp32", .bucket_bytes = 500},
           {.codec = "fp32", .method = "gather", .bucket_bytes = 500},
           {.codec = "adacomp", .bucket_bytes = 500},
           {.codec = "adacomp", .grouping = Grouping::kModel},
           {.codec = "fp16", .feedback = "residual", .bucket_bytes = 500},
+          {.codec = "test-nearest", .bucket_bytes = 500, .chunk_values = 100},
+          {.codec = "fp16", .feedback = "residual", .method = "scatter-reduce"},
           {.codec = "fp32", .method = "library", .bucket_bytes = 500}};
 }
 
@@ -83,9 +86,9 @@ TEST(ExchangeUsage, TensorsNotStartedCountAsZeroAndAreLeftAlone) {
       };
       const auto model = small_model();
       Side side(group, model, options);
-      const std::string memory = options.codec == "fp32" ? "none" : "residual";
-      Oracle oracle(3, model, side.exchange().streams(), options.codec, memory,
-                    options.method != "gather" && options.codec != "adacomp");
+      const Terms terms = terms_of(options);
+      Oracle oracle(3, model, side.exchange().streams(), options.codec, terms.feedback,
+                    terms.method);
       for (uint64_t step = 0; step < 3; ++step) {
         auto given = all_gradients(model, 3, step);
         for (size_t rank = 0; rank < 3; ++rank)
@@ -160,9 +163,10 @@ TEST(ExchangeUsage, AnyThreadMayWait) {
 
 // A new exchange with other buckets over the same store goes on as if nothing had happened.
 TEST(ExchangeUsage, MemoriesSurviveRebuildingWithOtherBuckets) {
-  for (const CodecEntry* entry : list_codecs())
+  for (const ExchangeOptions& usual : codecs_and_methods())
     run_local(3, [&](Group& group) {
-      ExchangeOptions options{.codec = std::string(entry->info.name), .feedback = "residual"};
+      ExchangeOptions options = usual;
+      options.feedback = "residual";
       Side plain(group, small_model(), options);
       const auto store = std::make_shared<Store>();
       uint64_t step = 0;
@@ -173,7 +177,7 @@ TEST(ExchangeUsage, MemoriesSurviveRebuildingWithOtherBuckets) {
         for (const uint64_t end = step + 2; step < end; ++step) {
           EXPECT_EQ(side.step(step).step, step);
           plain.step(step);
-          EXPECT_TRUE(same_bits(side.values, plain.values)) << entry->info.name << " " << step;
+          EXPECT_TRUE(same_bits(side.values, plain.values)) << options.codec << " " << step;
         }
       }
       EXPECT_TRUE(same_state(store->save(), plain.store().save()));
@@ -181,13 +185,13 @@ TEST(ExchangeUsage, MemoriesSurviveRebuildingWithOtherBuckets) {
 }
 
 TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
-  for (const CodecEntry* entry : list_codecs())
+  for (const ExchangeOptions& usual : codecs_and_methods())
     for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
       run_local(3, [&](Group& group) {
-        const ExchangeOptions options{.codec = std::string(entry->info.name),
-                                      .feedback = "residual",
-                                      .grouping = grouping,
-                                      .seed = 5};
+        ExchangeOptions options = usual;
+        options.feedback = "residual";
+        options.grouping = grouping;
+        options.seed = 5;
         Side plain(group, small_model(), options);
         for (uint64_t step = 0; step < 3; ++step) plain.step(step);
         const StateArrays saved = plain.store().save();
@@ -201,14 +205,14 @@ TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
         for (uint64_t step = 3; step < 6; ++step) {
           plain.step(step);
           resumed.step(step);
-          EXPECT_TRUE(same_bits(resumed.values, plain.values)) << entry->info.name;
+          EXPECT_TRUE(same_bits(resumed.values, plain.values)) << options.codec;
         }
       });
 }
 
 TEST(ExchangeUsage, EveryMemoryOfASavedStoreContinuesBitForBit) {
   for (const FeedbackEntry* entry : list_feedbacks())
-    for (const std::string codec : {"topk:density=0.1", "fp16"})
+    for (const std::string codec : {"topk:density=0.1", "fp16", "test-nearest"})
       run_local(3, [&](Group& group) {
         const ExchangeOptions options{.codec = codec, .feedback = std::string(entry->name)};
         Side plain(group, small_model(), options);

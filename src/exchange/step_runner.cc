@@ -16,6 +16,8 @@ std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
       return make_gather(context, streams, bucket, tag);
     case Method::kLibrary:
       return make_library(context, streams, bucket);
+    case Method::kScatterReduce:
+      break;  // all buckets at once
   }
   throw Error(ErrorCode::kUnsupported, "exchange: unknown method");
 }
@@ -35,6 +37,10 @@ StepRunner::StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptio
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
   for (size_t i = 0; i < plan.streams.size(); ++i)
     streams_.push_back(std::make_unique<ActiveStream>(plan.streams[i], i, terms, options, store));
+  if (terms.method == Method::kScatterReduce) {
+    buckets_ = make_scatter_reduce(context_, streams_, plan.buckets, terms, store);
+    return;
+  }
   for (size_t i = 0; i < plan.buckets.size(); ++i)
     buckets_.push_back(make_collective(terms.method, context_, streams_, plan.buckets[i],
                                        static_cast<int>(2 * i)));
@@ -80,6 +86,7 @@ StepReport StepRunner::end() {
     report.fault = {.code = verdict.code,
                     .rank = verdict.rank,
                     .stream = streams_[verdict.stream]->spec().name};
+  for (const auto& bucket : buckets_) bucket->end(report.skipped);
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);
     report.streams.push_back(stream->counters());

@@ -10,27 +10,45 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kMethods = {Method::kDense, Method::kGather, Method::kLibrary};
+constexpr std::array kMethods = {Method::kDense, Method::kScatterReduce, Method::kGather,
+                                 Method::kLibrary};
 
-// Payloads of a linear codec of fixed size can be cut anywhere, added and encoded again, which
-// costs a rank 2 (n-1)/n of a payload. All others are sent whole to everybody: (n-1) payloads.
-Result<Method> settle_method(const std::string& name, const CodecInfo& codec) {
+// Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
+bool is_block_local(const Codec& codec) {
+  const CodecInfo& info = codec.info();
+  if (info.block == 0 || !info.fixed_size) return false;
+  const StreamSpec block = single_tensor({.name = "block", .shape = {info.block}});
+  return codec.make_encoder(block)->save().empty();
+}
+
+// Payloads that can be cut, added and encoded again cost a rank 2 (n-1)/n of a payload; linear ones
+// without a loss worth a memory. All others are sent whole to everybody: (n-1) payloads.
+Result<Method> settle_method(const std::string& name, const Codec& chosen) {
+  const CodecInfo& codec = chosen.info();
   const bool addable = codec.linear && codec.fixed_size;
-  if (name == "auto") return addable ? Method::kDense : Method::kGather;
+  const bool local = is_block_local(chosen);
+  if (name == "auto")
+    return addable ? Method::kDense : local ? Method::kScatterReduce : Method::kGather;
   for (const Method method : kMethods) {
     if (name != to_string(method)) continue;
     if (method == Method::kDense && !addable)
       return Status::fail(ErrorCode::kUnsupported,
                           "exchange: method dense cannot add payloads of codec '" +
                               std::string(codec.name) + "'; use gather");
+    if (method == Method::kScatterReduce && !local)
+      return Status::fail(ErrorCode::kUnsupported,
+                          "exchange: method scatter-reduce cannot cut payloads of codec '" +
+                              std::string(codec.name) + "' into blocks; use gather");
     if (method == Method::kLibrary && !codec.lossless)
       return Status::fail(ErrorCode::kUnsupported,
                           "exchange: method library carries codec fp32 only, not '" +
                               std::string(codec.name) + "'");
     return method;
   }
-  return Status::fail(ErrorCode::kUnknownName, "exchange: unknown method '" + name +
-                                                   "'; known: auto, dense, gather, library");
+  std::string known = "auto";
+  for (const Method method : kMethods) known += ", " + std::string(to_string(method));
+  return Status::fail(ErrorCode::kUnknownName,
+                      "exchange: unknown method '" + name + "'; known: " + known);
 }
 
 std::string shape_text(const std::vector<uint64_t>& shape) {
@@ -45,6 +63,8 @@ std::string_view to_string(Method method) noexcept {
   switch (method) {
     case Method::kDense:
       return "dense";
+    case Method::kScatterReduce:
+      return "scatter-reduce";
     case Method::kGather:
       return "gather";
     case Method::kLibrary:
@@ -57,7 +77,7 @@ Result<Terms> settle(const ExchangeOptions& options) {
   Result<NamedCodec> codec = make_codec(options.codec);
   if (!codec) return codec.status();
   const CodecInfo& info = codec.value().codec->info();
-  Result<Method> method = settle_method(options.method, info);
+  Result<Method> method = settle_method(options.method, *codec.value().codec);
   if (!method) return method.status();
 
   std::string feedback = options.feedback;
@@ -70,7 +90,8 @@ Result<Terms> settle(const ExchangeOptions& options) {
                .codec_text = std::move(named.canonical),
                .feedback = std::move(feedback),
                .method = method.value(),
-               .grouping = grouping};
+               .grouping = grouping,
+               .chunk_values = options.chunk_values};
 }
 
 std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
@@ -94,6 +115,7 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));
   line("dense kinds", kinds);
   line("bucket bytes", std::to_string(options.bucket_bytes));
+  line("chunk values", std::to_string(options.chunk_values));
   line("seed", std::to_string(options.seed));
   line("max skipped", std::to_string(options.max_skipped));
   line("generation", std::to_string(options.generation));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,7 +14,7 @@
 namespace thinwire {
 
 // How a bucket becomes a mean; docs/collectives.md.
-enum class Method : uint8_t { kDense, kGather, kLibrary };
+enum class Method : uint8_t { kDense, kScatterReduce, kGather, kLibrary };
 
 std::string_view to_string(Method method) noexcept;
 
@@ -24,6 +25,7 @@ struct Terms {
   std::string feedback;
   Method method = Method::kGather;
   Grouping grouping = Grouping::kTensor;
+  size_t chunk_values = 0;
 };
 
 // Fails with the choices when a name is unknown or the codec does not fit the method.

@@ -244,7 +244,7 @@ const std::vector<OptionInfo>& table() {
       {.name = "exchange.method",
        .type = kChoice,
        .fallback = "auto",
-       .choices = {"auto", "dense", "gather", "library"},
+       .choices = {"auto", "dense", "scatter-reduce", "gather", "library"},
        .help = "how the workers' contributions meet"},
       {.name = "exchange.grouping",
        .type = kChoice,

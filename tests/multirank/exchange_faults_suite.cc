@@ -17,14 +17,12 @@ constexpr size_t kLinear = 7;  // "linear.weight" of small_model
 constexpr size_t kBias = 8;
 constexpr int kLastTag = 30000;  // of the exchange's own messages
 
-// "topk gather", "fp32 dense": every codec with every method that takes it.
-std::vector<ExchangeOptions> all_options() {
-  std::vector<ExchangeOptions> all;
-  for (const CodecEntry* entry : list_codecs()) {
-    ExchangeOptions options{.codec = std::string(entry->info.name), .feedback = "residual"};
-    all.push_back(options);
-    options.method = "gather";
-    if (entry->info.linear) all.push_back(options);
+// Chunks are small, so that there are several.
+std::vector<ExchangeOptions> all_options(int ranks) {
+  std::vector<ExchangeOptions> all = codecs_and_methods(ranks);
+  for (ExchangeOptions& options : all) {
+    options.feedback = "residual";
+    options.chunk_values = 200;
   }
   return all;
 }
@@ -60,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ExchangeFaults, ::testing::ValuesIn(two_and_more
                          ::testing::PrintToStringParamName());
 
 TEST_P(ExchangeFaults, ANonFiniteGradientOnOneRankUndoesTheStepOnAll) {
-  for (const ExchangeOptions& options : all_options())
+  for (const ExchangeOptions& options : all_options(GetParam()))
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()})
       for (const size_t index : {kLinear, kBias})
@@ -98,7 +96,7 @@ TEST_P(ExchangeFaults, ANonFiniteGradientOnOneRankUndoesTheStepOnAll) {
 // Whatever it remembers: a residual, a velocity, an estimate that all ranks follow.
 TEST_P(ExchangeFaults, NoMemoryKeepsATraceOfASkippedStep) {
   for (const FeedbackEntry* entry : list_feedbacks())
-    for (const std::string codec : {"topk:density=0.1", "fp16"})
+    for (const std::string codec : {"topk:density=0.1", "fp16", "test-nearest"})
       on_all([&](Group& group) {
         const ExchangeOptions options{.codec = codec, .feedback = std::string(entry->name)};
         Side side(group, small_model(), options);
@@ -116,16 +114,17 @@ TEST_P(ExchangeFaults, NoMemoryKeepsATraceOfASkippedStep) {
 }
 
 TEST_P(ExchangeFaults, TheSumMayOverflowAlthoughNoRankDid) {
-  on_all([&](Group& group) {
-    Side side(group, {{"w", {3}, TensorKind::kLinear}}, {.codec = "fp32"});
-    side.values = {{1, 3e38f, 2}};
-    side.start(0);
-    const StepReport report = side.exchange().finish();
-    EXPECT_TRUE(report.skipped);
-    EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
-    EXPECT_EQ(report.fault.rank, -1);
-    EXPECT_TRUE(all_zero(side.values));
-  });
+  for (const std::string method : {"dense", "scatter-reduce"})
+    on_all([&](Group& group) {
+      Side side(group, {{"w", {3}, TensorKind::kLinear}}, {.codec = "fp32", .method = method});
+      side.values = {{1, 3e38f, 2}};
+      side.start(0);
+      const StepReport report = side.exchange().finish();
+      EXPECT_TRUE(report.skipped);
+      EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
+      EXPECT_EQ(report.fault.rank, -1);
+      EXPECT_TRUE(all_zero(side.values));
+    });
 }
 
 TEST_P(ExchangeFaults, LibraryMethodUndoesNonFiniteStepsToo) {
@@ -144,7 +143,7 @@ TEST_P(ExchangeFaults, LibraryMethodUndoesNonFiniteStepsToo) {
 // Every bit of what arrives matters: wherever the last rank sees one flipped in a message of rank 0,
 // all ranks skip the step and name rank 0, and nobody remembers anything of it.
 TEST_P(ExchangeFaults, ACorruptMessageSeenByOneRankUndoesTheStepOnAll) {
-  for (const ExchangeOptions& options : all_options())
+  for (const ExchangeOptions& options : all_options(GetParam()))
     for (const double where : {0.0, 0.01, 0.1, 0.5, 0.9, 1.0})
       on_all([&](Group& group) {
         bool armed = false;
@@ -182,7 +181,7 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
       [](FrameHeader& h) { h.step += 1; },   [](FrameHeader& h) { h.stream += 1; },
       [](FrameHeader& h) { h.sender += 1; }, [](FrameHeader& h) { h.codec += 1; },
       [](FrameHeader& h) { h.count += 1; },  [](FrameHeader& h) { h.generation += 1; }};
-  for (const std::string method : {"dense", "gather"})
+  for (const std::string method : {"dense", "scatter-reduce", "gather"})
     for (const Change change : changes)
       on_all([&](Group& group) {
         TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
@@ -205,9 +204,9 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
 
 // A sender that flags its frame, but does not own up to it, is still named.
 TEST_P(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
-  for (const std::string method : {"dense", "gather"})
+  for (const std::string method : {"dense", "scatter-reduce", "gather"})
     on_all([&](Group& group) {
-      const int contributions = method == "dense" ? 0 : 1;  // their tag
+      const int contributions = method == "gather" ? 1 : 0;  // their tag
       TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
         if (tag != contributions || from != 0 || group.rank() != last()) return;
         FrameHeader header = read_frame(message).value().header;
@@ -225,7 +224,7 @@ TEST_P(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
 }
 
 TEST_P(ExchangeFaults, SeveralInARowStopTheRunAndNameTheCulprit) {
-  for (const std::string method : {"dense", "gather"})
+  for (const std::string method : {"dense", "scatter-reduce", "gather"})
     on_all([&](Group& group) {
       Side side(group, small_model(), {.method = method, .max_skipped = 3});
       for (uint64_t step = 0; step < 2; ++step)

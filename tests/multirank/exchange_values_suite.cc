@@ -19,18 +19,20 @@ class ExchangeValues : public ::testing::TestWithParam<int> {
   void on_all(const std::function<void(Group&)>& body) { on_ranks(GetParam(), body); }
 
   // Each rank computes what all should have, and compares.
-  void expect_oracle(const ExchangeOptions& options, const std::string& feedback, bool dense) {
+  void expect_oracle(const ExchangeOptions& options) {
     on_all([&](Group& group) {
       Side side(group, small_model(), options);
-      Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec, feedback,
-                    dense);
+      const Terms terms = terms_of(options);
+      Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec,
+                    terms.feedback, terms.method);
       for (uint64_t step = 0; step < kSteps; ++step) {
         const StepReport report = side.step(step);
         EXPECT_FALSE(report.skipped);
         EXPECT_EQ(report.step, step);
         EXPECT_TRUE(same_bits(side.values,
                               oracle.step(step, all_gradients(small_model(), group.size(), step))))
-            << options.codec << ", rank " << group.rank() << ", step " << step;
+            << options.codec << " " << options.method << ", rank " << group.rank() << ", step "
+            << step;
       }
     });
   }
@@ -48,6 +50,26 @@ std::vector<double> sum_of_states(Group& group, const Store& store, const std::s
   std::vector<double> sum(count);
   for (size_t i = 0; i < all.size(); ++i) sum[i % count] += all[i];
   return sum;
+}
+
+// Adds n x what each owner keeps of its shard of `stream`, as far as owners remember.
+void add_what_owners_owe(Group& group, const Store& store, const std::string& stream,
+                         std::vector<double>& kept) {
+  const StateArrays saved = store.save();
+  int64_t piece[3] = {};
+  if (!copy_state(saved, stream + "/owner/pieces", piece)) return;
+  EXPECT_EQ(piece[2], static_cast<int64_t>(kept.size()));
+  Values mine(static_cast<size_t>(piece[1]));
+  EXPECT_TRUE(copy_state(saved, stream + "/owner/residual", std::span(mine)).is_ok());
+  Values all(kept.size());
+  std::copy(mine.begin(), mine.end(), all.begin() + piece[0]);
+  std::vector<Values> of_ranks(static_cast<size_t>(group.size()), Values(kept.size()));
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == group.rank()) of_ranks[static_cast<size_t>(rank)] = all;
+    group.broadcast(std::as_writable_bytes(std::span(of_ranks[static_cast<size_t>(rank)])), rank);
+  }
+  for (const Values& values : of_ranks)
+    for (size_t i = 0; i < kept.size(); ++i) kept[i] += group.size() * double{values[i]};
 }
 
 TEST_P(ExchangeValues, DenseIsTheSumInRankOrderTimesOneOverN) {
@@ -69,42 +91,37 @@ TEST_P(ExchangeValues, DenseIsTheSumInRankOrderTimesOneOverN) {
 }
 
 TEST_P(ExchangeValues, EveryCodecThroughEveryMethodMatchesTheOracle) {
-  for (const CodecEntry* entry : list_codecs()) {
-    const CodecInfo& info = entry->info;
-    const std::string codec(info.name);
-    const std::string memory = info.unbiased || info.linear ? "none" : "residual";
-    expect_oracle({.codec = codec, .method = "gather"}, memory, false);
-    if (info.linear && info.fixed_size)
-      expect_oracle({.codec = codec, .method = "dense"}, memory, true);
-  }
+  for (const ExchangeOptions& options : codecs_and_methods()) expect_oracle(options);
 }
 
 TEST_P(ExchangeValues, EveryFeedbackAndGroupingMatchesTheOracle) {
-  for (const CodecEntry* entry : list_codecs())
+  for (ExchangeOptions options : codecs_and_methods(GetParam()))
     for (const Grouping grouping : {Grouping::kModel, Grouping::kTensor})
-      for (const std::string feedback : {"none", "residual"})
-        expect_oracle({.codec = std::string(entry->info.name),
-                       .feedback = feedback,
-                       .grouping = grouping,
-                       .bucket_bytes = 300},
-                      feedback, entry->info.linear && entry->info.fixed_size);
+      for (const std::string feedback : {"none", "residual"}) {
+        options.feedback = feedback;
+        options.grouping = grouping;
+        options.bucket_bytes = 300;
+        options.chunk_values = 60;
+        expect_oracle(options);
+      }
 }
 
 TEST_P(ExchangeValues, EveryMemoryMatchesTheOracle) {
   for (const FeedbackEntry* entry : list_feedbacks())
     for (const size_t bucket_bytes : {300, 100000}) {
       const std::string memory(entry->name);
-      expect_oracle({.codec = "topk:density=0.1", .feedback = memory, .bucket_bytes = bucket_bytes},
-                    memory, false);
-      expect_oracle({.codec = "fp16", .feedback = memory, .bucket_bytes = bucket_bytes}, memory,
-                    true);
+      for (const std::string codec : {"topk:density=0.1", "fp16", "test-nearest"})
+        expect_oracle({.codec = codec,
+                       .feedback = memory,
+                       .bucket_bytes = bucket_bytes,
+                       .chunk_values = bucket_bytes / 4});
     }
 }
 
 // A rank's own clipping depends on how many there are.
 TEST_P(ExchangeValues, MemoriesKnowTheNumberOfRanks) {
   const std::string memory = "dgc:momentum=0.5,clip=0.01";
-  expect_oracle({.codec = "topk:density=0.1", .feedback = memory}, memory, false);
+  expect_oracle({.codec = "topk:density=0.1", .feedback = memory});
 }
 
 // H, the same bits on every rank, is the mean of the h_i that ranks keep to themselves.
@@ -143,14 +160,17 @@ TEST_P(ExchangeValues, LibraryIsCloseToDense) {
 
 // What was sent so far plus what is still remembered is what was given: nothing is lost on the way.
 TEST_P(ExchangeValues, MeansAndResidualsAddUpToTheGradients) {
-  for (const CodecEntry* entry : list_codecs())
+  for (ExchangeOptions options : codecs_and_methods()) {
+    const CodecInfo& info = terms_of(options).codec->info();
+    const bool owners_forget = info.unbiased && !info.lossless;
+    // What the mean loses is lost.
+    if (options.method == "dense" || (options.method == "scatter-reduce" && owners_forget))
+      continue;
+    options.feedback = "residual";
+    options.grouping = Grouping::kModel;
     on_all([&](Group& group) {
       const auto model = small_model();
-      Side side(group, model,
-                {.codec = std::string(entry->info.name),
-                 .feedback = "residual",
-                 .method = "gather",
-                 .grouping = Grouping::kModel});
+      Side side(group, model, options);
       std::vector<double> owed(side.exchange().streams()[0].count());
       const double n = group.size();
       for (uint64_t step = 0; step < kSteps; ++step) {
@@ -163,21 +183,23 @@ TEST_P(ExchangeValues, MeansAndResidualsAddUpToTheGradients) {
             owed[at] -= side.values[t][i];
           }
       }
-      const auto kept = sum_of_states(group, side.store(), "model/feedback/residual", owed.size());
+      auto kept = sum_of_states(group, side.store(), "model/feedback/residual", owed.size());
+      add_what_owners_owe(group, side.store(), "model", kept);
       double largest = 0;
       for (size_t i = 0; i < owed.size(); ++i) {
         // Magnitudes are about 0.01; a few roundings in fp32 each step.
-        EXPECT_NEAR(owed[i], kept[i] / n, 3e-8) << entry->info.name << " value " << i;
+        EXPECT_NEAR(owed[i], kept[i] / n, 3e-8) << options.codec << " value " << i;
         largest = std::max(largest, std::abs(owed[i]));
       }
-      EXPECT_EQ(largest > 1e-7, !entry->info.lossless) << "whether there is a residual to see";
+      EXPECT_EQ(largest > 1e-7, options.codec != "fp32") << "whether there is a residual to see";
     });
+  }
 }
 
-TEST_P(ExchangeValues, BucketSizeChangesNothing) {
-  for (const CodecEntry* entry : list_codecs())
+TEST_P(ExchangeValues, BucketAndChunkSizesChangeNothing) {
+  for (const ExchangeOptions& usual_options : codecs_and_methods(GetParam()))
     on_all([&](Group& group) {
-      ExchangeOptions options{.codec = std::string(entry->info.name)};
+      ExchangeOptions options = usual_options;
       std::vector<Tensors> means;
       Side usual(group, small_model(), options);
       for (uint64_t step = 0; step < kSteps; ++step) {
@@ -186,6 +208,7 @@ TEST_P(ExchangeValues, BucketSizeChangesNothing) {
       }
       for (const size_t bytes : {160, 400, 4000}) {
         options.bucket_bytes = bytes;
+        options.chunk_values = bytes / 4;
         Side other(group, small_model(), options);
         for (uint64_t step = 0; step < kSteps; ++step) {
           other.step(step);
@@ -217,10 +240,12 @@ TEST_P(ExchangeValues, LargeTensorsTravelInParts) {
   on_all([](Group& group) {
     const std::vector<TensorSpec> model = {{"a", {30, 1000}, TensorKind::kLinear},
                                            {"b", {20001}, TensorKind::kLinear}};
-    for (const std::string codec : {"fp32", "adacomp", "topk"}) {
-      Side side(group, model, {.codec = codec, .bucket_bytes = 20000});
-      Oracle oracle(group.size(), model, side.exchange().streams(), codec,
-                    codec == "fp32" ? "none" : "residual", codec == "fp32");
+    for (const std::string codec : {"fp32", "adacomp", "topk", "test-nearest"}) {
+      const ExchangeOptions options{.codec = codec, .bucket_bytes = 20000, .chunk_values = 1000};
+      Side side(group, model, options);
+      const Terms terms = terms_of(options);
+      Oracle oracle(group.size(), model, side.exchange().streams(), codec, terms.feedback,
+                    terms.method);
       side.step(0);
       EXPECT_TRUE(same_bits(side.values, oracle.step(0, all_gradients(model, group.size(), 0))));
     }
