@@ -7,6 +7,18 @@
 #include "thinwire/frame.h"
 
 namespace thinwire {
+namespace {
+
+// Values whose frame fits into what is left of a message of `limit` bytes.
+size_t room_for(const Codec& codec, size_t limit, size_t taken) {
+  if (taken + kFrameHeaderSize >= limit) return 0;
+  const size_t block = codec.info().block;
+  const size_t block_size =
+      codec.max_encoded_size(single_tensor({.name = "block", .shape = {block}}));
+  return (limit - taken - kFrameHeaderSize) / std::max<size_t>(1, block_size) * block;
+}
+
+}  // namespace
 
 Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept {
   const size_t blocks = (count + block - 1) / block;
@@ -49,7 +61,8 @@ void ChunkPlan::add(Route& route, size_t bucket, ActiveStream& stream, Range sha
   while (shard.count > 0) {
     if (route.chunks.empty() || route.chunks.back().bucket != bucket) open_chunk();
     Chunk& chunk = route.chunks.back();
-    const size_t left = chunk_values - std::min(chunk_values, chunk.count);
+    const size_t left = std::min(chunk_values - std::min(chunk_values, chunk.count),
+                                 room_for(stream.codec(), kMaxChunkSize, chunk.size));
     size_t count = left >= shard.count ? shard.count : left / block * block;
     if (count == 0 && chunk.count == 0) count = std::min(shard.count, block);
     if (count == 0) {  // no room for a block

@@ -100,6 +100,16 @@ TEST(ChunkPlan, ChunksHoldEveryValueOnceInOrder) {
       }
 }
 
+// Whatever the codec, and whatever is in the message already.
+TEST(ChunkPlan, MessagesStayBelowTheLimit) {
+  Fixture f({{"bias", {30000}, TensorKind::kBias}, {"w", {200000}, TensorKind::kLinear}}, 1 << 30);
+  for (const size_t n : {1, 3}) {
+    const ChunkPlan plan(f.streams, f.plan.buckets, n, 1 << 20);
+    EXPECT_LE(plan.max_size(), kMaxChunkSize);
+    EXPECT_GT(plan.max_size(), kMaxChunkSize - 1000);
+  }
+}
+
 TEST(ChunkPlan, SmallTensorsShareAMessage) {
   Fixture f(kModel, 1000000);
   const ChunkPlan plan(f.streams, f.plan.buckets, 1, 1 << 15);
