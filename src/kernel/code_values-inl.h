@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernel/code_bits-inl.h"
+#include "kernel/fetch_early-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
@@ -91,14 +91,6 @@ HWY_INLINE V8 CodeGroup(const Rule& rule, const CodeOrder& order, const float* x
     if (rest != nullptr) hn::StoreU(hn::Sub(value, decoded), d, rest + v * kCodeLanes);
   }
   return order.Join(words);
-}
-
-// Asks for what a group will read a few blocks from now. A block's first pass is too quick to keep
-// memory busy, and its second finds it in cache: without this the time of both adds up.
-HWY_INLINE void FetchEarly(const float* x) {
-  constexpr size_t kAhead = 1024;
-  constexpr size_t kLine = 64 / sizeof(float);
-  for (size_t i = 0; i < kCodeGroup; i += kLine) hwy::Prefetch(x + kAhead + i);
 }
 
 // Packs the codes of `count` values into packer.size(count) bytes, and perhaps zeros after them, but

@@ -38,9 +38,13 @@ HWY_INLINE VD WidenUpper(VF x) { return hn::PromoteTo(DD(), hn::UpperHalf(hn::Ha
 
 // Adds lanes pairwise, halves first. `sums` are 2 * kVectors vectors in lane order.
 HWY_INLINE double FoldSum(const VD* sums) {
-  HWY_ALIGN double lane[kLanes];
-  for (size_t v = 0; v < 2 * kVectors; ++v) hn::Store(sums[v], DD(), lane + v * kHalf);
-  for (size_t half = kLanes / 2; half > 0; half /= 2)
+  VD folded[2 * kVectors];
+  std::copy(sums, sums + 2 * kVectors, folded);
+  for (size_t half = kVectors; half > 0; half /= 2)
+    for (size_t v = 0; v < half; ++v) folded[v] = hn::Add(folded[v], folded[v + half]);
+  HWY_ALIGN double lane[kHalf];
+  hn::Store(folded[0], DD(), lane);
+  for (size_t half = kHalf / 2; half > 0; half /= 2)
     for (size_t i = 0; i < half; ++i) lane[i] += lane[i + half];
   return lane[0];
 }
