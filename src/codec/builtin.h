@@ -19,5 +19,7 @@ const CodecEntry& gaussiank_entry();
 const CodecEntry& redsync_entry();
 const CodecEntry& int8_entry();
 const CodecEntry& int4_entry();
+const CodecEntry& sign_entry();
+const CodecEntry& onebit_entry();
 
 }  // namespace thinwire

@@ -27,6 +27,8 @@ std::deque<CodecEntry>& table() {
       redsync_entry(),
       int8_entry(),
       int4_entry(),
+      sign_entry(),
+      onebit_entry(),
   };
   // clang-format on
   return entries;

@@ -197,6 +197,8 @@ def read_codes(reader: Reader, count: int, bits: int) -> list[int]:
 
 def blocks_of(tensors, options):
     """The lengths of a stream's blocks."""
+    if options["block"] == "tensor":
+        return [values for _, values in tensors if values > 0]
     count, block = sum(values for _, values in tensors), int(options["block"])
     return [min(block, count - begin) for begin in range(0, count, block)]
 
@@ -215,6 +217,18 @@ def decode_int(bits):
     return decode
 
 
+def decode_levels(two):
+    def decode(reader, tensors, options):
+        out = []
+        for size in blocks_of(tensors, options):
+            high = reader.get("f")
+            low = reader.get("f") if two else -high
+            require(math.copysign(1, high) > 0 and low <= 0 and math.isfinite(high - low), "bad level")
+            out += [low if bit else high for bit in read_codes(reader, size, 1)]
+        return out
+    return decode
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),
@@ -229,6 +243,8 @@ DECODERS = {
     "redsync": decode_sparse,
     "int8": decode_int(8),
     "int4": decode_int(4),
+    "sign": decode_levels(False),
+    "onebit": decode_levels(True),
 }
 
 
