@@ -11,17 +11,21 @@
 
 namespace thinwire {
 
-std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) noexcept {
-  r123::Philox4x32 philox;
-  const r123::Philox4x32::ctr_type counter = {
-      {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-       static_cast<uint32_t>(key.step),
-       (static_cast<uint32_t>(key.step >> 32) & 0xffffu) | (key.stream << 16)}};
+PhiloxInput philox_input(const RandomKey& key, uint64_t block) noexcept {
   // The use goes into the key's high bits by exclusive or, so that seeds below 2^56 never collide.
   const uint64_t mixed = key.seed ^ (static_cast<uint64_t>(key.use) << 56);
-  const r123::Philox4x32::key_type philox_key = {
-      {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)}};
-  const auto words = philox(counter, philox_key);
+  return {.key = {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)},
+          .counter = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                      static_cast<uint32_t>(key.step),
+                      (static_cast<uint32_t>(key.step >> 32) & 0xffffu) | (key.stream << 16)}};
+}
+
+std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) noexcept {
+  const PhiloxInput input = philox_input(key, block);
+  r123::Philox4x32 philox;
+  const auto words = philox(r123::Philox4x32::ctr_type{{input.counter[0], input.counter[1],
+                                                        input.counter[2], input.counter[3]}},
+                            r123::Philox4x32::key_type{{input.key[0], input.key[1]}});
   return {words[0], words[1], words[2], words[3]};
 }
 

@@ -28,6 +28,13 @@ struct RandomKey {
   uint32_t stream = 0;  // the low 16 bits count
 };
 
+// What Philox is given for a key; words 0 and 1 of the counter are the block's number.
+struct PhiloxInput {
+  std::array<uint32_t, 2> key;
+  std::array<uint32_t, 4> counter;
+};
+PhiloxInput philox_input(const RandomKey& key, uint64_t block = 0) noexcept;
+
 // The four 32-bit words of block `block`; the low 64 bits of a 128-bit counter.
 std::array<uint32_t, 4> random_block(const RandomKey& key, uint64_t block) noexcept;
 
