@@ -1,0 +1,312 @@
+// A block is read twice, the second time from cache if it is short, and `rest` written once.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel/grid_blocks.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernel/half_float.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/grid_blocks.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kernel/block_statistics-inl.h"
+#include "kernel/code_values-inl.h"
+#include "kernel/fixed_lanes-inl.h"
+#include "kernel/random_bits-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace thinwire::kernel::HWY_NAMESPACE {
+namespace {
+
+constexpr float kLeastStep = 0x1p-126f;  // its inverse is finite
+
+// The grid of one block.
+struct Grid {
+  float mid = 0;
+  float step = 0;
+  float inverse = 0;
+  float least = 0, most = 0;  // of t
+  uint16_t half = 0;          // kHalf: the scale as it is sent
+};
+
+struct PowerSums {
+  double first = 0, second = 0;
+};
+
+// Sums of values and of squares, which are exact in double.
+struct PowerLanes {
+  VD first[2 * kVectors], second[2 * kVectors];
+
+  HWY_INLINE void clear() {
+    for (VD& sum : first) sum = hn::Zero(DD());
+    for (VD& sum : second) sum = hn::Zero(DD());
+  }
+  HWY_INLINE void add(size_t v, VF x) {
+    add_wide(2 * v, WidenLower(x));
+    add_wide(2 * v + 1, WidenUpper(x));
+  }
+  HWY_INLINE void settle() {}
+  HWY_INLINE void flush(PowerSums& total) const {
+    total.first += FoldSum(first);
+    total.second += FoldSum(second);
+  }
+
+ private:
+  HWY_INLINE void add_wide(size_t v, VD x) {
+    first[v] = hn::Add(first[v], x);
+    second[v] = hn::MulAdd(x, x, second[v]);
+  }
+};
+
+HWY_INLINE PowerSums SumsOf(const float* x, size_t count) {
+  PowerLanes lanes;
+  PowerSums total;
+  ReduceChunks(
+      count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
+      [x](size_t i) { return x[i]; }, lanes, total, x);
+  return total;
+}
+
+// The scale of kMax, kNorm and kClip.
+HWY_INLINE float ScaleOf(const float* x, size_t count, const GridBlocks& blocks) {
+  const float max = AbsMax(x, count);
+  const auto n = static_cast<double>(count);
+  if (blocks.rule == GridRule::kMax) return max / blocks.levels;
+  const PowerSums sums = SumsOf(x, count);
+  if (blocks.rule == GridRule::kNorm) {
+    const double scale = std::sqrt(sums.second) / blocks.levels;
+    return static_cast<float>(std::min<double>(scale, std::numeric_limits<float>::max()));
+  }
+  const double mean = sums.first / n;
+  const double deviation = std::sqrt(std::max(sums.second / n - mean * mean, 0.0));
+  const double limit = blocks.clip * deviation;
+  // What rounding leaves of the deviation of equal values is no deviation.
+  return limit > 1e-6 * max && limit < max ? static_cast<float>(limit) : max;
+}
+
+HWY_INLINE Grid GridOf(const float* x, size_t count, const GridBlocks& blocks) {
+  const auto codes = static_cast<float>(1 << (blocks.bits - 1));  // on either side
+  Grid grid{.least = -codes, .most = codes - 1};
+  if (blocks.rule == GridRule::kHalf) {
+    const float max = AbsMax(x, count);
+    float scale;
+    to_half_saturated({&max, 1}, std::as_writable_bytes(std::span(&grid.half, 1)));
+    from_half(std::span<const uint16_t>(&grid.half, 1), std::span(&scale, 1));
+    grid.step = scale / codes;
+    grid.inverse = codes / (scale + 1e-6f);
+    return grid;
+  }
+  if (blocks.rule == GridRule::kMinMax) {
+    const Range range = MinMax(x, count);
+    const float width = range.high - range.low;
+    grid.mid = std::isfinite(width) ? range.low + width / 2 : range.low / 2 + range.high / 2;
+    grid.step = (range.high / 2 - range.low / 2) / (codes - 0.5f);
+    if (grid.step < kLeastStep) grid.step = 0;
+    while (!std::isfinite(std::abs(grid.mid) + (codes - 0.5f) * grid.step))
+      grid.step = std::nextafter(grid.step, 0.0f);
+  } else {
+    const float most_code = codes - 1;
+    grid.most = blocks.rule == GridRule::kClip ? 1 : blocks.levels;
+    grid.least = -grid.most;
+    grid.step = ScaleOf(x, count, blocks);
+    if (grid.step < kLeastStep) grid.step = 0;
+    if (!std::isfinite(grid.step * most_code))
+      grid.step = std::numeric_limits<float>::max() / most_code;
+    if (!std::isfinite(grid.step * most_code)) grid.step = std::nextafter(grid.step, 0.0f);
+  }
+  grid.inverse = grid.step == 0 ? 0 : 1 / grid.step;
+  return grid;
+}
+
+// 1.5 * 2^8: adding it to -128 <= t < 128 leaves t, in units of 2^-15, in the low bits.
+constexpr float kFixedPoint = 0x1.8p8f;
+constexpr int32_t kFixedPointBits = 0x43C00000;
+
+template <bool kShifted, bool kRandom>
+struct OnGrid {
+  VCodeF mid, step, inverse, least, most;
+  VCodeU mask;
+  const uint16_t* draws = nullptr;
+
+  void set(const Grid& grid) {
+    const CodeF d;
+    mid = hn::Set(d, grid.mid);
+    step = hn::Set(d, grid.step);
+    inverse = hn::Set(d, grid.inverse);
+    least = hn::Set(d, grid.least);
+    most = hn::Set(d, grid.most);
+  }
+
+  HWY_INLINE VCodeU Code(VCodeF x, size_t at, VCodeF* decoded) const {
+    const CodeF d;
+    const CodeI di;
+    const auto half = hn::Set(d, 0.5f);
+    VCodeF t = kShifted ? hn::Sub(hn::Mul(hn::Sub(x, mid), inverse), half) : hn::Mul(x, inverse);
+    t = hn::Min(hn::Max(t, least), most);
+    VCodeF code;
+    VCodeU bits;
+    if (kRandom) {
+      const hn::Rebind<uint16_t, CodeF> d16;
+      const auto fixed = hn::Sub(hn::BitCast(di, hn::Add(t, hn::Set(d, kFixedPoint))),
+                                 hn::Set(di, kFixedPointBits));
+      const auto draw = hn::ShiftRight<1>(hn::PromoteTo(CodeU(), hn::LoadU(d16, draws + at)));
+      const auto floor = hn::ShiftRight<15>(hn::Add(fixed, hn::BitCast(di, draw)));
+      code = hn::ConvertTo(d, floor);
+      bits = hn::BitCast(CodeU(), floor);
+    } else {
+      const auto whole = hn::Set(d, kWhole);
+      const auto rounded = hn::Add(t, whole);
+      code = hn::Sub(rounded, whole);
+      bits = hn::BitCast(CodeU(), rounded);
+    }
+    *decoded = kShifted ? hn::Add(mid, hn::Mul(hn::Add(code, half), step)) : hn::Mul(code, step);
+    return hn::And(bits, mask);
+  }
+};
+
+void PutHeader(const Grid& grid, GridRule rule, std::byte* out) {
+  if (rule == GridRule::kHalf) {
+    std::memcpy(out, &grid.half, sizeof grid.half);
+  } else if (rule == GridRule::kMinMax) {
+    std::memcpy(out, &grid.mid, sizeof(float));
+    std::memcpy(out + sizeof(float), &grid.step, sizeof(float));
+  } else {
+    std::memcpy(out, &grid.step, sizeof(float));
+  }
+}
+
+template <bool kShifted, bool kRandom, class Packer>
+void Quantise(const Packer& packer, const float* x, size_t count, const GridBlocks& blocks,
+              const Dither* dither, std::byte* out, const std::byte* end, float* rest) {
+  const CodeOrder order;
+  Draws draws(kRandom ? dither->key : RandomKey());
+  OnGrid<kShifted, kRandom> rule;
+  rule.mask = hn::Set(CodeU(), (1u << blocks.bits) - 1);
+  for (size_t begin = 0; begin < count; begin += blocks.block) {
+    const size_t block_end = std::min(begin + blocks.block, count);
+    const Grid grid = GridOf(x + begin, block_end - begin, blocks);
+    PutHeader(grid, blocks.rule, out);
+    out += blocks.header();
+    rule.set(grid);
+    for (size_t i = begin; i < block_end; i += Draws::kMost) {
+      const size_t n = std::min(Draws::kMost, block_end - i);
+      if (kRandom) {
+        draws.Fill(dither->position + i, n);
+        rule.draws = draws.at(0);
+      }
+      EncodeCodes(rule, order, packer, x + i, n, out, end, rest ? rest + i : nullptr);
+      out += packer.size(n);
+    }
+  }
+}
+
+void QuantiseGrid(const float* x, size_t count, const GridBlocks& blocks, const Dither* dither,
+                  std::byte* out, size_t size, float* rest) {
+  WithPacker(blocks.bits, [=](const auto& packer) HWY_ATTR {
+    const std::byte* end = out + size;
+    if (blocks.rule == GridRule::kMinMax && dither != nullptr)
+      Quantise<true, true>(packer, x, count, blocks, dither, out, end, rest);
+    else if (blocks.rule == GridRule::kMinMax)
+      Quantise<true, false>(packer, x, count, blocks, dither, out, end, rest);
+    else if (dither != nullptr)
+      Quantise<false, true>(packer, x, count, blocks, dither, out, end, rest);
+    else
+      Quantise<false, false>(packer, x, count, blocks, dither, out, end, rest);
+  });
+}
+
+template <bool kShifted>
+struct FromGrid {
+  V8 sign;
+  VCodeF mid, step, weight;  // weight is part of the step unless shifted
+
+  HWY_INLINE V8 Check(V8 codes) { return hn::Sub(hn::Xor(codes, sign), sign); }
+
+  template <int kByte>
+  HWY_INLINE VCodeF Value(VCodeU words) const {
+    const CodeF d;
+    const auto top = hn::BitCast(CodeI(), hn::ShiftLeft<24 - 8 * kByte>(words));
+    const VCodeF code = hn::ConvertTo(d, hn::ShiftRight<24>(top));
+    if (!kShifted) return hn::Mul(code, step);
+    const VCodeF on_grid = hn::Mul(hn::Add(code, hn::Set(d, 0.5f)), step);
+    return hn::Mul(hn::Add(mid, on_grid), weight);
+  }
+};
+
+template <bool kShifted, class Packer>
+bool Add(const Packer& packer, const std::byte* in, const std::byte* end, const GridBlocks& blocks,
+         float weight, float* out, size_t count) {
+  const CodeF d;
+  const CodeOrder order;
+  const auto codes = static_cast<float>(1 << (blocks.bits - 1));
+  FromGrid<kShifted> rule;
+  rule.sign = hn::Set(D8(), static_cast<uint8_t>(1 << (blocks.bits - 1)));
+  rule.weight = hn::Set(d, weight);
+  bool ok = true;
+  for (size_t begin = 0; begin < count; begin += blocks.block) {
+    const size_t n = std::min(blocks.block, count - begin);
+    float mid = 0, step;
+    if (kShifted) {
+      std::memcpy(&mid, in, sizeof mid);
+      std::memcpy(&step, in + sizeof mid, sizeof step);
+      ok &= std::isfinite(std::abs(mid) + (codes - 0.5f) * step);
+    } else {
+      float scale;
+      from_half({in, sizeof(uint16_t)}, std::span(&scale, 1));
+      step = scale / codes;
+      ok &= std::isfinite(scale);
+    }
+    ok &= !std::signbit(step);
+    rule.mid = hn::Set(d, mid);
+    rule.step = hn::Set(d, kShifted ? step : weight * step);
+    in += blocks.header();
+    AddCodes(rule, order, packer, in, end, out + begin, n);
+    in += packer.size(n);
+  }
+  return ok;
+}
+
+bool AddGrid(const std::byte* in, size_t size, const GridBlocks& blocks, float weight, float* out,
+             size_t count) {
+  return WithPacker(blocks.bits, [=](const auto& packer) HWY_ATTR {
+    if (blocks.rule == GridRule::kMinMax)
+      return Add<true>(packer, in, in + size, blocks, weight, out, count);
+    return Add<false>(packer, in, in + size, blocks, weight, out, count);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace thinwire::kernel {
+namespace {
+HWY_EXPORT(QuantiseGrid);
+HWY_EXPORT(AddGrid);
+}  // namespace
+
+void quantise_grid(std::span<const float> values, const GridBlocks& blocks, const Dither* dither,
+                   std::span<std::byte> bytes, std::span<float> rest) noexcept {
+  assert(bytes.size() == blocks.size(values.size()));
+  assert(rest.empty() || rest.size() == values.size());
+  HWY_DYNAMIC_DISPATCH(QuantiseGrid)
+  (values.data(), values.size(), blocks, dither, bytes.data(), bytes.size(),
+   rest.empty() ? nullptr : rest.data());
+}
+
+bool add_grid(std::span<const std::byte> bytes, const GridBlocks& blocks, float weight,
+              std::span<float> out) noexcept {
+  assert(bytes.size() == blocks.size(out.size()));
+  assert(blocks.rule == GridRule::kMinMax || blocks.rule == GridRule::kHalf);
+  return HWY_DYNAMIC_DISPATCH(AddGrid)(bytes.data(), bytes.size(), blocks, weight, out.data(),
+                                       out.size());
+}
+
+}  // namespace thinwire::kernel
+#endif  // HWY_ONCE
