@@ -16,9 +16,13 @@ const CodecEntry& dgc_entry();
 const CodecEntry& threshold_entry();
 const CodecEntry& randomk_entry();
 const CodecEntry& gaussiank_entry();
-const CodecEntry& redsync_entry();
+const CodecEntry& uniform_entry();
 const CodecEntry& int8_entry();
 const CodecEntry& int4_entry();
+const CodecEntry& acsgd_entry();
+const CodecEntry& qsgd_entry();
+const CodecEntry& terngrad_entry();
+const CodecEntry& natural_entry();
 const CodecEntry& sign_entry();
 const CodecEntry& onebit_entry();
 

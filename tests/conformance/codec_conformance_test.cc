@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -164,6 +165,55 @@ TEST_P(CodecConformance, PartsThatStartWithABlockAreCodedAsInTheWhole) {
     }
     EXPECT_EQ(parts, whole);
     EXPECT_TRUE(same_bits(rests, rest));
+  }
+}
+
+// Of 4000 draws, the mean of each value lies within six standard errors of it, and the squared
+// distances of all are what chance makes them: a bias of a tenth of a standard error would show.
+TEST_P(CodecConformance, MeansOverDrawsAreTheValuesIfUnbiased) {
+  if (!codec_.info().unbiased || codec_.info().lossless) GTEST_SKIP() << "biased, or exact";
+  constexpr size_t kCount = 300;
+  constexpr size_t kDraws = 4000;
+  const StreamSpec stream = samples::one_tensor(kCount);
+  const auto decoder = codec_.make_decoder(stream);
+  for (Data data : {Data::kNormal, Data::kHeavyTail, Data::kConstant, Data::kSparse}) {
+    SCOPED_TRACE(samples::to_string(data));
+    const auto values = samples::make_values(data, kCount);
+    std::vector<double> sum(kCount), square_sum(kCount), worst(kCount);
+    std::vector<float> decoded(kCount);
+    for (uint64_t draw = 0; draw < kDraws; ++draw) {
+      const auto payload =
+          samples::encode(codec_, stream, values, {}, nullptr, {.seed = 1, .step = draw});
+      std::fill(decoded.begin(), decoded.end(), 0.0f);
+      ASSERT_TRUE(decoder->decode_add(payload, 1.0f, decoded).is_ok());
+      for (size_t i = 0; i < kCount; ++i) {
+        const double error = double{decoded[i]} - values[i];
+        sum[i] += error;
+        square_sum[i] += error * error;
+        worst[i] = std::max(worst[i], std::abs(error));
+      }
+    }
+    double largest = 0;  // levels are floats: their rounding, up to that of the largest, is no draw
+    for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+    const double step = *std::max_element(worst.begin(), worst.end());
+    double distance = 0, side = 0;
+    size_t random = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      const double mean = sum[i] / kDraws;
+      const double variance = square_sum[i] / kDraws - mean * mean;
+      const double error = std::sqrt(std::max(variance, 0.0) / (kDraws - 1));
+      // An outcome with less than 20 chances in 4000 may never have come up.
+      const double rare = 20.0 / kDraws * std::max(step, std::abs(double{values[i]}));
+      EXPECT_LE(std::abs(mean), 6 * error + rare + largest * 0x1p-22) << i << ": " << values[i];
+      if (variance == 0 || variance * kDraws < 30 * worst[i] * worst[i]) continue;  // not normal
+      distance += mean * mean / (error * error);
+      side += mean / error;
+      ++random;
+    }
+    if (random < 30) continue;
+    const auto n = static_cast<double>(random);
+    EXPECT_NEAR(distance / n, 1, 6 * std::sqrt(2 / n));
+    EXPECT_LE(std::abs(side), 6 * std::sqrt(n));
   }
 }
 

@@ -203,6 +203,10 @@ def blocks_of(tensors, options):
     return [min(block, count - begin) for begin in range(0, count, block)]
 
 
+def signed(code: int, bits: int) -> int:
+    return code - (1 << bits if code >> bits - 1 else 0)
+
+
 def decode_int(bits):
     def decode(reader, tensors, options):
         out, most = [], (1 << bits - 1) - 1
@@ -210,11 +214,91 @@ def decode_int(bits):
             scale = reader.get("f")
             require(math.copysign(1, scale) > 0 and math.isfinite(f32(scale * most)), "bad scale")
             for code in read_codes(reader, size, bits):
-                signed = code - (1 << bits if code > most else 0)
-                require(signed >= -most, "code out of range")
-                out.append(f32(signed * scale))
+                require(signed(code, bits) >= -most, "code out of range")
+                out.append(f32(signed(code, bits) * scale))
         return out
     return decode
+
+
+def decode_uniform(reader, tensors, options):
+    out, bits = [], int(options["bits"])
+    for size in blocks_of(tensors, options):
+        mid, step = reader.get("f"), reader.get("f")
+        reach = f32(abs(mid) + f32((2 ** bits - 1) / 2 * step))
+        require(math.copysign(1, step) > 0 and math.isfinite(reach), "bad step")
+        out += [f32(mid + f32((signed(code, bits) + 0.5) * step))
+                for code in read_codes(reader, size, bits)]
+    return out
+
+
+def decode_acsgd(reader, tensors, options):
+    out, bits = [], int(options["bits"])
+    for size in blocks_of(tensors, options):
+        scale = read_value(reader, "fp16")
+        require(math.copysign(1, scale) > 0, "bad scale")
+        out += [signed(code, bits) * scale / 2 ** (bits - 1)
+                for code in read_codes(reader, size, bits)]
+    return out
+
+
+class BitReader:
+    """Bits from bit 0 of each byte up, off the front of a reader."""
+
+    def __init__(self, reader: Reader):
+        self.reader, self.left = reader, []
+
+    def get(self) -> int:
+        if not self.left:
+            self.left = bits_of(self.reader.take(1))
+        return self.left.pop(0)
+
+    def gamma(self) -> int:
+        n = 0
+        while not self.get():
+            n += 1
+            require(n < 32, "number too large")
+        return (1 << n) + sum(self.get() << i for i in range(n))
+
+
+def read_elias(reader: Reader, count: int, most: int) -> list[int]:
+    levels, bits, position = [0] * count, BitReader(reader), -1
+    while True:
+        position += bits.gamma()
+        require(position <= count, "position beyond the block")
+        if position == count:
+            require(not any(bits.left), "bits after the end")
+            return levels
+        negative, magnitude = bits.get(), bits.gamma()
+        require(magnitude <= most, "magnitude too large")
+        levels[position] = -magnitude if negative else magnitude
+
+
+def decode_qsgd(reader, tensors, options):
+    out, levels = [], int(options["levels"])
+    bits = levels.bit_length() + 1
+    most = 2 ** (bits - 1) - 1
+    for size in blocks_of(tensors, options):
+        scale = reader.get("f")
+        require(math.copysign(1, scale) > 0 and math.isfinite(f32(scale * most)), "bad scale")
+        if options["coding"] == "elias":
+            codes = read_elias(reader, size, levels)
+        else:
+            codes = [signed(code, bits) for code in read_codes(reader, size, bits)]
+        require(all(code >= -most for code in codes), "code out of range")
+        out += [f32(code * scale) for code in codes]
+    return out
+
+
+def decode_natural(reader, tensors, options):
+    out, left = [], sum(count for _, count in tensors)
+    while left > 0:
+        size = min(8, left)
+        exponents, signs = reader.take(size), reader.get("B")
+        require(255 not in exponents, "not finite")
+        out += [(-1) ** (signs >> i & 1) * 2.0 ** (e - 127) if e else 0.0
+                for i, e in enumerate(exponents)]
+        left -= size
+    return out
 
 
 def decode_levels(two):
@@ -240,9 +324,13 @@ DECODERS = {
     "threshold": decode_sparse,
     "randomk": decode_randomk,
     "gaussiank": decode_sparse,
-    "redsync": decode_sparse,
+    "uniform": decode_uniform,
     "int8": decode_int(8),
     "int4": decode_int(4),
+    "acsgd": decode_acsgd,
+    "qsgd": decode_qsgd,
+    "terngrad": decode_int(2),
+    "natural": decode_natural,
     "sign": decode_levels(False),
     "onebit": decode_levels(True),
 }

@@ -1,0 +1,137 @@
+// One loop over the parts of a stream each way; kernels do the rest.
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/grid_codec.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codec/block_option.h"
+#include "codec/codec_random.h"
+#include "kernel/scaled_blocks.h"
+
+namespace thinwire {
+namespace {
+
+using kernel::Dither;
+using kernel::GridBlocks;
+using kernel::GridRule;
+
+GridBlocks blocks_of(GridBlocks blocks, const Part& part) {
+  blocks.block = part.block;
+  return blocks;
+}
+
+bool add(std::span<const std::byte> payload, const GridBlocks& blocks, float weight,
+         std::span<float> out) {
+  if (blocks.rule == GridRule::kMinMax || blocks.rule == GridRule::kHalf)
+    return kernel::add_grid(payload, blocks, weight, out);
+  return kernel::add_blocks(payload, {.block = blocks.block, .bits = blocks.bits}, weight, out);
+}
+
+class GridEncoder final : public Encoder {
+ public:
+  GridEncoder(const GridBlocks& blocks, bool random, const StreamSpec& stream)
+      : blocks_(blocks),
+        random_(random),
+        name_(stream.name),
+        parts_(parts_of(stream, blocks.block)) {}
+
+  Encoded encode(const Signal& signal, const Call& call, std::span<std::byte> out,
+                 std::span<float> rest) override {
+    Dither dither;
+    if (random_) dither.key = codec_random_key(call, name_);
+    size_t size = 0;
+    for (const Part& part : parts_) {
+      const GridBlocks blocks = blocks_of(blocks_, part);
+      dither.position = call.offset + part.begin;
+      kernel::quantise_grid(signal.values.subspan(part.begin, part.count), blocks,
+                            random_ ? &dither : nullptr, out.subspan(size, blocks.size(part.count)),
+                            rest.empty() ? rest : rest.subspan(part.begin, part.count));
+      size += blocks.size(part.count);
+    }
+    return {.size = size, .kept = signal.values.size()};
+  }
+
+ private:
+  GridBlocks blocks_;
+  bool random_;
+  std::string name_;
+  std::vector<Part> parts_;
+};
+
+class GridDecoder final : public Decoder {
+ public:
+  GridDecoder(std::string_view name, const GridBlocks& blocks, const StreamSpec& stream)
+      : name_(name), blocks_(blocks), parts_(parts_of(stream, blocks.block)) {}
+
+  Status decode_add(std::span<const std::byte> payload, float weight,
+                    std::span<float> out) const override {
+    for (const Part& part : parts_) {
+      const GridBlocks blocks = blocks_of(blocks_, part);
+      const size_t size = blocks.size(part.count);
+      if (payload.size() < size) return fail(ErrorCode::kBadLength, "payload is too short");
+      if (!add(payload.first(size), blocks, weight, out.subspan(part.begin, part.count)))
+        return fail(ErrorCode::kCorrupt, "scale or code out of range");
+      payload = payload.subspan(size);
+    }
+    if (!payload.empty()) return fail(ErrorCode::kBadLength, "payload is too long");
+    return Status::ok();
+  }
+
+ private:
+  Status fail(ErrorCode code, const char* why) const {
+    return Status::fail(code, std::string(name_) + ": " + why);
+  }
+
+  std::string_view name_;
+  GridBlocks blocks_;
+  std::vector<Part> parts_;
+};
+
+class GridCodec final : public Codec {
+ public:
+  GridCodec(const CodecInfo& info, const GridBlocks& blocks, bool random)
+      : info_(info), blocks_(blocks), random_(random) {
+    info_.block = blocks.block;
+    info_.fixed_size = true;
+  }
+
+  const CodecInfo& info() const noexcept override { return info_; }
+  size_t max_encoded_size(const StreamSpec& stream) const override {
+    size_t size = 0;
+    for (const Part& part : parts_of(stream, blocks_.block))
+      size += blocks_of(blocks_, part).size(part.count);
+    return size;
+  }
+  std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
+    return std::make_unique<GridEncoder>(blocks_, random_, stream);
+  }
+  std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const override {
+    return std::make_unique<GridDecoder>(info_.name, blocks_, stream);
+  }
+
+ private:
+  CodecInfo info_;
+  GridBlocks blocks_;
+  bool random_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_grid_codec(const CodecInfo& info, const GridBlocks& blocks,
+                                       bool random) {
+  return std::make_unique<GridCodec>(info, blocks, random);
+}
+
+OptionInfo rounding_option() {
+  return {.name = "rounding",
+          .type = OptionType::kChoice,
+          .fallback = "nearest",
+          .choices = {"nearest", "random"},
+          .help = "random rounding is unbiased and needs no memory"};
+}
+
+bool random_rounding(const Options& options) { return options.text("rounding") == "random"; }
+
+}  // namespace thinwire
