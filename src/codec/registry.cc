@@ -24,6 +24,7 @@ std::deque<CodecEntry>& table() {
       threshold_entry(),
       randomk_entry(),
       gaussiank_entry(),
+      redsync_entry(),
       uniform_entry(),
       int8_entry(),
       int4_entry(),

@@ -324,6 +324,7 @@ DECODERS = {
     "threshold": decode_sparse,
     "randomk": decode_randomk,
     "gaussiank": decode_sparse,
+    "redsync": decode_sparse,
     "uniform": decode_uniform,
     "int8": decode_int(8),
     "int4": decode_int(4),
