@@ -167,7 +167,7 @@ class Oracle {
       const size_t end = std::min(count, blocks * (j + 1) / n * block);
       if (begin == end) continue;
       const size_t owner = (j + first) % n;
-      const StreamSpec spec = single_tensor({.name = "shard", .shape = {end - begin}});
+      const StreamSpec spec = single_tensor({.name = stream.spec.name, .shape = {end - begin}});
       const auto decoder = stream.codec->make_decoder(spec);
       const auto code = [&](std::span<const float> values, int salt, std::span<float> rest) {
         std::vector<std::byte> bytes(stream.codec->max_encoded_size(spec));
