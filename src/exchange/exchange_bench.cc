@@ -95,6 +95,8 @@ void exchange_fp16_2_ranks(benchmark::State& state) { run(state, 2, "fp16", fals
 void exchange_adacomp_1_rank(benchmark::State& state) { run(state, 1, "adacomp", false); }
 void exchange_adacomp_1_rank_norms(benchmark::State& state) { run(state, 1, "adacomp", true); }
 void exchange_adacomp_2_ranks(benchmark::State& state) { run(state, 2, "adacomp", false); }
+void exchange_int8_1_rank(benchmark::State& state) { run(state, 1, "int8", false); }
+void exchange_int8_2_ranks(benchmark::State& state) { run(state, 2, "int8", false); }
 THINWIRE_BENCH(exchange_fp32_1_rank);
 THINWIRE_BENCH(exchange_fp32_2_ranks);
 THINWIRE_BENCH(exchange_fp16_1_rank);
@@ -102,6 +104,8 @@ THINWIRE_BENCH(exchange_fp16_2_ranks);
 THINWIRE_BENCH(exchange_adacomp_1_rank);
 THINWIRE_BENCH(exchange_adacomp_1_rank_norms);
 THINWIRE_BENCH(exchange_adacomp_2_ranks);
+THINWIRE_BENCH(exchange_int8_1_rank);
+THINWIRE_BENCH(exchange_int8_2_ranks);
 
 }  // namespace
 }  // namespace thinwire

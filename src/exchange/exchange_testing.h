@@ -86,7 +86,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   return all;
 }
 
-// Those, or at more than 4 ranks, where methods differ and codecs do not, one or two codecs for each
+// Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for each
 // method: what every codec is tried with need not be tried at every number of ranks.
 inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods();
@@ -95,7 +95,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
     return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
            name != "test-dither scatter-reduce" && name != "adacomp gather";
   };
-  if (ranks > 4) std::erase_if(all, is_odd);
+  if (ranks > 3) std::erase_if(all, is_odd);
   return all;
 }
 

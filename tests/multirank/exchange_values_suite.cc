@@ -91,7 +91,7 @@ TEST_P(ExchangeValues, DenseIsTheSumInRankOrderTimesOneOverN) {
 }
 
 TEST_P(ExchangeValues, EveryCodecThroughEveryMethodMatchesTheOracle) {
-  for (const ExchangeOptions& options : codecs_and_methods()) expect_oracle(options);
+  for (const ExchangeOptions& options : codecs_and_methods(GetParam())) expect_oracle(options);
 }
 
 TEST_P(ExchangeValues, EveryFeedbackAndGroupingMatchesTheOracle) {
@@ -160,7 +160,7 @@ TEST_P(ExchangeValues, LibraryIsCloseToDense) {
 
 // What was sent so far plus what is still remembered is what was given: nothing is lost on the way.
 TEST_P(ExchangeValues, MeansAndResidualsAddUpToTheGradients) {
-  for (ExchangeOptions options : codecs_and_methods()) {
+  for (ExchangeOptions options : codecs_and_methods(GetParam())) {
     const CodecInfo& info = terms_of(options).codec->info();
     const bool owners_forget = info.unbiased && !info.lossless;
     // What the mean loses is lost.
