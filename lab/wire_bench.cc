@@ -1,7 +1,7 @@
 // Times exchanges of one large gradient against the wire time of the bytes they send, beside
 // MPI_Allreduce.
 //
-//   lab/thin_links.py --rate 1gbit -- build/wire_bench --rate 1gbit
+//   lab/thin_links.py --rate 1gbit -- build/wire_bench
 //
 // A round runs every method once, from a barrier until the last rank has the mean; rounds follow each
 // other, so that all methods see the same machine. The wire time of a method is 8 x the bytes that a

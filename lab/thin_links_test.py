@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The laboratory does what it says, and leaves nothing behind: after success, failure and a signal.
+
+    thin_links_test.py      exits with 77, which CTest takes for skipped, where labs cannot be made
+"""
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+LAB = pathlib.Path(__file__).with_name("thin_links.py")
+
+
+def lab(*arguments, command):
+    return subprocess.run([LAB, *arguments, "--", *command], capture_output=True, text=True,
+                          timeout=120)
+
+
+def traces(pid):
+    spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
+    left = [line for line in spaces.splitlines() if line.startswith(f"thinwire-{pid}-")]
+    folder = pathlib.Path("/etc/netns")
+    return left + [str(f) for f in folder.glob(f"thinwire-{pid}-*")]
+
+
+def check(holds, what, done=None):
+    if not holds:
+        sys.exit(f"{what}\n{done.stdout}{done.stderr}" if done else what)
+
+
+def main():
+    if os.geteuid() != 0:
+        sys.exit(77)
+    space = f"thinwire-{os.getpid()}-probe"
+    if subprocess.run(["ip", "netns", "add", space], capture_output=True).returncode != 0:
+        sys.exit(77)
+    subprocess.run(["ip", "netns", "delete", space], check=True)
+
+    done = lab("--hosts", "3", "--rate", "50mbit", command=["sh", "-c", "hostname; tc qdisc show"])
+    check(done.returncode == 0, "a command that succeeds did not", done)
+    for host in ("host1", "host2", "host3"):
+        check(host in done.stdout.split(), f"no process on {host}", done)
+    check(done.stdout.count("rate 50Mbit") == 3, "not every link is shaped", done)
+
+    done = lab(command=["sh", "-c", "exit 3"])
+    check(done.returncode != 0, "a command that fails did not", done)
+
+    done = lab("--rate", "fast", command=["true"])
+    check(done.returncode != 0 and "rate" in done.stderr, "a rate that is none was taken", done)
+
+    with subprocess.Popen([LAB, "--", "sleep", "100"], stderr=subprocess.PIPE) as running:
+        for _ in range(600):
+            if len(traces(running.pid)) == 6:
+                break
+            time.sleep(0.1)
+        check(len(traces(running.pid)) == 6, "the lab was not set up")
+        running.send_signal(signal.SIGTERM)
+        running.wait(timeout=60)
+        check(not traces(running.pid), f"left behind: {traces(running.pid)}")
+
+    with subprocess.Popen([LAB, "--", "sleep", "100"], stderr=subprocess.PIPE) as killed:
+        while len(traces(killed.pid)) < 6:
+            time.sleep(0.1)
+        killed.kill()
+    check(traces(killed.pid), "a lab that was killed cleaned up, which cannot be")
+    done = lab(command=["true"])
+    check(done.returncode == 0 and not traces(killed.pid), "left-overs were not removed", done)
+
+
+if __name__ == "__main__":
+    main()
