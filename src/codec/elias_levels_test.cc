@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <optional>
 #include <vector>
 
 #include "core/random.h"
@@ -14,21 +16,27 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 Bytes write(const std::vector<int8_t>& levels, unsigned most) {
+  const size_t bits = static_cast<size_t>(std::bit_width(most)) + 1;
+  std::vector<uint8_t> codes;
+  size_t kept = 0;
+  for (const int level : levels) {
+    codes.push_back(static_cast<uint8_t>(level & ((1 << bits) - 1)));
+    kept += level != 0;
+  }
   Bytes bytes(max_elias_size(levels.size(), most));
-  const size_t size = write_elias(levels, bytes);
-  EXPECT_LE(size, bytes.size());
-  bytes.resize(size);
+  const EliasSize written = write_elias(codes, bits, bytes);
+  EXPECT_EQ(written.kept, kept);
+  EXPECT_LE(written.size, bytes.size());
+  bytes.resize(written.size);
   return bytes;
 }
 
-// The levels; empty and false in second if the bytes are refused.
+// None if the bytes are refused, or others could follow them.
 std::optional<std::vector<int8_t>> read(const Bytes& bytes, size_t count, unsigned most) {
-  std::vector<int8_t> levels(count);
-  const auto size = read_elias(bytes, count, most, [&](size_t position, int level) {
-    levels.at(position) = static_cast<int8_t>(level);
-  });
+  std::vector<float> out(count);
+  const auto size = add_elias(bytes, most, 1, out);
   if (!size || *size != bytes.size()) return {};
-  return levels;
+  return std::vector<int8_t>(out.begin(), out.end());
 }
 
 TEST(EliasLevels, WritesTheExampleOfTheDocument) {

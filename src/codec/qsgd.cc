@@ -62,7 +62,6 @@ class EliasEncoder final : public Encoder {
     kernel::Dither dither{.key = codec_random_key(call, name_)};
     std::array<std::byte, sizeof(float) + kLongest> grid;
     std::array<uint8_t, kLongest> codes;
-    std::array<int8_t, kLongest> levels;
     Encoded encoded;
     for_buckets(signal.values.size(), blocks_.block, [&](size_t begin, size_t count) {
       dither.position = call.offset + begin;
@@ -71,14 +70,12 @@ class EliasEncoder final : public Encoder {
                             rest.empty() ? rest : rest.subspan(begin, count));
       kernel::unpack_codes(bytes.subspan(sizeof(float)), blocks_.bits,
                            std::span(codes).first(count));
-      const unsigned unused = 8 - static_cast<unsigned>(blocks_.bits);
-      for (size_t i = 0; i < count; ++i) {
-        levels[i] = static_cast<int8_t>(static_cast<int8_t>(codes[i] << unused) >> unused);
-        encoded.kept += levels[i] != 0;
-      }
       ByteWriter(out.subspan(encoded.size)).put_bytes(bytes.first(sizeof(float)));
       encoded.size += sizeof(float);
-      encoded.size += write_elias(std::span(levels).first(count), out.subspan(encoded.size));
+      const EliasSize written =
+          write_elias(std::span(codes).first(count), blocks_.bits, out.subspan(encoded.size));
+      encoded.size += written.size;
+      encoded.kept += written.kept;
       return true;
     });
     return encoded;
@@ -101,11 +98,8 @@ class EliasDecoder final : public Decoder {
       const auto scale = reader.get<float>();
       if (!reader.ok() || std::signbit(scale) || !std::isfinite(scale * most_code)) return false;
       payload = payload.subspan(sizeof(float));
-      const float weighted = weight * scale;
-      const auto size = read_elias(payload, count, static_cast<unsigned>(blocks_.levels),
-                                   [&](size_t position, int level) {
-                                     out[begin + position] += static_cast<float>(level) * weighted;
-                                   });
+      const auto size = add_elias(payload, static_cast<unsigned>(blocks_.levels), weight * scale,
+                                  out.subspan(begin, count));
       if (size) payload = payload.subspan(*size);
       return size.has_value();
     });

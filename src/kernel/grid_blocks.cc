@@ -36,17 +36,21 @@ struct Grid {
 
 struct PowerSums {
   double first = 0, second = 0;
+  float max = 0;
 };
 
-// Sums of values and of squares, which are exact in double.
+// Sums of values and of squares, which are exact in double, and the largest magnitude.
 struct PowerLanes {
   VD first[2 * kVectors], second[2 * kVectors];
+  VF max;
 
   HWY_INLINE void clear() {
     for (VD& sum : first) sum = hn::Zero(DD());
     for (VD& sum : second) sum = hn::Zero(DD());
+    max = hn::Zero(DF());
   }
   HWY_INLINE void add(size_t v, VF x) {
+    max = hn::Max(max, hn::Abs(x));
     add_wide(2 * v, WidenLower(x));
     add_wide(2 * v + 1, WidenUpper(x));
   }
@@ -54,6 +58,7 @@ struct PowerLanes {
   HWY_INLINE void flush(PowerSums& total) const {
     total.first += FoldSum(first);
     total.second += FoldSum(second);
+    total.max = std::max(total.max, hn::GetLane(hn::MaxOfLanes(DF(), max)));
   }
 
  private:
@@ -74,10 +79,10 @@ HWY_INLINE PowerSums SumsOf(const float* x, size_t count) {
 
 // The scale of kMax, kNorm and kClip.
 HWY_INLINE float ScaleOf(const float* x, size_t count, const GridBlocks& blocks) {
-  const float max = AbsMax(x, count);
+  if (blocks.rule == GridRule::kMax) return AbsMax(x, count) / blocks.levels;
   const auto n = static_cast<double>(count);
-  if (blocks.rule == GridRule::kMax) return max / blocks.levels;
   const PowerSums sums = SumsOf(x, count);
+  const float max = sums.max;
   if (blocks.rule == GridRule::kNorm) {
     const double scale = std::sqrt(sums.second) / blocks.levels;
     return static_cast<float>(std::min<double>(scale, std::numeric_limits<float>::max()));
