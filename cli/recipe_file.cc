@@ -12,6 +12,7 @@
 
 #include "cli/text.h"
 #include "thinwire/codec.h"
+#include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire::cli {
@@ -74,7 +75,7 @@ Status unknown_key(const std::string& origin, const std::string& key,
 }
 
 Status check_codec(const Setting& setting) {
-  const auto codec = make_codec(setting.value);
+  const auto codec = scheduled_codecs(setting.value);
   if (codec) return Status::ok();
   std::vector<std::string> names;
   for (const CodecEntry* entry : list_codecs()) names.emplace_back(entry->info.name);

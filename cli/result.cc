@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "cli/text.h"
-#include "thinwire/codec.h"
+#include "thinwire/exchange.h"
 
 namespace thinwire::cli {
 namespace {
@@ -19,11 +19,15 @@ std::string bytes_per_step(double bytes) {
 }  // namespace
 
 std::string warn_about(const Recipe& recipe) {
-  const std::string& name = recipe.options.text("exchange.codec");
-  const CodecInfo info = make_codec(name).value().codec->info();
-  if (info.unbiased || info.lossless || recipe.options.text("exchange.feedback") != "none")
-    return "";
-  return fmt::format("{} is biased and feedback is none: what it leaves out is lost", info.name);
+  if (recipe.options.text("exchange.feedback") != "none") return "";
+  auto codecs = scheduled_codecs(recipe.options.text("exchange.codec"));
+  for (const NamedCodec& named : codecs.value()) {
+    const CodecInfo& info = named.codec->info();
+    if (!info.unbiased && !info.lossless)
+      return fmt::format("{} is biased and feedback is none: what it leaves out is lost",
+                         info.name);
+  }
+  return "";
 }
 
 std::string describe_result(const RunSummary& summary, const std::string& out,

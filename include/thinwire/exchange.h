@@ -31,7 +31,11 @@ struct TensorView {
 };
 
 struct ExchangeOptions {
+  // "topk:density=0.01". Options may follow a course and codecs each other, "fp32 | 1:
+  // topk:density=warmup(0.001;4)": docs/memories.md, Schedules. Memories go on across changes.
   std::string codec = "fp32";
+  uint64_t steps_per_epoch = 1;   // what schedules count in
+  uint64_t first_step = 0;        // of a resumed run: what set_step would say
   std::string feedback = "auto";  // auto: residual for biased codecs, none if linear
   std::string method = "auto";    // dense, scatter-reduce, gather, library; docs/collectives.md
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
@@ -117,7 +121,8 @@ class Exchange {
   // The streams, in the order of StepReport::streams and of frame headers.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
-  // The next step's number: continues a resumed run. REQUIRES: no step under way.
+  // The next step's number: continues a resumed run. With a schedule of codecs, saved encoders are
+  // those of options.first_step; others start afresh. REQUIRES: no step under way.
   virtual void set_step(uint64_t step) = 0;
 };
 
@@ -128,6 +133,10 @@ class Exchange {
 // may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
+
+// The codecs that `codec` of ExchangeOptions comes to: one, or, of a schedule, those at the ends of
+// its phases and courses. Fails when it is wrongly written or one of them cannot be made.
+Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view codec);
 
 // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks, naming the first
 // line that differs from rank 0's and the rank. `what` is the subject: "recipe".

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "exchange/memory_slot.h"
 #include "kernel/add_floats.h"
 
 namespace thinwire {
@@ -26,10 +25,18 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
     feedback_ = &open_memory<Feedback>(store, spec_.name + "/feedback", terms.feedback, [&] {
       return make_feedback(terms.feedback, spec_).value();
     });
-    encoder_ = &open_memory<Encoder>(store, spec_.name + "/encoder", terms.codec_text,
-                                     [&] { return codec_->make_encoder(spec_); });
+    encoder_slot_ = &open_slot<Encoder>(store, spec_.name + "/encoder", terms.codec_text,
+                                        [&] { return codec_->make_encoder(spec_); });
+    encoder_ = &encoder_slot_->object();
   }
   if (tensors_.size() != 1) joined_.resize(spec_.count());
+}
+
+void ActiveStream::change_codec(const Terms& terms) {
+  if (encoder_slot_ == nullptr) return;  // plain
+  codec_ = terms.codec;
+  change_method(*encoder_slot_, terms.codec_text, codec_->make_encoder(spec_));
+  encoder_ = &encoder_slot_->object();
 }
 
 bool ActiveStream::open(StepContext& context) {

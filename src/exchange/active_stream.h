@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "exchange/memory_slot.h"
 #include "exchange/plan.h"
 #include "exchange/step_context.h"
 #include "exchange/terms.h"
@@ -25,6 +26,9 @@ class ActiveStream {
   // nothing to remember.
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store);
+
+  // Between two steps: the codec of `terms` from now on. The memory stays, to the bit.
+  void change_codec(const Terms& terms);
 
   size_t index() const noexcept { return index_; }
   const StreamSpec& spec() const noexcept { return spec_; }
@@ -88,6 +92,7 @@ class ActiveStream {
   std::unique_ptr<Feedback> own_feedback_;  // of plain streams
   std::unique_ptr<Encoder> own_encoder_;
   Feedback* feedback_;
+  MemorySlot<Encoder>* encoder_slot_ = nullptr;  // in the store; null for plain streams
   Encoder* encoder_;
   std::vector<float> joined_;  // the values of several tensors, one after another
 

@@ -34,16 +34,32 @@ class MemorySlot final : public Stateful {
   std::unique_ptr<T> object_;
 };
 
-// The object under `key`. One that an earlier exchange left there is kept when it belongs to the
+// The slot under `key`. An object that an earlier exchange left there is kept when it belongs to the
 // same method, and replaced by a new one otherwise: options are part of the object, so it must not
 // be used under others. A loaded state is taken whatever options wrote it, as long as it fits.
 template <typename T>
-T& open_memory(Store& store, const std::string& key, const std::string& method,
-               const std::function<std::unique_ptr<T>()>& make) {
+MemorySlot<T>& open_slot(Store& store, const std::string& key, const std::string& method,
+                         const std::function<std::unique_ptr<T>()>& make) {
   auto& slot = store.open<MemorySlot<T>>(
       key, [&] { return std::make_unique<MemorySlot<T>>(method, make()); });
   if (slot.method() != method) slot.replace(method, make());
-  return slot.object();
+  return slot;
+}
+
+template <typename T>
+T& open_memory(Store& store, const std::string& key, const std::string& method,
+               const std::function<std::unique_ptr<T>()>& make) {
+  return open_slot<T>(store, key, method, make).object();
+}
+
+// Puts `next` into the slot in mid-run. What is there hands its state over where only the options
+// differ ("topk:density=0.1" and "topk:density=0.01"), if it fits; other methods start afresh.
+template <typename T>
+void change_method(MemorySlot<T>& slot, const std::string& method, std::unique_ptr<T> next) {
+  const auto name = [](const std::string& text) { return text.substr(0, text.find(':')); };
+  if (name(slot.method()) == name(method))
+    (void)next->load(slot.object().save());  // one that does not fit leaves it as it was
+  slot.replace(method, std::move(next));
 }
 
 }  // namespace thinwire

@@ -24,10 +24,15 @@ std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
 
 }  // namespace
 
-StepRunner::StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptions& options,
+StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
                        const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
                        Store& store)
-    : channel_(std::move(channel)),
+    : plan_(std::move(plan)),
+      options_(options),
+      schedule_(CodecSchedule::parse(options.codec).value()),
+      codec_(schedule_.at(options.first_step, options.steps_per_epoch)),
+      store_(store),
+      channel_(std::move(channel)),
       tensors_(tensors),
       context_{.group = *channel_,
                .tensors = tensors_,
@@ -35,18 +40,35 @@ StepRunner::StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptio
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
-  for (size_t i = 0; i < plan.streams.size(); ++i)
-    streams_.push_back(std::make_unique<ActiveStream>(plan.streams[i], i, terms, options, store));
+  for (size_t i = 0; i < plan_.streams.size(); ++i)
+    streams_.push_back(std::make_unique<ActiveStream>(plan_.streams[i], i, terms, options, store));
+  make_buckets(terms);
+}
+
+void StepRunner::make_buckets(const Terms& terms) {
+  buckets_.clear();
   if (terms.method == Method::kScatterReduce) {
-    buckets_ = make_scatter_reduce(context_, streams_, plan.buckets, terms, store);
+    buckets_ = make_scatter_reduce(context_, streams_, plan_.buckets, terms, store_);
     return;
   }
-  for (size_t i = 0; i < plan.buckets.size(); ++i)
-    buckets_.push_back(make_collective(terms.method, context_, streams_, plan.buckets[i],
+  for (size_t i = 0; i < plan_.buckets.size(); ++i)
+    buckets_.push_back(make_collective(terms.method, context_, streams_, plan_.buckets[i],
                                        static_cast<int>(2 * i)));
 }
 
+// All ranks agreed on the schedule and count the same steps: none needs to be told.
+void StepRunner::follow_schedule(uint64_t step) {
+  if (schedule_.is_constant()) return;
+  std::string codec = schedule_.at(step, options_.steps_per_epoch);
+  if (codec == codec_) return;
+  codec_ = std::move(codec);
+  const Terms terms = settle(options_, step).value();
+  for (const auto& stream : streams_) stream->change_codec(terms);
+  make_buckets(terms);
+}
+
 void StepRunner::begin(uint64_t step) {
+  follow_schedule(step);  // set_step may have led elsewhere
   context_.call.step = step;
   context_.faults.clear();
   context_.compress_seconds = 0;
@@ -102,6 +124,7 @@ StepReport StepRunner::end() {
   report.compress_seconds = context_.compress_seconds;
   report.decompress_seconds = context_.decompress_seconds;
   report.wire_seconds = std::chrono::duration<double>(last_receive_ - first_send_).count();
+  follow_schedule(report.step + 1);
   return report;
 }
 

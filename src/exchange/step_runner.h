@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exchange/codec_schedule.h"
 #include "exchange/collective.h"
 #include "exchange/plan.h"
 #include "exchange/tensor_table.h"
@@ -17,11 +18,13 @@
 
 namespace thinwire {
 
+// Follows the schedule of codecs: whatever a step leaves is already that of the next step's codec.
+//
 // A step is begin, begin_bucket for every bucket in order with advance in between, then end once
 // idle. Used by one thread at a time.
 class StepRunner {
  public:
-  StepRunner(const Plan& plan, const Terms& terms, const ExchangeOptions& options,
+  StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
              const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
 
   Group& channel() noexcept { return *channel_; }
@@ -44,6 +47,14 @@ class StepRunner {
   StepReport end();
 
  private:
+  void make_buckets(const Terms& terms);
+  void follow_schedule(uint64_t step);
+
+  const Plan plan_;
+  const ExchangeOptions options_;
+  const CodecSchedule schedule_;
+  std::string codec_;  // as the schedule says it
+  Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
   StepContext context_;

@@ -3,7 +3,9 @@
 #include "exchange/terms.h"
 
 #include <array>
+#include <optional>
 
+#include "exchange/codec_schedule.h"
 #include "thinwire/feedback.h"
 #include "thinwire/version.h"
 
@@ -73,25 +75,42 @@ std::string_view to_string(Method method) noexcept {
   return "unknown";
 }
 
-Result<Terms> settle(const ExchangeOptions& options) {
-  Result<NamedCodec> codec = make_codec(options.codec);
-  if (!codec) return codec.status();
-  const CodecInfo& info = codec.value().codec->info();
-  Result<Method> method = settle_method(options.method, *codec.value().codec);
-  if (!method) return method.status();
+// What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
+Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
+  Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);
+  if (!parsed) return parsed.status();
+  const CodecSchedule& schedule = parsed.value();
+  Terms terms;
+  terms.divisible = true;
+  terms.chunk_values = options.chunk_values;
+  bool keeps_residual = false;
+  std::optional<Grouping> grouping = options.grouping;
+  for (const std::string& spec : schedule.ends()) {
+    const NamedCodec named = make_codec(spec).value();
+    const CodecInfo& info = named.codec->info();
+    Result<Method> method = settle_method(options.method, *named.codec);
+    if (!method) return method.status();
+    terms.divisible = terms.divisible && method.value() == Method::kDense;
+    keeps_residual = keeps_residual || !(info.unbiased || info.linear);
+    if (options.grouping) continue;
+    if (grouping.value_or(info.grouping) != info.grouping)
+      return Status::fail(ErrorCode::kBadOption,
+                          "exchange: the codecs of '" + options.codec +
+                              "' group tensors differently; choose a grouping, tensor or model");
+    grouping = info.grouping;
+  }
+  terms.grouping = *grouping;
 
-  std::string feedback = options.feedback;
-  if (feedback == "auto") feedback = info.unbiased || info.linear ? "none" : "residual";
-  if (const auto memory = make_feedback(feedback, StreamSpec{}); !memory) return memory.status();
+  terms.feedback = options.feedback;
+  if (terms.feedback == "auto") terms.feedback = keeps_residual ? "residual" : "none";
+  if (const auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
+    return memory.status();
 
-  const Grouping grouping = options.grouping.value_or(info.grouping);
-  NamedCodec named = std::move(codec).value();
-  return Terms{.codec = std::move(named.codec),
-               .codec_text = std::move(named.canonical),
-               .feedback = std::move(feedback),
-               .method = method.value(),
-               .grouping = grouping,
-               .chunk_values = options.chunk_values};
+  NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
+  terms.method = settle_method(options.method, *now.codec).value();
+  terms.codec = std::move(now.codec);
+  terms.codec_text = std::move(now.canonical);
+  return terms;
 }
 
 std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
@@ -99,9 +118,9 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
   const auto line = [&](const std::string& what, const std::string& value) {
     text += what + " " + value + "\n";
   };
-  if (Result<Terms> settled = settle(options); settled) {
+  if (Result<Terms> settled = settle(options, options.first_step); settled) {
     const Terms& terms = settled.value();
-    line("codec", terms.codec_text);
+    line("codec", CodecSchedule::parse(options.codec).value().canonical());
     line("feedback", terms.feedback);
     line("method", std::string(to_string(terms.method)));
     line("grouping", terms.grouping == Grouping::kModel ? "model" : "tensor");
@@ -117,6 +136,8 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
   line("bucket bytes", std::to_string(options.bucket_bytes));
   line("chunk values", std::to_string(options.chunk_values));
   line("seed", std::to_string(options.seed));
+  line("steps per epoch", std::to_string(options.steps_per_epoch));
+  line("first step", std::to_string(options.first_step));
   line("max skipped", std::to_string(options.max_skipped));
   line("generation", std::to_string(options.generation));
   for (const TensorSpec& tensor : tensors)

@@ -18,7 +18,7 @@ enum class Method : uint8_t { kDense, kScatterReduce, kGather, kLibrary };
 
 std::string_view to_string(Method method) noexcept;
 
-// Options with every "auto" decided.
+// Options with every "auto" decided, as they are in one step. Only codec and method change over time.
 struct Terms {
   std::shared_ptr<const Codec> codec;
   std::string codec_text;  // with every option spelt out
@@ -26,10 +26,11 @@ struct Terms {
   Method method = Method::kGather;
   Grouping grouping = Grouping::kTensor;
   size_t chunk_values = 0;
+  bool divisible = false;  // streams may be cut at any value, in every step
 };
 
-// Fails with the choices when a name is unknown or the codec does not fit the method.
-Result<Terms> settle(const ExchangeOptions& options);
+// Fails with the choices when a name is unknown or a codec of the schedule does not fit the method.
+Result<Terms> settle(const ExchangeOptions& options, uint64_t step);
 
 // One line per thing that decides what travels: version, codec with every option spelt out,
 // feedback, method, buckets, seed, and each tensor's name, shape and kind. Options that do not

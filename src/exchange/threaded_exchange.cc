@@ -149,12 +149,12 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   require_agreement(group, "exchange", agreement_text(options, tensors));
 
   // From here on every rank finds the same mistakes, except in what its store holds.
-  const Terms terms = settle(options).value();
+  const Terms terms = settle(options, options.first_step).value();
   check_names(tensors);
   const Plan plan = make_plan(tensors, {.grouping = terms.grouping,
                                         .plain_kinds = options.dense_kinds,
                                         .bucket_bytes = options.bucket_bytes,
-                                        .divisible = terms.method == Method::kDense});
+                                        .divisible = terms.divisible});
   std::unique_ptr<Group> channel = group.split(0);
   std::unique_ptr<StepRunner> runner;
   std::exception_ptr error;
@@ -164,8 +164,10 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
     error = std::current_exception();
   }
   fail_together(group, error);
-  return std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
-                                            std::move(runner));
+  auto exchange = std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
+                                                     std::move(runner));
+  exchange->set_step(options.first_step);
+  return exchange;
 }
 
 }  // namespace thinwire

@@ -267,7 +267,9 @@ RunSummary Run::summarise(bool finished) {
   RunSummary summary;
   summary.recipe = recipe_.name;
   summary.world_size = group_.size();
-  summary.codec = make_codec(recipe_.options.text("exchange.codec")).value().canonical;
+  const std::string& codec = recipe_.options.text("exchange.codec");
+  auto codecs = scheduled_codecs(codec);
+  summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
   summary.samples = timetable_.samples_before(step_);
   summary.final_test_error = latest_.error;
   summary.final_test_loss = latest_.loss;
@@ -298,6 +300,8 @@ RunSummary Run::train() {
 
   task_.module->train();
   ExchangeOptions options = exchange_options(recipe_.options);
+  options.steps_per_epoch = timetable_.steps_per_epoch;
+  options.first_step = step_;
   if (recorder_)
     options.observe = [this](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder_->observe(stream, signal, call);

@@ -1,0 +1,159 @@
+// Takes schedules of codecs apart and follows them.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/codec_schedule.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "thinwire/exchange.h"
+
+namespace thinwire {
+namespace {
+
+std::string shortest(double number) {
+  char text[32];
+  const auto result = std::to_chars(text, text + sizeof text, number);
+  return {text, result.ptr};
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+// The row of a codec's option; null when there is none.
+const OptionInfo* find_option(std::string_view codec, std::string_view option) {
+  for (const CodecEntry* entry : list_codecs()) {
+    if (entry->info.name != codec) continue;
+    for (const OptionInfo& row : entry->options)
+      if (row.name == option) return &row;
+  }
+  return nullptr;
+}
+
+Status fail(const std::string& why) {
+  return Status::fail(ErrorCode::kBadOption, "codec schedule: " + why);
+}
+
+}  // namespace
+
+std::string CodecSchedule::Setting::value(double at) const {
+  return shortest(whole ? std::round(at) : at);
+}
+
+template <typename ValueOf>
+std::string CodecSchedule::spec(const Phase& phase, const ValueOf& value_of) {
+  std::string text = phase.name;
+  for (size_t i = 0; i < phase.settings.size(); ++i) {
+    const Setting& setting = phase.settings[i];
+    text += (i == 0 ? ":" : ",") + setting.key + "=" +
+            (setting.course.empty() ? setting.text : value_of(setting));
+  }
+  return text;
+}
+
+Result<CodecSchedule::Phase> CodecSchedule::parse_phase(std::string_view text) {
+  Result<SpecText> parsed = parse_spec("codec", trimmed(text));
+  if (!parsed) return parsed.status();
+  Phase phase{.from = {}, .name = parsed.value().name, .settings = {}};
+  for (const auto& [key, value] : parsed.value().settings) {
+    Setting setting{.key = key, .text = value, .course = {}};
+    if (Course::is_course(value)) {
+      const OptionInfo* row = find_option(phase.name, key);
+      if (row != nullptr && row->type != OptionType::kInteger && row->type != OptionType::kNumber)
+        return fail("option '" + key + "' of " + phase.name + " is no number, so it has no course");
+      Result<Course> course = Course::parse(value);
+      if (!course) return course.status();
+      setting.whole = row != nullptr && row->type == OptionType::kInteger;
+      setting.course.push_back(std::move(course).value());
+    }
+    phase.settings.push_back(std::move(setting));
+  }
+  return phase;
+}
+
+Result<CodecSchedule> CodecSchedule::parse(std::string_view text) {
+  CodecSchedule schedule;
+  for (bool first = true;; first = false) {
+    const size_t end = text.find('|');
+    std::string_view part = trimmed(text.substr(0, end));
+    RunTime from;
+    if (!first) {
+      const size_t colon = part.find(':');
+      Result<RunTime> parsed = RunTime::parse(part.substr(0, colon));
+      if (!parsed || colon == std::string_view::npos)
+        return fail("'" + std::string(part) +
+                    "' must begin with the time from which it holds: "
+                    "'fp32 | 2: topk' in epochs, '| 500steps: topk'");
+      from = parsed.value();
+      part.remove_prefix(colon + 1);
+      const RunTime before = schedule.phases_.back().from;
+      const bool second = schedule.phases_.size() == 1;
+      if (from.amount <= 0 ||
+          (!second && (from.in_steps != before.in_steps || from.amount <= before.amount)))
+        return fail("times must be above 0 and ascend, in one unit");
+    }
+    Result<Phase> phase = parse_phase(part);
+    if (!phase) return phase.status();
+    schedule.phases_.push_back(std::move(phase).value());
+    schedule.phases_.back().from = from;
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  for (const std::string& spec : schedule.ends())
+    if (const auto codec = make_codec(spec); !codec) return codec.status();
+  return schedule;
+}
+
+std::string CodecSchedule::at(uint64_t step, uint64_t steps_per_epoch) const {
+  const Phase* now = &phases_.front();
+  for (const Phase& phase : phases_)
+    if (phase.from.elapsed(step, steps_per_epoch) >= phase.from.amount) now = &phase;
+  return spec(*now, [&](const Setting& setting) {
+    return setting.value(setting.course[0].at(step, steps_per_epoch));
+  });
+}
+
+std::vector<std::string> CodecSchedule::ends() const {
+  std::vector<std::string> all;
+  for (const Phase& phase : phases_) {
+    size_t most = 1;
+    for (const Setting& setting : phase.settings)
+      if (!setting.course.empty()) most = std::max(most, setting.course[0].ends().size());
+    for (size_t i = 0; i < most; ++i)
+      all.push_back(spec(phase, [&](const Setting& setting) {
+        const auto ends = setting.course[0].ends();
+        return setting.value(ends[std::min(i, ends.size() - 1)]);
+      }));
+  }
+  return all;
+}
+
+bool CodecSchedule::is_constant() const noexcept {
+  const auto& settings = phases_.front().settings;
+  return phases_.size() == 1 && std::all_of(settings.begin(), settings.end(),
+                                            [](const Setting& s) { return s.course.empty(); });
+}
+
+std::string CodecSchedule::canonical() const {
+  if (is_constant()) return make_codec(at(0, 1)).value().canonical;
+  std::string text;
+  for (const Phase& phase : phases_) {
+    if (!text.empty()) text += " | " + phase.from.canonical() + ": ";
+    text += spec(phase, [](const Setting& setting) { return setting.course[0].canonical(); });
+  }
+  return text;
+}
+
+Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view text) {
+  Result<CodecSchedule> schedule = CodecSchedule::parse(text);
+  if (!schedule) return schedule.status();
+  std::vector<NamedCodec> codecs;
+  for (const std::string& spec : schedule.value().ends())
+    codecs.push_back(std::move(make_codec(spec).value()));
+  return codecs;
+}
+
+}  // namespace thinwire

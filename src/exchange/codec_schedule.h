@@ -1,0 +1,55 @@
+// Which codec a stream has in which step: a text that names codecs, options and when they change.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/course.h"
+#include "thinwire/codec.h"
+#include "thinwire/status.h"
+
+namespace thinwire {
+
+// ExchangeOptions::codec taken apart. A pure function of the step, so that ranks agree by agreeing on
+// the text, and a resumed run needs no more than its step.
+class CodecSchedule {
+ public:
+  // Fails unless every codec that it comes to can be made.
+  static Result<CodecSchedule> parse(std::string_view text);
+
+  // The codec of `step` as make_codec takes it.
+  std::string at(uint64_t step, uint64_t steps_per_epoch) const;
+
+  // Those of every phase, with options at the ends of their courses: all between them are alike.
+  std::vector<std::string> ends() const;
+
+  bool is_constant() const noexcept;
+  std::string canonical() const;
+
+ private:
+  struct Setting {
+    std::string key;
+    std::string text;  // unless it has a course
+    std::vector<Course> course;
+    bool whole = false;  // the option takes whole numbers: the nearest
+    std::string value(double at) const;
+  };
+  struct Phase {
+    RunTime from;
+    std::string name;
+    std::vector<Setting> settings;
+  };
+
+  static Result<Phase> parse_phase(std::string_view text);
+  // With each setting that has a course at value_of(setting).
+  template <typename ValueOf>
+  static std::string spec(const Phase& phase, const ValueOf& value_of);
+
+  std::vector<Phase> phases_;
+};
+
+}  // namespace thinwire
