@@ -72,7 +72,9 @@ inline bool same_bits(const Tensors& a, const Tensors& b) {
 }
 
 // What "auto" comes down to.
-inline Terms terms_of(const ExchangeOptions& options) { return settle(options).value(); }
+inline Terms terms_of(const ExchangeOptions& options) {
+  return settle(options, options.first_step).value();
+}
 
 // Every codec with every method that takes it, as far as sums are thinwire's own: its name and the
 // method's.
@@ -81,7 +83,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   for (const CodecEntry* entry : all_codecs())
     for (const std::string method : {"dense", "scatter-reduce", "gather"}) {
       const ExchangeOptions options{.codec = std::string(entry->info.name), .method = method};
-      if (settle(options)) all.push_back(options);
+      if (settle(options, options.first_step)) all.push_back(options);
     }
   return all;
 }
