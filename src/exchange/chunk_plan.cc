@@ -1,4 +1,4 @@
-// Deals out shards, fills chunks in the order of the buckets, and makes one coder for each length.
+// Deals out shards, fills chunks in the order of the buckets, makes coders for their frames.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/chunk_plan.h"
 
@@ -81,7 +81,7 @@ void ChunkPlan::add(Route& route, size_t bucket, ActiveStream& stream, Range sha
 
 Coder* ChunkPlan::coder(const ActiveStream& stream, size_t count) {
   const Codec& codec = stream.codec();
-  Coder& coder = coders_[{&codec, count}];
+  Coder& coder = coders_[{&stream, count}];
   if (coder.room == 0) {
     const StreamSpec spec = single_tensor({.name = stream.spec().name, .shape = {count}});
     coder = {.room = kFrameHeaderSize + codec.max_encoded_size(spec),

@@ -24,7 +24,7 @@ struct Range {
 // from floor(blocks x index / n) to floor(blocks x (index + 1) / n).
 Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 
-// Encodes and decodes frames of one codec and length, wherever in their streams they lie.
+// Encodes and decodes frames of one stream, whose name random draws may hang on, and length.
 struct Coder {
   size_t room = 0;  // bytes of a frame
   std::unique_ptr<Encoder> encoder;
@@ -83,7 +83,7 @@ class ChunkPlan {
   Coder* coder(const ActiveStream& stream, size_t count);
 
   std::vector<Route> routes_;  // by owner
-  std::map<std::pair<const Codec*, size_t>, Coder> coders_;
+  std::map<std::pair<const ActiveStream*, size_t>, Coder> coders_;
   size_t max_count_ = 0;
   size_t max_size_ = 0;
   size_t max_parts_ = 0;
