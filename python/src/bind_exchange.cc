@@ -32,7 +32,6 @@ struct Round {
   std::vector<TensorSpec> tensors;
   ExchangeOptions options;
   std::chrono::milliseconds deadline{};
-  uint64_t step = 0;
   std::vector<std::vector<Buffer>> gradients;  // [rank][tensor]
   std::vector<Buffer> means;                   // [tensor]; rank 0's
 };
@@ -48,7 +47,6 @@ Outcome run_rank(Group& group, const Round& round, Store& store) {
   group.set_deadline(round.deadline);
   const auto rank = static_cast<size_t>(group.rank());
   const auto exchange = make_exchange(group, store, round.tensors, round.options);
-  exchange->set_step(round.step);
   std::deque<std::vector<float>> copies;
   for (size_t tensor = round.tensors.size(); tensor-- > 0;) {  // as a backward pass makes them
     const auto from = round.gradients[rank][tensor].floats();
@@ -100,17 +98,18 @@ std::vector<Row> all_reduce(const std::vector<TensorTuple>& tensors,
                             const std::vector<nb::object>& means, const std::string& codec,
                             const std::string& exchange, const std::string& feedback,
                             const std::string& grouping, const std::vector<StoreHandle*>& stores,
-                            size_t bucket_bytes, uint64_t seed, uint64_t step, int max_skipped,
-                            double deadline_seconds) {
+                            size_t bucket_bytes, uint64_t seed, uint64_t step,
+                            uint64_t steps_per_epoch, int max_skipped, double deadline_seconds) {
   Round round;
   round.tensors = tensor_specs(tensors);
-  round.step = step;
   round.options.codec = codec;
   round.options.method = exchange;
   round.options.feedback = feedback;
   round.options.grouping = parse_grouping(grouping);
   round.options.bucket_bytes = bucket_bytes;
   round.options.seed = seed;
+  round.options.first_step = step;
+  round.options.steps_per_epoch = steps_per_epoch;
   round.options.max_skipped = max_skipped;
   round.deadline = std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000));
   for (const auto& rank : gradients) {
@@ -137,7 +136,7 @@ void bind_exchange(nb::module_& module) {
   module.def("all_reduce", &all_reduce, nb::arg("tensors"), nb::arg("gradients"), nb::arg("means"),
              nb::arg("codec"), nb::arg("exchange"), nb::arg("feedback"), nb::arg("grouping"),
              nb::arg("stores"), nb::arg("bucket_bytes"), nb::arg("seed"), nb::arg("step"),
-             nb::arg("max_skipped"), nb::arg("deadline_seconds"));
+             nb::arg("steps_per_epoch"), nb::arg("max_skipped"), nb::arg("deadline_seconds"));
 }
 
 }  // namespace thinwire::python

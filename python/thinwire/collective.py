@@ -98,6 +98,7 @@ def all_reduce(
     grouping: str = "auto",
     seed: int = 0,
     step: int = 0,
+    steps_per_epoch: int = 1,
     bucket_bytes: int = 1 << 20,
     skip_faults: bool = False,
     deadline: float = 60.0,
@@ -107,14 +108,15 @@ def all_reduce(
     Args:
         arrays: for each rank one float32 array, or a dict of named ones (the tensors of a model):
             the same shapes on all ranks. They stay as they are.
-        codec: name, spec or `Codec`.
-        exchange: how: "auto", "dense", "gather" ...; docs/collectives.md.
+        codec: name, spec or `Codec`; or a schedule of them, docs/memories.md.
+        exchange: how: "auto", "scatter-reduce", "gather" ...; docs/collectives.md.
         feedback: the memory, a spec; "auto": residual for biased codecs, none for the others.
         kinds: what the tensors do, `tensor_kinds()`: one for all, or by name (others: "other").
             Those of kind bias and norm travel uncompressed unless the grouping is "model".
         stores: one for each rank, the same in every step: without them nothing is remembered.
         grouping: what shares a stream, "tensor" or "model"; "auto": as the codec prefers.
         seed, step: of the run, and of this call in it; they key all random draws.
+        steps_per_epoch: what schedules count in, at least 1.
         bucket_bytes: dense bytes that travel together.
         skip_faults: a step with a NaN or infinity on any rank gives zeros, changes no memory and is
             reported as skipped, as in training. Otherwise it raises NonFiniteError.
@@ -137,6 +139,8 @@ def all_reduce(
     seed, step, *_ = checked_call(seed, step)
     if not 0 < deadline < 1e9:
         raise ContractError(f"all_reduce: deadline is {deadline}, must be seconds above 0")
+    if not 0 < steps_per_epoch < 1 << 62:
+        raise ContractError(f"all_reduce: steps_per_epoch is {steps_per_epoch}, must be above 0")
     if not 0 < bucket_bytes < 1 << 62:
         raise ContractError(f"all_reduce: bucket_bytes is {bucket_bytes}, must be above 0")
     rows = _core.all_reduce(
@@ -151,6 +155,7 @@ def all_reduce(
         bucket_bytes=bucket_bytes,
         seed=seed,
         step=step,
+        steps_per_epoch=steps_per_epoch,
         max_skipped=0 if skip_faults else 1,
         deadline_seconds=deadline,
     )

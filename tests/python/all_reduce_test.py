@@ -83,6 +83,15 @@ class Means(unittest.TestCase):
         whole = thinwire.all_reduce(arrays, "topk:density=0.1", kinds="bias", grouping="model")
         self.assertEqual([stream.values for stream in whole.reports[0].streams], [620])
 
+    def test_schedules_count_in_epochs_of_steps(self):
+        kept = [
+            thinwire.all_reduce(
+                [normal(1000)], "fp32 | 1: topk:density=0.1", step=step, steps_per_epoch=3
+            ).reports[0].streams[0].kept
+            for step in range(5)
+        ]
+        self.assertEqual(kept, [1000, 1000, 1000, 100, 100])
+
     def test_same_arguments_same_bits_and_inputs_untouched(self):
         arrays = [heavy_tail(5000, rank) for rank in range(4)]
         before = [array.copy() for array in arrays]
@@ -140,7 +149,8 @@ class Mistakes(unittest.TestCase):
             thinwire.all_reduce([{"w": good[0]}], kinds={"v": "bias"})
         with self.assertRaisesRegex(thinwire.ContractError, "one store for each rank"):
             thinwire.all_reduce(good, stores=[thinwire.Store()])
-        for wrong in ({"deadline": 0}, {"deadline": float("nan")}, {"bucket_bytes": 0}, {"step": -1}):
+        zeros = [{name: 0} for name in ("steps_per_epoch", "deadline", "bucket_bytes")]
+        for wrong in (*zeros, {"deadline": float("nan")}, {"step": -1}):
             with self.assertRaisesRegex(thinwire.ContractError, next(iter(wrong))):
                 thinwire.all_reduce(good, **wrong)
         store = thinwire.Store()
