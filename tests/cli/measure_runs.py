@@ -16,7 +16,7 @@ class Measure(program.ProgramTest):
         out, _ = self.thinwire("measure", "run/signals", "fp32", "topk:density=0.1", "adacomp",
                                "--json")
         fp32, topk, adacomp = json.loads(out)
-        self.assertEqual(topk["codec"], "topk:density=0.1,values=fp32")
+        self.assertEqual(topk["codec"], "topk:density=0.1,block=0,values=fp32")
         self.assertEqual([step["step"] for step in topk["steps"]], [0, 2, 4])
         values = 784 * 16 + 16 * 16 + 16 * 10  # of the weights; biases are dense
         for step in fp32["steps"]:
@@ -33,7 +33,7 @@ class Measure(program.ProgramTest):
         self.record()
         out, _ = self.thinwire("measure", "run/signals", "topk:density=0.1", "adacomp")
         self.assertRegex(out, r"kept per value +kept / target +codec ratio +relative error")
-        self.assertRegex(out, r"topk:density=0.1,values=fp32 +0\.1\d* ± 0 +1 ± 0 ")
+        self.assertRegex(out, r"topk:density=0.1,block=0,values=fp32 +0\.1\d* ± 0 +1 ± 0 ")
         self.assertIn("3 recorded steps of one worker", out)
 
     def test_what_is_no_recording_is_said(self):
