@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs a study (cases x variants x seeds of recipes), resumably, and writes its table.
 
-usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--at-once N] [--table-only]
+usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit ID] [--at-once N]
+                [--table-only]
 
 A study file:
 
@@ -25,6 +26,7 @@ import argparse
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -88,12 +90,12 @@ def text_of(value) -> str:
     return str(value)
 
 
-def run(program: str, folder: pathlib.Path, kept: pathlib.Path, case: dict, settings: dict,
-        data: str | None) -> None:
-    command = [program, "train", case["recipe"], "--out", str(folder)]
+def run(options: argparse.Namespace, folder: pathlib.Path, kept: pathlib.Path, case: dict,
+        settings: dict) -> None:
+    command = [options.program, "train", case["recipe"], "--out", str(folder)]
     command += ["--workers", str(case.get("workers", 1))]
-    if data:
-        command += ["--data", data]
+    if options.data:
+        command += ["--data", options.data]
     if any(folder.glob("checkpoint*")):
         command += ["--resume", str(folder)]
     for key, value in settings.items():
@@ -105,7 +107,7 @@ def run(program: str, folder: pathlib.Path, kept: pathlib.Path, case: dict, sett
     summary = read_json(folder / "summary.json")
     if code == 0 and summary and summary.get("finished", True):
         summary["ratios_over_time"] = ratios_over_time(folder / "metrics.jsonl")
-        summary["commit"] = commit()
+        summary["commit"] = options.commit
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(summary, indent=1) + "\n")
     print(f"{folder.name}: {'ok' if code == 0 else f'exit {code}'} in {time.time() - began:.0f} s",
@@ -151,9 +153,26 @@ def table(study: dict, kept: pathlib.Path) -> list[str]:
     return lines
 
 
+# The programs that made the runs kept in the folder, by commit.
+def commits(kept: pathlib.Path) -> str:
+    found = sorted({read_json(path)["commit"] for path in kept.glob("*.json")})
+    return ("Commit: " if len(found) == 1 else "Commits: ") + ", ".join(found)
+
+
 def commit() -> str:
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
                           text=True).stdout.strip()
+
+
+def page_of(file: pathlib.Path, study: dict, kept: pathlib.Path) -> list[str]:
+    processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
+                      if line.startswith("model name")), "unknown")
+    return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
+            f"Command: `tools/study.py studies/{file.name} --data DIR`. "
+            f"Processor: {processor}, {len(os.sched_getaffinity(0))} cores. "
+            f"{commits(kept)} (each run's own is in `runs/{file.stem}/`). "
+            "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
+            "paired by seed.", "", *table(study, kept), ""]
 
 
 def main() -> None:
@@ -162,6 +181,7 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
+    parser.add_argument("--commit", default=commit(), help="that the program was built from")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--table-only", action="store_true")
     options = parser.parse_args()
@@ -173,15 +193,9 @@ def main() -> None:
             for name, case, variant, seed, settings in runs_of(study):
                 run_name = name_of(name, variant, seed)
                 if not (kept / f"{run_name}.json").exists():
-                    pool.submit(run, options.program, out / run_name, kept / f"{run_name}.json",
-                                case, settings, options.data)
-    processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
-                      if line.startswith("model name")), "unknown")
-    page = [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
-            f"Command: `tools/study.py studies/{options.file.name} --data DIR`. "
-            f"Processor: {processor}, {len(__import__('os').sched_getaffinity(0))} cores. "
-            f"Commit: {commit()}. Means over seeds ± half the 95 % confidence interval "
-            "(Student's t); differences are paired by seed.", "", *table(study, kept), ""]
+                    pool.submit(run, options, out / run_name, kept / f"{run_name}.json", case,
+                                settings)
+    page = page_of(options.file, study, kept)
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
     notes = result.read_text().split("## Notes", 1) if result.exists() else [""]
     if len(notes) == 2:
