@@ -33,8 +33,8 @@ class CnnCifar final : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& images) {
-    torch::Tensor x = torch::relu(torch::max_pool2d(conv1_(images), 3, 2, /*padding=*/0,
-                                                    /*dilation=*/1, /*ceil_mode=*/true));
+    torch::Tensor x = conv1_(channels_last(images));
+    x = torch::relu(torch::max_pool2d(x, 3, 2, /*padding=*/0, /*dilation=*/1, /*ceil_mode=*/true));
     x = mean_pool(torch::relu(conv2_(x)));
     x = mean_pool(torch::relu(conv3_(x))).flatten(1);
     return output_(drop(torch::relu(hidden_(x)), dropout_, is_training()));

@@ -72,7 +72,7 @@ class ResNet20 final : public nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& images) {
-    torch::Tensor x = torch::relu(norm_(conv_(images)));
+    torch::Tensor x = torch::relu(norm_(conv_(channels_last(images))));
     for (const auto& block : blocks_) x = block->forward(x);
     return output_(x.mean({2, 3}));
   }
