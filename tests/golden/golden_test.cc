@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "support/golden_cases.h"
+#include "support/payload_sizes.h"
 #include "thinwire/codec.h"
 
 namespace thinwire {
@@ -43,6 +44,17 @@ TEST(Golden, IdsAndNamesAreThoseOnFile) {
   for (const CodecEntry* entry : list_codecs())
     have += std::to_string(entry->info.id) + " " + std::string(entry->info.name) + "\n";
   EXPECT_EQ(have, read("codec_ids.txt")) << "ids and names are never reused, only added";
+}
+
+TEST(Golden, SizesOfPayloadsAreThoseOnFile) {
+  std::istringstream want(read("payload_sizes.csv")), have(samples::payload_sizes());
+  std::string want_line, have_line;
+  while (std::getline(have, have_line)) {
+    std::getline(want, want_line);
+    ASSERT_EQ(have_line, want_line)
+        << "if meant: build/record_golden --sizes > tests/golden/payload_sizes.csv";
+  }
+  EXPECT_FALSE(std::getline(want, want_line)) << "more rows on file";
 }
 
 }  // namespace

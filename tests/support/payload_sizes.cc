@@ -1,0 +1,37 @@
+// Encodes the set values with every variant of the registry.
+// SPDX-License-Identifier: Apache-2.0
+#include "support/payload_sizes.h"
+
+#include <cstdio>
+
+#include "support/samples.h"
+
+namespace thinwire::samples {
+namespace {
+
+constexpr size_t kValues = 100003;  // prime: no block or bin divides it
+
+void add_rows(const std::string& variant, std::string& text) {
+  const NamedCodec named = make_codec(variant).value();
+  for (const TensorKind kind : {TensorKind::kLinear, TensorKind::kConvolution}) {
+    for (const Data data : {Data::kNormal, Data::kHeavyTail}) {
+      const size_t bytes =
+          encode(*named.codec, one_tensor(kValues, kind), make_values(data, kValues)).size();
+      char numbers[64];
+      std::snprintf(numbers, sizeof numbers, "%zu,%.4f\n", bytes,
+                    8.0 * static_cast<double>(bytes) / static_cast<double>(kValues));
+      text += '"' + named.canonical + "\"," + std::string(thinwire::to_string(kind)) + "," +
+              std::string(to_string(data)) + "," + numbers;
+    }
+  }
+}
+
+}  // namespace
+
+std::string payload_sizes() {
+  std::string text = "codec,kind,values,bytes,bits_per_value\n";
+  for (const std::string& variant : codec_variants()) add_rows(variant, text);
+  return text;
+}
+
+}  // namespace thinwire::samples
