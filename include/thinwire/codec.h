@@ -35,8 +35,11 @@ struct CodecInfo {
   bool lossless = false;        // decode(encode(x)) is x, bit for bit
   bool linear = false;          // payloads of equal ranges may be decoded, added and encoded again
   bool fixed_size = false;      // encode always writes max_encoded_size(spec) bytes
+  bool vote = false;  // decoded values stand for their sign alone: what stays on a rank is coded too
   size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
   Grouping grouping = Grouping::kTensor;
+  // The memory that "auto" chooses; when empty, residual for biased codecs that are not linear.
+  std::string_view feedback = {};
 };
 
 // What one encode call sees.

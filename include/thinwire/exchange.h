@@ -36,7 +36,7 @@ struct ExchangeOptions {
   std::string codec = "fp32";
   uint64_t steps_per_epoch = 1;   // what schedules count in
   uint64_t first_step = 0;        // of a resumed run: what set_step would say
-  std::string feedback = "auto";  // auto: residual for biased codecs, none if linear
+  std::string feedback = "auto";  // auto: the codec's, docs/codecs.md
   std::string method = "auto";    // dense, scatter-reduce, gather, library; docs/collectives.md
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor

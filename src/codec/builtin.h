@@ -25,6 +25,7 @@ const CodecEntry& qsgd_entry();
 const CodecEntry& terngrad_entry();
 const CodecEntry& natural_entry();
 const CodecEntry& sign_entry();
+const CodecEntry& signum_entry();
 const CodecEntry& onebit_entry();
 
 }  // namespace thinwire

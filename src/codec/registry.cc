@@ -34,6 +34,7 @@ std::deque<CodecEntry>& table() {
       natural_entry(),
       sign_entry(),
       onebit_entry(),
+      signum_entry(),
   };
   // clang-format on
   return entries;

@@ -25,7 +25,8 @@ namespace {
 constexpr CodecInfo kInfo{.name = "terngrad",
                           .id = 21,
                           .summary = "three levels, at random",
-                          .paper = "TernGrad, NIPS 2017, arXiv:1705.07878"};
+                          .paper = "TernGrad, NIPS 2017, arXiv:1705.07878",
+                          .feedback = "none"};
 
 std::unique_ptr<Codec> make(const Options& options) {
   CodecInfo info = kInfo;

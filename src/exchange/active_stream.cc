@@ -107,15 +107,25 @@ Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
 
 size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
                             size_t begin, std::span<std::byte> out) {
-  const std::span<float> kept = feedback_->rest();
-  const std::span<float> rest = kept.empty() ? kept : kept.subspan(begin, part.values.size());
-  Call call = context.call;
-  call.offset = begin;
-  const Encoded encoded = encoder.encode(part, call, out.subspan(kFrameHeaderSize), rest);
-  this->count(encoded, rest);
-  feedback_->sent(result_, begin, part.values.size());  // the mean does not lie there yet
+  const Encoded encoded = code(context, encoder, part, begin, out.subspan(kFrameHeaderSize));
+  this->count(encoded, rest_of(begin, part.values.size()));
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;
+}
+
+Encoded ActiveStream::code(const StepContext& context, Encoder& encoder, const Signal& part,
+                           size_t begin, std::span<std::byte> payload) {
+  Call call = context.call;
+  call.offset = begin;
+  const size_t count = part.values.size();
+  const Encoded encoded = encoder.encode(part, call, payload, rest_of(begin, count));
+  feedback_->sent(result_, begin, count);  // the mean does not lie there yet
+  return encoded;
+}
+
+std::span<float> ActiveStream::rest_of(size_t begin, size_t count) {
+  const std::span<float> kept = feedback_->rest();
+  return kept.empty() ? kept : kept.subspan(begin, count);
 }
 
 size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_t begin,
@@ -143,12 +153,18 @@ bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> 
   const Signal part = this->part(context, begin, sum.size());
   if (!finite_) return false;
   kernel::add_floats(std::as_bytes(part.values), 1.0f, sum);
-  const std::span<float> kept = feedback_->rest();
-  if (!kept.empty()) {
-    const auto rest = kept.subspan(begin, sum.size());
-    std::fill(rest.begin(), rest.end(), 0.0f);
-  }
+  const std::span<float> rest = rest_of(begin, sum.size());
+  std::fill(rest.begin(), rest.end(), 0.0f);
   feedback_->sent(result_, begin, sum.size());
+  return true;
+}
+
+bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t begin,
+                                std::span<std::byte> room, std::span<float> sum) {
+  const Signal part = this->part(context, begin, sum.size());
+  if (!finite_) return false;
+  const size_t size = code(context, *coder.encoder, part, begin, room).size;
+  coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;
 }
 

@@ -18,6 +18,13 @@
 
 namespace thinwire {
 
+// Encodes and decodes frames of one stream, whose name random draws may hang on, and length.
+struct Coder {
+  size_t room = 0;  // bytes of a frame
+  std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<const Decoder> decoder;
+};
+
 // A step is prepare or prepare_parts, then write_frame, write_payload or add_own for every part, then
 // end. Not shared between threads.
 class ActiveStream {
@@ -35,6 +42,9 @@ class ActiveStream {
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
   const Codec& codec() const noexcept { return *codec_; }
   Encoder& encoder() noexcept { return *encoder_; }  // of the whole stream
+
+  // Whether the memory takes what encoders leave.
+  bool keeps_rest() const noexcept { return !feedback_->rest().empty(); }
 
   // Forms this step's signal from the open tensors, once a step.
   void prepare(StepContext& context);
@@ -63,6 +73,11 @@ class ActiveStream {
   // of them is left for the next step. False when the signal is not finite.
   bool add_own(StepContext& context, size_t begin, std::span<float> sum);
 
+  // The same by way of the codec, for votes, which all weigh the same. `room` holds a payload of as
+  // many values.
+  bool add_own_vote(StepContext& context, const Coder& coder, size_t begin,
+                    std::span<std::byte> room, std::span<float> sum);
+
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();
 
@@ -81,6 +96,9 @@ class ActiveStream {
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
                 std::span<std::byte> out);
+  Encoded code(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
+               std::span<std::byte> payload);
+  std::span<float> rest_of(size_t begin, size_t count);
   void count(const Encoded& encoded, std::span<const float> rest);
 
   StreamSpec spec_;

@@ -24,13 +24,6 @@ struct Range {
 // from floor(blocks x index / n) to floor(blocks x (index + 1) / n).
 Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 
-// Encodes and decodes frames of one stream, whose name random draws may hang on, and length.
-struct Coder {
-  size_t room = 0;  // bytes of a frame
-  std::unique_ptr<Encoder> encoder;
-  std::unique_ptr<const Decoder> decoder;
-};
-
 // Open MPI sends messages of up to 64 KiB at once, longer ones after a handshake with the receiver,
 // which costs pipelines their flow: 20 MB each way at 1 Gbit/s take 166 ms in chunks of 32 KiB and 179
 // to 189 ms in chunks of 64.

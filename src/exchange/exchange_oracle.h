@@ -33,7 +33,8 @@ class Oracle {
         stream.feedbacks.push_back(make_feedback(plain ? "none" : feedback, spec).value());
         stream.encoders.push_back(stream.codec->make_encoder(spec));
       }
-      const bool remembers = !stream.codec->info().unbiased && feedback != "none";
+      const bool remembers =
+          !stream.codec->info().unbiased && !stream.feedbacks.front()->rest().empty();
       if (remembers && method == Method::kScatterReduce) stream.owed.resize(spec.count());
       stream.spec = std::move(spec);
       streams_.push_back(std::move(stream));
@@ -182,9 +183,10 @@ class Oracle {
         const auto values = std::span(signals[r]).subspan(begin, end - begin);
         std::span<float> rest = stream.feedbacks[r]->rest();
         if (!rest.empty()) rest = rest.subspan(begin, end - begin);
-        const Values part = r == owner ? Values(values.begin(), values.end())
-                                       : code(values, static_cast<int>(r), rest);
-        if (r == owner) std::fill(rest.begin(), rest.end(), 0.0f);
+        const bool as_it_is = r == owner && !stream.codec->info().vote;
+        const Values part = as_it_is ? Values(values.begin(), values.end())
+                                     : code(values, static_cast<int>(r), rest);
+        if (as_it_is) std::fill(rest.begin(), rest.end(), 0.0f);
         stream.feedbacks[r]->sent(gradients[r], begin, end - begin);
         if (r == 0) sum = part;
         for (size_t i = 0; r > 0 && i < sum.size(); ++i) sum[i] += part[i];

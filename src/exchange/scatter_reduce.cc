@@ -54,6 +54,7 @@ class ScatterReduce {
         window_(window_of(context.ranks())),
         means_out_(window_, plan_.max_size()),
         sum_(plan_.max_count()),
+        vote_room_(plan_.max_size()),
         spoilt_(plan_.max_parts()) {
     for (const Bucket& bucket : buckets) {
       members_.emplace_back();
@@ -61,7 +62,7 @@ class ScatterReduce {
     }
     for (size_t step = 1; step < context.ranks(); ++step)  // each rank starts with another peer
       lanes_.emplace_back((context.rank() + step) % context.ranks(), window_, plan_.max_size());
-    for (const auto& stream : streams) memories_.push_back(memory_of(*stream, terms, store));
+    for (const auto& stream : streams) memories_.push_back(memory_of(*stream, store));
   }
 
   void begin(size_t bucket) {
@@ -102,8 +103,8 @@ class ScatterReduce {
   }
 
  private:
-  OwnerMemory* memory_of(const ActiveStream& stream, const Terms& terms, Store& store) const {
-    if (stream.codec().info().unbiased || terms.feedback == "none") return nullptr;
+  OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
+    if (stream.codec().info().unbiased || !stream.keeps_rest()) return nullptr;
     const size_t count = stream.spec().count();
     const Range shard = plan_.shard(stream, context_.rank());
     auto& memory = open_memory<OwnerMemory>(
@@ -213,7 +214,12 @@ class ScatterReduce {
     }
     if (rank == context_.rank()) {
       for_parts(chunk, sum, [&](size_t i, const ChunkPart& part, std::span<float> values) {
-        if (!part.stream->add_own(context_, part.range.begin, values)) spoilt_[i] = true;
+        const size_t begin = part.range.begin;
+        const bool added =
+            part.stream->codec().info().vote
+                ? part.stream->add_own_vote(context_, *part.coder, begin, vote_room_, values)
+                : part.stream->add_own(context_, begin, values);
+        if (!added) spoilt_[i] = true;
       });
       return;
     }
@@ -333,9 +339,10 @@ class ScatterReduce {
   std::vector<std::vector<ActiveStream*>> members_;  // of each bucket
   std::vector<OwnerMemory*> memories_;               // by stream; null where nothing is remembered
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
-  Ring means_out_;            // their memory; whether they have left is in the lanes
-  AlignedVector<float> sum_;  // of the chunk under way
-  std::vector<bool> spoilt_;  // parts of that chunk without a sum
+  Ring means_out_;                    // their memory; whether they have left is in the lanes
+  AlignedVector<float> sum_;          // of the chunk under way
+  std::vector<std::byte> vote_room_;  // for this rank's own vote on it
+  std::vector<bool> spoilt_;          // parts of that chunk without a sum
   size_t released_ = 0;       // buckets begun in this step
   size_t finished_ = 0;       // buckets done
   size_t reduced_ = 0;        // own chunks handed out

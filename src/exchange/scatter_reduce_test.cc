@@ -192,5 +192,40 @@ TEST(ScatterReduce, OwnersKeepTheirMemoryWithAnotherCodec) {
   });
 }
 
+// Of signum, whatever is summed: the result is the sign that most ranks have, and where as many have
+// the other, 1 and -1 in turn.
+TEST(ScatterReduce, MakesSignsAMajorityVote) {
+  for (const int ranks : {2, 3, 4, 5}) {
+    run_local(ranks, [ranks](Group& group) {
+      Side side(group, kModel, {.codec = "signum"});
+      for (uint64_t number = 0; number < 2; ++number) {
+        const auto all = all_gradients(kModel, ranks, number);
+        ASSERT_FALSE(side.step(number).skipped);
+        if (number > 0) continue;  // then averages vote, not gradients
+        for (size_t i = 0; i < side.values[0].size(); ++i) {
+          int votes = 0;
+          for (const Tensors& given : all) {
+            const float g = given[0][i];
+            votes += g > 0 || (g == 0 && i % 2 == 0) ? 1 : -1;
+          }
+          const bool positive = votes > 0 || (votes == 0 && i % 2 == 0);
+          ASSERT_EQ(side.values[0][i], positive ? 1 : -1) << i << " of " << ranks << " ranks";
+        }
+        EXPECT_FALSE(side.store().save().empty());
+        for (const StateArray& array : side.store().save())
+          EXPECT_EQ(array.name.find("owner"), std::string::npos) << array.name;
+      }
+    });
+  }
+}
+
+TEST(ScatterReduce, MemoriesThatDisagreeInAScheduleAreToBeChosen) {
+  const auto settled = settle({.codec = "signum | 1: int8"}, 0);
+  ASSERT_FALSE(settled);
+  EXPECT_NE(settled.status().message().find("choose one as feedback"), std::string::npos);
+  EXPECT_EQ(terms_of({.codec = "fp32 | 1: signum"}).feedback, "momentum");
+  EXPECT_EQ(terms_of({.codec = "terngrad"}).feedback, "none");
+}
+
 }  // namespace
 }  // namespace thinwire::testing

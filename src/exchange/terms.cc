@@ -53,6 +53,12 @@ Result<Method> settle_method(const std::string& name, const Codec& chosen) {
                       "exchange: unknown method '" + name + "'; known: " + known);
 }
 
+// The memory of feedback = "auto".
+std::string memory_for(const CodecInfo& info) {
+  if (!info.feedback.empty()) return std::string(info.feedback);
+  return info.unbiased || info.linear ? "none" : "residual";
+}
+
 std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text;
   for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
@@ -83,7 +89,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   Terms terms;
   terms.divisible = true;
   terms.chunk_values = options.chunk_values;
-  bool keeps_residual = false;
+  std::string feedback = "none";
   std::optional<Grouping> grouping = options.grouping;
   for (const std::string& spec : schedule.ends()) {
     const NamedCodec named = make_codec(spec).value();
@@ -91,7 +97,13 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     Result<Method> method = settle_method(options.method, *named.codec);
     if (!method) return method.status();
     terms.divisible = terms.divisible && method.value() == Method::kDense;
-    keeps_residual = keeps_residual || !(info.unbiased || info.linear);
+    if (const std::string wanted = memory_for(info); wanted != "none") {
+      if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
+        return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
+                                                       "' go with memories " + feedback +
+                                                       " and " + wanted + "; choose one as feedback");
+      feedback = wanted;
+    }
     if (options.grouping) continue;
     if (grouping.value_or(info.grouping) != info.grouping)
       return Status::fail(ErrorCode::kBadOption,
@@ -102,7 +114,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   terms.grouping = *grouping;
 
   terms.feedback = options.feedback;
-  if (terms.feedback == "auto") terms.feedback = keeps_residual ? "residual" : "none";
+  if (terms.feedback == "auto") terms.feedback = feedback;
   if (const auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
     return memory.status();
 

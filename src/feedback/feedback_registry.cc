@@ -8,7 +8,7 @@ namespace thinwire {
 
 std::vector<const FeedbackEntry*> list_feedbacks() {
   return {&none_entry(), &residual_entry(), &lowpass_entry(), &dgc_memory_entry(),
-          &ef21_entry(), &loco_entry(),     &efmixed_entry()};
+          &ef21_entry(), &loco_entry(),     &efmixed_entry(), &momentum_entry()};
 }
 
 Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream) {

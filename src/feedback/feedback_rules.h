@@ -13,5 +13,6 @@ const FeedbackEntry& dgc_memory_entry();
 const FeedbackEntry& ef21_entry();
 const FeedbackEntry& loco_entry();
 const FeedbackEntry& efmixed_entry();
+const FeedbackEntry& momentum_entry();
 
 }  // namespace thinwire

@@ -194,6 +194,10 @@ void PackLevels(const float* x, size_t count, Levels levels, std::byte* bits, fl
   PackBits(x, count, levels, bits, rest);
 }
 
+void AddLevelBits(const std::byte* bits, Levels levels, float* out, size_t count) {
+  AddBits(bits, levels, out, count);
+}
+
 void EncodeLevels(const float* x, size_t count, LevelBlocks blocks, std::byte* out, float* rest) {
   const size_t header = blocks.header();
   for (size_t begin = 0; begin < count; begin += blocks.block) {
@@ -235,6 +239,7 @@ namespace thinwire::kernel {
 namespace {
 HWY_EXPORT(MeasureLevels);
 HWY_EXPORT(PackLevels);
+HWY_EXPORT(AddLevelBits);
 HWY_EXPORT(EncodeLevels);
 HWY_EXPORT(AddLevels);
 }  // namespace
@@ -249,6 +254,11 @@ void pack_levels(std::span<const float> values, Levels levels, std::span<std::by
   assert(rest.empty() || rest.size() == values.size());
   HWY_DYNAMIC_DISPATCH(PackLevels)
   (values.data(), values.size(), levels, bits.data(), rest.empty() ? nullptr : rest.data());
+}
+
+void add_level_bits(std::span<const std::byte> bits, Levels levels, std::span<float> out) noexcept {
+  assert(bits.size() == code_bytes(out.size(), 1));
+  HWY_DYNAMIC_DISPATCH(AddLevelBits)(bits.data(), levels, out.data(), out.size());
 }
 
 void encode_levels(std::span<const float> values, LevelBlocks blocks, std::span<std::byte> bytes,

@@ -48,7 +48,11 @@ Levels measure_levels(std::span<const float> values, LevelRule rule) noexcept;
 void pack_levels(std::span<const float> values, Levels levels, std::span<std::byte> bits,
                  std::span<float> rest = {}) noexcept;
 
-// Both for every block. REQUIRES: finite values; bytes.size() == blocks.size(values.size()).
+// out[i] += high where bit i is clear, low where it is set.
+// REQUIRES: bits.size() == code_bytes(out.size(), 1).
+void add_level_bits(std::span<const std::byte> bits, Levels levels, std::span<float> out) noexcept;
+
+// Measures and packs every block. REQUIRES: finite values; bytes.size() == blocks.size(values.size()).
 void encode_levels(std::span<const float> values, LevelBlocks blocks, std::span<std::byte> bytes,
                    std::span<float> rest = {}) noexcept;
 

@@ -313,6 +313,10 @@ def decode_levels(two):
     return decode
 
 
+def decode_signs(reader, tensors, options):
+    return [-1.0 if bit else 1.0 for bit in read_codes(reader, sum(n for _, n in tensors), 1)]
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),
@@ -334,6 +338,7 @@ DECODERS = {
     "natural": decode_natural,
     "sign": decode_levels(False),
     "onebit": decode_levels(True),
+    "signum": decode_signs,
 }
 
 
