@@ -9,7 +9,7 @@ find_package(LibLZMA REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_library(SNDFILE_LIBRARY sndfile REQUIRED)
 
-thinwire_layer(train BELOW exchange PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA OpenSSL::Crypto
+thinwire_layer(train BELOW sync PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA OpenSSL::Crypto
                                                    ${SNDFILE_LIBRARY})
 target_compile_options(thinwire_train PRIVATE -Wno-shadow)
 # A file that includes libtorch takes 20 s to compile, with the precompiled header half of that. For

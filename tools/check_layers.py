@@ -12,7 +12,8 @@ MAY_INCLUDE = {
     "feedback": {"core", "kernel"},
     "comm": {"core"},
     "exchange": {"core", "kernel", "codec", "feedback", "comm"},
-    "train": {"core", "codec", "feedback", "comm", "exchange"},
+    "sync": {"core", "kernel", "codec", "feedback", "comm", "exchange"},
+    "train": {"core", "codec", "feedback", "comm", "exchange", "sync"},
 }
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {

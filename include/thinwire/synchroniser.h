@@ -1,0 +1,99 @@
+// Local methods: workers take steps of their own, and a Synchroniser decides when they talk, and what
+// happens then.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/options.h"
+#include "thinwire/store.h"
+#include "thinwire/stream.h"
+
+namespace thinwire {
+
+struct SynchroniserOptions {
+  std::string method = "average";  // "leader:tau=64,groups=2": docs/leader-sgd.md
+  std::string codec = "fp32";      // of what travels; others carry differences to what all ranks have
+
+  // Of methods that average: as in ExchangeOptions. auto is what suits the method.
+  std::string feedback = "auto";
+  std::string exchange = "auto";
+
+  uint64_t seed = 0;
+  int max_skipped = 5;      // this many bad rounds in a row stop the run; 0: never
+  uint32_t generation = 0;  // of the group, in every frame
+};
+
+// One communication, on this rank. Bytes include everything that it takes.
+struct RoundReport {
+  uint64_t round = 0;  // communications before this one
+  uint64_t step = 0;   // this worker's local steps so far
+  bool skipped = false;
+  Fault fault;  // when skipped: parameters and memories are as they were
+
+  bool global = true;          // ranks of all groups talked, not only those of this rank's
+  std::vector<double> losses;  // by rank of those that talked, where leaders are chosen; +Inf: bad
+  std::vector<int> leaders;    // of each group that talked, ranks of the whole; -1: none is fit
+  int leader = -1;             // of all groups, in a global round
+
+  uint64_t values = 0;         // that the payloads stand for
+  uint64_t payload_bytes = 0;  // codec's bytes: what this rank encoded, or the leaders' weights
+  uint64_t sent_bytes = 0;
+  uint64_t received_bytes = 0;
+  double seconds = 0;  // spent in it, waiting included
+};
+
+// One worker's side of a local method. All workers begin with the same parameters, step by
+// themselves and call after_step each time: as often on every rank. Built, used and destroyed by
+// one thread; calls are collective. An error other than a broken contract ends it: every later call
+// throws it again, and those of other ranks fail naming this one.
+class Synchroniser {
+ public:
+  virtual ~Synchroniser() = default;
+
+  // Called between the backward pass and the optimiser's step, by those whose method asks for it:
+  // adds the method's own term, at `parameters`, to `gradient`.
+  virtual bool adjusts_gradient() const noexcept { return false; }
+  virtual void adjust_gradient(std::span<const float> /*parameters*/,
+                               std::span<float> /*gradient*/) {}
+
+  // The worker took a local step, whose batch had this loss. When the method says so, talks and
+  // changes `parameters`; returns what became of it, nothing when there was no talk. Throws the
+  // group's errors, and Error(kNonFinite / kCorrupt) after options.max_skipped bad rounds in a row.
+  virtual std::optional<RoundReport> after_step(std::span<float> parameters, double loss) = 0;
+
+  // What the method wants judged, with the same bits on every rank: its centre if it has one, else
+  // the mean of all workers' parameters. Changes no worker. Called by all ranks.
+  virtual void centre(std::span<const float> parameters, std::span<float> out) = 0;
+};
+
+// One row of the registry.
+struct SynchroniserInfo {
+  std::string_view name;
+  std::string_view summary = {};
+  std::string_view paper = {};
+  std::vector<OptionInfo> options = {};
+};
+
+std::vector<SynchroniserInfo> list_synchronisers();
+
+// Builds this rank's side and makes sure that all ranks agree on tensors, options and version; throws
+// Error(kMismatch) naming the first difference otherwise, and whatever is wrong with the options.
+// Parameters are one vector: the values of `tensors`, one after another. `start` is where all
+// workers begin, the same bits on every rank; what a loaded store knows better comes from there.
+// Memories are opened in `store` below "sync/". `group` and `store` must outlive it; `group` is
+// split, so the caller may go on using it.
+std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,
+                                                std::vector<TensorSpec> tensors,
+                                                std::span<const float> start,
+                                                const SynchroniserOptions& options);
+
+}  // namespace thinwire

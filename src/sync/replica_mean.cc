@@ -1,0 +1,92 @@
+// Differences in, a mean out; codecs, memories and bytes are the exchange's.
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/replica_mean.h"
+
+#include <algorithm>
+
+#include "kernel/memory_passes.h"
+
+namespace thinwire {
+namespace {
+
+ExchangeOptions exchange_options(const SynchroniserOptions& options, const std::string& feedback,
+                                 uint64_t rounds) {
+  ExchangeOptions made;
+  made.codec = options.codec;
+  made.feedback = options.feedback;
+  if (options.feedback == "auto" && !is_lossless(options.codec)) made.feedback = feedback;
+  made.method = options.exchange;
+  made.first_step = rounds;
+  made.seed = options.seed;
+  made.max_skipped = 0;  // rules count for themselves
+  made.generation = options.generation;
+  made.norms = false;
+  return made;
+}
+
+// Memories of parameters are not those of gradients under the same name.
+std::vector<TensorSpec> renamed(std::vector<TensorSpec> tensors) {
+  for (TensorSpec& tensor : tensors) tensor.name = "sync/" + tensor.name;
+  return tensors;
+}
+
+size_t total_count(const std::vector<TensorSpec>& tensors) {
+  size_t count = 0;
+  for (const TensorSpec& tensor : tensors) count += tensor.count();
+  return count;
+}
+
+}  // namespace
+
+ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors)
+    : ReplicaMean(group, store, tensors, {}, "none", 0) {}
+
+ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors,
+                         const SynchroniserOptions& options, const std::string& feedback,
+                         uint64_t rounds)
+    : tensors_(renamed(tensors)),
+      mean_(total_count(tensors)),
+      exchange_(make_exchange(group, store, tensors_, exchange_options(options, feedback, rounds))) {
+}
+
+StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin) {
+  if (origin.empty())
+    std::copy(values.begin(), values.end(), mean_.begin());
+  else
+    kernel::weighted_sum(1, values, -1, origin, mean_);
+
+  size_t end = mean_.size();
+  for (size_t i = tensors_.size(); i-- > 0;) {  // in the order in which buckets travel
+    const size_t size = tensors_[i].count();
+    end -= size;
+    exchange_->start(i, {.data = mean_.data() + end, .count = size});
+  }
+  const StepReport report = exchange_->finish();
+  if (!report.skipped && !origin.empty()) kernel::weighted_sum(1, origin, 1, mean_, mean_);
+  return report;
+}
+
+bool is_lossless(const std::string& codec) {
+  auto made = scheduled_codecs(codec);
+  const std::vector<NamedCodec>& codecs = made.value();
+  return std::all_of(codecs.begin(), codecs.end(),
+                     [](const NamedCodec& named) { return named.codec->info().lossless; });
+}
+
+RoundReport round_report(const StepReport& exchange, uint64_t round, uint64_t step) {
+  RoundReport report;
+  report.round = round;
+  report.step = step;
+  report.skipped = exchange.skipped;
+  report.fault = exchange.fault;
+  for (const StreamCounters& stream : exchange.streams) {
+    report.values += stream.values;
+    report.payload_bytes += stream.payload_bytes;
+  }
+  report.sent_bytes = exchange.sent_bytes;
+  report.received_bytes = exchange.received_bytes;
+  report.seconds = exchange.wait_seconds;
+  return report;
+}
+
+}  // namespace thinwire

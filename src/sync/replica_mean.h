@@ -1,0 +1,48 @@
+// The mean of all workers' vectors, through an exchange.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/aligned.h"
+#include "thinwire/exchange.h"
+#include "thinwire/synchroniser.h"
+
+namespace thinwire {
+
+class ReplicaMean {
+ public:
+  // In fp32, remembering nothing; the first of the two that callers choose from.
+  ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors);
+
+  // With the codec, feedback and method of `options`; `feedback` is what "auto" stands for where the
+  // codec is lossy. Memories are those of "sync/<tensor>". `rounds` were held before.
+  ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors,
+              const SynchroniserOptions& options, const std::string& feedback, uint64_t rounds);
+
+  // The mean over ranks of `values`, with the same bits on every rank. What travels is values -
+  // origin, `origin` being the same on every rank, unless it is empty:
+  //   mean = origin + exchange(values - origin)
+  // mean() holds it, unless the round is skipped; then memories are as they were.
+  StepReport form(std::span<const float> values, std::span<const float> origin);
+
+  std::span<const float> mean() const noexcept { return mean_; }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  AlignedVector<float> mean_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+// Whether every codec that `codec` comes to gives back what it was given: then vectors travel as they
+// are, and nobody keeps an origin. Throws when it cannot be made.
+bool is_lossless(const std::string& codec);
+
+// What a round of a ReplicaMean comes to.
+RoundReport round_report(const StepReport& exchange, uint64_t round, uint64_t step);
+
+}  // namespace thinwire

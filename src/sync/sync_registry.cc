@@ -1,0 +1,95 @@
+// The table of rules, and how a text becomes one of them on all ranks or on none.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "core/check.h"
+#include "core/checksum.h"
+#include "sync/sync_rules.h"
+#include "thinwire/version.h"
+
+namespace thinwire {
+namespace {
+
+std::vector<const SyncRuleEntry*> all_rules() {
+  return {&average_entry(), &leader_entry(), &easgd_entry()};
+}
+
+std::string known_names() {
+  std::string names;
+  for (const SyncRuleEntry* row : all_rules())
+    names += (names.empty() ? "" : ", ") + std::string(row->info.name);
+  return names;
+}
+
+// A rule and the text that selects it, with every option spelt out.
+struct Chosen {
+  std::unique_ptr<SyncRule> rule;
+  std::string canonical;
+};
+
+Chosen choose(const SyncSetup& setup) {
+  const SpecText text = parse_spec("synchroniser", setup.options.method).value();
+  const auto table = all_rules();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const auto* row) { return row->info.name == text.name; });
+  if (found == table.end())
+    throw Error(ErrorCode::kUnknownName,
+                "unknown synchroniser '" + text.name + "'; known: " + known_names());
+  const Options options = parse_options("synchroniser '" + text.name + "'",
+                                        (*found)->info.options, text.settings)
+                              .value();
+  std::set<std::string_view> names;
+  for (const TensorSpec& tensor : setup.tensors)
+    THINWIRE_CHECK(names.insert(tensor.name).second,
+                   "synchroniser: two tensors are named '" + tensor.name + "'");
+  return {(*found)->make(options, setup), text.name + ":" + options.canonical()};
+}
+
+// What ranks must share; the exchange compares codec and tensors in more detail.
+std::string agreement_text(const SyncSetup& setup, const Chosen& chosen) {
+  const SynchroniserOptions& options = setup.options;
+  std::string text = "thinwire " THINWIRE_VERSION "\nmethod " + chosen.canonical + "\ncodec " +
+                     options.codec + "\nfeedback " + options.feedback + "\nexchange " +
+                     options.exchange + "\nseed " + std::to_string(options.seed) +
+                     "\nmax skipped " + std::to_string(options.max_skipped) + "\ngeneration " +
+                     std::to_string(options.generation) + "\n";
+  for (const TensorSpec& tensor : setup.tensors) {
+    text += "tensor " + tensor.name + " " + std::string(to_string(tensor.kind));
+    for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
+    text += "\n";
+  }
+  text += "start " + std::to_string(checksum(std::as_bytes(setup.start))) + "\n";
+  return text + chosen.rule->agreement();
+}
+
+}  // namespace
+
+std::vector<SynchroniserInfo> list_synchronisers() {
+  std::vector<SynchroniserInfo> rows;
+  for (const SyncRuleEntry* row : all_rules()) rows.push_back(row->info);
+  return rows;
+}
+
+std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,
+                                                std::vector<TensorSpec> tensors,
+                                                std::span<const float> start,
+                                                const SynchroniserOptions& options) {
+  const SyncSetup setup{group, store, std::move(tensors), start, options};
+  Chosen chosen;
+  std::exception_ptr error;
+  std::string text;
+  try {
+    chosen = choose(setup);
+    text = agreement_text(setup, chosen);
+  } catch (const Error& mistake) {
+    error = std::current_exception();
+    text = mistake.what();  // what the others are told where they made none
+  }
+  require_agreement(group, "synchroniser", text);
+  if (error) std::rethrow_exception(error);
+  chosen.rule->connect(group);
+  return std::move(chosen.rule);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,109 @@
+// Counting steps, ending together, and the mean that is judged where a rule has no centre.
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/sync_rule.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace thinwire {
+namespace {
+
+size_t total_count(const std::vector<TensorSpec>& tensors) {
+  size_t count = 0;
+  for (const TensorSpec& tensor : tensors) count += tensor.count();
+  return count;
+}
+
+std::string describe(const RoundReport& report) {
+  const Fault& fault = report.fault;
+  std::string text = "'" + fault.stream + "'";
+  if (fault.rank >= 0) text += " of rank " + std::to_string(fault.rank);
+  text += fault.code == ErrorCode::kCorrupt ? " arrived corrupt" : " is not finite";
+  return text + " in round " + std::to_string(report.round);
+}
+
+}  // namespace
+
+SyncRule::SyncRule(const SyncSetup& setup, const std::string& name,
+                   std::vector<SyncMemory::Vector> vectors,
+                   std::vector<SyncMemory::Numbers> numbers)
+    : store_(setup.store),
+      tensors_(setup.tensors),
+      options_(setup.options),
+      name_(name),
+      count_(total_count(setup.tensors)),
+      memory_(setup.store.open<SyncMemory>("sync/" + name, [&] {
+        return std::make_unique<SyncMemory>(std::move(vectors), std::move(numbers));
+      })) {
+  THINWIRE_CHECK(setup.start.size() == count_,
+                 "synchroniser: " + std::to_string(setup.start.size()) +
+                     " start values for tensors of " + std::to_string(count_));
+}
+
+std::string SyncRule::agreement() const {
+  return "resumed " + std::string(memory_.loaded() ? "yes" : "no") + "\nsteps " +
+         std::to_string(memory_.steps) + "\nrounds " + std::to_string(memory_.rounds) + "\nshared memory " +
+         shared_memory() + "\n";
+}
+
+void SyncRule::connect(Group& group) {
+  channel_ = group.split(0);
+  join();
+}
+
+template <typename Body>
+auto SyncRule::guarded(const Body& body) -> decltype(body()) {
+  if (over_) std::rethrow_exception(over_);
+  try {
+    return body();
+  } catch (const AgreedError&) {  // the others throw it too
+    over_ = std::current_exception();
+    throw;
+  } catch (const std::exception& error) {
+    over_ = std::current_exception();
+    channel_->abort(error.what());
+    throw;
+  }
+}
+
+std::optional<RoundReport> SyncRule::after_step(std::span<float> parameters, double loss) {
+  THINWIRE_CHECK(parameters.size() == count_,
+                 "synchroniser: " + std::to_string(parameters.size()) +
+                     " parameters for tensors of " + std::to_string(count_));
+  return guarded([&] {
+    ++memory_.steps;
+    return step(parameters, loss);
+  });
+}
+
+void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
+  THINWIRE_CHECK(parameters.size() == count_ && out.size() == count_,
+                 "synchroniser: centre of " + std::to_string(parameters.size()) + " into " +
+                     std::to_string(out.size()) + " values, the tensors have " +
+                     std::to_string(count_));
+  guarded([&] {
+    if (own_centre(out)) return;
+    if (!plain_mean_) plain_mean_ = std::make_unique<ReplicaMean>(*channel_, plain_store_, tensors_);
+    const StepReport report = plain_mean_->form(parameters, {});
+    if (report.skipped)
+      throw AgreedError(report.fault.code,
+                        "synchroniser: the mean of all workers cannot be formed: '" +
+                            report.fault.stream + "' of rank " +
+                            std::to_string(report.fault.rank) + " is not finite");
+    const std::span<const float> mean = plain_mean_->mean();
+    std::copy(mean.begin(), mean.end(), out.begin());
+  });
+}
+
+void SyncRule::end_round(const RoundReport& report) {
+  ++memory_.rounds;
+  skipped_ = report.skipped ? skipped_ + 1 : 0;
+  if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return;
+  const std::string why = "synchroniser '" + name_ + "': " + std::to_string(skipped_) +
+                          " rounds in a row were skipped; the last: " + describe(report);
+  if (report.global) throw AgreedError(report.fault.code, why);
+  throw Error(report.fault.code, why);  // the other groups know nothing of it
+}
+
+}  // namespace thinwire

@@ -1,0 +1,32 @@
+// The built-in rules: one row each.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "sync/sync_rule.h"
+
+namespace thinwire {
+
+struct SyncRuleEntry {
+  SynchroniserInfo info;
+  std::function<std::unique_ptr<SyncRule>(const Options&, const SyncSetup&)> make;
+};
+
+const SyncRuleEntry& average_entry();
+const SyncRuleEntry& easgd_entry();
+const SyncRuleEntry& leader_entry();
+
+// Rows that several rules have.
+inline OptionInfo period_row(std::string_view fallback) {
+  return {.name = "tau",
+          .type = OptionType::kInteger,
+          .fallback = fallback,
+          .min = 1,
+          .max = 0x1p53,
+          .unit = "steps",
+          .help = "local steps between two communications"};
+}
+
+}  // namespace thinwire

@@ -1,0 +1,97 @@
+// Making a synchroniser: options, agreement among ranks, mistakes of callers.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sync/sync_testing.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+void make(int ranks, const std::function<void(int rank, SynchroniserOptions&)>& change) {
+  run_local(ranks, [&](Group& group) {
+    SynchroniserOptions options;
+    change(group.rank(), options);
+    Worker(group, options);
+  });
+}
+
+auto with_method(const std::string& method) {
+  return [method] { make(4, [&](int, SynchroniserOptions& options) { options.method = method; }); };
+}
+
+TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
+  EXPECT_THAT(with_method("leeder"),
+              ThrowsMessage<Error>(HasSubstr("unknown synchroniser 'leeder'; known: average,")));
+  EXPECT_THAT(with_method("leader:tow=3"), ThrowsMessage<Error>(HasSubstr("unknown option 'tow'")));
+  EXPECT_THAT(with_method("average:tau=0"), ThrowsMessage<Error>(HasSubstr("'tau' is '0'")));
+}
+
+// A strength below 0 pushes away, one above 1 overshoots.
+TEST(MakeSynchroniser, RefusesPullsThatPushOrOvershoot) {
+  for (const std::string option : {"pull=-0.1", "pull=1.1", "pull_global=-1", "pull_global=2"})
+    EXPECT_THAT(with_method("leader:" + option), ThrowsMessage<Error>(HasSubstr("from 0 to 1")));
+  EXPECT_THAT(with_method("easgd:rate=1.5"), ThrowsMessage<Error>(HasSubstr("from 0 to 1")));
+}
+
+TEST(MakeSynchroniser, RefusesPeriodsAndGroupsThatDoNotFit) {
+  EXPECT_THAT(with_method("leader:tau=4,tau_global=6"),
+              ThrowsMessage<Error>(HasSubstr("tau_global must be a multiple of tau, but is 6")));
+  EXPECT_THAT(with_method("leader:tau=4,tau_global=2"),
+              ThrowsMessage<Error>(HasSubstr("must be a multiple")));
+  EXPECT_THAT(with_method("leader:groups=5"),
+              ThrowsMessage<Error>(HasSubstr("5 groups among 4 ranks")));
+}
+
+TEST(MakeSynchroniser, TellsRanksThatDiffer) {
+  const auto differ = [](const std::function<void(SynchroniserOptions&)>& change) {
+    return [change] {
+      make(3, [&](int rank, SynchroniserOptions& options) {
+        options.method = "leader";
+        if (rank == 2) change(options);
+      });
+    };
+  };
+  EXPECT_THAT(differ([](auto& options) { options.method = "leader:tau=32"; }),
+              ThrowsMessage<Error>(AllOf(HasSubstr("tau=32"), HasSubstr("on rank 2"))));
+  EXPECT_THAT(differ([](auto& options) { options.method = "leader:groups=9"; }),
+              ThrowsMessage<Error>(HasSubstr("9 groups among 3 ranks")));
+  EXPECT_THAT(differ([](auto& options) { options.codec = "int8"; }),
+              ThrowsMessage<Error>(HasSubstr("codec int8")));
+  EXPECT_THAT(differ([](auto& options) { options.seed = 7; }),
+              ThrowsMessage<Error>(HasSubstr("seed 7")));
+}
+
+TEST(MakeSynchroniser, TellsRanksThatStartElsewhere) {
+  const auto run = [] {
+    run_local(3, [](Group& group) {
+      Store store;
+      const std::vector<float> start(kModelSize, group.rank() == 1 ? 1.0f : 2.0f);
+      make_synchroniser(group, store, vector_model(), start, {.method = "leader"});
+    });
+  };
+  EXPECT_THAT(run, ThrowsMessage<Error>(AllOf(HasSubstr("start"), HasSubstr("on rank 1"))));
+}
+
+TEST(MakeSynchroniser, ListsWhatThereIsWithOptionsThatWork) {
+  for (const SynchroniserInfo& info : list_synchronisers()) {
+    EXPECT_FALSE(info.summary.empty());
+    EXPECT_NO_THROW(with_method(std::string(info.name))()) << info.name;
+  }
+}
+
+TEST(Synchroniser, ChecksTheLengthOfWhatItIsGiven) {
+  run_local(1, [](Group& group) {
+    Worker worker(group, {});
+    std::vector<float> few(3), out(kModelSize);
+    EXPECT_THROW(worker.sync().after_step(few, 1), Error);
+    EXPECT_THROW(worker.sync().centre(few, out), Error);
+    EXPECT_NO_THROW(worker.step());
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing
