@@ -3,6 +3,7 @@
 #include "sync/replica_mean.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernel/memory_passes.h"
 
@@ -49,11 +50,13 @@ ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpe
       exchange_(make_exchange(group, store, tensors_, exchange_options(options, feedback, rounds))) {
 }
 
-StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin) {
+StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin, bool fit) {
   if (origin.empty())
     std::copy(values.begin(), values.end(), mean_.begin());
   else
     kernel::weighted_sum(1, values, -1, origin, mean_);
+
+  if (!fit && !mean_.empty()) mean_[0] = std::numeric_limits<float>::quiet_NaN();
 
   size_t end = mean_.size();
   for (size_t i = tensors_.size(); i-- > 0;) {  // in the order in which buckets travel

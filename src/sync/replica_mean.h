@@ -27,8 +27,9 @@ class ReplicaMean {
   // The mean over ranks of `values`, with the same bits on every rank. What travels is values -
   // origin, `origin` being the same on every rank, unless it is empty:
   //   mean = origin + exchange(values - origin)
-  // mean() holds it, unless the round is skipped; then memories are as they were.
-  StepReport form(std::span<const float> values, std::span<const float> origin);
+  // mean() holds it, unless the round is skipped; then memories are as they were. A rank that is not
+  // `fit` has all skip the round, as one with a NaN does.
+  StepReport form(std::span<const float> values, std::span<const float> origin, bool fit = true);
 
   std::span<const float> mean() const noexcept { return mean_; }
 

@@ -12,7 +12,8 @@ namespace thinwire {
 namespace {
 
 std::vector<const SyncRuleEntry*> all_rules() {
-  return {&average_entry(), &leader_entry(), &easgd_entry()};
+  return {&average_entry(),  &leader_entry(), &easgd_entry(), &diloco_entry(),
+          &downpour_entry(), &parle_entry(),  &gossip_entry()};
 }
 
 std::string known_names() {

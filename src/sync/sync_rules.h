@@ -17,6 +17,10 @@ struct SyncRuleEntry {
 const SyncRuleEntry& average_entry();
 const SyncRuleEntry& easgd_entry();
 const SyncRuleEntry& leader_entry();
+const SyncRuleEntry& diloco_entry();
+const SyncRuleEntry& downpour_entry();
+const SyncRuleEntry& parle_entry();
+const SyncRuleEntry& gossip_entry();
 
 // Rows that several rules have.
 inline OptionInfo period_row(std::string_view fallback) {

@@ -46,6 +46,16 @@ TEST(MakeSynchroniser, RefusesPeriodsAndGroupsThatDoNotFit) {
               ThrowsMessage<Error>(HasSubstr("5 groups among 4 ranks")));
 }
 
+TEST(MakeSynchroniser, RefusesCodecsThatGossipCannotUse) {
+  const auto run = [] {
+    make(2, [](int, SynchroniserOptions& options) {
+      options.method = "gossip";
+      options.codec = "int8";
+    });
+  };
+  EXPECT_THAT(run, ThrowsMessage<Error>(HasSubstr("codec 'int8' is lossy")));
+}
+
 TEST(MakeSynchroniser, TellsRanksThatDiffer) {
   const auto differ = [](const std::function<void(SynchroniserOptions&)>& change) {
     return [change] {

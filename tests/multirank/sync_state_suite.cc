@@ -26,6 +26,8 @@ std::vector<SynchroniserOptions> all_options(int ranks) {
   for (const std::string& codec : codecs)
     for (const SynchroniserInfo& info : list_synchronisers()) {
       std::string method = std::string(info.name) + ":tau=2";
+      if (info.name == "gossip" && codec != "fp32") continue;  // takes no other
+      if (info.name == "gossip") method += ",graph=random";
       if (info.name == "leader") method += ",tau_global=4,window=3" + groups;
       all.push_back({.method = method, .codec = codec, .seed = 3});
     }
@@ -39,12 +41,12 @@ bool same_state(const StateArrays& a, const StateArrays& b) {
   return true;
 }
 
-// Without the counters: a bad round was held, too.
+// Without what local steps change, and the counters: a bad round was held, too.
 StateArrays memories(const Store& store) {
   StateArrays saved = store.save();
   std::erase_if(saved, [](const StateArray& array) {
     return array.name.ends_with("/counters") || array.name.ends_with("/losses") ||
-           array.name.ends_with("/losses_seen");
+           array.name.ends_with("/losses_seen") || array.name == "sync/parle/average";
   });
   return saved;
 }
@@ -142,7 +144,7 @@ TEST_P(SyncState, NobodyLeadsWhereAllLossesAreBad) {
 TEST_P(SyncState, ANonFiniteReplicaUndoesARoundOfMeans) {
   if (n() == 1) return;
   for (const SynchroniserOptions& options : all_options(n())) {
-    if (options.method.starts_with("leader")) continue;
+    if (options.method.starts_with("leader") || options.method.starts_with("gossip")) continue;
     on_all([&](Group& group) {
       Worker worker(group, options);
       for (int step = 0; step < 3; ++step) worker.step();

@@ -1,0 +1,51 @@
+// Anchor, mean, outer step; the workers go on from the new anchor.
+// SPDX-License-Identifier: Apache-2.0
+#include "sync/outer_sgd.h"
+
+#include <algorithm>
+
+namespace thinwire {
+
+OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
+                   OuterStep outer)
+    : SyncRule(setup, name,
+               {{"anchor", copy_of(setup.start)},
+                {"velocity",
+                 AlignedVector<float>(outer.momentum != 0 ? setup.start.size() : 0)}}),
+      period_(period),
+      outer_(outer),
+      lossless_(is_lossless(setup.options.codec)),
+      anchor_(memory().vector("anchor")),
+      velocity_(memory().vector("velocity")) {}
+
+std::string OuterSgd::shared_memory() const { return std::to_string(memory().checksum()); }
+
+void OuterSgd::join() {
+  mean_ = std::make_unique<ReplicaMean>(channel(), store(), tensors(), options(), "residual",
+                                        memory().rounds);
+}
+
+std::optional<RoundReport> OuterSgd::step(std::span<float> parameters, double /*loss*/) {
+  if (!every(period_)) return std::nullopt;
+  const std::span<const float> origin = lossless_ ? std::span<const float>() : anchor_;
+  RoundReport report =
+      round_report(mean_->form(parameters, origin), memory().rounds, memory().steps);
+  if (!report.skipped) {
+    const std::span<const float> mean = mean_->mean();
+    float none = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      float& velocity = velocity_.empty() ? none : velocity_[i];
+      anchor_[i] = outer_(anchor_[i], velocity, anchor_[i] - mean[i]);
+    }
+    std::copy(anchor_.begin(), anchor_.end(), parameters.begin());
+  }
+  end_round(report);
+  return report;
+}
+
+bool OuterSgd::own_centre(std::span<float> out) {
+  std::copy(anchor_.begin(), anchor_.end(), out.begin());
+  return true;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,48 @@
+// Rules whose rounds are steps of an outer optimiser: the gradient is how far the mean of all workers
+// went since the last round.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "sync/sync_rules.h"
+
+namespace thinwire {
+
+// v <- momentum v + g,   a <- a - rate (g + momentum v): Nesterov's form as PyTorch has it; plain SGD
+// at a momentum of 0.
+struct OuterStep {
+  float rate = 1;
+  float momentum = 0;
+
+  // One value: the anchor, its velocity and this round's gradient. Returns the new anchor.
+  float operator()(float anchor, float& velocity, float gradient) const noexcept {
+    velocity = momentum * velocity + gradient;
+    return anchor - rate * (gradient + momentum * velocity);
+  }
+};
+
+// Every `period` steps: g = a - mean of all x, a and v as above, and all workers go on from a. A lossy
+// codec carries x - a through the exchange, whose memory keeps what was not sent.
+class OuterSgd final : public SyncRule {
+ public:
+  OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer);
+
+ private:
+  std::string shared_memory() const override;
+  void join() override;
+  std::optional<RoundReport> step(std::span<float> parameters, double loss) override;
+  bool own_centre(std::span<float> out) override;
+
+  const uint64_t period_;
+  const OuterStep outer_;
+  const bool lossless_;
+  AlignedVector<float>& anchor_;
+  AlignedVector<float>& velocity_;  // empty without momentum
+  std::unique_ptr<ReplicaMean> mean_;
+};
+
+}  // namespace thinwire
