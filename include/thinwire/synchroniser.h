@@ -19,6 +19,13 @@
 
 namespace thinwire {
 
+// A round that a worker held in a run with asynchronous workers, as its RoundReport has it.
+struct RecordedRound {
+  uint64_t round = 0;
+  uint64_t step = 0;
+  std::vector<int> ranks = {};
+};
+
 struct SynchroniserOptions {
   std::string method = "average";  // "leader:tau=64,groups=2": docs/leader-sgd.md
   std::string codec = "fp32";      // of what travels; others carry differences to what all ranks have
@@ -30,6 +37,11 @@ struct SynchroniserOptions {
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad rounds in a row stop the run; 0: never
   uint32_t generation = 0;  // of the group, in every frame
+
+  std::string host = "";  // where groups are hosts: this rank's; empty: what the system says
+
+  // Asynchronous workers only: all rounds of this worker, which are held again as they were.
+  std::optional<std::vector<RecordedRound>> recorded = std::nullopt;
 };
 
 // One communication, on this rank. Bytes include everything that it takes.
@@ -40,7 +52,8 @@ struct RoundReport {
   Fault fault;  // when skipped: parameters and memories are as they were
 
   bool global = true;          // ranks of all groups talked, not only those of this rank's
-  std::vector<double> losses;  // by rank of those that talked, where leaders are chosen; +Inf: bad
+  std::vector<int> ranks;      // that talked, where not all do always
+  std::vector<double> losses;  // of `ranks`, where leaders are chosen; +Inf: bad
   std::vector<int> leaders;    // of each group that talked, ranks of the whole; -1: none is fit
   int leader = -1;             // of all groups, in a global round
 
@@ -48,13 +61,17 @@ struct RoundReport {
   uint64_t payload_bytes = 0;  // codec's bytes: what this rank encoded, or the leaders' weights
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
-  double seconds = 0;  // spent in it, waiting included
+  uint64_t between_bytes = 0;  // of those sent: weights that left this rank's group for another
+  double seconds = 0;          // spent in it, waiting included
 };
 
+// The report as one line of JSON, without a line break.
+std::string to_json(const RoundReport& report);
+
 // One worker's side of a local method. All workers begin with the same parameters, step by
-// themselves and call after_step each time: as often on every rank. Built, used and destroyed by
-// one thread; calls are collective. An error other than a broken contract ends it: every later call
-// throws it again, and those of other ranks fail naming this one.
+// themselves and call after_step each time: as often on every rank, unless the method has asynchronous
+// workers. Built, used and destroyed by one thread. An error other than a broken contract ends it:
+// every later call throws it again, and those of other ranks fail naming this one.
 class Synchroniser {
  public:
   virtual ~Synchroniser() = default;
@@ -69,6 +86,10 @@ class Synchroniser {
   // changes `parameters`; returns what became of it, nothing when there was no talk. Throws the
   // group's errors, and Error(kNonFinite / kCorrupt) after options.max_skipped bad rounds in a row.
   virtual std::optional<RoundReport> after_step(std::span<float> parameters, double loss) = 0;
+
+  // This worker takes no more steps; asynchronous ones go on without it. Rank 0, where these report
+  // their steps, returns when all have left.
+  virtual void leave() {}
 
   // What the method wants judged, with the same bits on every rank: its centre if it has one, else
   // the mean of all workers' parameters. Changes no worker. Called by all ranks.

@@ -12,6 +12,11 @@
 // With one group, or tau = tau_global, there are global pulls only, as in the authors' code. One
 // worker has nobody to be pulled to: it is SGD.
 //
+// Asynchronous, all workers count together: a round is called when they took n tau steps more, wherever
+// each of them is, and a worker comes to it after its next step. Nobody waits but in rounds. Who is
+// late is waited for, or, with a patience, left behind: then a round is held by those who came, and one
+// that breaks down because a worker does is skipped by those who notice.
+//
 // A round, n ranks in the circle that talks (all, or one group): n - 1 losses of 8 bytes to each other,
 // a frame to everybody but its leader, ceil(log2 n) words of 8 bytes to agree whether it counts.
 // SPDX-License-Identifier: Apache-2.0
@@ -20,22 +25,16 @@
 #include <limits>
 
 #include "kernel/memory_passes.h"
+#include "sync/host_name.h"
+#include "sync/leader_rule.h"
 #include "sync/loss_window.h"
+#include "sync/pace.h"
 #include "sync/sync_rules.h"
 #include "sync/weight_broadcast.h"
 #include "sync/worker_groups.h"
 
 namespace thinwire {
 namespace {
-
-struct LeaderRule {
-  uint64_t tau = 1;
-  uint64_t tau_global = 1;
-  float pull = 0;
-  float pull_global = 0;
-  int groups = 1;
-  size_t window = 1;
-};
 
 // x <- (1 - strength) x + strength z.
 void pull_to(std::span<const float> z, float strength, std::span<float> x) {
@@ -61,99 +60,143 @@ class Leader final : public SyncRule {
     return std::to_string(global_.reference_checksum());
   }
 
+  // Workers that count for themselves need not have counted alike.
+  bool counts_alike() const override { return !rule_.asynchronous; }
+
   void join() override {
-    groups_.emplace(channel(), WorkerGroups::neighbours(channel().rank(), channel().size(),
-                                                        rule_.groups));
+    const int n = channel().size();
+    colours_ = rule_.groups > 0 ? neighbour_colours(n, rule_.groups)
+                                : host_colours(channel(), host_name(options().host));
+    groups_.emplace(channel(), colours_);
+    has_local_ = groups_->count() > 1 && rule_.tau != rule_.tau_global;
+    period_ = has_local_ ? rule_.tau : rule_.tau_global;
+    if (!rule_.asynchronous) {
+      pace_ = make_steady_pace(period_, n);
+      return;
+    }
+    if (rule_.patience >= channel().deadline())
+      throw AgreedError(ErrorCode::kBadOption,
+                        "synchroniser 'leader': patience must be below the group's deadline");
+    rounds_before_ = channel().max(memory().rounds);
+    if (options().recorded)
+      pace_ = make_recorded_pace(*options().recorded);
+    else
+      pace_ = make_counted_pace(channel(), period_, rule_.patience);
   }
 
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override {
     window_.add(loss);
-    const bool global = every(rule_.tau_global);
-    const bool local = groups_->count() > 1 && rule_.tau != rule_.tau_global && every(rule_.tau);
-    if (channel().size() == 1 || !(local || global)) return std::nullopt;
-    const bool in_group = local && groups_->own().size() > 1;
+    if (channel().size() == 1) return std::nullopt;
+    const auto call = pace_->after_step(memory().steps);
+    if (!call) return std::nullopt;
+    const bool recorded = options().recorded.has_value();
+    const uint64_t number = call->number + (recorded ? 0 : rounds_before_);
+    if (!rule_.asynchronous) return meet(parameters, *groups_, number);
+    WorkerGroups present(channel(), colours_, call->ranks, number);
+    return meet(parameters, present, number);
+  }
+
+  void leave() override { pace_->leave(); }
+
+  // Round `number` with those of `groups`.
+  std::optional<RoundReport> meet(std::span<float> parameters, WorkerGroups& groups,
+                                  uint64_t number) {
+    memory().rounds = number - 1;  // a round that was held without this worker counts
+    const bool global = number * period_ % rule_.tau_global == 0;
+    const bool in_group = has_local_ && groups.own().size() > 1;
     if (!in_group && !global) {  // other groups have a round, which all count
       end_round({});
       return std::nullopt;
     }
-    RoundReport report = hold(parameters, in_group, global);
-    end_round(report);
-    return report;
-  }
-
-  RoundReport hold(std::span<float> parameters, bool local, bool global) {
-    const auto since = std::chrono::steady_clock::now();
-    Group& circle = global ? channel() : groups_->own();
     RoundReport report;
     report.round = memory().rounds;
     report.step = memory().steps;
     report.global = global;
-    const uint64_t sent = bytes_sent(), received = bytes_received();
-    choose(parameters, circle, report);
-    const int own_leader = report.leaders[global ? static_cast<size_t>(groups_->index()) : 0];
+    const auto ranks = global ? groups.ranks() : groups.members(groups.index());
+    report.ranks.assign(ranks.begin(), ranks.end());
+    const auto since = std::chrono::steady_clock::now();
+    const uint64_t sent = groups.bytes_sent(), received = groups.bytes_received(),
+                   between = groups.bytes_between();
+    hold_or_skip(parameters, groups, in_group, report);
+    report.sent_bytes = groups.bytes_sent() - sent;
+    report.received_bytes = groups.bytes_received() - received;
+    report.between_bytes = groups.bytes_between() - between;
+    report.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
+    end_round(report);
+    return report;
+  }
+
+  // With a patience the loss of a worker is no error of the others.
+  void hold_or_skip(std::span<float> parameters, WorkerGroups& groups, bool local,
+                    RoundReport& report) {
+    try {
+      hold(parameters, groups, local, report);
+    } catch (const Error& error) {
+      const bool lost = error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
+      if (rule_.patience.count() == 0 || !lost) throw;
+      report.skipped = true;
+      report.fault = {.code = error.code(), .rank = -1, .stream = error.what()};
+      local_.rollback();
+      global_.rollback();
+    }
+  }
+
+  void hold(std::span<float> parameters, WorkerGroups& groups, bool local, RoundReport& report) {
+    Group& circle = report.global ? groups.all() : groups.own();
+    choose(parameters, groups, circle, report);
+    const int own_leader =
+        report.leaders[report.global ? static_cast<size_t>(groups.index()) : 0];
     const int best = report.leader;
 
     FaultLog faults;
     local = local && own_leader >= 0;
     if (local)
       local_.send(report.round, own_leader, of(own_leader, parameters),
-                  groups_->route_in_group(own_leader), faults);
-    global = global && best >= 0;
+                  groups.route_in_group(own_leader), faults);
+    const bool global = report.global && best >= 0;
     if (global)
-      global_.send(report.round, best, of(best, parameters), groups_->route_to_all(best), faults);
+      global_.send(report.round, best, of(best, parameters), groups.route_to_all(best), faults);
     const Verdict verdict = unpack_verdict(circle.max(faults.word()));
 
     settle(verdict, report, local || global);
-    for (const auto& [broadcast, leader, strength, took_part] :
-         {Pull{&local_, own_leader, rule_.pull, local},
-          Pull{&global_, best, rule_.pull_global, global}}) {
-      if (!took_part) continue;
-      report.values += count();
-      report.payload_bytes += broadcast->payload_bytes();
-      if (report.skipped) {
-        broadcast->rollback();
-        continue;
-      }
-      if (leader != channel().rank()) pull_to(broadcast->weights(), strength, parameters);
-      broadcast->commit();
-    }
-    report.sent_bytes = bytes_sent() - sent;
-    report.received_bytes = bytes_received() - received;
-    report.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
-    return report;
+    if (local) end_pull(local_, own_leader, rule_.pull, parameters, report);
+    if (global) end_pull(global_, best, rule_.pull_global, parameters, report);
   }
 
-  struct Pull {
-    WeightBroadcast* broadcast;
-    int leader;
-    float strength;
-    bool took_part;
-  };
+  void end_pull(WeightBroadcast& broadcast, int leader, float strength,
+                std::span<float> parameters, RoundReport& report) {
+    report.values += count();
+    report.payload_bytes += broadcast.payload_bytes();
+    if (report.skipped) return broadcast.rollback();
+    if (leader != channel().rank()) pull_to(broadcast.weights(), strength, parameters);
+    broadcast.commit();
+  }
 
   // Losses from everybody in the circle, and who leads; all there come to the same.
-  void choose(std::span<const float> parameters, Group& circle, RoundReport& report) {
+  void choose(std::span<const float> parameters, const WorkerGroups& groups, Group& circle,
+              RoundReport& report) {
     const double mine = measure(parameters).finite ? window_.mean()
                                                    : std::numeric_limits<double>::infinity();
-    report.losses.resize(static_cast<size_t>(circle.size()));
+    report.losses.resize(report.ranks.size());
     circle.all_gather(std::as_bytes(std::span(&mine, 1)),
                       std::as_writable_bytes(std::span(report.losses)));
-    const std::span<const double> losses = report.losses;
-    if (!report.global) {
-      const int best = find_leader(losses);
-      const auto members = groups_->members(groups_->index());
-      report.leaders = {best < 0 ? -1 : members[static_cast<size_t>(best)]};
-      return;
+    const int first = report.global ? 0 : groups.index();
+    const int last = report.global ? groups.count() - 1 : first;
+    for (int group = first; group <= last; ++group)
+      report.leaders.push_back(best_of(groups.members(group), report));
+    if (report.global) report.leader = best_of(report.ranks, report);
+  }
+
+  // The fittest of `among`, who are ranks of the report; -1 if none is fit.
+  static int best_of(std::span<const int> among, const RoundReport& report) {
+    std::vector<double> losses;
+    for (const int rank : among) {
+      const auto at = std::find(report.ranks.begin(), report.ranks.end(), rank);
+      losses.push_back(report.losses[static_cast<size_t>(at - report.ranks.begin())]);
     }
-    report.leader = find_leader(losses);
-    for (int group = 0; group < groups_->count(); ++group) {
-      std::vector<double> theirs;
-      for (const int rank : groups_->members(group))
-        theirs.push_back(losses[static_cast<size_t>(rank)]);
-      const int best = find_leader(theirs);
-      report.leaders.push_back(
-          best < 0 ? -1 : groups_->members(group)[static_cast<size_t>(best)]);
-    }
+    const int best = find_leader(losses);
+    return best < 0 ? -1 : among[static_cast<size_t>(best)];
   }
 
   void settle(const Verdict& verdict, RoundReport& report, bool anybody_leads) {
@@ -170,43 +213,17 @@ class Leader final : public SyncRule {
     return leader == channel().rank() ? parameters : std::span<const float>();
   }
 
-  uint64_t bytes_sent() { return channel().bytes_sent() + groups_->bytes_sent(); }
-  uint64_t bytes_received() { return channel().bytes_received() + groups_->bytes_received(); }
-
   const LeaderRule rule_;
   LossWindow window_;
   WeightBroadcast local_;
   WeightBroadcast global_;
-  std::optional<WorkerGroups> groups_;
+  std::vector<int> colours_;
+  std::optional<WorkerGroups> groups_;  // of all
+  bool has_local_ = false;
+  uint64_t period_ = 1;  // steps from round to round
+  std::unique_ptr<Pace> pace_;
+  uint64_t rounds_before_ = 0;  // in the run that an asynchronous one continues
 };
-
-OptionInfo strength_row(std::string_view name, std::string_view help) {
-  return {.name = name,
-          .type = OptionType::kNumber,
-          .fallback = "0.1",
-          .min = 0,
-          .max = 1,
-          .unit = "fraction",
-          .help = help};
-}
-
-std::unique_ptr<SyncRule> make_leader(const Options& options, const SyncSetup& setup) {
-  const LeaderRule rule{.tau = static_cast<uint64_t>(options.integer("tau")),
-                        .tau_global = static_cast<uint64_t>(options.integer("tau_global")),
-                        .pull = static_cast<float>(options.number("pull")),
-                        .pull_global = static_cast<float>(options.number("pull_global")),
-                        .groups = static_cast<int>(options.integer("groups")),
-                        .window = static_cast<size_t>(options.integer("window"))};
-  if (rule.tau_global % rule.tau != 0)
-    throw Error(ErrorCode::kBadOption,
-                "synchroniser 'leader': tau_global must be a multiple of tau, but is " +
-                    std::to_string(rule.tau_global) + " at a tau of " + std::to_string(rule.tau));
-  if (rule.groups > setup.group.size())
-    throw Error(ErrorCode::kBadOption, "synchroniser 'leader': " + std::to_string(rule.groups) +
-                                           " groups among " + std::to_string(setup.group.size()) +
-                                           " ranks");
-  return std::make_unique<Leader>(setup, rule);
-}
 
 }  // namespace
 
@@ -215,30 +232,10 @@ const SyncRuleEntry& leader_entry() {
       .info = {.name = "leader",
                .summary = "workers are pulled to the best of their group and of all",
                .paper = "Teng et al., NeurIPS 2019",
-               .options = {period_row("64"),
-                           {.name = "tau_global",
-                            .type = OptionType::kInteger,
-                            .fallback = "128",
-                            .min = 1,
-                            .max = 0x1p53,
-                            .unit = "steps",
-                            .help = "between two pulls to the best of all; a multiple of tau"},
-                           strength_row("pull", "to the best of the group (lambda)"),
-                           strength_row("pull_global", "to the best of all (lambda_G)"),
-                           {.name = "groups",
-                            .type = OptionType::kInteger,
-                            .fallback = "1",
-                            .min = 1,
-                            .max = 65534,
-                            .help = "of neighbouring ranks"},
-                           {.name = "window",
-                            .type = OptionType::kInteger,
-                            .fallback = "10",
-                            .min = 1,
-                            .max = 1e6,
-                            .unit = "losses",
-                            .help = "whose mean judges a worker"}}},
-      .make = make_leader};
+               .options = leader_options()},
+      .make = [](const Options& options, const SyncSetup& setup) {
+        return std::make_unique<Leader>(setup, make_leader_rule(options, setup));
+      }};
   return entry;
 }
 

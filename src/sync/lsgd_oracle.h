@@ -11,6 +11,11 @@
 
 namespace thinwire::testing {
 
+// Of ranks in groups of neighbours.
+inline int group_of(int rank, int ranks, int groups) {
+  return neighbour_colours(ranks, groups)[static_cast<size_t>(rank)];
+}
+
 struct LsgdOracle {
   int ranks, groups;
   uint64_t tau, tau_global;
@@ -58,7 +63,7 @@ struct LsgdOracle {
       seen.push_back(problem.loss<double>(mine, r, steps, gradient));
       if (seen.size() > window) seen.pop_front();
       for (size_t i = 0; i < mine.size(); ++i) mine[i] -= rate * gradient[i];
-      members[static_cast<size_t>(WorkerGroups::neighbours(r, ranks, groups))].push_back(r);
+      members[static_cast<size_t>(group_of(r, ranks, groups))].push_back(r);
       all.push_back(r);
     }
     ++steps;

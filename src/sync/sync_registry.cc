@@ -54,7 +54,8 @@ std::string agreement_text(const SyncSetup& setup, const Chosen& chosen) {
                      options.codec + "\nfeedback " + options.feedback + "\nexchange " +
                      options.exchange + "\nseed " + std::to_string(options.seed) +
                      "\nmax skipped " + std::to_string(options.max_skipped) + "\ngeneration " +
-                     std::to_string(options.generation) + "\n";
+                     std::to_string(options.generation) + "\nrecorded " +
+                     (options.recorded ? "yes" : "no") + "\n";
   for (const TensorSpec& tensor : setup.tensors) {
     text += "tensor " + tensor.name + " " + std::string(to_string(tensor.kind));
     for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);

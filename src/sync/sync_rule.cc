@@ -42,9 +42,11 @@ SyncRule::SyncRule(const SyncSetup& setup, const std::string& name,
 }
 
 std::string SyncRule::agreement() const {
-  return "resumed " + std::string(memory_.loaded() ? "yes" : "no") + "\nsteps " +
-         std::to_string(memory_.steps) + "\nrounds " + std::to_string(memory_.rounds) + "\nshared memory " +
-         shared_memory() + "\n";
+  std::string text = "resumed " + std::string(memory_.loaded() ? "yes" : "no") + "\n";
+  if (counts_alike())
+    text += "steps " + std::to_string(memory_.steps) + "\nrounds " +
+            std::to_string(memory_.rounds) + "\n";
+  return text + "shared memory " + shared_memory() + "\n";
 }
 
 void SyncRule::connect(Group& group) {
@@ -102,8 +104,11 @@ void SyncRule::end_round(const RoundReport& report) {
   if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return;
   const std::string why = "synchroniser '" + name_ + "': " + std::to_string(skipped_) +
                           " rounds in a row were skipped; the last: " + describe(report);
-  if (report.global) throw AgreedError(report.fault.code, why);
-  throw Error(report.fault.code, why);  // the other groups know nothing of it
+  // Of a round in one group the others know nothing, of a lost worker those that did not need it.
+  const bool lost =
+      report.fault.code == ErrorCode::kPeerLost || report.fault.code == ErrorCode::kTimeout;
+  if (report.global && !lost) throw AgreedError(report.fault.code, why);
+  throw Error(report.fault.code, why);
 }
 
 }  // namespace thinwire

@@ -42,6 +42,9 @@ class SyncRule : public Synchroniser {
   SyncRule(const SyncSetup& setup, const std::string& name, std::vector<SyncMemory::Vector> vectors,
            std::vector<SyncMemory::Numbers> numbers = {});
 
+  // Whether all ranks must have counted the same steps and rounds.
+  virtual bool counts_alike() const { return true; }
+
   // What it remembers and all ranks must have alike, as a text.
   virtual std::string shared_memory() const { return ""; }
 

@@ -3,33 +3,82 @@
 #include "sync/worker_groups.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "sync/member_group.h"
 
 namespace thinwire {
+namespace {
 
-WorkerGroups::WorkerGroups(Group& whole, int colour)
-    : group_of_(static_cast<size_t>(whole.size())) {
-  std::vector<int> colours(group_of_.size());
-  whole.all_gather(std::as_bytes(std::span(&colour, 1)), std::as_writable_bytes(std::span(colours)));
-  std::vector<int> known;  // colours in order of appearance
-  for (size_t r = 0; r < colours.size(); ++r) {
-    const auto found = std::find(known.begin(), known.end(), colours[r]);
-    const auto group = static_cast<size_t>(found - known.begin());
-    if (found == known.end()) {
-      known.push_back(colours[r]);
-      members_.emplace_back();
-    }
-    group_of_[r] = static_cast<int>(group);
-    members_[group].push_back(static_cast<int>(r));
-  }
-  index_ = group_of(whole.rank());
+int place_of(std::span<const int> list, int value) {
+  return static_cast<int>(std::find(list.begin(), list.end(), value) - list.begin());
+}
+
+}  // namespace
+
+std::vector<int> neighbour_colours(int ranks, int count) {
+  std::vector<int> colours;
+  for (int r = 0; r < ranks; ++r)
+    colours.push_back(static_cast<int>(int64_t{r} * count / ranks));
+  return colours;
+}
+
+std::vector<int> host_colours(Group& group, const std::string& host) {
+  const auto hosts = group.all_gather_v(std::as_bytes(std::span(host)), 4096);
+  std::vector<int> colours;
+  for (const auto& one : hosts)
+    colours.push_back(
+        static_cast<int>(std::find(hosts.begin(), hosts.end(), one) - hosts.begin()));
+  return colours;
+}
+
+WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours)
+    : ranks_(static_cast<size_t>(whole.size())), all_(&whole) {
+  std::iota(ranks_.begin(), ranks_.end(), 0);
+  number(whole.rank(), colours);
   own_ = whole.split(index_);
   heads_ = whole.split(own_->rank() == 0 ? 0 : 1);
 }
 
-int WorkerGroups::rank_in_group(int rank) const {
-  const std::span<const int> ranks = members(group_of(rank));
-  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours,
+                           const std::vector<int>& ranks, uint64_t round)
+    : ranks_(ranks), own_all_(std::make_unique<MemberGroup>(whole, ranks, round)) {
+  all_ = own_all_.get();
+  number(whole.rank(), colours);
+  const std::vector<int>& mine = members_[static_cast<size_t>(index_)];
+  own_ = std::make_unique<MemberGroup>(whole, mine, round);
+  if (mine.front() == whole.rank())
+    heads_ = std::make_unique<MemberGroup>(whole, heads(), round);
 }
+
+void WorkerGroups::number(int rank, std::span<const int> colours) {
+  std::vector<int> known;  // colours in order of appearance
+  for (const int r : ranks_) {
+    const int colour = colours[static_cast<size_t>(r)];
+    const auto group = static_cast<size_t>(place_of(known, colour));
+    if (group == known.size()) {
+      known.push_back(colour);
+      members_.emplace_back();
+    }
+    members_[group].push_back(r);
+  }
+  index_ = group_of(rank);
+}
+
+std::vector<int> WorkerGroups::heads() const {
+  std::vector<int> first;
+  for (const auto& group : members_) first.push_back(group.front());
+  return first;
+}
+
+int WorkerGroups::group_of(int rank) const {
+  const auto has = [&](const std::vector<int>& group) {
+    return std::find(group.begin(), group.end(), rank) != group.end();
+  };
+  return static_cast<int>(std::find_if(members_.begin(), members_.end(), has) - members_.begin());
+}
+
+int WorkerGroups::rank_in_group(int rank) const { return place_of(members(group_of(rank)), rank); }
 
 std::vector<Hop> WorkerGroups::route_in_group(int owner) {
   return {{.group = own_.get(), .root = rank_in_group(owner)}};
@@ -42,6 +91,19 @@ std::vector<Hop> WorkerGroups::route_to_all(int owner) {
   if (own_->rank() == 0) route.push_back({.group = heads_.get(), .root = from});
   if (index_ != from) route.push_back({.group = own_.get(), .root = 0});
   return route;
+}
+
+uint64_t WorkerGroups::bytes_sent() const noexcept {
+  return all_->bytes_sent() + own_->bytes_sent() + bytes_between();
+}
+
+uint64_t WorkerGroups::bytes_received() const noexcept {
+  return all_->bytes_received() + own_->bytes_received() +
+         (heads_ ? heads_->bytes_received() : 0);
+}
+
+uint64_t WorkerGroups::bytes_between() const noexcept {
+  return heads_ ? heads_->bytes_sent() : 0;
 }
 
 }  // namespace thinwire

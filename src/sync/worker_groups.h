@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "sync/weight_broadcast.h"
@@ -13,44 +14,53 @@
 
 namespace thinwire {
 
+// Colours by rank. Ranks 0 to n-1 in `count` groups of neighbours, as equal as they can be; or in one
+// group for each host, `host` being this rank's (collective).
+std::vector<int> neighbour_colours(int ranks, int count);
+std::vector<int> host_colours(Group& group, const std::string& host);
+
+// Ranks of equal colour are a group; groups are numbered by their first rank. Ranks are those of the
+// whole throughout.
 class WorkerGroups {
  public:
-  // Ranks of equal colour are a group; groups are numbered by their first rank. Collective.
-  WorkerGroups(Group& whole, int colour);
+  // All ranks, in groups split from the whole. Collective.
+  WorkerGroups(Group& whole, std::span<const int> colours);
 
-  // Ranks 0 to n-1 in `count` groups of neighbours, as equal as they can be.
-  static int neighbours(int rank, int ranks, int count) {
-    return static_cast<int>(int64_t{rank} * count / ranks);
-  }
+  // Those of `ranks` only, which hold this one, without a word between them; for round `round`.
+  WorkerGroups(Group& whole, std::span<const int> colours, const std::vector<int>& ranks,
+               uint64_t round);
 
   int count() const noexcept { return static_cast<int>(members_.size()); }
   int index() const noexcept { return index_; }  // of this rank's group
-  int group_of(int rank) const noexcept { return group_of_[static_cast<size_t>(rank)]; }
-  // Ranks of the whole, in order: member i is rank i of own().
+  // Whoever is in: member i is rank i of all(), and of own() for its group.
+  std::span<const int> ranks() const noexcept { return ranks_; }
   std::span<const int> members(int group) const { return members_[static_cast<size_t>(group)]; }
+  Group& all() noexcept { return *all_; }
   Group& own() noexcept { return *own_; }
 
-  // The hops of this rank when rank `owner` of the whole sends something to its own group, or to all.
-  // To all it goes first through the owner's group, then to the heads (the first ranks) of the
-  // others, then through their groups: each rank but the owner receives it once, and a group's
-  // border is crossed once.
+  // The hops of this rank when `owner` sends something to its own group, or to all. To all it goes
+  // first through the owner's group, then to the heads (the first ranks) of the others, then through
+  // their groups: each rank but the owner receives it once, and a group's border is crossed once.
   std::vector<Hop> route_in_group(int owner);
   std::vector<Hop> route_to_all(int owner);
 
-  // Of own groups and heads, without the whole.
-  uint64_t bytes_sent() const noexcept { return own_->bytes_sent() + heads_->bytes_sent(); }
-  uint64_t bytes_received() const noexcept {
-    return own_->bytes_received() + heads_->bytes_received();
-  }
+  uint64_t bytes_sent() const noexcept;
+  uint64_t bytes_received() const noexcept;
+  uint64_t bytes_between() const noexcept;  // sent from head to head
 
  private:
+  void number(int rank, std::span<const int> colours);
+  std::vector<int> heads() const;
+  int group_of(int rank) const;
   int rank_in_group(int rank) const;
 
-  std::vector<int> group_of_;
-  std::vector<std::vector<int>> members_;
+  std::vector<int> ranks_;
+  std::vector<std::vector<int>> members_;  // by group
   int index_ = 0;
+  Group* all_;
+  std::unique_ptr<Group> own_all_;  // unless it is the whole
   std::unique_ptr<Group> own_;
-  std::unique_ptr<Group> heads_;  // of a rank that is none: one without use
+  std::unique_ptr<Group> heads_;  // of a rank that is none: null, or one without use
 };
 
 }  // namespace thinwire

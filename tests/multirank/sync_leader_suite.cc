@@ -50,7 +50,7 @@ TEST_P(SyncLeader, FollowsTheFormulaLeaderByLeaderOver200Steps) {
           EXPECT_EQ(report->leaders, oracle.leaders);
           ever.insert(report->leader);
         } else {
-          const int my_group = WorkerGroups::neighbours(group.rank(), n(), groups);
+          const int my_group = group_of(group.rank(), n(), groups);
           ASSERT_EQ(report->leaders.size(), 1u);
           EXPECT_EQ(report->leaders[0], oracle.leaders[static_cast<size_t>(my_group)]);
         }
@@ -150,7 +150,7 @@ TEST_P(SyncLeader, EqualLossesMakeTheLowestRankLead) {
     const auto local = worker.step();
     const auto global = worker.step();
     if (n() == 1) return;
-    const int mine = WorkerGroups::neighbours(group.rank(), n(), groups);
+    const int mine = group_of(group.rank(), n(), groups);
     if (groups == 2) {
       EXPECT_EQ(local->leaders[0], mine == 0 ? 0 : (n() + 1) / 2);
     }
@@ -183,18 +183,43 @@ TEST_P(SyncLeader, ARoundReceivesOneModelAndTheLosses) {
     EXPECT_EQ(local->received_bytes,
               expected(n() / 2, local->leaders[0] == group.rank() ? 0 : frame));
     const auto both = grouped.step();
-    const int mine = WorkerGroups::neighbours(group.rank(), n(), 2);
+    const int mine = group_of(group.rank(), n(), 2);
     const bool leads_group = both->leaders[static_cast<size_t>(mine)] == group.rank();
     EXPECT_EQ(both->received_bytes,
               expected(n(), (leads_group ? 0 : frame) +
                                 (both->leader == group.rank() ? 0 : frame)));
     EXPECT_EQ(both->payload_bytes, 2 * 4 * kModelSize);
+    // One model goes from group to group, from head to head.
+    const bool passes_on = group.rank() % (n() / 2) == 0 && both->leader / (n() / 2) == mine;
+    EXPECT_EQ(both->between_bytes, passes_on ? frame : 0);
+    EXPECT_EQ(local->between_bytes, 0u);
     // What everybody receives somebody has sent.
     const uint64_t numbers[] = {both->sent_bytes, both->received_bytes};
     uint64_t sent = 0, received = 0;
     for (const auto& theirs : gather<uint64_t>(group, numbers))
       sent += theirs[0], received += theirs[1];
     EXPECT_EQ(sent, received);
+  });
+}
+
+// By default a group is a host.
+TEST_P(SyncLeader, WorkersOfOneHostAreAGroup) {
+  if (n() < 3) return;
+  on_all([&](Group& group) {
+    const std::string host = group.rank() % 2 == 0 ? "even" : "odd";
+    Worker worker(group, {.method = "leader:tau=1,tau_global=2", .host = host});
+    const auto local = worker.step();
+    std::vector<int> expected;
+    for (int r = group.rank() % 2; r < n(); r += 2) expected.push_back(r);
+    EXPECT_EQ(local.has_value(), expected.size() > 1);
+    if (local) {
+      EXPECT_EQ(local->ranks, expected);
+    }
+    EXPECT_EQ(worker.step()->leaders.size(), 2u);
+
+    Worker together(group, {.method = "leader:tau=1,tau_global=2", .host = "one"});
+    EXPECT_FALSE(together.step());  // one group, no local pulls
+    EXPECT_EQ(together.step()->leaders.size(), 1u);
   });
 }
 

@@ -1,0 +1,87 @@
+// The desk at work: messages from workers in, notes to workers out, on a thread of rank 0.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sync/round_desk.h"
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+// What a worker tells the desk: two words.
+enum class DeskWord : uint64_t { kStepped = 1, kCame = 2, kLeft = 3 };
+using DeskMessage = std::array<uint64_t, 2>;  // word, round
+
+// What the desk tells a worker, as bytes: u64 kind, u64 round, u8 member[ranks].
+inline size_t note_size(int ranks) { return 16 + static_cast<size_t>(ranks); }
+void write_note(const DeskNote& note, std::vector<std::byte>& out);
+// Empty when the bytes are not a note.
+std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank);
+
+constexpr int kDeskTag = 0;  // to the desk
+constexpr int kNoteTag = 1;  // from it
+
+// Only the service's thread uses `channel` from the constructor on; the worker of this rank calls
+// tell and take.
+class DeskService {
+ public:
+  DeskService(std::unique_ptr<Group> channel, RoundDesk desk, bool survives_losses);
+  // Ends at once; workers elsewhere that still come are lost. drain waits for them first.
+  ~DeskService();
+  DeskService(const DeskService&) = delete;
+  DeskService& operator=(const DeskService&) = delete;
+
+  void tell(DeskWord word, uint64_t round);
+  // The next note to this rank, if there is one; waits for it when told to. Throws the error that ended
+  // the service.
+  std::optional<DeskNote> take(bool wait);
+  // Returns when the last worker has left.
+  void drain();
+
+ private:
+  struct Line {  // to one other rank
+    DeskMessage message{};
+    std::unique_ptr<Transfer> in;
+    bool lost = false;
+  };
+  struct Note {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<Transfer> out;
+    int to = 0;
+  };
+
+  void run();
+  bool look();
+  bool listen(int rank);
+  void lose(int rank);
+  std::vector<DeskNote> answer(int rank, const DeskMessage& message);
+  void hand_out(const std::vector<DeskNote>& notes);
+
+  const std::unique_ptr<Group> channel_;
+  RoundDesk desk_;  // the thread's
+  const bool survives_losses_;
+  std::vector<Line> lines_;  // by rank
+  std::deque<Note> notes_;   // on their way
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<DeskMessage> told_;  // by this rank's worker
+  std::deque<DeskNote> mine_;     // to it
+  std::string error_;
+  bool stop_ = false;
+  bool idle_ = false;  // nobody is left
+  std::thread thread_;
+};
+
+}  // namespace thinwire

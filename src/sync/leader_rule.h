@@ -1,0 +1,32 @@
+// What the options of leader SGD come to.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sync/sync_rule.h"
+#include "thinwire/options.h"
+
+namespace thinwire {
+
+struct LeaderRule {
+  uint64_t tau = 1;
+  uint64_t tau_global = 1;
+  float pull = 0;
+  float pull_global = 0;
+  int groups = 0;  // 0: one for each host
+  size_t window = 1;
+  bool asynchronous = false;
+  std::chrono::milliseconds patience{0};
+};
+
+std::vector<OptionInfo> leader_options();
+
+// Throws Error(kBadOption) for what does not fit together, Error(kUnsupported) for a codec that cannot
+// do it.
+LeaderRule make_leader_rule(const Options& options, const SyncSetup& setup);
+
+}  // namespace thinwire
