@@ -164,6 +164,7 @@ bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t
   const Signal part = this->part(context, begin, sum.size());
   if (!finite_) return false;
   const size_t size = code(context, *coder.encoder, part, begin, room).size;
+  count({}, rest_of(begin, sum.size()));  // nothing left this rank
   coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;
 }
