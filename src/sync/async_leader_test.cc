@@ -156,9 +156,10 @@ TEST(AsyncLeader, ALostWorkerIsSurvived) {
     return std::find(report.ranks.begin(), report.ranks.end(), kLost) != report.ranks.end();
   };
   std::vector<Training> runs(kRanks);
+  const auto since = std::chrono::steady_clock::now();
   run_local(kRanks, [&](Group& group) {
     Worker worker(group, {.method = "leader:groups=2,tau=5,tau_global=10,asynchronous=true,"
-                                    "patience=0.5"});
+                                    "patience=30"});
     const auto enough = [&](const Training& run) {
       if (group.rank() == kLost) return run.reports.size() == 3;
       return run.reports.size() >= 12 && run.reports.back().global &&
@@ -174,7 +175,7 @@ TEST(AsyncLeader, ALostWorkerIsSurvived) {
     EXPECT_LT(together, std::ssize(reports));
     EXPECT_FALSE(reports.back().skipped);
   }
-  EXPECT_GE(runs[kLost].reports.size(), 3u);
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 30s) << "waited for whom it had lost";
 }
 
 TEST(AsyncLeader, RefusesWhatCannotBe) {
