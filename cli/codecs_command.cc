@@ -42,6 +42,7 @@ Json to_json(const CodecEntry& entry) {
                {"fixed_size", info.fixed_size},
                {"block", info.block},
                {"grouping", info.grouping == Grouping::kModel ? "model" : "tensor"},
+               {"agreed", to_string(info.agreed)},
                {"options", Json::array()}};
   for (const OptionInfo& option : entry.options) json["options"].push_back(to_json(option));
   return json;
@@ -63,6 +64,8 @@ void print_text(const Terminal& terminal) {
                             : "biased: keeps a residual";
     kind += info.grouping == Grouping::kModel ? ", the whole model as one vector"
                                               : ", each weight tensor on its own";
+    if (info.agreed != Agreed::kNothing)
+      kind += fmt::format(", ranks agree on {}", to_string(info.agreed));
     detail(kind);
     fmt::print("{}\n", describe_options(entry->options, Detail::kRanges, kIndent, terminal));
   }

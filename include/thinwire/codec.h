@@ -26,6 +26,17 @@ enum class Grouping : uint8_t {
   kModel,   // all tensors, biases and norms included, as one vector
 };
 
+// What ranks settle in rounds before they encode, where an exchange offers them (Codec::rounds).
+enum class Agreed : uint8_t {
+  kNothing,    // every rank encodes by itself
+  kScale,      // what values are measured by; payloads differ, and are added as without
+  kPositions,  // whose values travel: the payload is the same on all ranks and holds their mean
+  kFactors,    // what the payload is made of: the same on all ranks, and stands for a mean
+};
+
+// "nothing", "scale", "positions", "factors".
+std::string_view to_string(Agreed agreed) noexcept;
+
 struct CodecInfo {
   std::string_view name = {};  // what users type; never reused for another encoding
   uint8_t id = 0;              // written in every frame header; never reused either
@@ -38,8 +49,20 @@ struct CodecInfo {
   bool vote = false;  // decoded values stand for their sign alone: what stays on a rank is coded too
   size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
   Grouping grouping = Grouping::kTensor;
+  Agreed agreed = Agreed::kNothing;
   // The memory that "auto" chooses; when empty, residual for biased codecs that are not linear.
   std::string_view feedback = {};
+};
+
+// One thing that ranks agree on: each offers bytes, all are given what those came to.
+struct Round {
+  enum class Combine : uint8_t {
+    kMean,      // of floats, added in rank order
+    kMax,       // of floats
+    kFromRoot,  // one rank's bytes; which rank follows from the step
+  };
+  Combine combine = Combine::kMean;
+  size_t size = 0;  // in bytes; kFromRoot may offer fewer, the others never do
 };
 
 // What one encode call sees.
@@ -68,6 +91,25 @@ struct Encoded {
 // threshold in use), so there is one per stream and it is not shared between threads.
 class Encoder : public Stateful {
  public:
+  // Before encode, for each of Codec::rounds in turn: `offer` writes this rank's part for the round
+  // to `out`, as long as the round says, and returns its size; of kFromRoot only the root is asked.
+  // `adopt` then takes what the parts of all ranks came to, the same bytes on every rank, which for
+  // kFromRoot are hostile, and for the others finite floats.
+  //
+  // After the last round an encoder of agreed positions or factors writes the same payload on every
+  // rank, the mean itself: its rounds must not depend on Call::salt, nor its state on the rank. `rest`
+  // is then values minus what this rank contributed, in whatever way has a mean over ranks of
+  // mean(values) - decode(payload). An encoder that was asked for no round since the last commit or
+  // rollback encodes as the only rank of a group would.
+  // REQUIRES: the values of `signal` stay the same from the first offer to encode.
+  virtual size_t offer(size_t /*round*/, const Signal& /*signal*/, const Call& /*call*/,
+                       std::span<std::byte> /*out*/) {
+    return 0;
+  }
+  virtual Status adopt(size_t /*round*/, std::span<const std::byte> /*combined*/) {
+    return Status::ok();
+  }
+
   // Writes the payload to `out`. A non-empty `rest` receives values - decode(payload), computed in
   // the same passes; it may be `signal.values` itself. Same state, values and call give the same
   // bytes on every machine.
@@ -76,7 +118,7 @@ class Encoder : public Stateful {
                          std::span<float> rest) = 0;
 
   // State changed by encode becomes permanent, or is forgotten: a skipped step never happened.
-  // Between two of them there is at most one encode.
+  // Between two of them there is at most one encode, and its rounds once.
   virtual void commit() {}
   virtual void rollback() {}
 };
@@ -103,6 +145,12 @@ class Codec {
   // Upper bound in bytes on what an encoder of this stream writes, whatever the values are, so that
   // ranks can size their receives beforehand.
   virtual size_t max_encoded_size(const StreamSpec& stream) const = 0;
+
+  // What encoders of this stream agree on in a step, in order; even and odd steps may differ. Round i
+  // is combined alike in all streams that have one.
+  virtual std::vector<Round> rounds(const StreamSpec& /*stream*/, bool /*odd_step*/) const {
+    return {};
+  }
 
   virtual std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const = 0;
   virtual std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const = 0;

@@ -37,10 +37,11 @@ struct ExchangeOptions {
   uint64_t steps_per_epoch = 1;   // what schedules count in
   uint64_t first_step = 0;        // of a resumed run: what set_step would say
   std::string feedback = "auto";  // auto: the codec's, docs/codecs.md
-  std::string method = "auto";    // dense, scatter-reduce, gather, library; docs/collectives.md
+  std::string method = "auto";    // dense, scatter-reduce, gather, low-rank, shared-index, library;
+                                  // docs/collectives.md
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
-  size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together
+  size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together, or offers
   size_t chunk_values = size_t{1} << 15;  // of scatter-reduce: encoded, sent and added at once
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
@@ -57,8 +58,8 @@ struct StreamCounters {
   uint64_t values = 0;
   uint64_t kept = 0;           // values the payload carries
   uint64_t target = 0;         // values it was asked to carry; 0 when the codec sets no target
-  uint64_t payload_bytes = 0;  // codec's bytes
-  uint64_t frame_bytes = 0;    // headers included
+  uint64_t payload_bytes = 0;  // codec's bytes; where ranks agree on payloads, what it offered
+  uint64_t frame_bytes = 0;    // headers included, but those that several streams share
   double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback or norms
   double gradient_norm = 0;    // l2 norm of the gradient given; 0 without norms
 };

@@ -15,6 +15,7 @@ inline constexpr size_t kFrameHeaderSize = 48;  // bytes; layout in docs/wire-fo
 struct FrameHeader {
   uint8_t codec = 0;        // wire id of the codec
   uint8_t flags = 0;        // kFrame... below
+  uint8_t round = 0;        // of what is agreed on, from 0; 0 too where kFrameRound is not set
   uint16_t sender = 0;      // rank
   uint32_t generation = 0;  // of the group: grows when its members change
   uint32_t stream = 0;      // index in the agreed list of streams
@@ -25,6 +26,9 @@ struct FrameHeader {
 
 // The sender's values were not finite: no payload, and the step is to be skipped by everybody.
 inline constexpr uint8_t kFrameNonFinite = 1;
+
+// What is offered or adopted in a round before encoding, instead of a codec's payload.
+inline constexpr uint8_t kFrameRound = 2;
 
 // Writes the header of a frame whose payload already lies at frame.subspan(kFrameHeaderSize).
 // REQUIRES: frame.size() == kFrameHeaderSize + header.payload_size.

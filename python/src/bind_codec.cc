@@ -23,6 +23,7 @@ Row info_row(const CodecInfo& info, const std::vector<OptionInfo>& options) {
   row["fixed_size"] = info.fixed_size;
   row["block"] = info.block;
   row["grouping"] = info.grouping == Grouping::kModel ? "model" : "tensor";
+  row["agreed"] = to_str(to_string(info.agreed));
   row["options"] = option_rows(options);
   return row;
 }

@@ -40,6 +40,8 @@ class CodecInfo:
     """Values coded independently of their neighbours; 0: the whole stream."""
     grouping: str
     """What shares a stream in an exchange: "tensor" (nothing) or "model" (all, as one vector)."""
+    agreed: str
+    """What ranks settle before they encode: "nothing", "scale", "positions" or "factors"."""
     options: dict[str, OptionInfo]
 
 

@@ -4,8 +4,9 @@
 //        0  u16   magic, 0x5754: the bytes "TW"
 //        2  u8    version, 1
 //        3  u8    codec id
-//        4  u8    flags: 1 = the sender's values were not finite and there is no payload
-//        5  u8    0
+//        4  u8    flags: 1 = the sender's values were not finite and there is no payload;
+//                 2 = the payload is of a round before encoding
+//        5  u8    round, from 0; 0 without flag 2
 //        6  u16   sender, a rank
 //        8  u32   generation of the group
 //       12  u32   stream
@@ -41,7 +42,7 @@ void seal_frame(const FrameHeader& header, std::span<std::byte> frame) {
   writer.put(kVersion);
   writer.put(header.codec);
   writer.put(header.flags);
-  writer.put(uint8_t{0});
+  writer.put(header.round);
   writer.put(header.sender);
   writer.put(header.generation);
   writer.put(header.stream);
@@ -67,7 +68,7 @@ Result<Frame> read_frame(std::span<const std::byte> bytes) {
   FrameHeader& header = frame.header;
   header.codec = reader.get<uint8_t>();
   header.flags = reader.get<uint8_t>();
-  const auto reserved = reader.get<uint8_t>();
+  header.round = reader.get<uint8_t>();
   header.sender = reader.get<uint16_t>();
   header.generation = reader.get<uint32_t>();
   header.stream = reader.get<uint32_t>();
@@ -82,7 +83,8 @@ Result<Frame> read_frame(std::span<const std::byte> bytes) {
   frame.payload = reader.take(header.payload_size);
   if (sum != checksum(bytes.first(kChecked), frame.payload))
     return fail(ErrorCode::kCorrupt, "wrong checksum");
-  if ((header.flags & ~kFrameNonFinite) != 0 || reserved != 0)
+  if ((header.flags & ~(kFrameNonFinite | kFrameRound)) != 0 ||
+      ((header.flags & kFrameRound) == 0 && header.round != 0))
     return fail(ErrorCode::kCorrupt, "unknown flags");
   if ((header.flags & kFrameNonFinite) != 0 && header.payload_size != 0)
     return fail(ErrorCode::kCorrupt, "flagged as non-finite, but has a payload");

@@ -66,7 +66,15 @@ TEST(Frame, RefusesNonFiniteFlagWithPayload) {
   auto bytes = sample_frame(4);
   seal_frame({.flags = kFrameNonFinite, .payload_size = 4}, bytes);
   EXPECT_EQ(read_frame(bytes).status().code(), ErrorCode::kCorrupt);
-  seal_frame({.flags = 2, .payload_size = 4}, bytes);
+  seal_frame({.flags = 4, .payload_size = 4}, bytes);
+  EXPECT_EQ(read_frame(bytes).status().code(), ErrorCode::kCorrupt);
+}
+
+TEST(Frame, RoundsHaveANumberAndNothingElseDoes) {
+  auto bytes = sample_frame(4);
+  seal_frame({.flags = kFrameRound, .round = 3, .payload_size = 4}, bytes);
+  EXPECT_EQ(read_frame(bytes).value().header.round, 3);
+  seal_frame({.flags = 0, .round = 3, .payload_size = 4}, bytes);
   EXPECT_EQ(read_frame(bytes).status().code(), ErrorCode::kCorrupt);
 }
 

@@ -42,6 +42,20 @@ std::deque<CodecEntry>& table() {
 
 }  // namespace
 
+std::string_view to_string(Agreed agreed) noexcept {
+  switch (agreed) {
+    case Agreed::kNothing:
+      return "nothing";
+    case Agreed::kScale:
+      return "scale";
+    case Agreed::kPositions:
+      return "positions";
+    case Agreed::kFactors:
+      return "factors";
+  }
+  return "unknown";
+}
+
 std::vector<const CodecEntry*> list_codecs() {
   std::vector<const CodecEntry*> list;
   for (const CodecEntry& entry : table()) list.push_back(&entry);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/check.h"
 #include "kernel/add_floats.h"
@@ -169,6 +170,43 @@ bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t
   return true;
 }
 
+size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::byte> out) {
+  if (is_plain()) {
+    const auto values = std::as_bytes(signal_.values);
+    std::copy(values.begin(), values.end(), out.begin());
+    sent_unframed();
+    return values.size();
+  }
+  const size_t size = encoder_->offer(round, signal_, context.call, out);
+  if (codec_->info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
+  counters_.payload_bytes += size;
+  counters_.frame_bytes += size;
+  return size;
+}
+
+Status ActiveStream::adopt(size_t round, std::span<const std::byte> combined) {
+  if (!is_plain()) return encoder_->adopt(round, combined);
+  const auto result = std::as_writable_bytes(result_);
+  std::copy(combined.begin(), combined.end(), result.begin());
+  return Status::ok();
+}
+
+// What travelled is counted already.
+void ActiveStream::settle(StepContext& context, const Decoder& decoder,
+                          std::span<std::byte> scratch) {
+  if (is_plain()) return;
+  size_t size = 0;
+  {
+    const Stopwatch watch(context.compress_seconds);
+    Encoded encoded = code(context, *encoder_, part(context, 0, spec_.count()), 0, scratch);
+    size = std::exchange(encoded.size, 0);
+    count(encoded, feedback_->rest());
+  }
+  const Stopwatch watch(context.decompress_seconds);
+  std::fill(result_.begin(), result_.end(), 0.0f);
+  decoder.decode_add(scratch.first(size), 1.0f, result_).or_throw();
+}
+
 void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;
@@ -220,6 +258,14 @@ void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size) {
   std::fill(rest.begin(), rest.end(), std::byte{0});
 }
 
+bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept {
+  return (header.flags & ~kFrameNonFinite) == (expected.flags & ~kFrameNonFinite) &&
+         header.round == expected.round && header.codec == expected.codec &&
+         header.sender == expected.sender && header.generation == expected.generation &&
+         header.stream == expected.stream && header.step == expected.step &&
+         header.count == expected.count;
+}
+
 FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
                        std::span<const std::byte> bytes, float weight, std::span<float> out) {
   const auto corrupt = [&](size_t size) {
@@ -231,10 +277,7 @@ FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const 
   const Frame& frame = read.value();
   const FrameHeader& header = frame.header;
   const size_t size = kFrameHeaderSize + frame.payload.size();
-  if (header.codec != expected.codec || header.sender != expected.sender ||
-      header.generation != expected.generation || header.stream != expected.stream ||
-      header.step != expected.step || header.count != expected.count)
-    return corrupt(size);
+  if (!is_expected(header, expected)) return corrupt(size);
   if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
   if (!decoder.decode_add(frame.payload, weight, out)) return corrupt(size);
   return {.kind = FrameOutcome::kAdded, .size = size};

@@ -26,7 +26,8 @@ struct Coder {
 };
 
 // A step is prepare or prepare_parts, then write_frame, write_payload or add_own for every part, then
-// end. Not shared between threads.
+// end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
+// settle instead. Not shared between threads.
 class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`; plain streams have fp32 and
@@ -41,6 +42,7 @@ class ActiveStream {
   const StreamSpec& spec() const noexcept { return spec_; }
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
   const Codec& codec() const noexcept { return *codec_; }
+  bool is_plain() const noexcept { return encoder_slot_ == nullptr; }  // fp32, without a memory
   Encoder& encoder() noexcept { return *encoder_; }  // of the whole stream
 
   // Whether the memory takes what encoders leave.
@@ -77,6 +79,17 @@ class ActiveStream {
   // many values.
   bool add_own_vote(StepContext& context, const Coder& coder, size_t begin,
                     std::span<std::byte> room, std::span<float> sum);
+
+  // This rank's part for a round of the codec, and what all ranks' parts came to, which may be bad.
+  // Values of a plain stream are a round of their own, whose mean is the result.
+  // REQUIRES: the signal is finite.
+  size_t offer(StepContext& context, size_t round, std::span<std::byte> out);
+  Status adopt(size_t round, std::span<const std::byte> combined);
+
+  // After the last round: encodes what was agreed on to the start of `scratch`, and decodes it into
+  // result(). Nothing to do for plain streams. REQUIRES: the signal is finite; scratch has room for
+  // the codec's max_encoded_size.
+  void settle(StepContext& context, const Decoder& decoder, std::span<std::byte> scratch);
 
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();
@@ -127,6 +140,9 @@ class ActiveStream {
 // Zeroes what follows a frame of `size` bytes in its room: a flagged one is shorter, and old memory
 // must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
 void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
+
+// Whether `header` is that of `expected`, but for the non-finite flag and the payload size.
+bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept;
 
 // What became of a frame, and its size; 0 when there is no telling where it ends.
 struct FrameOutcome {

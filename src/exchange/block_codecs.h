@@ -97,15 +97,4 @@ inline CodecEntry block_codec(std::string_view name, uint8_t id, bool unbiased) 
           }};
 }
 
-// The registry, with these two.
-inline std::vector<const CodecEntry*> all_codecs() {
-  static const bool registered = [] {
-    register_codec(block_codec("test-nearest", 200, false));
-    register_codec(block_codec("test-dither", 201, true));
-    return true;
-  }();
-  static_cast<void>(registered);
-  return list_codecs();
-}
-
 }  // namespace thinwire::testing

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "exchange/block_codecs.h"
+#include "exchange/agreeing_codecs.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {

@@ -21,12 +21,16 @@ struct Change {
 };
 
 std::vector<Change> changes() {
+  all_codecs();
   const std::string half = "topk:density=0.5", tenth = "topk:density=0.1";
+  const std::string factors = "test-factors", leader = "test-leader";
   return {{"topk:density=table(0.5;0.1@3)", {half, half, half, tenth, tenth, tenth, tenth, tenth}},
           {"fp32 | 2: topk:density=table(0.5;0.1@4) | 6: fp16",
            {"fp32", "fp32", half, half, tenth, tenth, "fp16", "fp16"}},
           {"fp16 | 1: adacomp | 3: fp16 | 5: topk:density=0.1",
-           {"fp16", "adacomp", "adacomp", "fp16", "fp16", tenth, tenth, tenth}}};
+           {"fp16", "adacomp", "adacomp", "fp16", "fp16", tenth, tenth, tenth}},
+          {"fp32 | 1: test-factors | 4: topk:density=0.1 | 5: test-leader | 7: test-factors",
+           {"fp32", factors, factors, factors, tenth, leader, leader, factors}}};
 }
 
 StateArrays memories_of(const Store& store) {
@@ -97,7 +101,8 @@ TEST(CodecChange, NothingThatIsOwedIsLost) {
 
 TEST(CodecChange, ARestartAtAnyStepChangesNothing) {
   const std::string stateful = "sidco:density=table(0.5;0.2@3;0.05@6),window=1";
-  for (const std::string& schedule : {changes()[1].schedule, changes()[2].schedule, stateful})
+  for (const std::string& schedule :
+       {changes()[1].schedule, changes()[2].schedule, changes()[3].schedule, stateful})
     run_local(2, [&](Group& group) {
       ExchangeOptions options{.codec = schedule, .feedback = "residual"};
       options.steps_per_epoch = 1;

@@ -51,4 +51,10 @@ std::vector<std::unique_ptr<Collective>> make_scatter_reduce(StepContext& contex
                                                              const std::vector<Bucket>& buckets,
                                                              const Terms& terms, Store& store);
 
+// All buckets of an exchange whose codec agrees on positions or factors; offers of several travel
+// together while they are below `bucket_bytes`. Bucket i may use tags 2i and 2i + 1.
+std::vector<std::unique_ptr<Collective>> make_agreed(StepContext& context, const Streams& streams,
+                                                     const std::vector<Bucket>& buckets,
+                                                     size_t bucket_bytes);
+
 }  // namespace thinwire

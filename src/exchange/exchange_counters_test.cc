@@ -102,6 +102,65 @@ TEST_P(ScatterReduceBytes, AreThoseOfOtherShardsOnceAndOfTheOwnToEveryOther) {
   }
 }
 
+// What rank r sends in one round of `floats` floats: parts of shards that others own, and its own
+// shard's mean to all others.
+uint64_t reduction_bytes(uint64_t n, uint64_t r, uint64_t floats) {
+  uint64_t bytes = 0;
+  for (uint64_t j = 0; j < n; ++j) {
+    const uint64_t shard = floats * (j + 1) / n - floats * j / n;
+    const uint64_t message = shard == 0 ? 0 : kFrameHeaderSize + 4 * shard;
+    bytes += j == r ? (n - 1) * message : message;
+  }
+  return bytes;
+}
+
+// 16 ranks as well, for the sake of the formula.
+class AgreedBytes : public ::testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, AgreedBytes, ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9, 16));
+
+// Two tensors of 240 and 1000 values in 10 and 42 blocks, and a bias of 7 that rides with them.
+TEST_P(AgreedBytes, AreThoseOfEachRoundOfAllStreamsTogether) {
+  const uint64_t n = GetParam();
+  all_codecs();
+  const std::vector<TensorSpec> model = {{"v", {240}, TensorKind::kLinear},
+                                         {"w", {1000}, TensorKind::kLinear},
+                                         {"b", {7}, TensorKind::kBias}};
+  const auto factors = reports(static_cast<int>(n), model, {.codec = "test-factors"});
+  const auto leader = reports(static_cast<int>(n), model, {.codec = "test-leader"});
+  for (uint64_t r = 0; r < n; ++r) {
+    // Step 1 is odd: one round of factors.
+    EXPECT_EQ(factors[r].sent_bytes, reduction_bytes(n, r, 10 + 42 + 7) + agreement_bytes(n));
+    EXPECT_EQ(factors[r].streams[0].payload_bytes + factors[r].streams[1].payload_bytes, 4u * 52);
+    uint64_t positions = 0;  // of the root of step 1
+    for (size_t stream = 0; stream < 2; ++stream)
+      positions += leader[1 % n].streams[stream].payload_bytes;
+    positions -= 4 * (24 + 100);
+    EXPECT_GT(positions, 0u);
+    const uint64_t message = r == 1 % n ? 8 + 2 * kFrameHeaderSize + positions : 0;
+    EXPECT_EQ(leader[r].sent_bytes, (n - 1) * message + reduction_bytes(n, r, 24 + 100 + 7) +
+                                        agreement_bytes(n));
+  }
+}
+
+// Tensors travel together while what they offer is below bucket_bytes, however large they are.
+TEST_P(AgreedBytes, AreFusedByWhatIsOffered) {
+  const uint64_t n = GetParam();
+  all_codecs();
+  std::vector<TensorSpec> model;
+  for (const char* name : {"a", "b", "c", "d"})
+    model.push_back({name, {2400 * n}, TensorKind::kLinear});  // 100 n floats a round
+  const auto fused = [&](size_t bucket_bytes) {
+    const ExchangeOptions options{.codec = "test-factors", .bucket_bytes = bucket_bytes};
+    return reports(static_cast<int>(n), model, options)[0].sent_bytes - agreement_bytes(n);
+  };
+  const auto round = [&](uint64_t tensors) {
+    return 2 * (n - 1) * (4 * 100 * tensors + kFrameHeaderSize);
+  };
+  EXPECT_EQ(fused(400 * n), 4 * round(1));
+  EXPECT_EQ(fused(400 * n + 4), 2 * round(2));
+  EXPECT_EQ(fused(1600 * n), round(4));
+}
+
 TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
   const uint64_t n = GetParam();
   const std::vector<TensorSpec> model = small_model();
@@ -128,10 +187,13 @@ TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
 }
 
 TEST_P(Bytes, WhatAllSendAllReceive) {
-  for (const std::string method : {"dense", "scatter-reduce", "gather", "library"}) {
+  std::vector<ExchangeOptions> all = one_per_method();
+  all.push_back({.method = "library"});
+  for (ExchangeOptions& options : all) {
+    options.bucket_bytes = 300;
     uint64_t sent = 0, received = 0;
-    for (const StepReport& report : reports(static_cast<int>(GetParam()), small_model(),
-                                            {.method = method, .bucket_bytes = 300})) {
+    for (const StepReport& report :
+         reports(static_cast<int>(GetParam()), small_model(), options)) {
       sent += report.sent_bytes;
       received += report.received_bytes;
     }

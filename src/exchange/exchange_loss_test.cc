@@ -42,7 +42,10 @@ class ExchangeLoss : public ::testing::TestWithParam<std::string> {
       run_local(kRanks, [&](Group& group) {
         group.set_deadline(kDeadline);
         TamperingGroup plain(group, kNoTampering);
-        Side side(plain, small_model(), {.method = GetParam(), .bucket_bytes = 400});
+        ExchangeOptions options{.method = GetParam(), .bucket_bytes = 400};
+        for (const ExchangeOptions& usual : one_per_method())
+          if (usual.method == options.method) options.codec = usual.codec;
+        Side side(plain, small_model(), options);
         try {
           side.step(0);
           plain.last_split().set_deadline(deadline);
@@ -65,7 +68,8 @@ class ExchangeLoss : public ::testing::TestWithParam<std::string> {
   std::atomic<int> failed_{0};  // of the others
 };
 INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss,
-                         ::testing::Values("dense", "scatter-reduce", "gather", "library"));
+                         ::testing::Values("dense", "scatter-reduce", "gather", "low-rank",
+                                           "shared-index", "library"));
 
 TEST_P(ExchangeLoss, ARankThatThrowsInMidStepIsNamed) {
   const auto messages = told([](Side& side) {
@@ -113,7 +117,12 @@ TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {
   });
 }
 
-TEST(ExchangeLossOnce, AnImpossibleLengthStopsEverybodyAndNamesItsSender) {
+class ImpossibleLength : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Codecs, ImpossibleLength, ::testing::Values("fp32", "test-leader"));
+
+TEST_P(ImpossibleLength, StopsEverybodyAndNamesItsSender) {
+  all_codecs();
+  const std::string codec = GetParam();
   std::mutex mutex;
   std::vector<std::string> messages;
   const auto run = [&] {
@@ -122,7 +131,8 @@ TEST(ExchangeLossOnce, AnImpossibleLengthStopsEverybodyAndNamesItsSender) {
         if (message.size() == 8 && tag < 30000 && group.rank() == 2 && from == 0)
           message[6] = std::byte{1};
       });
-      Side side(tampering, small_model(), {.method = "gather"});
+      const std::string method = codec == "fp32" ? "gather" : "auto";
+      Side side(tampering, small_model(), {.codec = codec, .method = method});
       try {
         side.step(0);
       } catch (const Error& error) {

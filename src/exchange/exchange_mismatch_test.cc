@@ -96,6 +96,7 @@ TEST(ExchangeMismatch, AMistakeOnOneRankIsToldToAll) {
 }
 
 TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
+  all_codecs();
   const auto same = [](const ExchangeOptions& options, ErrorCode code) {
     return told({.options = options}, {.options = options}, code);
   };
@@ -104,11 +105,17 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
   EXPECT_THAT(same({.feedback = "redisual"}, ErrorCode::kUnknownName), Each(HasSubstr("residual")));
   EXPECT_THAT(same({.method = "ring"}, ErrorCode::kUnknownName),
               Each(HasSubstr("unknown method 'ring'; known: auto, dense, scatter-reduce, gather, "
-                             "library")));
+                             "low-rank, shared-index, library")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'adacomp'; use gather")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "scatter-reduce"}, ErrorCode::kUnsupported),
-              Each(HasSubstr("cannot cut payloads of codec 'adacomp' into blocks; use gather")));
+              Each(HasSubstr("cannot cut into blocks the payloads of codec 'adacomp'; use gather")));
+  EXPECT_THAT(same({.codec = "int8", .method = "low-rank"}, ErrorCode::kUnsupported),
+              Each(HasSubstr("finds no factors to agree on in codec 'int8'; use scatter-reduce")));
+  EXPECT_THAT(same({.codec = "test-factors", .method = "shared-index"}, ErrorCode::kUnsupported),
+              Each(HasSubstr("finds no positions to agree on in codec 'test-factors'; use low-rank")));
+  EXPECT_THAT(same({.codec = "test-leader", .method = "dense"}, ErrorCode::kUnsupported),
+              Each(HasSubstr("cannot add payloads of codec 'test-leader'; use shared-index")));
   EXPECT_THAT(same({.codec = "fp16", .method = "library"}, ErrorCode::kUnsupported),
               Each(HasSubstr("carries codec fp32 only")));
 }

@@ -84,16 +84,27 @@ class Oracle {
             .ranks = static_cast<uint64_t>(ranks_)};
   }
 
-  // What a rank sends in this step.
-  std::vector<std::byte> payload(Stream& stream, int rank, uint64_t number, const Tensors& given) {
-    const Values gradient = joined(stream, given);
-    const Call call = call_of(rank, number);
-    const auto r = static_cast<size_t>(rank);
-    const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
-    std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
-    bytes.resize(stream.encoders[r]->encode(signal, call, bytes, stream.feedbacks[r]->rest()).size);
-    stream.feedbacks[r]->sent(gradient, 0, gradient.size());
-    return bytes;
+  // What every rank sends in this step, after `rounds` if there are any.
+  std::vector<std::vector<std::byte>> payloads(Stream& stream, uint64_t number,
+                                               const std::vector<Tensors>& given,
+                                               const std::vector<Round>& rounds = {}) {
+    std::vector<Values> gradients;
+    std::vector<Signal> signals;
+    for (const Tensors& of_rank : given) gradients.push_back(joined(stream, of_rank));
+    for (size_t r = 0; r < given.size(); ++r)
+      signals.push_back(
+          stream.feedbacks[r]->prepare(gradients[r], call_of(static_cast<int>(r), number)));
+    make_rounds(stream, number, signals, rounds);
+    std::vector<std::vector<std::byte>> all;
+    for (size_t r = 0; r < given.size(); ++r) {
+      std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
+      const Call call = call_of(static_cast<int>(r), number);
+      const std::span<float> rest = stream.feedbacks[r]->rest();
+      bytes.resize(stream.encoders[r]->encode(signals[r], call, bytes, rest).size);
+      stream.feedbacks[r]->sent(gradients[r], 0, gradients[r].size());
+      all.push_back(std::move(bytes));
+    }
+    return all;
   }
 
   // What the ranks' memories make of the mean, the same on all of them; ends the step.
@@ -114,27 +125,76 @@ class Oracle {
   Values mean_of(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
     if (method_ == Method::kGather) return gather_mean(stream, number, given);
     if (method_ == Method::kScatterReduce) return owners_mean(stream, number, given);
+    if (stream.codec->info().agreed != Agreed::kNothing)
+      return agreed_mean(stream, number, given);
     return dense_mean(stream, number, given);
   }
 
-  Values gather_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+  // What the parts of all ranks come to: floats added or compared in rank order, or one rank's bytes.
+  static std::vector<std::byte> combined(const Round& round,
+                                         const std::vector<std::vector<std::byte>>& parts,
+                                         uint64_t number) {
+    if (round.combine == Round::Combine::kFromRoot) return parts[number % parts.size()];
+    Values result(round.size / sizeof(float));
+    for (size_t i = 0; i < result.size(); ++i)
+      for (size_t r = 0; r < parts.size(); ++r) {
+        float value;
+        std::memcpy(&value, parts[r].data() + i * sizeof value, sizeof value);
+        result[i] = r == 0                                 ? value
+                    : round.combine == Round::Combine::kMax ? std::max(result[i], value)
+                                                            : result[i] + value;
+      }
+    if (round.combine == Round::Combine::kMean)
+      for (float& value : result) value *= 1.0f / static_cast<float>(parts.size());
+    const auto bytes = std::as_bytes(std::span(result));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  void make_rounds(Stream& stream, uint64_t number, const std::vector<Signal>& signals,
+                   const std::vector<Round>& rounds) {
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      std::vector<std::vector<std::byte>> parts(signals.size());
+      for (size_t r = 0; r < signals.size(); ++r) {
+        const bool asked = rounds[i].combine != Round::Combine::kFromRoot ||
+                           r == number % signals.size();
+        if (!asked) continue;
+        parts[r].resize(rounds[i].size);
+        const Call call = call_of(static_cast<int>(r), number);
+        parts[r].resize(stream.encoders[r]->offer(i, signals[r], call, parts[r]));
+      }
+      const auto result = combined(rounds[i], parts, number);
+      for (const auto& encoder : stream.encoders) EXPECT_TRUE(encoder->adopt(i, result).is_ok());
+    }
+  }
+
+  std::vector<Round> rounds_of(const Stream& stream, uint64_t number) const {
+    return stream.codec->rounds(stream.spec, number % 2 == 1);
+  }
+
+  // Rounds, then every rank's encoder has the same to say, which is the mean.
+  Values agreed_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+    const auto sent = payloads(stream, number, given, rounds_of(stream, number));
+    for (const auto& payload : sent) EXPECT_EQ(payload, sent.front());
     Values mean(stream.spec.count());
-    for (int rank = 0; rank < ranks_; ++rank)
-      stream.decoder
-          ->decode_add(payload(stream, rank, number, given[static_cast<size_t>(rank)]),
-                       1.0f / static_cast<float>(ranks_), mean)
-          .or_throw();
+    stream.decoder->decode_add(sent.front(), 1.0f, mean).or_throw();
+    return mean;
+  }
+
+  Values gather_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+    const bool scaled = stream.codec->info().agreed == Agreed::kScale;
+    const auto rounds = scaled ? rounds_of(stream, number) : std::vector<Round>();
+    Values mean(stream.spec.count());
+    for (const auto& payload : payloads(stream, number, given, rounds))
+      stream.decoder->decode_add(payload, 1.0f / static_cast<float>(ranks_), mean).or_throw();
     return mean;
   }
 
   Values dense_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
-    Values sum(stream.spec.count());
-    for (int rank = 0; rank < ranks_; ++rank) {
+    Values sum(stream.spec.count(), -0.0f);
+    for (const auto& payload : payloads(stream, number, given)) {
       Values part(stream.spec.count(), -0.0f);
-      stream.decoder
-          ->decode_add(payload(stream, rank, number, given[static_cast<size_t>(rank)]), 1.0f, part)
-          .or_throw();
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] = rank == 0 ? part[i] : sum[i] + part[i];
+      stream.decoder->decode_add(payload, 1.0f, part).or_throw();
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     }
     for (float& value : sum) value *= 1.0f / static_cast<float>(ranks_);
     std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));

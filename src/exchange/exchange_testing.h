@@ -13,7 +13,7 @@
 
 #include "core/checksum.h"
 #include "core/random.h"
-#include "exchange/block_codecs.h"
+#include "exchange/agreeing_codecs.h"
 #include "exchange/terms.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
@@ -76,13 +76,33 @@ inline Terms terms_of(const ExchangeOptions& options) {
   return settle(options, options.first_step).value();
 }
 
-// Every codec with every method that takes it, as far as sums are thinwire's own: its name and the
-// method's.
-inline std::vector<ExchangeOptions> codecs_and_methods() {
+// The methods whose sums are thinwire's own.
+inline const std::vector<std::string>& own_methods() {
+  static const std::vector<std::string> methods = {"dense", "scatter-reduce", "gather", "low-rank",
+                                                   "shared-index"};
+  return methods;
+}
+
+// A codec for each of them.
+inline std::vector<ExchangeOptions> one_per_method() {
+  all_codecs();
   std::vector<ExchangeOptions> all;
-  for (const CodecEntry* entry : all_codecs())
-    for (const std::string method : {"dense", "scatter-reduce", "gather"}) {
-      const ExchangeOptions options{.codec = std::string(entry->info.name), .method = method};
+  for (const std::string& method : own_methods())
+    all.push_back({.codec = method == "low-rank"       ? "test-factors"
+                            : method == "shared-index" ? "test-leader"
+                                                       : "fp32",
+                   .method = method});
+  return all;
+}
+
+// Every codec with every method of those that takes it: its name and the method's.
+inline std::vector<ExchangeOptions> codecs_and_methods() {
+  std::vector<std::string> codecs;
+  for (const CodecEntry* entry : all_codecs()) codecs.emplace_back(entry->info.name);
+  std::vector<ExchangeOptions> all;
+  for (const std::string& codec : codecs)
+    for (const std::string& method : own_methods()) {
+      const ExchangeOptions options{.codec = codec, .method = method};
       if (settle(options, options.first_step)) all.push_back(options);
     }
   return all;
@@ -95,7 +115,8 @@ inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   const auto is_odd = [](const ExchangeOptions& options) {
     const std::string name = options.codec + " " + options.method;
     return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
-           name != "test-dither scatter-reduce" && name != "adacomp gather";
+           name != "test-dither scatter-reduce" && name != "adacomp gather" &&
+           name != "test-factors low-rank" && name != "test-leader shared-index";
   };
   if (ranks > 3) std::erase_if(all, is_odd);
   return all;

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<ExchangeOptions> one_per_method() {
+std::vector<ExchangeOptions> usual_and_odd() {
   all_codecs();
   return {{.codec = "fp32", .bucket_bytes = 500},
           {.codec = "fp32", .method = "gather", .bucket_bytes = 500},
@@ -27,6 +27,8 @@ std::vector<ExchangeOptions> one_per_method() {
           {.codec = "fp16", .feedback = "residual", .bucket_bytes = 500},
           {.codec = "test-nearest", .bucket_bytes = 500, .chunk_values = 100},
           {.codec = "fp16", .feedback = "residual", .method = "scatter-reduce"},
+          {.codec = "test-factors", .bucket_bytes = 500},
+          {.codec = "test-leader", .bucket_bytes = 200},
           {.codec = "fp32", .method = "library", .bucket_bytes = 500}};
 }
 
@@ -43,7 +45,7 @@ std::string error_of(const Body& body, ErrorCode code) {
 }
 
 TEST(ExchangeUsage, TensorsMayStartInAnyOrderAndAnotherOnEachRank) {
-  for (const ExchangeOptions& options : one_per_method())
+  for (const ExchangeOptions& options : usual_and_odd())
     run_local(4, [&](Group& group) {
       Side side(group, small_model(), options);
       Side plain(group, small_model(), options);
@@ -79,7 +81,7 @@ TEST(ExchangeUsage, BucketsTravelWhileTheBackwardPassGoesOn) {
 }
 
 TEST(ExchangeUsage, TensorsNotStartedCountAsZeroAndAreLeftAlone) {
-  for (const ExchangeOptions& options : one_per_method())
+  for (const ExchangeOptions& options : usual_and_odd())
     run_local(3, [&](Group& group) {
       const auto unused = [&](size_t i) {
         return i % 3 == static_cast<size_t>(group.rank()) || i == 7;  // 7: on no rank
@@ -129,7 +131,7 @@ TEST(ExchangeUsage, AModelOfNothingHasSteps) {
 }
 
 TEST(ExchangeUsage, WaitEndsTheStepWithoutFinish) {
-  for (const ExchangeOptions& options : one_per_method())
+  for (const ExchangeOptions& options : usual_and_odd())
     run_local(3, [&](Group& group) {
       Side side(group, small_model(), options);
       Side plain(group, small_model(), options);

@@ -6,12 +6,15 @@
 //
 //   result = sum over r = 0..n-1 of (1/n) x decode(frame of r)
 //
+// Codecs that settle a scale first (terngrad) have their rounds before that, bucket by bucket.
+//
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
 // sum of finite gradients overflows.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "exchange/collective.h"
+#include "exchange/rounds.h"
 
 namespace thinwire {
 namespace {
@@ -26,9 +29,62 @@ class Gather final : public Collective {
       decoders_.push_back(stream->codec().make_decoder(stream->spec()));
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
+    if (settles_scale())
+      rounds_ = std::make_unique<Rounds>(context, streams_, false, tag);
   }
 
   void begin() override {
+    started_ = false;
+    next_ = 0;
+    {
+      const Stopwatch watch(context_.compress_seconds);
+      if (rounds_ != nullptr) rounds_->begin();
+      for (size_t i = 0; i < streams_.size(); ++i) {
+        streams_[i]->prepare(context_);
+        if (rounds_ != nullptr) rounds_->join(i);
+      }
+    }
+    if (rounds_ == nullptr) start();
+  }
+
+  bool advance() override {
+    if (started_) return exchange();
+    const bool moved = rounds_->advance();
+    if (!rounds_->done()) return moved;
+    start();
+    return true;
+  }
+
+  bool done() const noexcept override { return started_ && next_ == peers_.size() && sent_; }
+
+  const Transfer* awaited() const noexcept override {
+    if (!started_) return rounds_->awaited();
+    if (next_ < peers_.size())
+      return (peers_[next_].sized ? peers_[next_].frames_in : peers_[next_].size_in).transfer();
+    for (const Peer& peer : peers_)
+      for (const Pending* out : {&peer.size_out, &peer.frames_out})
+        if (out->transfer() != nullptr) return out->transfer();
+    return nullptr;
+  }
+
+ private:
+  struct Peer {
+    uint64_t size = 0;
+    bool sized = false;
+    Buffer message;
+    Pending size_in, frames_in, size_out, frames_out;
+  };
+
+  // Those that agree on more are encoded by each rank for itself here.
+  bool settles_scale() const {
+    return std::any_of(streams_.begin(), streams_.end(), [](const ActiveStream* stream) {
+      return stream->codec().info().agreed == Agreed::kScale;
+    });
+  }
+
+  // Streams are prepared, and what they agree on is settled.
+  void start() {
+    started_ = true;
     encode();
     const auto word = std::as_bytes(std::span(&mine_size_, 1));
     for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
@@ -41,10 +97,9 @@ class Gather final : public Collective {
       peer.size_out.set(context_.group.send(word, to, tag_));
       peer.frames_out.set(context_.group.send(mine_.bytes().first(mine_size_), to, tag_ + 1));
     }
-    next_ = 0;
   }
 
-  bool advance() override {
+  bool exchange() {
     bool moved = false;
     for (size_t rank = 0; rank < peers_.size(); ++rank) {
       if (rank == context_.rank() || peers_[rank].sized || !peers_[rank].size_in.done()) continue;
@@ -66,25 +121,6 @@ class Gather final : public Collective {
     return moved;
   }
 
-  bool done() const noexcept override { return next_ == peers_.size() && sent_; }
-
-  const Transfer* awaited() const noexcept override {
-    if (next_ < peers_.size())
-      return (peers_[next_].sized ? peers_[next_].frames_in : peers_[next_].size_in).transfer();
-    for (const Peer& peer : peers_)
-      for (const Pending* out : {&peer.size_out, &peer.frames_out})
-        if (out->transfer() != nullptr) return out->transfer();
-    return nullptr;
-  }
-
- private:
-  struct Peer {
-    uint64_t size = 0;
-    bool sized = false;
-    Buffer message;
-    Pending size_in, frames_in, size_out, frames_out;
-  };
-
   void encode() {
     const Stopwatch watch(context_.compress_seconds);
     mine_ = context_.buffers.take(limit_);
@@ -92,7 +128,6 @@ class Gather final : public Collective {
     mine_size_ = 0;
     sent_ = false;
     for (ActiveStream* stream : streams_) {
-      stream->prepare(context_);
       mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
                                         out.subspan(mine_size_));
       const std::span<float> result = stream->result();
@@ -144,6 +179,8 @@ class Gather final : public Collective {
   const int tag_;
   std::vector<ActiveStream*> streams_;
   std::vector<std::unique_ptr<const Decoder>> decoders_;
+  std::unique_ptr<Rounds> rounds_;  // null: nothing to agree on
+  bool started_ = false;
   size_t limit_ = 0;  // bytes of the longest message that is possible
   Buffer mine_;
   uint64_t mine_size_ = 0;

@@ -17,6 +17,8 @@ std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
     case Method::kLibrary:
       return make_library(context, streams, bucket);
     case Method::kScatterReduce:
+    case Method::kLowRank:
+    case Method::kSharedIndex:
       break;  // all buckets at once
   }
   throw Error(ErrorCode::kUnsupported, "exchange: unknown method");
@@ -49,6 +51,10 @@ void StepRunner::make_buckets(const Terms& terms) {
   buckets_.clear();
   if (terms.method == Method::kScatterReduce) {
     buckets_ = make_scatter_reduce(context_, streams_, plan_.buckets, terms, store_);
+    return;
+  }
+  if (terms.method == Method::kLowRank || terms.method == Method::kSharedIndex) {
+    buckets_ = make_agreed(context_, streams_, plan_.buckets, options_.bucket_bytes);
     return;
   }
   for (size_t i = 0; i < plan_.buckets.size(); ++i)

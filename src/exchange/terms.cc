@@ -12,35 +12,47 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kMethods = {Method::kDense, Method::kScatterReduce, Method::kGather,
-                                 Method::kLibrary};
+constexpr std::array kMethods = {Method::kDense,   Method::kScatterReduce, Method::kGather,
+                                 Method::kLowRank, Method::kSharedIndex,   Method::kLibrary};
 
 // Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
 bool is_block_local(const Codec& codec) {
   const CodecInfo& info = codec.info();
-  if (info.block == 0 || !info.fixed_size) return false;
+  if (info.block == 0 || !info.fixed_size || info.agreed != Agreed::kNothing) return false;
   const StreamSpec block = single_tensor({.name = "block", .shape = {info.block}});
   return codec.make_encoder(block)->save().empty();
 }
 
-// Payloads that can be cut, added and encoded again cost a rank 2 (n-1)/n of a payload; linear ones
+Status refuse(Method method, const CodecInfo& codec, const std::string& why,
+              const std::string& instead) {
+  return Status::fail(ErrorCode::kUnsupported, "exchange: method " + std::string(to_string(method)) +
+                                                   " " + why + " codec '" + std::string(codec.name) +
+                                                   "'; use " + instead);
+}
+
+// What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and encoded again cost a rank 2 (n-1)/n of a payload; linear ones
 // without a loss worth a memory. All others are sent whole to everybody: (n-1) payloads.
 Result<Method> settle_method(const std::string& name, const Codec& chosen) {
   const CodecInfo& codec = chosen.info();
   const bool addable = codec.linear && codec.fixed_size;
   const bool local = is_block_local(chosen);
-  if (name == "auto")
-    return addable ? Method::kDense : local ? Method::kScatterReduce : Method::kGather;
+  const Method usual = codec.agreed == Agreed::kFactors     ? Method::kLowRank
+                       : codec.agreed == Agreed::kPositions ? Method::kSharedIndex
+                       : addable                            ? Method::kDense
+                       : local                              ? Method::kScatterReduce
+                                                            : Method::kGather;
+  if (name == "auto") return usual;
   for (const Method method : kMethods) {
     if (name != to_string(method)) continue;
+    const std::string instead(to_string(usual));
     if (method == Method::kDense && !addable)
-      return Status::fail(ErrorCode::kUnsupported,
-                          "exchange: method dense cannot add payloads of codec '" +
-                              std::string(codec.name) + "'; use gather");
+      return refuse(method, codec, "cannot add payloads of", instead);
     if (method == Method::kScatterReduce && !local)
-      return Status::fail(ErrorCode::kUnsupported,
-                          "exchange: method scatter-reduce cannot cut payloads of codec '" +
-                              std::string(codec.name) + "' into blocks; use gather");
+      return refuse(method, codec, "cannot cut into blocks the payloads of", instead);
+    if (method == Method::kLowRank && codec.agreed != Agreed::kFactors)
+      return refuse(method, codec, "finds no factors to agree on in", instead);
+    if (method == Method::kSharedIndex && codec.agreed != Agreed::kPositions)
+      return refuse(method, codec, "finds no positions to agree on in", instead);
     if (method == Method::kLibrary && !codec.lossless)
       return Status::fail(ErrorCode::kUnsupported,
                           "exchange: method library carries codec fp32 only, not '" +
@@ -75,6 +87,10 @@ std::string_view to_string(Method method) noexcept {
       return "scatter-reduce";
     case Method::kGather:
       return "gather";
+    case Method::kLowRank:
+      return "low-rank";
+    case Method::kSharedIndex:
+      return "shared-index";
     case Method::kLibrary:
       return "library";
   }

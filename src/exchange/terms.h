@@ -14,7 +14,14 @@
 namespace thinwire {
 
 // How a bucket becomes a mean; docs/collectives.md.
-enum class Method : uint8_t { kDense, kScatterReduce, kGather, kLibrary };
+enum class Method : uint8_t {
+  kDense,
+  kScatterReduce,
+  kGather,
+  kLowRank,
+  kSharedIndex,
+  kLibrary,
+};
 
 std::string_view to_string(Method method) noexcept;
 

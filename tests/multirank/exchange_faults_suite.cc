@@ -114,15 +114,18 @@ TEST_P(ExchangeFaults, NoMemoryKeepsATraceOfASkippedStep) {
 }
 
 TEST_P(ExchangeFaults, TheSumMayOverflowAlthoughNoRankDid) {
-  for (const std::string method : {"dense", "scatter-reduce"})
+  for (const ExchangeOptions& options : one_per_method())
     on_all([&](Group& group) {
-      Side side(group, {{"w", {3}, TensorKind::kLinear}}, {.codec = "fp32", .method = method});
-      side.values = {{1, 3e38f, 2}};
+      if (options.method == "gather") return;  // adds what is divided already
+      Side side(group, {{"v", {5}, TensorKind::kLinear}, {"w", {30}, TensorKind::kLinear}}, options);
+      side.values = {Values(5, 1.0f), Values(30, 3e38f)};
       side.start(0);
+      side.start(1);
       const StepReport report = side.exchange().finish();
       EXPECT_TRUE(report.skipped);
       EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
       EXPECT_EQ(report.fault.rank, -1);
+      EXPECT_EQ(report.fault.stream, "w");
       EXPECT_TRUE(all_zero(side.values));
     });
 }
@@ -180,8 +183,9 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
   const Change changes[] = {
       [](FrameHeader& h) { h.step += 1; },   [](FrameHeader& h) { h.stream += 1; },
       [](FrameHeader& h) { h.sender += 1; }, [](FrameHeader& h) { h.codec += 1; },
-      [](FrameHeader& h) { h.count += 1; },  [](FrameHeader& h) { h.generation += 1; }};
-  for (const std::string method : {"dense", "scatter-reduce", "gather"})
+      [](FrameHeader& h) { h.count += 1; },  [](FrameHeader& h) { h.generation += 1; },
+      [](FrameHeader& h) { h.round += 1; },  [](FrameHeader& h) { h.flags ^= kFrameRound; }};
+  for (const ExchangeOptions& options : one_per_method())
     for (const Change change : changes)
       on_all([&](Group& group) {
         TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
@@ -190,9 +194,8 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
           change(header);
           seal_frame(header, message.first(kFrameHeaderSize + header.payload_size));
         });
-        Side side(tampering, {{"w", {10}, TensorKind::kLinear}},
-                  {.codec = "fp32", .method = method});
-        side.values = {Values(10, 1.0f)};
+        Side side(tampering, {{"w", {100}, TensorKind::kLinear}}, options);
+        side.values = {Values(100, 1.0f)};
         side.start(0);
         const StepReport report = side.exchange().finish();
         EXPECT_TRUE(report.skipped);
@@ -204,29 +207,34 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
 
 // A sender that flags its frame, but does not own up to it, is still named.
 TEST_P(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
-  for (const std::string method : {"dense", "scatter-reduce", "gather"})
+  for (const ExchangeOptions& options : one_per_method())
     on_all([&](Group& group) {
-      const int contributions = method == "gather" ? 1 : 0;  // their tag
+      const bool sized = options.method == "gather" || options.method == "shared-index";
+      const int contributions = sized ? 1 : 0;  // their tag
+      bool first = true;
       TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
         if (tag != contributions || from != 0 || group.rank() != last()) return;
+        if (!std::exchange(first, false)) return;  // in later rounds a flag may speak of others
         FrameHeader header = read_frame(message).value().header;
-        header.flags = kFrameNonFinite;
+        header.flags |= kFrameNonFinite;
         header.payload_size = 0;
         seal_frame(header, message.first(kFrameHeaderSize));
       });
-      Side side(tampering, {{"w", {10}, TensorKind::kLinear}}, {.method = method});
-      side.values = {Values(10, 1.0f)};
+      Side side(tampering, {{"w", {100}, TensorKind::kLinear}}, options);
+      side.values = {Values(100, 1.0f)};
       side.start(0);
       const StepReport report = side.exchange().finish();
       EXPECT_TRUE(report.skipped);
+      EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
       EXPECT_EQ(report.fault.rank, 0);
     });
 }
 
 TEST_P(ExchangeFaults, SeveralInARowStopTheRunAndNameTheCulprit) {
-  for (const std::string method : {"dense", "scatter-reduce", "gather"})
+  for (ExchangeOptions options : one_per_method())
     on_all([&](Group& group) {
-      Side side(group, small_model(), {.method = method, .max_skipped = 3});
+      options.max_skipped = 3;
+      Side side(group, small_model(), options);
       for (uint64_t step = 0; step < 2; ++step)
         EXPECT_TRUE(bad_step(side, group, step, kLinear, NAN).skipped);
       EXPECT_FALSE(side.step(2).skipped);  // counting starts again

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "exchange/block_codecs.h"
+#include "exchange/agreeing_codecs.h"
 #include "multirank/ranks.h"
 #include "sync/sync_testing.h"
 
