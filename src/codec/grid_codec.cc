@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/grid_codec.h"
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "codec/block_option.h"
 #include "codec/codec_random.h"
+#include "core/bytes.h"
 #include "kernel/scaled_blocks.h"
 
 namespace thinwire {
@@ -29,35 +31,79 @@ bool add(std::span<const std::byte> payload, const GridBlocks& blocks, float wei
   return kernel::add_blocks(payload, {.block = blocks.block, .bits = blocks.bits}, weight, out);
 }
 
+// Scales of all parts, one for each block.
+size_t scale_count(const GridBlocks& blocks, const std::vector<Part>& parts) {
+  size_t count = 0;
+  for (const Part& part : parts) count += blocks_of(blocks, part).count(part.count);
+  return count;
+}
+
 class GridEncoder final : public Encoder {
  public:
   GridEncoder(const GridBlocks& blocks, bool random, const StreamSpec& stream)
       : blocks_(blocks),
         random_(random),
         name_(stream.name),
-        parts_(parts_of(stream, blocks.block)) {}
+        parts_(parts_of(stream, blocks.block)),
+        scales_(scale_count(blocks_, parts_)) {}
+
+  // This rank's scales; all take the largest.
+  size_t offer(size_t /*round*/, const Signal& signal, const Call& /*call*/,
+               std::span<std::byte> out) override {
+    for_scales([&](const Part& part, const GridBlocks& blocks, std::span<float> scales) {
+      kernel::grid_scales(signal.values.subspan(part.begin, part.count), blocks, scales);
+    });
+    ByteWriter(out).put_bytes(std::as_bytes(std::span(scales_)));
+    return scales_.size() * sizeof(float);
+  }
+  Status adopt(size_t /*round*/, std::span<const std::byte> combined) override {
+    ByteReader reader(combined);
+    for (float& scale : scales_) {
+      scale = reader.get<float>();
+      if (std::signbit(scale) || !std::isfinite(scale))
+        return Status::fail(ErrorCode::kCorrupt, "terngrad: a shared scale is out of range");
+    }
+    agreed_ = true;
+    return Status::ok();
+  }
+  void commit() override { agreed_ = false; }
+  void rollback() override { agreed_ = false; }
 
   Encoded encode(const Signal& signal, const Call& call, std::span<std::byte> out,
                  std::span<float> rest) override {
     Dither dither;
     if (random_) dither.key = codec_random_key(call, name_);
     size_t size = 0;
-    for (const Part& part : parts_) {
-      const GridBlocks blocks = blocks_of(blocks_, part);
+    for_scales([&](const Part& part, const GridBlocks& blocks, std::span<const float> scales) {
       dither.position = call.offset + part.begin;
       kernel::quantise_grid(signal.values.subspan(part.begin, part.count), blocks,
                             random_ ? &dither : nullptr, out.subspan(size, blocks.size(part.count)),
-                            rest.empty() ? rest : rest.subspan(part.begin, part.count));
+                            rest.empty() ? rest : rest.subspan(part.begin, part.count),
+                            agreed_ ? scales : std::span<const float>());
       size += blocks.size(part.count);
-    }
+    });
     return {.size = size, .kept = signal.values.size()};
   }
 
  private:
+  // Calls body(part, its blocks, their scales) for each part.
+  template <typename Body>
+  void for_scales(const Body& body) {
+    std::span<float> scales = scales_;
+    for (const Part& part : parts_) {
+      const GridBlocks blocks = blocks_of(blocks_, part);
+      const size_t count = blocks.count(part.count);
+      body(part, blocks, scales.first(count));
+      scales = scales.subspan(count);
+    }
+  }
+
   GridBlocks blocks_;
   bool random_;
   std::string name_;
   std::vector<Part> parts_;
+  std::vector<float> scales_;
+  bool agreed_ = false;  // scales_ are those of all ranks
 };
 
 class GridDecoder final : public Decoder {
@@ -103,6 +149,11 @@ class GridCodec final : public Codec {
     for (const Part& part : parts_of(stream, blocks_.block))
       size += blocks_of(blocks_, part).size(part.count);
     return size;
+  }
+  std::vector<Round> rounds(const StreamSpec& stream, bool /*odd_step*/) const override {
+    if (info_.agreed == Agreed::kNothing) return {};
+    const size_t count = scale_count(blocks_, parts_of(stream, blocks_.block));
+    return {{.combine = Round::Combine::kMax, .size = count * sizeof(float)}};
   }
   std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
     return std::make_unique<GridEncoder>(blocks_, random_, stream);

@@ -221,6 +221,41 @@ TEST(Terngrad, ConstantsAreNotClippedAway) {
               std::vector<float>(1000, value));
 }
 
+// Rounds bring every encoder the largest scale; without rounds it has its own again.
+TEST(Terngrad, SharesTheLargestScaleOfAllRanksForOneStep) {
+  const auto codec = std::move(make_codec("terngrad:clip=0,shared_scale=true").value().codec);
+  const StreamSpec stream{.name = "s",
+                          .tensors = {{.name = "a", .shape = {2}}, {.name = "b", .shape = {3}}}};
+  ASSERT_EQ(codec->rounds(stream, false).size(), 1u);
+  EXPECT_EQ(codec->rounds(stream, false)[0].size, 8u);
+  const std::vector<float> own = {1, -0.5f, 0.25f, 0, 0};
+  const auto encoder = codec->make_encoder(stream);
+  float scales[2] = {};
+  EXPECT_EQ(encoder->offer(0, {.values = own}, {}, std::as_writable_bytes(std::span(scales))), 8u);
+  EXPECT_EQ(scales[0], 1);
+  EXPECT_EQ(scales[1], 0.25f);
+
+  const auto scale_of_a = [&] {
+    std::vector<std::byte> payload(codec->max_encoded_size(stream));
+    std::vector<float> rest(own.size());
+    encoder->encode({.values = own}, {}, payload, rest);
+    float scale;
+    std::memcpy(&scale, payload.data(), sizeof scale);
+    for (const float x : {own[0] - rest[0], own[1] - rest[1]})
+      EXPECT_TRUE(x == 0 || std::abs(x) == scale);
+    return scale;
+  };
+  scales[0] = 7;
+  ASSERT_TRUE(encoder->adopt(0, std::as_bytes(std::span(scales))).is_ok());
+  EXPECT_EQ(scale_of_a(), 7);
+  encoder->commit();
+  EXPECT_EQ(scale_of_a(), 1);
+  for (const float bad : {-1.0f, -0.0f, std::numeric_limits<float>::infinity()}) {
+    scales[1] = bad;
+    EXPECT_EQ(encoder->adopt(0, std::as_bytes(std::span(scales))).code(), ErrorCode::kCorrupt);
+  }
+}
+
 TEST(Natural, TakesOneOfTheTwoPowersAroundAValue) {
   const auto values = normal(1003);
   const auto coded = code("natural", values);

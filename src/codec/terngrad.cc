@@ -7,8 +7,9 @@
 // lost, unless a memory is asked for. Values all alike have no deviation to clip at and are not
 // clipped, where the authors' rule loses them.
 //
-// Every sender has the scale of its own values. Wen et al. let workers share the largest, so that
-// sums of codes are codes of the sum.
+// Every sender has the scale of its own values, or all have the largest (`shared_scale`), as Wen et al.
+// have it so that sums of codes are codes of the sum. No sum is made of codes here, so all it changes is
+// that draws are as coarse as those of the rank with the largest values.
 //
 // Payload, per tensor or block, as int8's with two bits per code:
 //
@@ -32,6 +33,7 @@ std::unique_ptr<Codec> make(const Options& options) {
   CodecInfo info = kInfo;
   const auto clip = static_cast<float>(options.number("clip"));
   info.unbiased = clip == 0;
+  if (options.flag("shared_scale")) info.agreed = Agreed::kScale;
   return make_grid_codec(info,
                          {.block = block_length(options),
                           .bits = 2,
@@ -53,7 +55,11 @@ const CodecEntry& terngrad_entry() {
                    .max = 100,
                    .unit = "standard deviations",
                    .help = "largest magnitude that is not cut; 0 cuts none, which is unbiased"},
-                  block_option("tensor", {"64", "256", "1024", "4096", "tensor"})},
+                  block_option("tensor", {"64", "256", "1024", "4096", "tensor"}),
+                  {.name = "shared_scale",
+                   .type = OptionType::kFlag,
+                   .fallback = "false",
+                   .help = "all ranks take the largest scale, agreed on before"}},
       .make = make};
   return entry;
 }

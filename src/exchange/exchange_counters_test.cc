@@ -161,6 +161,20 @@ TEST_P(AgreedBytes, AreFusedByWhatIsOffered) {
   EXPECT_EQ(fused(1600 * n), round(4));
 }
 
+// Four bytes for the scale of each tensor; biases have none.
+TEST_P(Bytes, ASharedScaleTravelsBeforeWhatIsGathered) {
+  const uint64_t n = GetParam();
+  const std::vector<TensorSpec> model = {{"v", {240}, TensorKind::kLinear},
+                                         {"w", {1000}, TensorKind::kLinear},
+                                         {"b", {7}, TensorKind::kBias}};
+  const auto own = reports(static_cast<int>(n), model, {.codec = "terngrad"});
+  const auto shared = reports(static_cast<int>(n), model, {.codec = "terngrad:shared_scale=true"});
+  for (uint64_t r = 0; r < n; ++r) {
+    EXPECT_EQ(shared[r].sent_bytes, own[r].sent_bytes + reduction_bytes(n, r, 2));
+    EXPECT_EQ(shared[r].streams[0].payload_bytes, own[r].streams[0].payload_bytes);
+  }
+}
+
 TEST_P(Bytes, GatherSendsItsFramesToEveryOtherRank) {
   const uint64_t n = GetParam();
   const std::vector<TensorSpec> model = small_model();

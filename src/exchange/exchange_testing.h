@@ -99,6 +99,7 @@ inline std::vector<ExchangeOptions> one_per_method() {
 inline std::vector<ExchangeOptions> codecs_and_methods() {
   std::vector<std::string> codecs;
   for (const CodecEntry* entry : all_codecs()) codecs.emplace_back(entry->info.name);
+  codecs.emplace_back("terngrad:shared_scale=true");  // rounds, then gather
   std::vector<ExchangeOptions> all;
   for (const std::string& codec : codecs)
     for (const std::string& method : own_methods()) {
@@ -116,6 +117,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
     const std::string name = options.codec + " " + options.method;
     return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
            name != "test-dither scatter-reduce" && name != "adacomp gather" &&
+           name != "terngrad:shared_scale=true gather" &&
            name != "test-factors low-rank" && name != "test-leader shared-index";
   };
   if (ranks > 3) std::erase_if(all, is_odd);

@@ -94,7 +94,23 @@ HWY_INLINE float ScaleOf(const float* x, size_t count, const GridBlocks& blocks)
   return limit > 1e-6 * max && limit < max ? static_cast<float>(limit) : max;
 }
 
+// The grid of kMax, kNorm and kClip with this scale.
+HWY_INLINE Grid ScaledGrid(float scale, const GridBlocks& blocks) {
+  const float most_code = static_cast<float>(1 << (blocks.bits - 1)) - 1;
+  Grid grid;
+  grid.most = blocks.rule == GridRule::kClip ? 1 : blocks.levels;
+  grid.least = -grid.most;
+  grid.step = scale < kLeastStep ? 0 : scale;
+  if (!std::isfinite(grid.step * most_code))
+    grid.step = std::numeric_limits<float>::max() / most_code;
+  if (!std::isfinite(grid.step * most_code)) grid.step = std::nextafter(grid.step, 0.0f);
+  grid.inverse = grid.step == 0 ? 0 : 1 / grid.step;
+  return grid;
+}
+
 HWY_INLINE Grid GridOf(const float* x, size_t count, const GridBlocks& blocks) {
+  if (blocks.rule != GridRule::kHalf && blocks.rule != GridRule::kMinMax)
+    return ScaledGrid(ScaleOf(x, count, blocks), blocks);
   const auto codes = static_cast<float>(1 << (blocks.bits - 1));  // on either side
   Grid grid{.least = -codes, .most = codes - 1};
   if (blocks.rule == GridRule::kHalf) {
@@ -106,24 +122,13 @@ HWY_INLINE Grid GridOf(const float* x, size_t count, const GridBlocks& blocks) {
     grid.inverse = codes / (scale + 1e-6f);
     return grid;
   }
-  if (blocks.rule == GridRule::kMinMax) {
-    const Range range = MinMax(x, count);
-    const float width = range.high - range.low;
-    grid.mid = std::isfinite(width) ? range.low + width / 2 : range.low / 2 + range.high / 2;
-    grid.step = (range.high / 2 - range.low / 2) / (codes - 0.5f);
-    if (grid.step < kLeastStep) grid.step = 0;
-    while (!std::isfinite(std::abs(grid.mid) + (codes - 0.5f) * grid.step))
-      grid.step = std::nextafter(grid.step, 0.0f);
-  } else {
-    const float most_code = codes - 1;
-    grid.most = blocks.rule == GridRule::kClip ? 1 : blocks.levels;
-    grid.least = -grid.most;
-    grid.step = ScaleOf(x, count, blocks);
-    if (grid.step < kLeastStep) grid.step = 0;
-    if (!std::isfinite(grid.step * most_code))
-      grid.step = std::numeric_limits<float>::max() / most_code;
-    if (!std::isfinite(grid.step * most_code)) grid.step = std::nextafter(grid.step, 0.0f);
-  }
+  const Range range = MinMax(x, count);
+  const float width = range.high - range.low;
+  grid.mid = std::isfinite(width) ? range.low + width / 2 : range.low / 2 + range.high / 2;
+  grid.step = (range.high / 2 - range.low / 2) / (codes - 0.5f);
+  if (grid.step < kLeastStep) grid.step = 0;
+  while (!std::isfinite(std::abs(grid.mid) + (codes - 0.5f) * grid.step))
+    grid.step = std::nextafter(grid.step, 0.0f);
   grid.inverse = grid.step == 0 ? 0 : 1 / grid.step;
   return grid;
 }
@@ -187,14 +192,16 @@ void PutHeader(const Grid& grid, GridRule rule, std::byte* out) {
 
 template <bool kShifted, bool kRandom, class Packer>
 void Quantise(const Packer& packer, const float* x, size_t count, const GridBlocks& blocks,
-              const Dither* dither, std::byte* out, const std::byte* end, float* rest) {
+              const Dither* dither, const float* scales, std::byte* out, const std::byte* end,
+              float* rest) {
   const CodeOrder order;
   Draws draws(kRandom ? dither->key : RandomKey());
   OnGrid<kShifted, kRandom> rule;
   rule.mask = hn::Set(CodeU(), (1u << blocks.bits) - 1);
   for (size_t begin = 0; begin < count; begin += blocks.block) {
     const size_t block_end = std::min(begin + blocks.block, count);
-    const Grid grid = GridOf(x + begin, block_end - begin, blocks);
+    const Grid grid = scales ? ScaledGrid(scales[begin / blocks.block], blocks)
+                             : GridOf(x + begin, block_end - begin, blocks);
     PutHeader(grid, blocks.rule, out);
     out += blocks.header();
     rule.set(grid);
@@ -211,18 +218,23 @@ void Quantise(const Packer& packer, const float* x, size_t count, const GridBloc
 }
 
 void QuantiseGrid(const float* x, size_t count, const GridBlocks& blocks, const Dither* dither,
-                  std::byte* out, size_t size, float* rest) {
+                  const float* scales, std::byte* out, size_t size, float* rest) {
   WithPacker(blocks.bits, [=](const auto& packer) HWY_ATTR {
     const std::byte* end = out + size;
     if (blocks.rule == GridRule::kMinMax && dither != nullptr)
-      Quantise<true, true>(packer, x, count, blocks, dither, out, end, rest);
+      Quantise<true, true>(packer, x, count, blocks, dither, scales, out, end, rest);
     else if (blocks.rule == GridRule::kMinMax)
-      Quantise<true, false>(packer, x, count, blocks, dither, out, end, rest);
+      Quantise<true, false>(packer, x, count, blocks, dither, scales, out, end, rest);
     else if (dither != nullptr)
-      Quantise<false, true>(packer, x, count, blocks, dither, out, end, rest);
+      Quantise<false, true>(packer, x, count, blocks, dither, scales, out, end, rest);
     else
-      Quantise<false, false>(packer, x, count, blocks, dither, out, end, rest);
+      Quantise<false, false>(packer, x, count, blocks, dither, scales, out, end, rest);
   });
+}
+
+void GridScales(const float* x, size_t count, const GridBlocks& blocks, float* scales) {
+  for (size_t begin = 0; begin < count; begin += blocks.block)
+    *scales++ = GridOf(x + begin, std::min(blocks.block, count - begin), blocks).step;
 }
 
 template <bool kShifted>
@@ -293,16 +305,26 @@ HWY_AFTER_NAMESPACE();
 namespace thinwire::kernel {
 namespace {
 HWY_EXPORT(QuantiseGrid);
+HWY_EXPORT(GridScales);
 HWY_EXPORT(AddGrid);
 }  // namespace
 
 void quantise_grid(std::span<const float> values, const GridBlocks& blocks, const Dither* dither,
-                   std::span<std::byte> bytes, std::span<float> rest) noexcept {
+                   std::span<std::byte> bytes, std::span<float> rest,
+                   std::span<const float> scales) noexcept {
   assert(bytes.size() == blocks.size(values.size()));
   assert(rest.empty() || rest.size() == values.size());
+  assert(scales.empty() || scales.size() == blocks.count(values.size()));
   HWY_DYNAMIC_DISPATCH(QuantiseGrid)
-  (values.data(), values.size(), blocks, dither, bytes.data(), bytes.size(),
-   rest.empty() ? nullptr : rest.data());
+  (values.data(), values.size(), blocks, dither, scales.empty() ? nullptr : scales.data(),
+   bytes.data(), bytes.size(), rest.empty() ? nullptr : rest.data());
+}
+
+void grid_scales(std::span<const float> values, const GridBlocks& blocks,
+                 std::span<float> scales) noexcept {
+  assert(blocks.rule != GridRule::kMinMax && blocks.rule != GridRule::kHalf);
+  assert(scales.size() == blocks.count(values.size()));
+  HWY_DYNAMIC_DISPATCH(GridScales)(values.data(), values.size(), blocks, scales.data());
 }
 
 bool add_grid(std::span<const std::byte> bytes, const GridBlocks& blocks, float weight,

@@ -36,6 +36,7 @@ struct GridBlocks {
   constexpr size_t header() const noexcept {
     return rule == GridRule::kMinMax ? 8 : rule == GridRule::kHalf ? 2 : 4;
   }
+  constexpr size_t count(size_t values) const noexcept { return (values + block - 1) / block; }
   constexpr size_t size(size_t count) const noexcept {
     return count / block * (header() + code_bytes(block, bits)) +
            (count % block == 0 ? 0 : header() + code_bytes(count % block, bits));
@@ -54,9 +55,15 @@ struct Dither {
 // t to within 2^-16, and a value on the grid is always itself. Steps and scales below 2^-126 become
 // 0, and then every value mid, or 0.
 // A non-empty `rest` receives x - value; it is as long as `values` and may be `values`.
-// REQUIRES: finite values; bytes.size() == blocks.size(values.size()).
+// Non-empty `scales` of kMax, kNorm or kClip, one for each block, stand in for those of the values.
+// REQUIRES: finite values; bytes.size() == blocks.size(values.size()); scales at least +0, finite.
 void quantise_grid(std::span<const float> values, const GridBlocks& blocks, const Dither* dither,
-                   std::span<std::byte> bytes, std::span<float> rest = {}) noexcept;
+                   std::span<std::byte> bytes, std::span<float> rest = {},
+                   std::span<const float> scales = {}) noexcept;
+
+// The scale of each block as quantise_grid writes it. REQUIRES: kMax, kNorm or kClip.
+void grid_scales(std::span<const float> values, const GridBlocks& blocks,
+                 std::span<float> scales) noexcept;
 
 // out[i] += weight x value, for kMinMax and kHalf; add_blocks (scaled_blocks.h) reads the others.
 // Returns false, `out` then being unspecified, unless scales and steps are at least +0, and scale,

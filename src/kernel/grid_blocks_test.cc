@@ -226,6 +226,26 @@ TEST_P(Grids, RefuseStepsOutOfRange) {
   }
 }
 
+TEST_P(Grids, GivenScalesStandInForThoseOfTheValues) {
+  const GridBlocks blocks = blocks_of(GetParam().rule, GetParam().bits);
+  if (blocks.rule == GridRule::kMinMax || blocks.rule == GridRule::kHalf) return;
+  for (const Data data : {Data::kNormal, Data::kTiny, Data::kHuge, Data::kSpike}) {
+    const auto values = make(data, 150);
+    Bytes own(blocks.size(150)), given(blocks.size(150));
+    std::vector<float> scales(blocks.count(150));
+    ASSERT_EQ(scales.size(), 3u);
+    quantise_grid(values, blocks, nullptr, own);
+    grid_scales(values, blocks, scales);
+    quantise_grid(values, blocks, nullptr, given, {}, scales);
+    EXPECT_EQ(given, own);
+    scales[1] = 2;
+    quantise_grid(values, blocks, nullptr, given, {}, scales);
+    const size_t size = blocks.size(64);
+    EXPECT_EQ(read_header(blocks, &given[size]).step, 2);
+    EXPECT_EQ(std::memcmp(&given[2 * size], &own[2 * size], blocks.size(22)), 0);
+  }
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (size_t bits = 1; bits <= 8; ++bits) {
