@@ -26,6 +26,7 @@ const CodecEntry& terngrad_entry();
 const CodecEntry& natural_entry();
 const CodecEntry& sign_entry();
 const CodecEntry& signum_entry();
+const CodecEntry& powersgd_entry();
 const CodecEntry& onebit_entry();
 
 }  // namespace thinwire

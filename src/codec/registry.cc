@@ -35,6 +35,7 @@ std::deque<CodecEntry>& table() {
       sign_entry(),
       onebit_entry(),
       signum_entry(),
+      powersgd_entry(),
   };
   // clang-format on
   return entries;

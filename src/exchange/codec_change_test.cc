@@ -30,7 +30,11 @@ std::vector<Change> changes() {
           {"fp16 | 1: adacomp | 3: fp16 | 5: topk:density=0.1",
            {"fp16", "adacomp", "adacomp", "fp16", "fp16", tenth, tenth, tenth}},
           {"fp32 | 1: test-factors | 4: topk:density=0.1 | 5: test-leader | 7: test-factors",
-           {"fp32", factors, factors, factors, tenth, leader, leader, factors}}};
+           {"fp32", factors, factors, factors, tenth, leader, leader, factors}},
+          {"powersgd:rank=table(1;2@3) | 6: powersgd:alternate=true,rank=3",
+           {"powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=2",
+            "powersgd:rank=2", "powersgd:rank=2", "powersgd:alternate=true,rank=3",
+            "powersgd:alternate=true,rank=3"}}};
 }
 
 StateArrays memories_of(const Store& store) {

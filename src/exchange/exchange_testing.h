@@ -100,6 +100,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   std::vector<std::string> codecs;
   for (const CodecEntry* entry : all_codecs()) codecs.emplace_back(entry->info.name);
   codecs.emplace_back("terngrad:shared_scale=true");  // rounds, then gather
+  codecs.emplace_back("powersgd:alternate=true,rank=1");
   std::vector<ExchangeOptions> all;
   for (const std::string& codec : codecs)
     for (const std::string& method : own_methods()) {

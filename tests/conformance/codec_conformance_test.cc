@@ -37,6 +37,7 @@ class CodecConformance : public ::testing::TestWithParam<std::string> {
     std::vector<StreamSpec> all = {samples::mixed_tensors()};
     for (size_t count : counts()) all.push_back(samples::one_tensor(count));
     all.push_back(samples::one_tensor(1021, TensorKind::kConvolution));
+    all.push_back(samples::one_matrix(37, 61));
     return all;
   }
 
@@ -259,7 +260,7 @@ class Sequence {
 };
 
 TEST_P(CodecConformance, RollbackForgetsAndLoadContinues) {
-  const StreamSpec stream = samples::one_tensor(5000);
+  const StreamSpec stream = samples::one_matrix(50, 100);
   Sequence straight(codec_, stream), bumpy(codec_, stream);
   for (uint64_t step = 0; step < 23; ++step) {
     bumpy.step(1000 + step, 5000);  // a step that is skipped

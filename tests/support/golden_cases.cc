@@ -35,6 +35,15 @@ std::string hex_values(std::span<const float> values) {
   return text.empty() ? " -" : text;
 }
 
+// What a decoder must know of a tensor: how many values, or, where they make a matrix, its dimensions.
+std::string extent(const CodecEntry& entry, const TensorSpec& tensor) {
+  if (entry.info.agreed != Agreed::kFactors || tensor.shape.size() < 2)
+    return std::to_string(tensor.count());
+  std::string text;
+  for (const uint64_t size : tensor.shape) text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
 struct Case {
   StreamSpec stream;
   Data data;
@@ -70,7 +79,7 @@ std::string golden_text(const CodecEntry& entry) {
       text += "codec " + named.canonical + "\ntensors";
       for (const TensorSpec& tensor : item.stream.tensors)
         text += " " + tensor.name + ":" + std::string(thinwire::to_string(tensor.kind)) + ":" +
-                std::to_string(tensor.count());
+                extent(entry, tensor);
       text += "\npayload " + hex(payload) + "\ndecoded" + hex_values(decoded) + "\n";
     }
   }

@@ -13,6 +13,7 @@ namespace thinwire::samples {
 //
 //   codec topk:density=0.01,values=fp32
 //   tensors conv.weight:convolution:108 fc.weight:linear:903 fc.bias:bias:13
+//           (of codecs of matrices 4x3x3x3 instead of 108)
 //   payload <hexadecimal bytes; '-' if there are none>
 //   decoded <hexadecimal bytes of little-endian f32; runs of zeros as *<how many values>>
 //

@@ -43,6 +43,10 @@ StreamSpec one_tensor(size_t count, TensorKind kind) {
   return single_tensor({.name = "weight", .shape = {count}, .kind = kind});
 }
 
+StreamSpec one_matrix(size_t rows, size_t columns, TensorKind kind) {
+  return single_tensor({.name = "weight", .shape = {rows, columns}, .kind = kind});
+}
+
 StreamSpec mixed_tensors() {
   return {
       .name = "model",

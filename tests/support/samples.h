@@ -22,6 +22,9 @@ std::vector<std::string> codec_variants(const CodecEntry& entry);
 // One tensor of `count` values.
 StreamSpec one_tensor(size_t count, TensorKind kind = TensorKind::kLinear);
 
+// One tensor that is a matrix.
+StreamSpec one_matrix(size_t rows, size_t columns, TensorKind kind = TensorKind::kLinear);
+
 // A convolution, a linear and a bias tensor of odd sizes as one stream.
 StreamSpec mixed_tensors();
 

@@ -317,6 +317,30 @@ def decode_signs(reader, tensors, options):
     return [-1.0 if bit else 1.0 for bit in read_codes(reader, sum(n for _, n in tensors), 1)]
 
 
+def decode_powersgd(reader, tensors, options):
+    out = []
+    for shape in options["shapes"]:  # [count] of a tensor of one dimension
+        count = math.prod(shape)
+        rows = shape[0]
+        columns = count // rows if rows else 0
+        rank = min(int(options["rank"]), rows, columns)
+        factors = len(shape) > 1 and count > 0
+        if not factors or (rows + columns) * rank * float(options["min_compression"]) >= count:
+            out += [read_value(reader, "fp32") for _ in range(count)]
+            continue
+        p = [[read_value(reader, "fp32") for _ in range(rows)] for _ in range(rank)]
+        q = [[read_value(reader, "fp32") for _ in range(columns)] for _ in range(rank)]
+        largest = sum(max(map(abs, pc)) * max(map(abs, qc)) for pc, qc in zip(p, q))
+        require(largest <= 3.4028234663852886e38 / 2, "product too large")
+        for i in range(rows):
+            for j in range(columns):
+                value = f32(p[0][i] * q[0][j])
+                for c in range(1, rank):
+                    value = f32(value + f32(p[c][i] * q[c][j]))
+                out.append(value)
+    return out
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),
@@ -339,6 +363,7 @@ DECODERS = {
     "sign": decode_levels(False),
     "onebit": decode_levels(True),
     "signum": decode_signs,
+    "powersgd": decode_powersgd,
 }
 
 

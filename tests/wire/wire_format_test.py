@@ -3,6 +3,7 @@
 
 usage: wire_format_test.py GOLDEN_FOLDER
 """
+import math
 import pathlib
 import struct
 import sys
@@ -15,7 +16,9 @@ def cases(text: str):
         fields = dict(line.split(" ", 1) for line in block.strip().splitlines())
         name, _, settings = fields["codec"].partition(":")
         options = dict(item.split("=", 1) for item in settings.split(",") if item)
-        tensors = [(t.split(":")[1], int(t.split(":")[2])) for t in fields["tensors"].split()]
+        named = [t.split(":") for t in fields["tensors"].split()]
+        options["shapes"] = [[int(n) for n in extent.split("x")] for _, _, extent in named]
+        tensors = [(kind, math.prod(shape)) for (_, kind, _), shape in zip(named, options["shapes"])]
         payload = b"" if fields["payload"] == "-" else bytes.fromhex(fields["payload"])
         decoded = b""
         for item in fields["decoded"].split():
