@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -271,11 +272,11 @@ class PowersgdEncoder final : public Encoder {
       if (piece.is_raw()) continue;
       const size_t length = fixes_q ? piece.shape.columns : piece.shape.rows;
       const size_t begin = fixes_q ? piece.q : layout_.end.q + piece.p;
-      basis_.make(fixes_q ? q_of(piece) : p_of(piece), length,
-                  [&](size_t column, std::span<float> values) {
-                    for (size_t i = 0; i < values.size(); ++i)
-                      values[i] = random_unit(key, 4 * (begin + column * length) + i) - 0.5f;
-                  });
+      const auto draw = [&](size_t column, std::span<float> values) {
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = random_unit(key, 4 * (begin + column * length) + i) - 0.5f;
+      };
+      basis_.make(fixes_q ? q_of(piece) : p_of(piece), length, std::cref(draw));
     }
   }
 

@@ -88,6 +88,20 @@ TEST(Powersgd, AMatrixOfThatRankArrivesInOneStep) {
   }
 }
 
+// Matrices of one shape are not one matrix.
+TEST(Powersgd, TensorsOfEqualShapeHaveFactorsOfTheirOwn) {
+  const StreamSpec two{.name = "two",
+                       .tensors = {{.name = "a", .shape = {20, 30}}, {.name = "b", .shape = {20, 30}}}};
+  for (const std::string spec : {"powersgd:rank=1", "powersgd:rank=1,alternate=true"}) {
+    Course run(spec, two);
+    Values values = of_rank(1, 20, 30, 3);
+    const Values second = of_rank(1, 20, 30, 4);
+    values.insert(values.end(), second.begin(), second.end());
+    for (uint64_t step = 0; step < 2; ++step) run.step(values, step);
+    EXPECT_LE(norm(run.rest), 1e-5 * norm(values)) << spec;
+  }
+}
+
 // Power iteration: of a matrix that stays, the part that arrives nears what the best product holds.
 TEST(Powersgd, TheFactorsOfTheStepBeforeAreWhereTheNextOneStarts) {
   const Values values = of_rank(8, 50, 70);
