@@ -52,9 +52,19 @@ bool unfinished(const fs::path& folder) {
   return checkpoint && !(summary.is_object() && summary.value("finished", false));
 }
 
+// fp32, the recipe's own codec, and SIDCo or else AdaComp: what a recipe is compared by.
+std::string usual_codecs(const std::string& own) {
+  constexpr std::string_view kSidco = "sidco:density=0.01";
+  if (own.starts_with("fp32")) return fmt::format("fp32;adacomp;{}", kSidco);
+  return fmt::format("fp32;{};{}", own, own.starts_with("sidco") ? "adacomp" : kSidco);
+}
+
 std::vector<Run> prepare(const CompareArguments& arguments) {
   std::vector<Run> runs;
-  for (const std::string& part : split(arguments.codecs, ';')) {
+  const std::string codecs = arguments.codecs.empty()
+                                 ? usual_codecs(load_recipe(arguments).options.text("exchange.codec"))
+                                 : arguments.codecs;
+  for (const std::string& part : split(codecs, ';')) {
     const std::string codec(trim(part));
     if (!codec.empty()) runs.push_back({codec, load_recipe(arguments, codec)});
   }
@@ -155,8 +165,10 @@ void add_compare_command(CLI::App& program, int& exit_code) {
   CLI::App* command =
       program.add_subcommand("compare", "Train one recipe with several codecs: one table");
   add_run_arguments(*command, *arguments);
-  command->add_option("--codecs", arguments->codecs, "What to compare, separated by semicolons")
-      ->default_val("fp32;adacomp;sidco:density=0.01")
+  command
+      ->add_option("--codecs", arguments->codecs,
+                   "What to compare, separated by semicolons;\n"
+                   "else fp32, the recipe's own, and sidco:density=0.01 or adacomp")
       ->type_name("LIST");
   command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
 }

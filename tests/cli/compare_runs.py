@@ -25,6 +25,16 @@ class Compare(program.ProgramTest):
         self.assertTrue(all(line.startswith("|") and line.endswith("|") for line in table))
         self.assertEqual(self.summary("both/2-adacomp")["steps"], 6)
 
+    def test_the_recipe_s_own_codec_is_among_the_usual_ones(self):
+        own = {"topk:density=0.05": "sidco:density=0.01", "sidco:density=0.1": "adacomp",
+               "fp32": None}
+        for codec, third in own.items():
+            _, err = self.thinwire("compare", "demo", "--workers", "2",
+                                   "--set", f"exchange.codec={codec}", *settings())
+            self.assertIn("[1/3] fp32\n", err)
+            self.assertIn(f"[2/3] {codec if third else 'adacomp'}\n", err)
+            self.assertIn(f"[3/3] {third or 'sidco:density=0.01'}\n", err)
+
     def test_without_a_folder_nothing_is_written(self):
         out, _ = self.thinwire("compare", "demo", "--workers", "2", "--codecs", "fp32",
                                *settings())

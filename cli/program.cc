@@ -1,0 +1,105 @@
+// Reads the command line and turns every failure into one line and an exit code.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/program.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/mpirun.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+#include "thinwire/status.h"
+#include "thinwire/version.h"
+
+namespace thinwire::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done; 1 the run failed; 2 the command line or the recipe is wrong;\n"
+    "130 stopped by Ctrl-C or SIGTERM (the first stops after the step, with a checkpoint\n"
+    "where --out was given; the second ends at once).\n"
+    "NO_COLOR turns colours off; THINWIRE_DATA names the data folder when --data does not.\n";
+
+void complain(std::string_view message) {
+  const auto world = mpirun_world();
+  fmt::print(stderr, "{} {}{}\n", styled(look_at(stderr), Style::kRed, "thinwire:"),
+             world ? fmt::format("rank {}: ", world->rank) : "", message);
+}
+
+// Wrong names and values are the user's, the rest is the run's.
+int exit_code_of(const Error& error) {
+  const bool usage = dynamic_cast<const UsageError*>(&error) != nullptr ||
+                     error.code() == ErrorCode::kUnknownName ||
+                     error.code() == ErrorCode::kBadOption;
+  return usage ? kExitUsage : kExitFailed;
+}
+
+// What CLI11 could not place: the first of it that looks like an option, or else the first.
+std::string unexpected(const CLI::App& command) {
+  const std::vector<std::string> rest = command.remaining(/*recurse=*/true);
+  const auto option = std::find_if(rest.begin(), rest.end(),
+                                   [](const std::string& text) { return text.starts_with("-"); });
+  if (option == rest.end()) return fmt::format("unexpected argument '{}'", rest.front());
+  std::vector<std::string> known;
+  for (const CLI::Option* row : command.get_options()) known.push_back(row->get_name());
+  return fmt::format("unknown option '{}'{}", *option, did_you_mean(*option, known));
+}
+
+std::string usage_error(const CLI::App& program, const CLI::Error& error, int argc, char** argv) {
+  const auto chosen = program.get_subcommands();
+  const std::string see =
+      fmt::format(" (see thinwire {}--help)", chosen.empty() ? "" : chosen[0]->get_name() + " ");
+  if (chosen.empty() && argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const CLI::App* command : program.get_subcommands({}))
+      names.push_back(command->get_name());
+    return fmt::format("unknown command '{}'{}{}", argv[1], did_you_mean(argv[1], names), see);
+  }
+  if (!program.remaining(/*recurse=*/true).empty())
+    return unexpected(chosen.empty() ? program : *chosen[0]) + see;
+  return std::string(first_line(error.what())) + see;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  watch_interrupts();
+  CLI::App program("Trains neural networks across thin links.", "thinwire");
+  int exit_code = kExitOk;
+  program.set_version_flag("--version", "thinwire " THINWIRE_VERSION);
+  program.require_subcommand(1);
+  program.get_formatter()->column_width(32);
+  program.footer(kFooter);
+  add_train_command(program, exit_code);
+  add_compare_command(program, exit_code);
+  add_measure_command(program, exit_code);
+  add_codecs_command(program, exit_code);
+  add_data_command(program, exit_code);
+  if (argc < 2) {
+    fmt::print(stderr, "{}", program.help());
+    return kExitUsage;
+  }
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return program.exit(help);
+  } catch (const CLI::Error& error) {
+    complain(usage_error(program, error, argc, argv));
+    return kExitUsage;
+  } catch (const Error& error) {
+    complain(error.what());
+    return exit_code_of(error);
+  } catch (const std::exception& error) {
+    complain(first_line(error.what()));
+    return kExitFailed;
+  }
+  return exit_code;
+}
+
+}  // namespace thinwire::cli

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Trains a recipe over links of several rates with one codec after another: how fast, and how soon.
+
+    sudo lab/compare_training.py lab/recipes/mlp-10m.toml --data DIR --page docs/results/thin-links.md
+
+Step times come from shaped links (thin_links.py), where every codec takes the same few steps, in rounds,
+so that all see the same machine. What a codec learns in a step does not depend on the link (the bits are
+those of two threads), so losses come from longer runs without links: the time to a loss is the
+first step at which the mean loss of the last --window steps is at most that loss, times the time of a
+step. The loss asked for is what the dense run has at the end.
+
+What was measured is kept in --kept, a line of JSON each, and not measured again while it is there.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DENSITIES = ("0.1", "0.01", "0.001")
+SPARSE = ("topk:density={}", "torch-topk:density={}", "dgc:density={}", "redsync:density={}",
+          "gaussiank:density={}", "sidco:density={},law=exponential", "sidco:density={},law=pareto",
+          "sidco:density={},law=gamma_pareto")
+DENSE = ("fp32", "fp16", "int8", "adacomp", "powersgd:rank=1", "powersgd:rank=4")
+
+
+CODECS = [*DENSE, *(codec.format(density) for density in DENSITIES for codec in SPARSE)]
+
+
+class Kept:
+    """Measurements by what was measured; appended to a file as they come."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.rows = {tuple(row["of"]): row for row in map(json.loads, lines)}
+
+    def get(self, *of):
+        return self.rows.get(of)
+
+    def put(self, *of, **row) -> None:
+        self.rows[of] = {"of": of, **row}
+        with open(self.path, "a") as file:
+            file.write(json.dumps(self.rows[of]) + "\n")
+
+
+def steps_of(folder: pathlib.Path) -> list[dict]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "samples" in line and "sent_bytes" in line]
+
+
+def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
+    """The metrics of each step, of rank 0."""
+    with tempfile.TemporaryDirectory() as out:
+        epochs = steps * options.batch / options.samples
+        command = [options.program, "train", str(options.recipe), "--out", out,
+                   "--set", f"exchange.codec={codec}", "--set", f"train.epochs={epochs:.6f}"]
+        if options.data:
+            command += ["--data", options.data]
+        if rate:
+            lab = [sys.executable, str(ROOT / "lab/thin_links.py"), "--rate", rate, "--timeout",
+                   str(options.timeout), "--"]
+            command = lab + command
+        else:
+            command += ["--workers", "2"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"compare_training: {codec} at {rate or 'no link'}: {done.stderr[-2000:]}")
+        return steps_of(pathlib.Path(out))
+
+
+def seconds_per_step(steps: list[dict]) -> float:
+    """The first steps, which allocate and connect, do not count."""
+    ends = [step["seconds"] for step in steps[3:]]
+    return statistics.median(b - a for a, b in zip(ends, ends[1:]))
+
+
+def measure(options, kept: Kept) -> None:
+    for codec in options.codecs:
+        if not kept.get("loss", codec):
+            steps = train(options, codec, options.steps, None)
+            kept.put("loss", codec, losses=[round(step["loss"], 5) for step in steps],
+                     bytes=statistics.mean(step["sent_bytes"] for step in steps[1:]))
+    for number in range(options.rounds):
+        for rate in options.rates:
+            for codec in options.codecs:
+                if not kept.get("time", codec, rate, number):
+                    steps = train(options, codec, options.timed_steps, rate)
+                    kept.put("time", codec, rate, number, seconds=seconds_per_step(steps),
+                             compute=statistics.median(s["times"]["compute"] for s in steps[3:]))
+
+
+def steps_to(losses: list[float], goal: float, window: int) -> int | None:
+    for end in range(window, len(losses) + 1):
+        if statistics.mean(losses[end - window:end]) <= goal:
+            return end
+    return None
+
+
+def spread(values: list[float]) -> str:
+    middle = statistics.median(values)
+    return f"{1e3 * middle:,.0f} ({1e3 * min(values):,.0f} to {1e3 * max(values):,.0f})"
+
+
+def rows(options, kept: Kept, rate: str) -> list[str]:
+    goal = statistics.mean(kept.get("loss", "fp32")["losses"][-options.window:])
+    times = {codec: [kept.get("time", codec, rate, n)["seconds"] for n in range(options.rounds)]
+             for codec in options.codecs}
+    dense = statistics.median(times["fp32"])
+    dense_steps = steps_to(kept.get("loss", "fp32")["losses"], goal, options.window)
+    lines = [f"| codec at {rate} | bytes per step and rank | ms per step | throughput over fp32 | "
+             f"steps to loss {goal:.3f} | time to it, s | speed-up over fp32 |",
+             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for codec in options.codecs:
+        loss = kept.get("loss", codec)
+        step = statistics.median(times[codec])
+        needed = steps_to(loss["losses"], goal, options.window)
+        reached = (f"{needed} | {needed * step:.1f} | {dense_steps * dense / (needed * step):.1f}"
+                   if needed else f"over {len(loss['losses'])} | | ")
+        lines.append(f"| `{codec}` | {loss['bytes']:,.0f} | {spread(times[codec])} | "
+                     f"{dense / step:.1f} | {reached} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=pathlib.Path)
+    parser.add_argument("--data")
+    parser.add_argument("--program", default=str(ROOT / "build/lab_train"))
+    parser.add_argument("--codecs", default=CODECS, type=lambda text: text.split(";"),
+                        help="fp32 first; separated by semicolons")
+    parser.add_argument("--rates", default="100mbit,1gbit", type=lambda text: text.split(","))
+    parser.add_argument("--steps", type=int, default=300, help="of the runs for losses")
+    parser.add_argument("--timed-steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--window", type=int, default=20)
+    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--kept", type=pathlib.Path, help="default: docs/results/runs/thin-links/")
+    parser.add_argument("--page", type=pathlib.Path)
+    options = parser.parse_args()
+    recipe = tomllib.loads(options.recipe.read_text())
+    options.batch = recipe["train"]["batch"]
+    options.samples = samples_of(options)
+    kept = options.kept or ROOT / f"docs/results/runs/thin-links/{options.recipe.stem}.jsonl"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    found = Kept(kept)
+    measure(options, found)
+    page = [line for rate in options.rates for line in [*rows(options, found, rate), ""]]
+    print("\n".join(page))
+    if options.page:
+        heading = f"## {options.recipe.stem}"
+        before = options.page.read_text() if options.page.exists() else "# Training over thin links\n"
+        options.page.write_text(before.split(heading)[0].rstrip("\n") + f"\n\n{heading}\n\n" +
+                                "\n".join(page))
+
+
+def samples_of(options) -> int:
+    """Samples of an epoch, as one step of a run says."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [options.program, "train", str(options.recipe), "--workers", "1", "--out", out,
+                   "--set", "train.epochs=0.0001"] + (["--data", options.data] if options.data else [])
+        subprocess.run(command, check=True, capture_output=True)
+        step = steps_of(pathlib.Path(out))[0]
+        return round(step["samples"] / step["epoch"])
+
+
+if __name__ == "__main__":
+    main()
