@@ -37,6 +37,17 @@ enum class Agreed : uint8_t {
 // "nothing", "scale", "positions", "factors".
 std::string_view to_string(Agreed agreed) noexcept;
 
+// What the values of a sparse payload travel as; docs/wire-format.md, Kept values. `kMean` is for a
+// method that keeps values of one sign; users cannot choose it.
+enum class ValueFormat : uint8_t {
+  kFp32 = 0,
+  kFp16 = 1,
+  kBf16 = 2,
+  kInt8 = 3,
+  kSign = 4,
+  kMean = 5
+};
+
 struct CodecInfo {
   std::string_view name = {};  // what users type; never reused for another encoding
   uint8_t id = 0;              // written in every frame header; never reused either
@@ -48,6 +59,8 @@ struct CodecInfo {
   bool fixed_size = false;      // encode always writes max_encoded_size(spec) bytes
   bool vote = false;  // decoded values stand for their sign alone: what stays on a rank is coded too
   size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
+  bool sparse = false;  // keeps some values and no others: Decoder::visit, Codec::max_kept
+  ValueFormat values = ValueFormat::kFp32;  // of those, with the options given; if sparse
   Grouping grouping = Grouping::kTensor;
   Agreed agreed = Agreed::kNothing;
   // The memory that "auto" chooses; when empty, residual for biased codecs that are not linear.
@@ -123,6 +136,10 @@ class Encoder : public Stateful {
   virtual void rollback() {}
 };
 
+// Is shown some of the values that a payload keeps, with their positions in the stream.
+using KeptVisitor =
+    std::function<void(std::span<const uint32_t> positions, std::span<const float> values)>;
+
 // The receiving side of one stream. Const and safe to call from any thread. `payload` came from the
 // network and may hold anything; nothing outside `out` is touched. On failure `out` is unspecified.
 class Decoder {
@@ -133,6 +150,13 @@ class Decoder {
   // REQUIRES: out has as many values as the stream.
   virtual Status decode_add(std::span<const std::byte> payload, float weight,
                             std::span<float> out) const = 0;
+
+  // Of sparse codecs: shows all that the payload keeps, in ascending order of position, each once and
+  // below the stream's count; `values` as decode_add adds them with weight 1. On failure some may have
+  // been shown. Other codecs fail with kUnsupported.
+  virtual Status visit(std::span<const std::byte> /*payload*/, const KeptVisitor& /*visitor*/) const {
+    return Status::fail(ErrorCode::kUnsupported, "codec: not sparse, keeps all values");
+  }
 };
 
 // A method with its options. Const and safe to call from any thread.
@@ -151,6 +175,8 @@ class Codec {
   virtual std::vector<Round> rounds(const StreamSpec& /*stream*/, bool /*odd_step*/) const {
     return {};
   }
+  // No payload of this stream keeps more values. As many as there are, unless the codec is sparse.
+  virtual size_t max_kept(const StreamSpec& stream) const { return stream.count(); }
 
   virtual std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const = 0;
   virtual std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const = 0;

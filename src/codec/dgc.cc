@@ -41,7 +41,8 @@ constexpr CodecInfo kInfo{
     .name = "dgc",
     .id = 7,
     .summary = "what reaches a sampled threshold, re-selected if far too much",
-    .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887"};
+    .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887",
+    .sparse = true};
 
 constexpr double kFewestRank = 32;  // of the threshold in its sample
 

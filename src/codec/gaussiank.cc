@@ -36,7 +36,8 @@ namespace {
 constexpr CodecInfo kInfo{.name = "gaussiank",
                           .id = 10,
                           .summary = "what exceeds a normal law's threshold, adjusted",
-                          .paper = "Shi et al., arXiv:1911.08772"};
+                          .paper = "Shi et al., arXiv:1911.08772",
+                          .sparse = true};
 
 constexpr double kAlike = 1e-12;  // variance over mean square: a spread of a millionth
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "thinwire/codec.h"
 #include "thinwire/options.h"
 
 namespace thinwire {
@@ -18,16 +19,7 @@ namespace thinwire {
 //          u8  signs[]   ceil(kept / 8) bytes from the lowest bit up, 1 = negative, unused bits 0
 //   mean   f32 mean      of the values; nothing if there are none
 //
-// All decoded values are finite. `mean` is for a method that keeps values of one sign; users cannot
-// choose it.
-enum class ValueFormat : uint8_t {
-  kFp32 = 0,
-  kFp16 = 1,
-  kBf16 = 2,
-  kInt8 = 3,
-  kSign = 4,
-  kMean = 5
-};
+// All decoded values are finite.
 
 // The option `values=fp32|fp16|bf16|int8|sign` that sparsifiers share, and its value.
 OptionInfo value_format_option();

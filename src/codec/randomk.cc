@@ -44,7 +44,8 @@ constexpr CodecInfo kInfo{.name = "randomk",
                           .id = 9,
                           .summary = "values at random positions, the same on all ranks",
                           .paper = "Stich et al., NeurIPS 2018, arXiv:1809.07599",
-                          .fixed_size = true};
+                          .fixed_size = true,
+                          .sparse = true};
 
 using Block = std::array<float, kValueBlock>;
 
@@ -137,6 +138,18 @@ class RandomkDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    return read(payload, [&](std::span<const uint32_t> at, std::span<const float> values) {
+      for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
+    });
+  }
+
+  Status visit(std::span<const std::byte> payload, const KeptVisitor& visitor) const override {
+    return read(payload, visitor);
+  }
+
+ private:
+  template <typename Visit>
+  Status read(std::span<const std::byte> payload, const Visit& visit) const {
     if (payload.size() != shape_.payload_size())
       return Status::fail(ErrorCode::kBadLength, "randomk: length does not match the density");
     ByteReader bytes(payload);
@@ -148,7 +161,7 @@ class RandomkDecoder final : public Decoder {
     for (size_t begin = 0; begin < positions.size(); begin += block.size()) {
       const auto some = std::span(block).first(std::min(block.size(), positions.size() - begin));
       reader.read(some);
-      for (size_t i = 0; i < some.size(); ++i) out[positions[begin + i]] += weight * some[i];
+      visit(positions.subspan(begin, some.size()), some);
     }
     if (!reader.good())
       return Status::fail(ErrorCode::kCorrupt,
@@ -156,7 +169,6 @@ class RandomkDecoder final : public Decoder {
     return Status::ok();
   }
 
- private:
   Shape shape_;
 };
 
@@ -169,12 +181,14 @@ class RandomkCodec final : public Codec {
         scaled_(options.flag("scaled")),
         format_(value_format(options)) {
     info_.unbiased = scaled_ && format_ == ValueFormat::kFp32;
+    info_.values = format_;
   }
 
   const CodecInfo& info() const noexcept override { return info_; }
   size_t max_encoded_size(const StreamSpec& stream) const override {
     return shape_of(stream).payload_size();
   }
+  size_t max_kept(const StreamSpec& stream) const override { return shape_of(stream).kept; }
   std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
     return std::make_unique<RandomkEncoder>(shape_of(stream), stream.name, shared_, scaled_);
   }

@@ -39,7 +39,8 @@ namespace {
 constexpr CodecInfo kInfo{.name = "redsync",
                           .id = 11,
                           .summary = "what exceeds a threshold searched from mean to maximum",
-                          .paper = "RedSync, arXiv:1808.04357"};
+                          .paper = "RedSync, arXiv:1808.04357",
+                          .sparse = true};
 
 constexpr double kAlike = 1e-6;  // (max - mean) / mean
 constexpr double kRung = 0.2;    // of the ladder, in r

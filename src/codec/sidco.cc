@@ -31,6 +31,7 @@ constexpr CodecInfo kInfo{.name = "sidco",
                           .id = 6,
                           .summary = "what exceeds a threshold from a fitted tail",
                           .paper = "SIDCo, MLSys 2021, arXiv:2101.10761",
+                          .sparse = true,
                           .grouping = Grouping::kModel};
 
 std::vector<OptionInfo> options_table() {

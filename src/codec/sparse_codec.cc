@@ -12,15 +12,20 @@ namespace {
 
 class SparseDecoder final : public Decoder {
  public:
-  explicit SparseDecoder(ValueFormat format) : format_(format) {}
+  SparseDecoder(ValueFormat format, size_t count) : format_(format), count_(count) {}
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
     return add_sparse(payload, format_, weight, out);
   }
 
+  Status visit(std::span<const std::byte> payload, const KeptVisitor& visitor) const override {
+    return visit_sparse(payload, format_, count_, visitor);
+  }
+
  private:
   ValueFormat format_;
+  size_t count_;
 };
 
 }  // namespace
@@ -78,7 +83,7 @@ size_t write_list(ExceedanceList& list, ValueFormat format, std::span<std::byte>
 
 size_t SparseCodec::max_encoded_size(const StreamSpec& stream) const {
   require_sparse_stream(info_.name, stream);
-  return max_sparse_size(stream.count(), most_kept(stream.count()), format_);
+  return max_sparse_size(stream.count(), most_kept(stream.count()), format());
 }
 
 std::unique_ptr<Encoder> SparseCodec::make_encoder(const StreamSpec& stream) const {
@@ -88,7 +93,7 @@ std::unique_ptr<Encoder> SparseCodec::make_encoder(const StreamSpec& stream) con
 
 std::unique_ptr<const Decoder> SparseCodec::make_decoder(const StreamSpec& stream) const {
   require_sparse_stream(info_.name, stream);
-  return std::make_unique<SparseDecoder>(format_);
+  return std::make_unique<SparseDecoder>(format(), stream.count());
 }
 
 }  // namespace thinwire

@@ -40,21 +40,21 @@ class SparseCodec : public Codec {
  public:
   const CodecInfo& info() const noexcept final { return info_; }
   size_t max_encoded_size(const StreamSpec& stream) const final;
+  size_t max_kept(const StreamSpec& stream) const final { return most_kept(stream.count()); }
   std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const final;
   std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const final;
 
  protected:
-  // `info` is the registry's, or another that outlives the codec.
-  SparseCodec(const CodecInfo& info, ValueFormat format) : info_(info), format_(format) {}
+  // `info` is the registry's, or another with strings that outlive the codec.
+  SparseCodec(const CodecInfo& info, ValueFormat format) : info_(info) { info_.values = format; }
 
-  ValueFormat format() const noexcept { return format_; }
+  ValueFormat format() const noexcept { return info_.values; }
 
  private:
   virtual size_t most_kept(size_t count) const noexcept = 0;
   virtual std::unique_ptr<Encoder> encoder_of(size_t count) const = 0;
 
-  const CodecInfo& info_;
-  ValueFormat format_;
+  CodecInfo info_;
 };
 
 }  // namespace thinwire

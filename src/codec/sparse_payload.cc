@@ -35,6 +35,29 @@ Status corrupt(const char* what) {
   return Status::fail(ErrorCode::kCorrupt, std::string("sparse payload: ") + what);
 }
 
+template <typename Visit>
+Status read_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
+                   const Visit& visit) {
+  ByteReader reader(payload);
+  const size_t kept = reader.get<uint32_t>();
+  const auto sent_as = reader.get<uint32_t>();
+  if (reader.ok() && sent_as != static_cast<uint32_t>(format))
+    return corrupt("values are not in the agreed format");
+  if (kept > count) return corrupt("more values than the stream has");
+  ValueReader from(format, reader.take(value_bytes(format, kept)));
+  if (!reader.ok()) return Status::fail(ErrorCode::kBadLength, "sparse payload: cut short");
+
+  kernel::PositionReader positions(reader.take(reader.remaining()), count, kept);
+  Block block;
+  for (auto at = positions.next(); !at.empty(); at = positions.next()) {
+    const auto values = std::span(block).first(at.size());
+    from.read(values);
+    visit(at, values);
+  }
+  if (!positions.done()) return corrupt("positions contradict the count or the length");
+  return from.good() ? Status::ok() : corrupt("a value is not finite or breaks its format");
+}
+
 }  // namespace
 
 void require_sparse_stream(std::string_view codec, const StreamSpec& stream) {
@@ -80,24 +103,15 @@ size_t write_sparse_at(std::span<const uint32_t> positions, std::span<const floa
 
 Status add_sparse(std::span<const std::byte> payload, ValueFormat format, float weight,
                   std::span<float> out) {
-  ByteReader reader(payload);
-  const size_t kept = reader.get<uint32_t>();
-  const auto sent_as = reader.get<uint32_t>();
-  if (reader.ok() && sent_as != static_cast<uint32_t>(format))
-    return corrupt("values are not in the agreed format");
-  if (kept > out.size()) return corrupt("more values than the stream has");
-  ValueReader from(format, reader.take(value_bytes(format, kept)));
-  if (!reader.ok()) return Status::fail(ErrorCode::kBadLength, "sparse payload: cut short");
+  return read_sparse(payload, format, out.size(),
+                     [&](std::span<const uint32_t> at, std::span<const float> values) {
+                       for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
+                     });
+}
 
-  kernel::PositionReader positions(reader.take(reader.remaining()), out.size(), kept);
-  Block block;
-  for (auto at = positions.next(); !at.empty(); at = positions.next()) {
-    const auto values = std::span(block).first(at.size());
-    from.read(values);
-    for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
-  }
-  if (!positions.done()) return corrupt("positions contradict the count or the length");
-  return from.good() ? Status::ok() : corrupt("a value is not finite or breaks its format");
+Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
+                    const KeptVisitor& visitor) {
+  return read_sparse(payload, format, count, visitor);
 }
 
 }  // namespace thinwire

@@ -45,4 +45,9 @@ size_t write_sparse_at(std::span<const uint32_t> positions, std::span<const floa
 Status add_sparse(std::span<const std::byte> payload, ValueFormat format, float weight,
                   std::span<float> out);
 
+// Shows all that the payload names, of `count` values, 512 at a time. Takes any bytes; on failure
+// some may have been shown.
+Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
+                    const KeptVisitor& visitor);
+
 }  // namespace thinwire

@@ -26,6 +26,7 @@ constexpr CodecInfo kInfo{
     .id = 8,
     .summary = "everything from a fixed magnitude up",
     .paper = "Sahu et al., NeurIPS 2021, arXiv:2108.00951",
+    .sparse = true,
 };
 
 std::vector<OptionInfo> options_table() {

@@ -27,18 +27,23 @@ double margin(double rank) { return 4 * std::sqrt(rank) + 8; }
 
 }  // namespace
 
-TopSelector::TopSelector(size_t count, size_t kept) : count_(count), kept_(kept) {
-  size_t room = kept;
+TopSelector::TopSelector(size_t count, size_t kept) { aim(count, kept); }
+
+void TopSelector::aim(size_t count, size_t kept) {
+  count_ = count;
+  kept_ = kept;
+  sample_rank_ = 0;
+  room_ = kept;
   if (count >= 4 * kSample && kept <= count / 4) {
     const double per_sample = static_cast<double>(count) / kSample;
     const double rank = static_cast<double>(kept) / per_sample;
     const double low_rank = rank + margin(rank);
     sample_rank_ = static_cast<size_t>(low_rank);
     sample_.resize(kSample);
-    room = static_cast<size_t>(per_sample * (low_rank + margin(low_rank)));
-    candidates_.resize(room);
+    room_ = static_cast<size_t>(per_sample * (low_rank + margin(low_rank)));
+    if (candidates_.size() < room_) candidates_.resize(room_);
   }
-  positions_.resize(room);
+  if (positions_.size() < room_) positions_.resize(room_);
 }
 
 std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
@@ -46,9 +51,11 @@ std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
   if (kept_ == 0) return {};
   if (sample_rank_ > 0) {
     const float bound = sampled_bound(values);
+    const auto positions = std::span(positions_).first(room_);
+    const auto candidates = std::span(candidates_).first(room_);
     const auto found = magnitude_bits(bound) > 0
-                           ? kernel::select_at_least(values, 0, bound, positions_, candidates_)
-                           : kernel::select_above(values, 0, 0, positions_, candidates_);
+                           ? kernel::select_at_least(values, 0, bound, positions, candidates)
+                           : kernel::select_above(values, 0, 0, positions, candidates);
     const bool all = found.next == values.size();
     if (all && (found.kept >= kept_ || magnitude_bits(bound) == 0)) return pick_among(found.kept);
   }

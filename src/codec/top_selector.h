@@ -16,6 +16,9 @@ class TopSelector {
   // REQUIRES: kept <= count < 2^32.
   TopSelector(size_t count, size_t kept);
 
+  // From now on as if made so; scratch only grows.
+  void aim(size_t count, size_t kept);
+
   // Ascending positions of the `kept` largest magnitudes, equal ones from the lowest position up.
   // Fewer when fewer are not zero. Good until the next call.
   // REQUIRES: `count` values, finite.
@@ -26,8 +29,9 @@ class TopSelector {
   std::span<const uint32_t> pick_among(size_t candidates);
   std::span<const uint32_t> scan(std::span<const float> values);
 
-  size_t count_;
-  size_t kept_;
+  size_t count_ = 0;
+  size_t kept_ = 0;
+  size_t room_ = 0;         // candidates that are looked at at most
   size_t sample_rank_ = 0;  // the bracket is this one's magnitude in the sample; 0: no sample
   std::vector<float> sample_;
   std::vector<uint32_t> positions_;

@@ -26,7 +26,8 @@ namespace {
 const CodecInfo kInfo{.name = "topk",
                       .id = 4,
                       .summary = "the largest magnitudes, exactly",
-                      .paper = "Aji and Heafield, EMNLP 2017"};
+                      .paper = "Aji and Heafield, EMNLP 2017",
+                      .sparse = true};
 
 template <class Selector>
 class TopkEncoder final : public Encoder {

@@ -130,6 +130,39 @@ TEST_P(CodecConformance, DecodingAddsWithWeight) {
   });
 }
 
+// Visitors see what decode_add adds, and no more of it than was announced.
+TEST_P(CodecConformance, VisitingSparsePayloadsIsDecodingThem) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    const auto payload = samples::encode(codec_, stream, values);
+    const auto decoder = codec_.make_decoder(stream);
+    std::vector<float> visited(values.size());
+    size_t seen = 0, next = 0, wrong = 0;
+    const Status status = decoder->visit(
+        payload, [&](std::span<const uint32_t> positions, std::span<const float> kept) {
+          ASSERT_EQ(positions.size(), kept.size());
+          for (size_t i = 0; i < positions.size(); ++i) {
+            wrong += positions[i] < next;
+            ASSERT_LT(positions[i], visited.size());
+            next = positions[i] + size_t{1};
+            visited[positions[i]] = kept[i];
+          }
+          seen += positions.size();
+        });
+    if (!codec_.info().sparse) {
+      EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+      return;
+    }
+    ASSERT_TRUE(status) << status.message();
+    EXPECT_EQ(wrong, 0u);
+    const auto decoded = decode(stream, payload);
+    for (size_t i = 0; i < visited.size(); ++i) wrong += visited[i] != decoded[i];
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_LE(seen, codec_.max_kept(stream));
+    std::vector<std::byte> out(codec_.max_encoded_size(stream));
+    EXPECT_EQ(seen, codec_.make_encoder(stream)->encode({.values = values}, {}, out, {}).kept);
+  });
+}
+
 TEST_P(CodecConformance, EveryTargetWritesAndReadsTheSameBits) {
   for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
     const auto fresh = samples::make_values(Data::kNormal, values.size(), 2);
