@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 #include "kernel/vector_moments.h"
 
@@ -15,13 +15,16 @@ constexpr const char* kPieces = "pieces";  // begin, count and the stream's coun
 constexpr size_t kPerPiece = 3;
 constexpr const char* kResidual = "residual";  // of the pieces, one after another
 
-// Copies what lies in both: `from` holds the values of `piece`, `to` those of `shard`.
-void copy_overlap(Range piece, std::span<const float> from, Range shard, std::span<float> to) {
-  const size_t begin = std::max(piece.begin, shard.begin);
-  const size_t end = std::min(piece.begin + piece.count, shard.begin + shard.count);
-  if (begin >= end) return;
-  const auto values = from.subspan(begin - piece.begin, end - begin);
-  std::copy(values.begin(), values.end(), to.subspan(begin - shard.begin).begin());
+size_t total(const std::vector<Range>& ranges) {
+  size_t count = 0;
+  for (const Range& range : ranges) count += range.count;
+  return count;
+}
+
+bool same(const std::vector<Range>& a, const std::vector<Range>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Range& x, const Range& y) {
+    return x.begin == y.begin && x.count == y.count;
+  });
 }
 
 Status mismatch(const char* what) {
@@ -36,18 +39,55 @@ const StateArray* find(const StateArrays& arrays, std::string_view name) {
 
 }  // namespace
 
-OwnerMemory::OwnerMemory(size_t stream_count, Range shard)
-    : stream_count_(stream_count), shard_(shard), committed_(shard.count), next_(shard.count) {}
+OwnerMemory::OwnerMemory(size_t stream_count, std::vector<Range> shard)
+    : stream_count_(stream_count),
+      shard_(std::move(shard)),
+      committed_(total(shard_)),
+      next_(committed_.size()) {
+  size_t at = 0;
+  for (const Range& range : shard_) {
+    starts_.push_back(at);
+    at += range.count;
+  }
+}
 
-void OwnerMemory::move_to(Range shard) {
-  if (shard.begin == shard_.begin && shard.count == shard_.count) return;
-  OwnerMemory moved(stream_count_, shard);
-  copy_overlap(shard_, committed_, shard, moved.committed_);
+// The first range that does not end before `begin`.
+size_t OwnerMemory::range_from(size_t begin) const noexcept {
+  const auto ends_before = [](const Range& range, size_t at) {
+    return range.begin + range.count <= at;
+  };
+  return static_cast<size_t>(
+      std::lower_bound(shard_.begin(), shard_.end(), begin, ends_before) - shard_.begin());
+}
+
+// Copies what lies in both: `from` holds the values of `piece`, `to` those of the shard.
+void OwnerMemory::take(Range piece, std::span<const float> from, std::span<float> to) const {
+  const size_t piece_end = piece.begin + piece.count;
+  for (size_t i = range_from(piece.begin); i < shard_.size() && shard_[i].begin < piece_end; ++i) {
+    const size_t begin = std::max(piece.begin, shard_[i].begin);
+    const size_t end = std::min(piece_end, shard_[i].begin + shard_[i].count);
+    if (begin >= end) continue;
+    const auto values = from.subspan(begin - piece.begin, end - begin);
+    std::copy(values.begin(), values.end(),
+              to.subspan(starts_[i] + (begin - shard_[i].begin)).begin());
+  }
+}
+
+void OwnerMemory::move_to(std::vector<Range> shard) {
+  if (same(shard, shard_)) return;
+  OwnerMemory moved(stream_count_, std::move(shard));
+  for (size_t i = 0; i < shard_.size(); ++i)
+    moved.take(shard_[i], std::span(committed_).subspan(starts_[i], shard_[i].count),
+               moved.committed_);
   *this = std::move(moved);
 }
 
 OwnerMemory::Sum OwnerMemory::add(size_t begin, std::span<const float> mean) noexcept {
-  const size_t at = begin - shard_.begin;
+  const size_t i = range_from(begin);
+  return i < shard_.size() ? add_at(starts_[i] + (begin - shard_[i].begin), mean) : Sum{};
+}
+
+OwnerMemory::Sum OwnerMemory::add_at(size_t at, std::span<const float> mean) noexcept {
   const auto sum = std::span(next_).subspan(at, mean.size());
   const Moments moments =
       kernel::add_with_moments(mean, std::span(committed_).subspan(at, mean.size()), sum);
@@ -55,10 +95,12 @@ OwnerMemory::Sum OwnerMemory::add(size_t begin, std::span<const float> mean) noe
 }
 
 StateArrays OwnerMemory::save() const {
-  const int64_t piece[kPerPiece] = {static_cast<int64_t>(shard_.begin),
-                                    static_cast<int64_t>(shard_.count),
-                                    static_cast<int64_t>(stream_count_)};
-  return {make_state(kPieces, std::span<const int64_t>(piece), OnResize::kJoin),
+  std::vector<int64_t> pieces;
+  pieces.reserve(kPerPiece * shard_.size());
+  for (const Range& range : shard_)
+    for (const size_t number : {range.begin, range.count, stream_count_})
+      pieces.push_back(static_cast<int64_t>(number));
+  return {make_state(kPieces, std::span<const int64_t>(pieces), OnResize::kJoin),
           make_state(kResidual, std::span<const float>(committed_), OnResize::kJoin)};
 }
 
@@ -82,7 +124,7 @@ Status OwnerMemory::load(const StateArrays& arrays) {
     if (begin > stream_count_ || count > stream_count_ - begin)
       return mismatch("a piece lies outside its stream");
     if (count > rest.size()) return mismatch("pieces and values do not match");
-    copy_overlap({begin, count}, rest.first(count), shard_, next_);
+    take({begin, count}, rest.first(count), next_);
     rest = rest.subspan(count);
   }
   if (!rest.empty()) return mismatch("pieces and values do not match");

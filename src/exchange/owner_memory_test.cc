@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "exchange/stripes.h"
 #include "thinwire/store.h"
 
 namespace thinwire {
@@ -83,6 +84,62 @@ TEST(OwnerMemory, EveryRankFindsItsNewShardAtAnotherNumberOfRanks) {
               << from << " to " << to << ", rank " << r;
       }
     }
+}
+
+constexpr size_t kLong = 5000;  // values: several stripes for each of five ranks
+
+std::vector<Range> stripes_of(size_t ranks, size_t rank) {
+  return Stripes(kLong, ranks).ranges(rank);
+}
+
+// 1000 + position at each value of a shard of many ranges.
+void fill(OwnerMemory& memory, const std::vector<Range>& shard) {
+  size_t count = 0;
+  for (const Range& range : shard) count += range.count;
+  auto sum = memory.add_whole(std::vector<float>(count)).values;
+  for (const Range& range : shard)
+    for (size_t i = 0; i < range.count; ++i) {
+      sum.front() = 1000.0f + static_cast<float>(range.begin + i);
+      sum = sum.subspan(1);
+    }
+  memory.commit();
+}
+
+// From stripes, or shards in one piece, to stripes, at another number of ranks.
+TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
+  const auto shards_of = [](bool striped, size_t ranks, size_t rank) {
+    return striped && rank >= Stripes(kLong, ranks).regions() ? std::vector<Range>{}
+           : striped ? stripes_of(ranks, rank)
+                     : std::vector<Range>{shard_range(kLong, kBlock, ranks, rank)};
+  };
+  for (const bool from_stripes : {true, false})
+    for (const size_t from : {1, 2, 5})
+      for (const size_t to : {1, 2, 3}) {
+        if (from == to && !from_stripes) continue;  // each takes back what it saved
+        std::vector<StateArrays> saved;
+        for (size_t r = 0; r < from; ++r) {
+          const auto shard = shards_of(from_stripes, from, r);
+          Store store;
+          fill(store.open<OwnerMemory>("w/owner", [&] {
+            return std::make_unique<OwnerMemory>(kLong, shard);
+          }), shard);
+          saved.push_back(store.save());
+        }
+        for (size_t r = 0; r < to; ++r) {
+          const auto shard = shards_of(true, to, r);
+          Store store;
+          ASSERT_TRUE(store.load(saved, static_cast<int>(r), static_cast<int>(to)));
+          auto& memory = store.open<OwnerMemory>(
+              "w/owner", [&] { return std::make_unique<OwnerMemory>(kLong, shard); });
+          for (const Range& range : shard)
+            for (size_t i = 0; i < range.count; ++i) {
+              const float zero[] = {0};
+              ASSERT_EQ(memory.add(range.begin + i, zero).values[0],
+                        1000.0f + static_cast<float>(range.begin + i))
+                  << from << " to " << to << ", rank " << r;
+            }
+        }
+      }
 }
 
 TEST(OwnerMemory, MovingKeepsWhatLiesInBothShards) {
