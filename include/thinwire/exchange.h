@@ -37,8 +37,9 @@ struct ExchangeOptions {
   uint64_t steps_per_epoch = 1;   // what schedules count in
   uint64_t first_step = 0;        // of a resumed run: what set_step would say
   std::string feedback = "auto";  // auto: the codec's, docs/codecs.md
-  std::string method = "auto";    // dense, scatter-reduce, gather, low-rank, shared-index, library;
-                                  // docs/collectives.md
+  // dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;
+  // docs/collectives.md
+  std::string method = "auto";
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together, or offers
@@ -60,6 +61,8 @@ struct StreamCounters {
   uint64_t target = 0;         // values it was asked to carry; 0 when the codec sets no target
   uint64_t payload_bytes = 0;  // codec's bytes; where ranks agree on payloads, what it offered
   uint64_t frame_bytes = 0;    // headers included, but those that several streams share
+  uint64_t reduced = 0;        // sparse-reduce: values of the mean that owners handed out, of all ranks
+  uint64_t dense_frames = 0;   // sparse-reduce: frames sent with all values, as positions cost more
   double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback or norms
   double gradient_norm = 0;    // l2 norm of the gradient given; 0 without norms
 };
@@ -129,8 +132,8 @@ class Exchange {
 
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws
 // Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` as
-// "<stream>/feedback" and "<stream>/encoder", by scatter-reduce as "<stream>/owner" too; what another
-// method left there is replaced. `group` and `store` must outlive it; `group` is split, so the caller
+// "<stream>/feedback" and "<stream>/encoder", by scatter-reduce and sparse-reduce as "<stream>/owner"
+// too; what another method left there is replaced. `group` and `store` must outlive it; `group` is split, so the caller
 // may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);

@@ -17,6 +17,8 @@ nb::dict counters_row(const StreamCounters& counters, const StreamSpec& stream) 
   row["target"] = counters.target;
   row["payload_bytes"] = counters.payload_bytes;
   row["frame_bytes"] = counters.frame_bytes;
+  row["reduced"] = counters.reduced;
+  row["dense_frames"] = counters.dense_frames;
   row["rest_norm"] = counters.rest_norm;
   row["gradient_norm"] = counters.gradient_norm;
   return row;

@@ -40,6 +40,10 @@ class StreamCounters:
     """The codec's bytes."""
     frame_bytes: int
     """Headers included."""
+    reduced: int
+    """Of sparse-reduce: values of the mean that owners handed out, of all ranks."""
+    dense_frames: int
+    """Of sparse-reduce: frames sent with all values, as positions cost more."""
     rest_norm: float
     """l2 norm of what the memory kept; 0 without one."""
     gradient_norm: float
@@ -109,7 +113,7 @@ def all_reduce(
         arrays: for each rank one float32 array, or a dict of named ones (the tensors of a model):
             the same shapes on all ranks. They stay as they are.
         codec: name, spec or `Codec`; or a schedule of them, docs/memories.md.
-        exchange: how: "auto", "scatter-reduce", "gather" ...; docs/collectives.md.
+        exchange: how: "auto", "scatter-reduce", "sparse-reduce" ...; docs/collectives.md.
         feedback: the memory, a spec; "auto": residual for biased codecs, none for the others.
         kinds: what the tensors do, `tensor_kinds()`: one for all, or by name (others: "other").
             Those of kind bias and norm travel uncompressed unless the grouping is "model".

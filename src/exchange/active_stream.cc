@@ -207,6 +207,26 @@ void ActiveStream::settle(StepContext& context, const Decoder& decoder,
   decoder.decode_add(scratch.first(size), 1.0f, result_).or_throw();
 }
 
+std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
+                                                    std::span<std::byte> scratch) {
+  const Encoded encoded = encoder_->encode(signal_, context.call, scratch, feedback_->rest());
+  counters_.kept += encoded.kept;
+  counters_.target += encoded.target;
+  return scratch.first(encoded.size);
+}
+
+void ActiveStream::end_kept(size_t withheld) {
+  counters_.kept -= withheld;
+  count({}, feedback_->rest());
+  feedback_->sent(result_, 0, spec_.count());  // the mean does not lie there yet
+}
+
+void ActiveStream::count_frame(size_t payload_size, bool dense) noexcept {
+  counters_.payload_bytes += payload_size;
+  counters_.frame_bytes += kFrameHeaderSize + payload_size;
+  counters_.dense_frames += dense;
+}
+
 void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;

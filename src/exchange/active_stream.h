@@ -91,6 +91,18 @@ class ActiveStream {
   // the codec's max_encoded_size.
   void settle(StepContext& context, const Decoder& decoder, std::span<std::byte> scratch);
 
+  // For exchanges that treat each kept value by itself: encodes the whole stream to the start of
+  // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is remembered;
+  // the caller adds there what it does not send of the payload, then says how many values those were.
+  // REQUIRES: the signal is finite.
+  std::span<const std::byte> begin_kept(StepContext& context, std::span<std::byte> scratch);
+  std::span<float> rest() noexcept { return feedback_->rest(); }
+  void end_kept(size_t withheld);
+
+  // Counts a frame of such an exchange, and the values of the mean that one of an owner brings.
+  void count_frame(size_t payload_size, bool dense) noexcept;
+  void count_reduced(size_t kept) noexcept { counters_.reduced += kept; }
+
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();
 

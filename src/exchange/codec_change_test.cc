@@ -18,6 +18,7 @@ constexpr uint64_t kSteps = 8;
 struct Change {
   std::string schedule;
   std::vector<std::string> codecs;
+  std::string method = "auto";
 };
 
 std::vector<Change> changes() {
@@ -34,13 +35,16 @@ std::vector<Change> changes() {
           {"powersgd:rank=table(1;2@3) | 6: powersgd:alternate=true,rank=3",
            {"powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=2",
             "powersgd:rank=2", "powersgd:rank=2", "powersgd:alternate=true,rank=3",
-            "powersgd:alternate=true,rank=3"}}};
+            "powersgd:alternate=true,rank=3"}},
+          {"topk:density=0.5 | 3: randomk:density=0.1 | 5: topk:density=0.1",
+           {half, half, half, "randomk:density=0.1", "randomk:density=0.1", tenth, tenth, tenth},
+           "sparse-reduce"}};
 }
 
 StateArrays memories_of(const Store& store) {
   StateArrays memories;
   for (StateArray& array : store.save())
-    if (array.name.find("/feedback/") != std::string::npos) memories.push_back(std::move(array));
+    if (array.name.find("/encoder/") == std::string::npos) memories.push_back(std::move(array));
   return memories;
 }
 
@@ -50,7 +54,8 @@ TEST(CodecChange, IsRebuildingWithTheOtherCodec) {
     for (const FeedbackEntry* memory : list_feedbacks())
       run_local(3, [&](Group& group) {
         const ExchangeOptions scheduled{
-            .codec = change.schedule, .feedback = std::string(memory->name), .bucket_bytes = 2000};
+            .codec = change.schedule, .feedback = std::string(memory->name),
+            .method = change.method, .bucket_bytes = 2000};
         Side side(group, small_model(), scheduled);
         const auto store = std::make_shared<Store>();
         for (uint64_t step = 0; step < kSteps; ++step) {
@@ -77,7 +82,8 @@ TEST(CodecChange, NothingThatIsOwedIsLost) {
       std::vector<StateArrays> left(kRanks);
       std::vector<double> owed(1000);  // linear.weight
       run_local(kRanks, [&](Group& group) {
-        Side side(group, model, {.codec = change.schedule, .feedback = memory});
+        Side side(group, model,
+                  {.codec = change.schedule, .feedback = memory, .method = change.method});
         for (uint64_t step = 0; step < kSteps; ++step) {
           side.step(step);
           if (group.rank() != 0) continue;
@@ -96,6 +102,8 @@ TEST(CodecChange, NothingThatIsOwedIsLost) {
           Values residual(owed.size());
           ASSERT_TRUE(copy_state(state, "linear.weight/feedback/residual", std::span(residual)));
           kept += double{residual[i]} / kRanks;
+          if (const auto owner = owed_by_owner(state, "linear.weight", owed.size()); owner)
+            kept += double{(*owner)[i]};
         }
         ASSERT_NEAR(kept, owed[i], change.schedule.find("fp16") == std::string::npos ? 5e-8 : 1e-4)
             << change.schedule << " " << i;
@@ -105,10 +113,11 @@ TEST(CodecChange, NothingThatIsOwedIsLost) {
 
 TEST(CodecChange, ARestartAtAnyStepChangesNothing) {
   const std::string stateful = "sidco:density=table(0.5;0.2@3;0.05@6),window=1";
-  for (const std::string& schedule :
-       {changes()[1].schedule, changes()[2].schedule, changes()[3].schedule, stateful})
+  std::vector<Change> all = changes();
+  all.push_back({stateful, {}});
+  for (const auto& [schedule, codecs, method] : all)
     run_local(2, [&](Group& group) {
-      ExchangeOptions options{.codec = schedule, .feedback = "residual"};
+      ExchangeOptions options{.codec = schedule, .feedback = "residual", .method = method};
       options.steps_per_epoch = 1;
       Side plain(group, small_model(), options);
       for (uint64_t stop = 0; stop < kSteps; ++stop) {

@@ -32,6 +32,10 @@ class Collective {
 
   // A transfer that it waits for, for errors; null when it waits for none.
   virtual const Transfer* awaited() const noexcept = 0;
+
+  // Whether that is what another rank makes of what all send it: if a rank stalls, that one is the
+  // first to know which.
+  virtual bool awaits_owner() const noexcept { return false; }
 };
 
 // The streams of a plan, by index.
@@ -42,6 +46,8 @@ std::unique_ptr<Collective> make_dense(StepContext& context, const Streams& stre
                                        const Bucket& bucket, int tag);
 std::unique_ptr<Collective> make_gather(StepContext& context, const Streams& streams,
                                         const Bucket& bucket, int tag);
+std::unique_ptr<Collective> make_sparse_reduce(StepContext& context, const Streams& streams,
+                                               const Bucket& bucket, Store& store, int tag);
 std::unique_ptr<Collective> make_library(StepContext& context, const Streams& streams,
                                          const Bucket& bucket);
 

@@ -68,8 +68,8 @@ class ExchangeLoss : public ::testing::TestWithParam<std::string> {
   std::atomic<int> failed_{0};  // of the others
 };
 INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss,
-                         ::testing::Values("dense", "scatter-reduce", "gather", "low-rank",
-                                           "shared-index", "library"));
+                         ::testing::Values("dense", "scatter-reduce", "gather", "sparse-reduce",
+                                           "low-rank", "shared-index", "library"));
 
 TEST_P(ExchangeLoss, ARankThatThrowsInMidStepIsNamed) {
   const auto messages = told([](Side& side) {
@@ -118,11 +118,10 @@ TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {
 }
 
 class ImpossibleLength : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Codecs, ImpossibleLength, ::testing::Values("fp32", "test-leader"));
+INSTANTIATE_TEST_SUITE_P(Methods, ImpossibleLength,
+                         ::testing::Values("gather", "sparse-reduce", "shared-index"));
 
 TEST_P(ImpossibleLength, StopsEverybodyAndNamesItsSender) {
-  all_codecs();
-  const std::string codec = GetParam();
   std::mutex mutex;
   std::vector<std::string> messages;
   const auto run = [&] {
@@ -131,8 +130,11 @@ TEST_P(ImpossibleLength, StopsEverybodyAndNamesItsSender) {
         if (message.size() == 8 && tag < 30000 && group.rank() == 2 && from == 0)
           message[6] = std::byte{1};
       });
-      const std::string method = codec == "fp32" ? "gather" : "auto";
-      Side side(tampering, small_model(), {.codec = codec, .method = method});
+      const auto all = one_per_method();
+      const auto options = std::find_if(all.begin(), all.end(), [](const ExchangeOptions& usual) {
+        return usual.method == GetParam();
+      });
+      Side side(tampering, small_model(), *options);
       try {
         side.step(0);
       } catch (const Error& error) {

@@ -105,11 +105,13 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
   EXPECT_THAT(same({.feedback = "redisual"}, ErrorCode::kUnknownName), Each(HasSubstr("residual")));
   EXPECT_THAT(same({.method = "ring"}, ErrorCode::kUnknownName),
               Each(HasSubstr("unknown method 'ring'; known: auto, dense, scatter-reduce, gather, "
-                             "low-rank, shared-index, library")));
+                             "sparse-reduce, low-rank, shared-index, library")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'adacomp'; use gather")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "scatter-reduce"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot cut into blocks the payloads of codec 'adacomp'; use gather")));
+  EXPECT_THAT(same({.codec = "adacomp", .method = "sparse-reduce"}, ErrorCode::kUnsupported),
+              Each(HasSubstr("cannot list what is kept by codec 'adacomp'; use gather")));
   EXPECT_THAT(same({.codec = "int8", .method = "low-rank"}, ErrorCode::kUnsupported),
               Each(HasSubstr("finds no factors to agree on in codec 'int8'; use scatter-reduce")));
   EXPECT_THAT(same({.codec = "test-factors", .method = "shared-index"}, ErrorCode::kUnsupported),

@@ -4,11 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "codec/sparse_payload.h"
 #include "exchange/exchange_testing.h"
 #include "exchange/terms.h"
 #include "thinwire/codec.h"
@@ -35,7 +41,9 @@ class Oracle {
       }
       const bool remembers =
           !stream.codec->info().unbiased && !stream.feedbacks.front()->rest().empty();
-      if (remembers && method == Method::kScatterReduce) stream.owed.resize(spec.count());
+      if ((remembers && method == Method::kScatterReduce) ||
+          (!plain && method == Method::kSparseReduce))
+        stream.owed.resize(spec.count());
       stream.spec = std::move(spec);
       streams_.push_back(std::move(stream));
     }
@@ -125,6 +133,7 @@ class Oracle {
   Values mean_of(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
     if (method_ == Method::kGather) return gather_mean(stream, number, given);
     if (method_ == Method::kScatterReduce) return owners_mean(stream, number, given);
+    if (method_ == Method::kSparseReduce) return largest_mean(stream, number, given);
     if (stream.codec->info().agreed != Agreed::kNothing)
       return agreed_mean(stream, number, given);
     return dense_mean(stream, number, given);
@@ -259,6 +268,146 @@ class Oracle {
       std::copy(decoded.begin(), decoded.end(), mean.begin() + static_cast<std::ptrdiff_t>(begin));
     }
     return mean;
+  }
+
+  // Stripes of 64 values in groups of m, region by region: what docs/collectives.md says of
+  // sparse-reduce, in vectors as long as the stream.
+  Values largest_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
+    const size_t count = stream.spec.count();
+    const auto n = static_cast<size_t>(ranks_);
+    const size_t m = std::clamp<size_t>(count / 512, 1, n);
+    const size_t first = index_.at(stream.spec.tensors.front().name);
+    const size_t share = (stream.codec->max_kept(stream.spec) + m - 1) / m;
+    std::vector<std::vector<uint32_t>> regions(m);
+    for (uint32_t p = 0; p < count; ++p) {
+      const size_t group = p / 64 / m;
+      const auto turn = static_cast<uint32_t>(group * 0x9E3779B97F4A7C15u >> 32);
+      regions[(p / 64 % m + turn % m) % m].push_back(p);
+    }
+    std::vector<size_t> arrived(m);
+    Values mean(count);
+    for (size_t r = 0; r < n; ++r) {
+      const Values gradient = joined(stream, given[r]);
+      const Call call = call_of(static_cast<int>(r), number);
+      const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
+      const std::span<float> rest = stream.feedbacks[r]->rest();
+      std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
+      bytes.resize(stream.encoders[r]->encode(signal, call, bytes, rest).size);
+      const auto entries = entries_of(stream, bytes, signal.values);
+      for (size_t j = 0; j < m; ++j) {
+        std::vector<std::pair<uint32_t, float>> part;
+        for (const uint32_t p : regions[j])
+          if (const auto entry = entries.find(p); entry != entries.end()) part.push_back(*entry);
+        const auto left_out = largest(part, std::min(regions[j].size(), 2 * share + 16));
+        for (const auto& [p, value] : left_out)
+          if (!rest.empty()) rest[p] += value;
+        if ((j + first) % n != r) code(stream, regions[j].size(), part, rest);
+        for (const auto& [p, value] : part) mean[p] += value;
+        arrived[j] += part.size();
+      }
+      stream.feedbacks[r]->sent(gradient, 0, count);
+    }
+    for (float& value : mean) value *= 1.0f / static_cast<float>(ranks_);
+    for (size_t i = 0; i < stream.owed.size(); ++i) mean[i] += stream.owed[i];
+    Values result(count);
+    for (size_t j = 0; j < m; ++j) {
+      std::vector<std::pair<uint32_t, float>> all;
+      for (const uint32_t p : regions[j]) all.push_back({p, mean[p]});
+      const size_t size = regions[j].size();
+      const size_t most = std::min((arrived[j] + n - 1) / n, std::min(size, 2 * share + 16));
+      auto handed_out = all;
+      if (!is_dense(stream, size, most)) {
+        largest(handed_out, most);
+        std::erase_if(handed_out, [](const auto& entry) { return entry.second == 0; });
+      }
+      std::span<float> owed = stream.owed;
+      for (size_t i = 0; i < all.size() && !owed.empty(); ++i) owed[all[i].first] = all[i].second;
+      for (const auto& [p, value] : handed_out)
+        if (!owed.empty()) owed[p] = 0;
+      code(stream, size, handed_out, owed, is_dense(stream, size, most));
+      for (const auto& [p, value] : handed_out) result[p] = value;
+    }
+    return result;
+  }
+
+  using Entries = std::vector<std::pair<uint32_t, float>>;
+
+  // What a payload keeps; of a plain stream all values.
+  static std::map<uint32_t, float> entries_of(const Stream& stream,
+                                              std::span<const std::byte> payload,
+                                              std::span<const float> values) {
+    std::map<uint32_t, float> entries;
+    if (!stream.codec->info().sparse) {
+      for (uint32_t p = 0; p < values.size(); ++p) entries[p] = values[p];
+      return entries;
+    }
+    stream.decoder
+        ->visit(payload,
+                [&](std::span<const uint32_t> at, std::span<const float> kept) {
+                  for (size_t i = 0; i < at.size(); ++i) entries[at[i]] = kept[i];
+                })
+        .or_throw();
+    return entries;
+  }
+
+  // Leaves the `most` largest, of equal ones the first, and returns the others.
+  static Entries largest(Entries& entries, size_t most) {
+    Entries others, order = entries;
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::abs(a.second) > std::abs(b.second);
+    });
+    if (order.size() <= most) return others;
+    others.assign(order.begin() + static_cast<std::ptrdiff_t>(most), order.end());
+    order.resize(most);
+    std::sort(order.begin(), order.end());
+    entries = order;
+    return others;
+  }
+
+  static ValueFormat format_of(const Stream& stream) {
+    const ValueFormat format = stream.codec->info().values;
+    return format == ValueFormat::kMean ? ValueFormat::kSign : format;
+  }
+
+  // The break-even of docs/collectives.md, in bytes that the sparse payload may take.
+  static bool is_dense(const Stream& stream, size_t count, size_t kept) {
+    const ValueFormat format = format_of(stream);
+    const size_t width = format == ValueFormat::kFp32 ? 4 : 2;
+    return kept > 0 && format <= ValueFormat::kBf16 &&
+           max_sparse_size(count, kept, format) > width * count;
+  }
+
+  // What entries of a region come to on the wire; what that loses is added to `left`, if there is one.
+  static void code(const Stream& stream, size_t region, Entries& entries, std::span<float> left,
+                   std::optional<bool> dense = std::nullopt) {
+    if (dense.value_or(is_dense(stream, region, entries.size())) ||
+        format_of(stream) <= ValueFormat::kBf16) {  // one by one
+      static const char* const kNames[] = {"fp32", "fp16", "bf16"};
+      const auto name = kNames[static_cast<size_t>(format_of(stream))];
+      const auto codec = make_codec(name).value().codec;
+      const StreamSpec one = single_tensor({.name = "x", .shape = {1}});
+      for (auto& [p, value] : entries) {
+        std::vector<std::byte> bytes(codec->max_encoded_size(one));
+        float lost[1];
+        codec->make_encoder(one)->encode({.values = std::span(&value, 1)}, {}, bytes, lost);
+        if (!left.empty()) left[p] += lost[0];
+        value = -0.0f;
+        codec->make_decoder(one)->decode_add(bytes, 1.0f, std::span(&value, 1)).or_throw();
+      }
+      return;
+    }
+    std::vector<uint32_t> at(entries.size());
+    std::iota(at.begin(), at.end(), 0u);
+    Values values, lost(entries.size());
+    for (const auto& [p, value] : entries) values.push_back(value);
+    std::vector<std::byte> bytes(max_sparse_size(at.size(), at.size(), format_of(stream)));
+    bytes.resize(write_sparse(at, values, format_of(stream), bytes, lost));
+    std::fill(values.begin(), values.end(), 0.0f);
+    add_sparse(bytes, format_of(stream), 1.0f, values).or_throw();
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (!left.empty()) left[entries[i].first] += lost[i];
+      entries[i].second = values[i];
+    }
   }
 
   int ranks_;

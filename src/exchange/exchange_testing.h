@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,8 +80,8 @@ inline Terms terms_of(const ExchangeOptions& options) {
 
 // The methods whose sums are thinwire's own.
 inline const std::vector<std::string>& own_methods() {
-  static const std::vector<std::string> methods = {"dense", "scatter-reduce", "gather", "low-rank",
-                                                   "shared-index"};
+  static const std::vector<std::string> methods = {"dense", "scatter-reduce", "gather",
+                                                   "sparse-reduce", "low-rank", "shared-index"};
   return methods;
 }
 
@@ -88,9 +90,10 @@ inline std::vector<ExchangeOptions> one_per_method() {
   all_codecs();
   std::vector<ExchangeOptions> all;
   for (const std::string& method : own_methods())
-    all.push_back({.codec = method == "low-rank"       ? "test-factors"
-                            : method == "shared-index" ? "test-leader"
-                                                       : "fp32",
+    all.push_back({.codec = method == "low-rank"        ? "test-factors"
+                            : method == "shared-index"  ? "test-leader"
+                            : method == "sparse-reduce" ? "topk:density=0.5"
+                                                        : "fp32",
                    .method = method});
   return all;
 }
@@ -111,14 +114,19 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
 }
 
 // Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for each
-// method: what every codec is tried with need not be tried at every number of ranks.
+// method: what every codec is tried with need not be tried at every number of ranks. Sparse-reduce
+// treats what sparse codecs keep alike, so that three of them do: a target, a state, all values.
 inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods();
+  std::erase_if(all, [](const ExchangeOptions& options) {
+    return options.method == "sparse-reduce" && options.codec != "topk" &&
+           options.codec != "sidco" && options.codec != "threshold";
+  });
   const auto is_odd = [](const ExchangeOptions& options) {
     const std::string name = options.codec + " " + options.method;
     return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
            name != "test-dither scatter-reduce" && name != "adacomp gather" &&
-           name != "terngrad:shared_scale=true gather" &&
+           name != "threshold sparse-reduce" && name != "terngrad:shared_scale=true gather" &&
            name != "test-factors low-rank" && name != "test-leader shared-index";
   };
   if (ranks > 3) std::erase_if(all, is_odd);
@@ -130,6 +138,29 @@ inline bool same_state(const StateArrays& a, const StateArrays& b) {
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i].name != b[i].name || a[i].shape != b[i].shape || a[i].data != b[i].data) return false;
   return true;
+}
+
+// What a rank owes of its shard of a stream, at its place among `count` values; nothing when owners
+// do not remember.
+inline std::optional<Values> owed_by_owner(const StateArrays& saved, const std::string& stream,
+                                           size_t count) {
+  std::vector<int64_t> pieces;
+  Values residual;
+  for (const StateArray& array : saved) {
+    if (array.name == stream + "/owner/pieces") pieces.resize(array.data.size() / sizeof(int64_t));
+    if (array.name == stream + "/owner/residual") residual.resize(array.data.size() / sizeof(float));
+  }
+  if (!copy_state(saved, stream + "/owner/pieces", std::span(pieces)) ||
+      !copy_state(saved, stream + "/owner/residual", std::span(residual)))
+    return std::nullopt;
+  Values owed(count);
+  auto from = residual.cbegin();
+  for (size_t i = 0; i + 2 < pieces.size(); i += 3) {
+    if (pieces[i + 2] != static_cast<int64_t>(count)) return std::nullopt;
+    std::copy_n(from, pieces[i + 1], owed.begin() + pieces[i]);
+    from += pieces[i + 1];
+  }
+  return owed;
 }
 
 // One rank's exchange over a model, with memory of its own for the tensors.

@@ -27,6 +27,8 @@ std::vector<ExchangeOptions> usual_and_odd() {
           {.codec = "fp16", .feedback = "residual", .bucket_bytes = 500},
           {.codec = "test-nearest", .bucket_bytes = 500, .chunk_values = 100},
           {.codec = "fp16", .feedback = "residual", .method = "scatter-reduce"},
+          {.codec = "topk:density=0.3", .method = "sparse-reduce", .bucket_bytes = 500},
+          {.codec = "sidco:density=0.1", .method = "sparse-reduce"},
           {.codec = "test-factors", .bucket_bytes = 500},
           {.codec = "test-leader", .bucket_bytes = 200},
           {.codec = "fp32", .method = "library", .bucket_bytes = 500}};

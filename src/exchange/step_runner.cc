@@ -8,12 +8,15 @@ namespace thinwire {
 namespace {
 
 std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
-                                            const Streams& streams, const Bucket& bucket, int tag) {
+                                            const Streams& streams, const Bucket& bucket,
+                                            Store& store, int tag) {
   switch (method) {
     case Method::kDense:
       return make_dense(context, streams, bucket, tag);
     case Method::kGather:
       return make_gather(context, streams, bucket, tag);
+    case Method::kSparseReduce:
+      return make_sparse_reduce(context, streams, bucket, store, tag);
     case Method::kLibrary:
       return make_library(context, streams, bucket);
     case Method::kScatterReduce:
@@ -59,7 +62,7 @@ void StepRunner::make_buckets(const Terms& terms) {
   }
   for (size_t i = 0; i < plan_.buckets.size(); ++i)
     buckets_.push_back(make_collective(terms.method, context_, streams_, plan_.buckets[i],
-                                       static_cast<int>(2 * i)));
+                                       store_, static_cast<int>(2 * i)));
 }
 
 // All ranks agreed on the schedule and count the same steps: none needs to be told.

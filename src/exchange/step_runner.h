@@ -42,6 +42,7 @@ class StepRunner {
 
   // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
   std::string awaited() const;
+  bool awaits_owner() const noexcept { return buckets_[under_way_.front()]->awaits_owner(); }
 
   // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
   StepReport end();

@@ -12,8 +12,9 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kMethods = {Method::kDense,   Method::kScatterReduce, Method::kGather,
-                                 Method::kLowRank, Method::kSharedIndex,   Method::kLibrary};
+constexpr std::array kMethods = {Method::kDense,        Method::kScatterReduce, Method::kGather,
+                                 Method::kSparseReduce, Method::kLowRank,       Method::kSharedIndex,
+                                 Method::kLibrary};
 
 // Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
 bool is_block_local(const Codec& codec) {
@@ -49,6 +50,8 @@ Result<Method> settle_method(const std::string& name, const Codec& chosen) {
       return refuse(method, codec, "cannot add payloads of", instead);
     if (method == Method::kScatterReduce && !local)
       return refuse(method, codec, "cannot cut into blocks the payloads of", instead);
+    if (method == Method::kSparseReduce && !codec.sparse)
+      return refuse(method, codec, "cannot list what is kept by", instead);
     if (method == Method::kLowRank && codec.agreed != Agreed::kFactors)
       return refuse(method, codec, "finds no factors to agree on in", instead);
     if (method == Method::kSharedIndex && codec.agreed != Agreed::kPositions)
@@ -87,6 +90,8 @@ std::string_view to_string(Method method) noexcept {
       return "scatter-reduce";
     case Method::kGather:
       return "gather";
+    case Method::kSparseReduce:
+      return "sparse-reduce";
     case Method::kLowRank:
       return "low-rank";
     case Method::kSharedIndex:

@@ -18,6 +18,7 @@ enum class Method : uint8_t {
   kDense,
   kScatterReduce,
   kGather,
+  kSparseReduce,
   kLowRank,
   kSharedIndex,
   kLibrary,

@@ -34,6 +34,8 @@ Json stream_json(const StreamSpec& stream, const StreamCounters& counters) {
           {"dense_bytes", 4 * counters.values},
           {"payload_bytes", counters.payload_bytes},
           {"frame_bytes", counters.frame_bytes},
+          {"reduced", counters.reduced},
+          {"dense_frames", counters.dense_frames},
           {"rest_norm", counters.rest_norm},
           {"gradient_norm", counters.gradient_norm}};
 }

@@ -209,6 +209,7 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
 TEST_P(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
   for (const ExchangeOptions& options : one_per_method())
     on_all([&](Group& group) {
+      if (options.method == "sparse-reduce") return;  // sparse_reduce_test.cc: rank 0 is the owner
       const bool sized = options.method == "gather" || options.method == "shared-index";
       const int contributions = sized ? 1 : 0;  // their tag
       bool first = true;

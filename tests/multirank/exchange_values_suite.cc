@@ -55,14 +55,9 @@ std::vector<double> sum_of_states(Group& group, const Store& store, const std::s
 // Adds n x what each owner keeps of its shard of `stream`, as far as owners remember.
 void add_what_owners_owe(Group& group, const Store& store, const std::string& stream,
                          std::vector<double>& kept) {
-  const StateArrays saved = store.save();
-  int64_t piece[3] = {};
-  if (!copy_state(saved, stream + "/owner/pieces", piece)) return;
-  EXPECT_EQ(piece[2], static_cast<int64_t>(kept.size()));
-  Values mine(static_cast<size_t>(piece[1]));
-  EXPECT_TRUE(copy_state(saved, stream + "/owner/residual", std::span(mine)).is_ok());
-  Values all(kept.size());
-  std::copy(mine.begin(), mine.end(), all.begin() + piece[0]);
+  const auto owed = owed_by_owner(store.save(), stream, kept.size());
+  if (!owed) return;
+  const Values& all = *owed;
   std::vector<Values> of_ranks(static_cast<size_t>(group.size()), Values(kept.size()));
   for (int rank = 0; rank < group.size(); ++rank) {
     if (rank == group.rank()) of_ranks[static_cast<size_t>(rank)] = all;
@@ -241,14 +236,27 @@ TEST_P(ExchangeValues, LargeTensorsTravelInParts) {
   on_all([](Group& group) {
     const std::vector<TensorSpec> model = {{"a", {30, 1000}, TensorKind::kLinear},
                                            {"b", {20001}, TensorKind::kLinear}};
-    for (const std::string codec : {"fp32", "adacomp", "topk", "test-nearest"}) {
-      const ExchangeOptions options{.codec = codec, .bucket_bytes = 20000, .chunk_values = 1000};
+    std::vector<ExchangeOptions> all;
+    for (const std::string codec : {"fp32", "adacomp", "topk", "test-nearest"})
+      all.push_back({.codec = codec});
+    for (const std::string codec :
+         {"topk", "topk:density=0.2,values=int8", "topk:density=1", "topk:density=0.97,values=bf16",
+          "threshold:threshold=0.01,values=sign", "randomk:shared=false", "redsync:quantized=true"})
+      all.push_back({.codec = codec, .method = "sparse-reduce"});
+    for (ExchangeOptions& options : all) {
+      options.bucket_bytes = 20000;
+      options.chunk_values = 1000;
+      const std::string& codec = options.codec;
       Side side(group, model, options);
       const Terms terms = terms_of(options);
       Oracle oracle(group.size(), model, side.exchange().streams(), codec, terms.feedback,
                     terms.method);
-      side.step(0);
-      EXPECT_TRUE(same_bits(side.values, oracle.step(0, all_gradients(model, group.size(), 0))));
+      for (uint64_t step = 0; step < 2; ++step) {
+        side.step(step);
+        EXPECT_TRUE(
+            same_bits(side.values, oracle.step(step, all_gradients(model, group.size(), step))))
+            << codec << " " << options.method << ", step " << step;
+      }
     }
   });
 }
