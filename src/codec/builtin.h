@@ -17,6 +17,7 @@ const CodecEntry& threshold_entry();
 const CodecEntry& randomk_entry();
 const CodecEntry& gaussiank_entry();
 const CodecEntry& redsync_entry();
+const CodecEntry& scalecom_entry();
 const CodecEntry& uniform_entry();
 const CodecEntry& int8_entry();
 const CodecEntry& int4_entry();

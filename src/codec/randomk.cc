@@ -8,6 +8,9 @@
 // the same positions, and their values could be added position by position. Otherwise the rank's
 // salt takes part: ranks send different positions, and together cover more of the vector.
 //
+// Shared, it has one round, of method shared-index: the mean over ranks of the k values, f32. Nothing
+// else travels.
+//
 // Scaled it is unbiased, of variance d/k - 1 times |x|^2: do not use that with feedback, which it
 // makes diverge. Unscaled it is a contraction by 1 - k/d, on average: use it with feedback.
 //
@@ -26,8 +29,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "codec/builtin.h"
 #include "codec/random_positions.h"
@@ -45,7 +50,8 @@ constexpr CodecInfo kInfo{.name = "randomk",
                           .summary = "values at random positions, the same on all ranks",
                           .paper = "Stich et al., NeurIPS 2018, arXiv:1809.07599",
                           .fixed_size = true,
-                          .sparse = true};
+                          .sparse = true,
+                          .agreed = Agreed::kPositions};
 
 using Block = std::array<float, kValueBlock>;
 
@@ -85,6 +91,23 @@ class RandomkEncoder final : public Encoder {
                                                              static_cast<double>(shape.kept))
                                         : 1) {}
 
+  size_t offer(size_t /*round*/, const Signal& signal, const Call& call,
+               std::span<std::byte> out) override {
+    ByteWriter writer(out);
+    for (const uint32_t position : drawn_.draw(key_of(call), shape_.count, shape_.kept))
+      writer.put(scaled(signal.values[position]));
+    return writer.written();
+  }
+
+  Status adopt(size_t /*round*/, std::span<const std::byte> combined) override {
+    mean_.resize(shape_.kept);
+    std::memcpy(mean_.data(), combined.data(), mean_.size() * sizeof(float));
+    return Status::ok();
+  }
+
+  void commit() override { mean_.clear(); }
+  void rollback() override { mean_.clear(); }
+
   Encoded encode(const Signal& signal, const Call& call, std::span<std::byte> out,
                  std::span<float> rest) override {
     const auto values = signal.values;
@@ -92,7 +115,9 @@ class RandomkEncoder final : public Encoder {
                    "randomk: values are not as many as the stream has");
     const uint64_t key = key_of(call);
     const auto positions = drawn_.draw(key, shape_.count, shape_.kept);
-    const auto sent = [&](size_t i) { return scaled(values[positions[i]]); };
+    const auto own = [&](size_t i) { return scaled(values[positions[i]]); };
+    const bool agreed = !mean_.empty();
+    const auto sent = [&](size_t i) { return agreed ? mean_[i] : own(i); };
     const auto bytes = out.subspan(sizeof key, value_bytes(shape_.format, shape_.kept));
     ByteWriter(out).put(key);
     if (!rest.empty() && rest.data() != values.data())
@@ -106,7 +131,12 @@ class RandomkEncoder final : public Encoder {
       writer.write(some, {});
       if (rest.empty()) continue;
       reader.read(some);
-      for (size_t i = 0; i < some.size(); ++i) rest[positions[begin + i]] -= some[i];
+      // Of this rank's own what it offered has gone; what the format loses of the mean all keep.
+      for (size_t i = 0; i < some.size(); ++i) {
+        const float value = values[positions[begin + i]];
+        rest[positions[begin + i]] =
+            agreed ? value - own(begin + i) + (mean_[begin + i] - some[i]) : value - some[i];
+      }
     }
     return {.size = shape_.payload_size(), .kept = shape_.kept, .target = shape_.kept};
   }
@@ -130,6 +160,7 @@ class RandomkEncoder final : public Encoder {
   bool shared_;
   float scale_;  // s
   RandomPositions drawn_;
+  std::vector<float> mean_;  // that ranks agreed on; empty: they did not
 };
 
 class RandomkDecoder final : public Decoder {
@@ -182,6 +213,7 @@ class RandomkCodec final : public Codec {
         format_(value_format(options)) {
     info_.unbiased = scaled_ && format_ == ValueFormat::kFp32;
     info_.values = format_;
+    info_.agreed = shared_ ? Agreed::kPositions : Agreed::kNothing;
   }
 
   const CodecInfo& info() const noexcept override { return info_; }
@@ -189,6 +221,10 @@ class RandomkCodec final : public Codec {
     return shape_of(stream).payload_size();
   }
   size_t max_kept(const StreamSpec& stream) const override { return shape_of(stream).kept; }
+  std::vector<Round> rounds(const StreamSpec& stream, bool /*odd_step*/) const override {
+    if (!shared_) return {};
+    return {{.combine = Round::Combine::kMean, .size = shape_of(stream).kept * sizeof(float)}};
+  }
   std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const override {
     return std::make_unique<RandomkEncoder>(shape_of(stream), stream.name, shared_, scaled_);
   }

@@ -25,6 +25,7 @@ std::deque<CodecEntry>& table() {
       randomk_entry(),
       gaussiank_entry(),
       redsync_entry(),
+      scalecom_entry(),
       uniform_entry(),
       int8_entry(),
       int4_entry(),

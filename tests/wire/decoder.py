@@ -123,7 +123,7 @@ def read_kept(reader: Reader, form: str, kept: int) -> list[float]:
 def decode_sparse(reader, tensors, options):
     count = sum(values for _, values in tensors)
     kept, form = reader.get("I"), reader.get("B")
-    agreed = "mean" if options.get("quantized") == "true" else options["values"]
+    agreed = "mean" if options.get("quantized") == "true" else options.get("values", "fp32")
     require(kept <= count and FORMATS.index(agreed) == form, "bad header")
     require(reader.take(3) == bytes(3), "reserved bytes are not 0")
     out = [0.0] * count
@@ -348,6 +348,7 @@ DECODERS = {
     "topk": decode_sparse,
     "adacomp": decode_adacomp,
     "sidco": decode_sparse,
+    "scalecom": decode_sparse,
     "dgc": decode_sparse,
     "threshold": decode_sparse,
     "randomk": decode_randomk,
