@@ -133,8 +133,8 @@ class Exchange {
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws
 // Error(kMismatch) naming the first difference otherwise. Memories are opened in `store` as
 // "<stream>/feedback" and "<stream>/encoder", by scatter-reduce and sparse-reduce as "<stream>/owner"
-// too; what another method left there is replaced. `group` and `store` must outlive it; `group` is split, so the caller
-// may go on using it.
+// too; what another method left there is replaced, and what such owners still owe goes into the next
+// gradients. `group` and `store` must outlive it; `group` is split, so the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

@@ -29,6 +29,9 @@ class Store {
     throw Error(ErrorCode::kMismatch, "store: '" + key + "' holds an object of another type");
   }
 
+  // Whether there is an object under `key`, or a state that waits for one.
+  bool holds(const std::string& key) const;
+
   // Forgets the object under `key`, as when a stream changes its method for good.
   void drop(const std::string& key);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/owner_memory.h"
 #include "kernel/add_floats.h"
 
 namespace thinwire {
@@ -50,13 +51,14 @@ bool ActiveStream::open(StepContext& context) {
   rest_square_ = 0;
   if (tensors_.size() == 1) {
     result_ = context.tensors.values(tensors_.front());
-    return true;
+  } else {
+    result_ = joined_;
+    auto to = joined_.begin();
+    for (const size_t tensor : tensors_)
+      to = std::copy_n(context.tensors.values(tensor).begin(),
+                       context.tensors.values(tensor).size(), to);
   }
-  result_ = joined_;
-  auto to = joined_.begin();
-  for (const size_t tensor : tensors_)
-    to = std::copy_n(context.tensors.values(tensor).begin(), context.tensors.values(tensor).size(),
-                     to);
+  if (owed_ != nullptr) owed_->release_strays(result_);
   return true;
 }
 

@@ -25,6 +25,8 @@ struct Coder {
   std::unique_ptr<const Decoder> decoder;
 };
 
+class OwnerMemory;
+
 // A step is prepare or prepare_parts, then write_frame, write_payload or add_own for every part, then
 // end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
 // settle instead. Not shared between threads.
@@ -47,6 +49,13 @@ class ActiveStream {
 
   // Whether the memory takes what encoders leave.
   bool keeps_rest() const noexcept { return !feedback_->rest().empty(); }
+
+  // Whether owners of its shards remember what the codec loses of the mean.
+  bool owners_remember() const noexcept { return !codec_->info().unbiased && keeps_rest(); }
+
+  // What this rank owes of the stream; what strays of it goes into every gradient until a step counts.
+  // Null: nothing.
+  void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
   // Forms this step's signal from the open tensors, once a step.
   void prepare(StepContext& context);
@@ -137,6 +146,7 @@ class ActiveStream {
   Feedback* feedback_;
   MemorySlot<Encoder>* encoder_slot_ = nullptr;  // in the store; null for plain streams
   Encoder* encoder_;
+  OwnerMemory* owed_ = nullptr;
   std::vector<float> joined_;  // the values of several tensors, one after another
 
   bool prepared_ = false;

@@ -36,6 +36,9 @@ std::vector<Change> changes() {
            {"powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=1", "powersgd:rank=2",
             "powersgd:rank=2", "powersgd:rank=2", "powersgd:alternate=true,rank=3",
             "powersgd:alternate=true,rank=3"}},
+          {"test-nearest | 2: topk:density=0.1 | 4: test-nearest | 6: fp32",
+           {"test-nearest", "test-nearest", tenth, tenth, "test-nearest", "test-nearest", "fp32",
+            "fp32"}},
           {"topk:density=0.5 | 3: randomk:density=0.1 | 5: topk:density=0.1",
            {half, half, half, "randomk:density=0.1", "randomk:density=0.1", tenth, tenth, tenth},
            "sparse-reduce"}};
@@ -44,7 +47,7 @@ std::vector<Change> changes() {
 StateArrays memories_of(const Store& store) {
   StateArrays memories;
   for (StateArray& array : store.save())
-    if (array.name.find("/encoder/") == std::string::npos) memories.push_back(std::move(array));
+    if (array.name.find("/feedback/") != std::string::npos) memories.push_back(std::move(array));
   return memories;
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kPieces = "pieces";  // begin, count and the stream's count, for each piece
 constexpr size_t kPerPiece = 3;
+constexpr const char* kRanks = "ranks";        // how many there were
 constexpr const char* kResidual = "residual";  // of the pieces, one after another
 
 size_t total(const std::vector<Range>& ranges) {
@@ -39,9 +40,10 @@ const StateArray* find(const StateArrays& arrays, std::string_view name) {
 
 }  // namespace
 
-OwnerMemory::OwnerMemory(size_t stream_count, std::vector<Range> shard)
+OwnerMemory::OwnerMemory(size_t stream_count, std::vector<Range> shard, size_t ranks)
     : stream_count_(stream_count),
       shard_(std::move(shard)),
+      ranks_(ranks),
       committed_(total(shard_)),
       next_(committed_.size()) {
   size_t at = 0;
@@ -60,7 +62,7 @@ size_t OwnerMemory::range_from(size_t begin) const noexcept {
       std::lower_bound(shard_.begin(), shard_.end(), begin, ends_before) - shard_.begin());
 }
 
-// Copies what lies in both: `from` holds the values of `piece`, `to` those of the shard.
+// Adds what lies in both: `from` holds the values of `piece`, `to` those of the shard.
 void OwnerMemory::take(Range piece, std::span<const float> from, std::span<float> to) const {
   const size_t piece_end = piece.begin + piece.count;
   for (size_t i = range_from(piece.begin); i < shard_.size() && shard_[i].begin < piece_end; ++i) {
@@ -68,18 +70,60 @@ void OwnerMemory::take(Range piece, std::span<const float> from, std::span<float
     const size_t end = std::min(piece_end, shard_[i].begin + shard_[i].count);
     if (begin >= end) continue;
     const auto values = from.subspan(begin - piece.begin, end - begin);
-    std::copy(values.begin(), values.end(),
-              to.subspan(starts_[i] + (begin - shard_[i].begin)).begin());
+    float* const at = to.subspan(starts_[i] + (begin - shard_[i].begin)).data();
+    for (size_t j = 0; j < values.size(); ++j) at[j] += values[j];
   }
+}
+
+// Keeps what of `piece` lies in no range of the shard.
+void OwnerMemory::add_strays(Range piece, std::span<const float> from) {
+  size_t begin = piece.begin;
+  const size_t end = piece.begin + piece.count;
+  const auto keep = [&](size_t until) {
+    if (begin >= until) return;
+    const auto values = from.subspan(begin - piece.begin, until - begin);
+    strays_.push_back({begin, values.size()});
+    stray_values_.insert(stray_values_.end(), values.begin(), values.end());
+  };
+  for (size_t i = range_from(begin); i < shard_.size() && shard_[i].begin < end; ++i) {
+    keep(shard_[i].begin);
+    begin = std::max(begin, shard_[i].begin + shard_[i].count);
+  }
+  keep(end);
 }
 
 void OwnerMemory::move_to(std::vector<Range> shard) {
   if (same(shard, shard_)) return;
-  OwnerMemory moved(stream_count_, std::move(shard));
+  OwnerMemory moved(stream_count_, std::move(shard), ranks_);
+  const auto give = [&](Range piece, std::span<const float> values) {
+    moved.take(piece, values, moved.committed_);
+    moved.add_strays(piece, values);
+  };
   for (size_t i = 0; i < shard_.size(); ++i)
-    moved.take(shard_[i], std::span(committed_).subspan(starts_[i], shard_[i].count),
-               moved.committed_);
+    give(shard_[i], std::span(committed_).subspan(starts_[i], shard_[i].count));
+  std::span<const float> rest = stray_values_;
+  for (const Range& piece : strays_) {
+    give(piece, rest.first(piece.count));
+    rest = rest.subspan(piece.count);
+  }
   *this = std::move(moved);
+}
+
+void OwnerMemory::release_strays(std::span<float> gradient) noexcept {
+  const auto weight = static_cast<float>(ranks_);
+  std::span<const float> rest = stray_values_;
+  for (const Range& piece : strays_) {
+    for (size_t i = 0; i < piece.count; ++i) gradient[piece.begin + i] += weight * rest[i];
+    rest = rest.subspan(piece.count);
+  }
+  released_ = true;
+}
+
+void OwnerMemory::commit() noexcept {
+  committed_.swap(next_);
+  if (!std::exchange(released_, false)) return;
+  strays_.clear();
+  stray_values_.clear();
 }
 
 OwnerMemory::Sum OwnerMemory::add(size_t begin, std::span<const float> mean) noexcept {
@@ -96,12 +140,16 @@ OwnerMemory::Sum OwnerMemory::add_at(size_t at, std::span<const float> mean) noe
 
 StateArrays OwnerMemory::save() const {
   std::vector<int64_t> pieces;
-  pieces.reserve(kPerPiece * shard_.size());
-  for (const Range& range : shard_)
-    for (const size_t number : {range.begin, range.count, stream_count_})
-      pieces.push_back(static_cast<int64_t>(number));
+  for (const auto& ranges : {std::span<const Range>(shard_), std::span<const Range>(strays_)})
+    for (const Range& range : ranges)
+      for (const size_t number : {range.begin, range.count, stream_count_})
+        pieces.push_back(static_cast<int64_t>(number));
+  std::vector<float> values(committed_.begin(), committed_.end());
+  values.insert(values.end(), stray_values_.begin(), stray_values_.end());
+  const int64_t ranks[] = {static_cast<int64_t>(ranks_)};
   return {make_state(kPieces, std::span<const int64_t>(pieces), OnResize::kJoin),
-          make_state(kResidual, std::span<const float>(committed_), OnResize::kJoin)};
+          make_state(kResidual, std::span<const float>(values), OnResize::kJoin),
+          make_state(kRanks, std::span<const int64_t>(ranks), OnResize::kCopy)};
 }
 
 Status OwnerMemory::load(const StateArrays& arrays) {
@@ -110,12 +158,16 @@ Status OwnerMemory::load(const StateArrays& arrays) {
   if (listed == nullptr || kept == nullptr) return mismatch("an array is missing");
   std::vector<int64_t> pieces(listed->data.size() / sizeof(int64_t));
   std::vector<float> values(kept->data.size() / sizeof(float));
+  int64_t ranks[1] = {};
   if (Status status = copy_state(arrays, kPieces, std::span(pieces)); !status) return status;
   if (Status status = copy_state(arrays, kResidual, std::span(values)); !status) return status;
   if (pieces.size() % kPerPiece != 0) return mismatch("a piece is cut short");
 
+  // Of its own pieces a rank keeps all, of those of all old ranks what lies in its shard.
+  const bool own = copy_state(arrays, kRanks, std::span(ranks)).is_ok() &&
+                   ranks[0] == static_cast<int64_t>(ranks_);
+  OwnerMemory loaded(stream_count_, shard_, ranks_);
   std::span<const float> rest = values;
-  std::fill(next_.begin(), next_.end(), 0.0f);
   for (size_t i = 0; i < pieces.size(); i += kPerPiece) {
     const auto begin = static_cast<uint64_t>(pieces[i]);
     const auto count = static_cast<uint64_t>(pieces[i + 1]);
@@ -124,11 +176,12 @@ Status OwnerMemory::load(const StateArrays& arrays) {
     if (begin > stream_count_ || count > stream_count_ - begin)
       return mismatch("a piece lies outside its stream");
     if (count > rest.size()) return mismatch("pieces and values do not match");
-    take({begin, count}, rest.first(count), next_);
+    loaded.take({begin, count}, rest.first(count), loaded.committed_);
+    if (own) loaded.add_strays({begin, count}, rest.first(count));
     rest = rest.subspan(count);
   }
   if (!rest.empty()) return mismatch("pieces and values do not match");
-  committed_.swap(next_);
+  *this = std::move(loaded);
   return Status::ok();
 }
 

@@ -21,19 +21,26 @@ namespace thinwire {
 // it is owed to the mean as it stands, not by one n-th. Two buffers that commit swaps; rollback has
 // nothing to undo.
 //
-// The saved state is pieces of the stream, [begin, begin + count): loaded at another number of
-// ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost. Where a
-// rank is given no piece for a part of its shard, that part starts at zero.
+// What lies outside the shard, because another codec or method deals out others, strays: it goes back
+// into this rank's gradient, n times, as a gradient counts one n-th, and from there on is the ranks'
+// to send.
+//
+// The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at another
+// number of ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost.
 class OwnerMemory final : public Stateful {
  public:
-  // REQUIRES: ranges in ascending order that do not overlap.
-  OwnerMemory(size_t stream_count, std::vector<Range> shard);
-  OwnerMemory(size_t stream_count, Range shard)
-      : OwnerMemory(stream_count, std::vector<Range>{shard}) {}
+  // Of one of `ranks`. REQUIRES: ranges in ascending order that do not overlap.
+  OwnerMemory(size_t stream_count, std::vector<Range> shard, size_t ranks);
+  OwnerMemory(size_t stream_count, Range shard, size_t ranks)
+      : OwnerMemory(stream_count, std::vector<Range>{shard}, ranks) {}
 
-  // Goes on with another shard: keeps what lies in both, as the owner of the rest is another rank.
+  // Goes on with another shard: what lies in both is kept, what does not strays.
   void move_to(std::vector<Range> shard);
   void move_to(Range shard) { move_to(std::vector<Range>{shard}); }
+
+  // Adds n x what strays to `gradient`, of the whole stream. After commit it strays no more.
+  void release_strays(std::span<float> gradient) noexcept;
+  bool has_strays() const noexcept { return !strays_.empty(); }
 
   struct Sum {
     std::span<float> values;  // mean + what was left; receives what is left now
@@ -46,8 +53,8 @@ class OwnerMemory final : public Stateful {
   // The same for the whole shard, its ranges one after another.
   Sum add_whole(std::span<const float> mean) noexcept { return add_at(0, mean); }
 
-  void commit() noexcept { committed_.swap(next_); }
-  void rollback() noexcept {}
+  void commit() noexcept;
+  void rollback() noexcept { released_ = false; }
 
   StateArrays save() const override;
   Status load(const StateArrays& arrays) override;
@@ -56,10 +63,15 @@ class OwnerMemory final : public Stateful {
   Sum add_at(size_t at, std::span<const float> mean) noexcept;
   size_t range_from(size_t begin) const noexcept;
   void take(Range piece, std::span<const float> from, std::span<float> to) const;
+  void add_strays(Range piece, std::span<const float> from);
 
   size_t stream_count_;
   std::vector<Range> shard_;
+  size_t ranks_;
   std::vector<size_t> starts_;  // of each range, in the memory
+  std::vector<Range> strays_;
+  std::vector<float> stray_values_;  // one piece after another
+  bool released_ = false;
   AlignedVector<float> committed_;
   AlignedVector<float> next_;
 };

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kCount = 1000;  // of the stream
 constexpr size_t kBlock = 24;
+constexpr size_t kRanks = 3;
 
 // A step that leaves 1000 + position, plus `more`.
 void leave(OwnerMemory& memory, Range shard, float more = 0) {
@@ -39,7 +40,7 @@ std::vector<StateArrays> saved_by(size_t ranks) {
     const Range shard = shard_range(kCount, kBlock, ranks, (r + 1) % ranks);
     Store store;
     leave(store.open<OwnerMemory>("w/owner",
-                                  [&] { return std::make_unique<OwnerMemory>(kCount, shard); }),
+                                  [&] { return std::make_unique<OwnerMemory>(kCount, shard, ranks); }),
           shard);
     all.push_back(store.save());
   }
@@ -48,7 +49,7 @@ std::vector<StateArrays> saved_by(size_t ranks) {
 
 TEST(OwnerMemory, AddsWhatWasLeftToTheMean) {
   const Range shard{.begin = 48, .count = 30};
-  OwnerMemory memory(kCount, shard);
+  OwnerMemory memory(kCount, shard, kRanks);
   leave(memory, shard);
   const std::vector<float> mean = {1, 2, 3};
   const OwnerMemory::Sum sum = memory.add(50, mean);
@@ -59,7 +60,7 @@ TEST(OwnerMemory, AddsWhatWasLeftToTheMean) {
 
 TEST(OwnerMemory, AStepRolledBackNeverHappened) {
   const Range shard{.begin = 0, .count = 30};
-  OwnerMemory memory(kCount, shard);
+  OwnerMemory memory(kCount, shard, kRanks);
   leave(memory, shard);
   const auto before = kept(memory, shard);
   const std::vector<float> nan(shard.count, NAN);
@@ -77,7 +78,7 @@ TEST(OwnerMemory, EveryRankFindsItsNewShardAtAnotherNumberOfRanks) {
         Store store;
         ASSERT_TRUE(store.load(saved, static_cast<int>(r), static_cast<int>(to)));
         auto& memory = store.open<OwnerMemory>(
-            "w/owner", [&] { return std::make_unique<OwnerMemory>(kCount, shard); });
+            "w/owner", [&] { return std::make_unique<OwnerMemory>(kCount, shard, to); });
         const auto values = kept(memory, shard);
         for (size_t i = 0; i < shard.count; ++i)
           ASSERT_EQ(values[i], 1000.0f + static_cast<float>(shard.begin + i))
@@ -121,7 +122,7 @@ TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
           const auto shard = shards_of(from_stripes, from, r);
           Store store;
           fill(store.open<OwnerMemory>("w/owner", [&] {
-            return std::make_unique<OwnerMemory>(kLong, shard);
+            return std::make_unique<OwnerMemory>(kLong, shard, from);
           }), shard);
           saved.push_back(store.save());
         }
@@ -130,7 +131,7 @@ TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
           Store store;
           ASSERT_TRUE(store.load(saved, static_cast<int>(r), static_cast<int>(to)));
           auto& memory = store.open<OwnerMemory>(
-              "w/owner", [&] { return std::make_unique<OwnerMemory>(kLong, shard); });
+              "w/owner", [&] { return std::make_unique<OwnerMemory>(kLong, shard, to); });
           for (const Range& range : shard)
             for (size_t i = 0; i < range.count; ++i) {
               const float zero[] = {0};
@@ -143,21 +144,64 @@ TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
 }
 
 TEST(OwnerMemory, MovingKeepsWhatLiesInBothShards) {
-  OwnerMemory memory(kCount, {.begin = 100, .count = 100});
+  OwnerMemory memory(kCount, Range{.begin = 100, .count = 100}, kRanks);
   leave(memory, {.begin = 100, .count = 100});
-  memory.move_to({.begin = 150, .count = 100});
+  memory.move_to(Range{.begin = 150, .count = 100});
   auto values = kept(memory, {.begin = 150, .count = 100});
   EXPECT_EQ(values.front(), 1150);
   EXPECT_EQ(values[49], 1199);
   EXPECT_EQ(values[50], 0);
-  memory.move_to({.begin = 500, .count = 10});
+  memory.move_to(Range{.begin = 500, .count = 10});
   values = kept(memory, {.begin = 500, .count = 10});
   EXPECT_EQ(values, std::vector<float>(10));
 }
 
+// What a shard leaves behind goes into the gradient until a step counts, and is saved until then.
+TEST(OwnerMemory, WhatStraysGoesBackIntoTheGradientOnce) {
+  const auto made = [] {
+    OwnerMemory memory(kCount, Range{.begin = 100, .count = 100}, kRanks);
+    leave(memory, {.begin = 100, .count = 100});
+    memory.move_to({{.begin = 110, .count = 10}, {.begin = 190, .count = 20}});
+    return memory;
+  };
+  const auto strays = [](OwnerMemory& memory) {
+    std::vector<float> gradient(kCount, 1.0f);
+    memory.release_strays(gradient);
+    return gradient;
+  };
+  std::vector<float> expected(kCount, 1.0f);
+  for (size_t i = 100; i < 190; ++i)
+    if (i < 110 || i >= 120) expected[i] += 3 * (1000.0f + static_cast<float>(i));
+  OwnerMemory memory = made();
+  EXPECT_TRUE(memory.has_strays());
+  EXPECT_EQ(strays(memory), expected);
+  memory.rollback();
+  EXPECT_EQ(strays(memory), expected);
+
+  OwnerMemory resumed(kCount, Range{.begin = 700, .count = 5}, kRanks);
+  ASSERT_TRUE(resumed.load(memory.save()));
+  std::vector<float> all = expected;  // its own shard is another: everything strays
+  for (size_t i = 100; i < 200; ++i) all[i] = 1 + 3 * (1000.0f + static_cast<float>(i));
+  EXPECT_EQ(strays(resumed), all);
+
+  const Range whole{.begin = 0, .count = kCount};
+  OwnerMemory of_one(kCount, whole, 1);
+  ASSERT_TRUE(of_one.load(memory.save()));
+  EXPECT_FALSE(of_one.has_strays());
+  const auto values = kept(of_one, whole);
+  for (size_t i = 0; i < kCount; ++i)
+    EXPECT_EQ(values[i], i >= 100 && i < 200 ? 1000.0f + static_cast<float>(i) : 0.0f) << i;
+
+  const std::vector<float> zeros(30);
+  memory.add_whole(zeros);
+  memory.commit();
+  EXPECT_FALSE(memory.has_strays());
+  EXPECT_EQ(strays(memory), std::vector<float>(kCount, 1.0f));
+}
+
 TEST(OwnerMemory, StatesThatDoNotFitAreRefusedAndChangeNothing) {
   const Range shard{.begin = 48, .count = 30};
-  OwnerMemory memory(kCount, shard);
+  OwnerMemory memory(kCount, shard, kRanks);
   leave(memory, shard);
   const StateArrays good = memory.save();
   const auto before = kept(memory, shard);

@@ -29,7 +29,7 @@ ReducedStream::ReducedStream(StepContext& context, ActiveStream& stream, Store& 
   const std::vector<Range> shard = own_ ? stripes_.ranges(*own_) : std::vector<Range>{};
   memory_ = &open_memory<OwnerMemory>(
       store, stream.spec().name + "/owner", "residual of " + std::to_string(count),
-      [&] { return std::make_unique<OwnerMemory>(count, shard); });
+      [&] { return std::make_unique<OwnerMemory>(count, shard, context.ranks()); });
   memory_->move_to(shard);
 }
 

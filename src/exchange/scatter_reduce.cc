@@ -104,12 +104,12 @@ class ScatterReduce {
 
  private:
   OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
-    if (stream.codec().info().unbiased || !stream.keeps_rest()) return nullptr;
+    if (!stream.owners_remember()) return nullptr;
     const size_t count = stream.spec().count();
     const Range shard = plan_.shard(stream, context_.rank());
     auto& memory = open_memory<OwnerMemory>(
         store, stream.spec().name + "/owner", "residual of " + std::to_string(count),
-        [&] { return std::make_unique<OwnerMemory>(count, shard); });
+        [&] { return std::make_unique<OwnerMemory>(count, shard, context_.ranks()); });
     memory.move_to(shard);
     return &memory;
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "exchange/memory_slot.h"
+
 namespace thinwire {
 namespace {
 
@@ -51,6 +53,46 @@ StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& opt
 }
 
 void StepRunner::make_buckets(const Terms& terms) {
+  make_collectives(terms);
+  take_over_debts(terms);
+}
+
+// Owners that another method or codec had, in this run or the one that was saved, owe what the mean
+// lacked. Where there are none any more each gives it back to the ranks, in its next gradient.
+void StepRunner::take_over_debts(const Terms& terms) {
+  debts_.clear();
+  const size_t n = context_.ranks();
+  for (const auto& stream : streams_) {
+    const size_t count = stream->spec().count();
+    const std::string key = stream->spec().name + "/owner";
+    stream->set_owed(nullptr);
+    if (stream->is_plain() || !store_.holds(key)) continue;
+    auto& memory = open_memory<OwnerMemory>(
+        store_, key, "residual of " + std::to_string(count), [&] {
+          return std::make_unique<OwnerMemory>(count, shard_range(count, 1, n, context_.rank()), n);
+        });
+    stream->set_owed(&memory);
+    if (terms.method == Method::kSparseReduce ||
+        (terms.method == Method::kScatterReduce && stream->owners_remember()))
+      continue;
+    memory.move_to(std::vector<Range>());
+    debts_.push_back({.stream = stream.get(), .key = key, .memory = &memory});
+  }
+}
+
+void StepRunner::end_debts(bool skipped) {
+  for (const Debt& debt : debts_) {
+    if (skipped) {
+      debt.memory->rollback();
+      continue;
+    }
+    debt.stream->set_owed(nullptr);
+    store_.drop(debt.key);
+  }
+  if (!skipped) debts_.clear();
+}
+
+void StepRunner::make_collectives(const Terms& terms) {
   buckets_.clear();
   if (terms.method == Method::kScatterReduce) {
     buckets_ = make_scatter_reduce(context_, streams_, plan_.buckets, terms, store_);
@@ -118,6 +160,7 @@ StepReport StepRunner::end() {
                     .rank = verdict.rank,
                     .stream = streams_[verdict.stream]->spec().name};
   for (const auto& bucket : buckets_) bucket->end(report.skipped);
+  end_debts(report.skipped);
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);
     report.streams.push_back(stream->counters());

@@ -9,6 +9,7 @@
 
 #include "exchange/codec_schedule.h"
 #include "exchange/collective.h"
+#include "exchange/owner_memory.h"
 #include "exchange/plan.h"
 #include "exchange/tensor_table.h"
 #include "exchange/terms.h"
@@ -49,6 +50,9 @@ class StepRunner {
 
  private:
   void make_buckets(const Terms& terms);
+  void make_collectives(const Terms& terms);
+  void take_over_debts(const Terms& terms);
+  void end_debts(bool skipped);
   void follow_schedule(uint64_t step);
 
   const Plan plan_;
@@ -62,6 +66,14 @@ class StepRunner {
   Streams streams_;
   std::vector<std::unique_ptr<Collective>> buckets_;
   std::deque<size_t> under_way_;
+
+  // What owners owe of a stream that has no owners any more.
+  struct Debt {
+    ActiveStream* stream;
+    std::string key;  // in the store
+    OwnerMemory* memory;
+  };
+  std::vector<Debt> debts_;
 
   uint64_t sent_before_ = 0;
   uint64_t received_before_ = 0;

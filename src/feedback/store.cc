@@ -203,6 +203,10 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size) {
   return Status::ok();
 }
 
+bool Store::holds(const std::string& key) const {
+  return objects_.contains(key) || waiting_.contains(key);
+}
+
 std::vector<std::string> Store::unclaimed() const {
   std::vector<std::string> keys;
   for (const auto& [key, arrays] : waiting_) keys.push_back(key);
