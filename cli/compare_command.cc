@@ -61,9 +61,9 @@ std::string usual_codecs(const std::string& own) {
 
 std::vector<Run> prepare(const CompareArguments& arguments) {
   std::vector<Run> runs;
-  const std::string codecs = arguments.codecs.empty()
-                                 ? usual_codecs(load_recipe(arguments).options.text("exchange.codec"))
-                                 : arguments.codecs;
+  const std::string codecs =
+      arguments.codecs.empty() ? usual_codecs(load_recipe(arguments).options.text("exchange.codec"))
+                               : arguments.codecs;
   for (const std::string& part : split(codecs, ';')) {
     const std::string codec(trim(part));
     if (!codec.empty()) runs.push_back({codec, load_recipe(arguments, codec)});

@@ -71,9 +71,7 @@ struct Piece {
   size_t raw = 0;
 
   bool is_raw() const noexcept { return shape.rank == 0; }
-  size_t floats() const noexcept {
-    return is_raw() ? shape.columns : shape.left() + shape.right();
-  }
+  size_t floats() const noexcept { return is_raw() ? shape.columns : shape.left() + shape.right(); }
 };
 
 struct Layout {
@@ -148,8 +146,7 @@ class PowersgdEncoder final : public Encoder {
     for (const Piece& piece : layout_.pieces) {
       if (piece.is_raw()) {
         if (round == 0)
-          writer.put_bytes(
-              std::as_bytes(signal.values.subspan(piece.begin, piece.shape.columns)));
+          writer.put_bytes(std::as_bytes(signal.values.subspan(piece.begin, piece.shape.columns)));
         continue;
       }
       const auto values = signal.values.subspan(piece.begin, piece.shape.count());
@@ -172,8 +169,7 @@ class PowersgdEncoder final : public Encoder {
         continue;
       }
       read(reader, renews_p(round) ? p_of(piece) : q_of(piece));
-      if (renews_p(round) && !settings_.alternate)
-        basis_.make(p_of(piece), piece.shape.rows);
+      if (renews_p(round) && !settings_.alternate) basis_.make(p_of(piece), piece.shape.rows);
     }
     return Status::ok();
   }
@@ -322,8 +318,8 @@ class PowersgdDecoder final : public Decoder {
     ByteReader reader(payload);
     for (const Piece& piece : layout_.pieces) {
       const auto bytes = reader.take(piece.floats() * sizeof(float));
-      const auto to = out.subspan(piece.begin, piece.is_raw() ? piece.shape.columns
-                                                              : piece.shape.count());
+      const auto to =
+          out.subspan(piece.begin, piece.is_raw() ? piece.shape.columns : piece.shape.count());
       const bool good =
           piece.is_raw() ? kernel::add_floats(bytes, weight, to) : add(bytes, piece, weight, to);
       if (!good)
@@ -401,7 +397,8 @@ const CodecEntry& powersgd_entry() {
                    .fallback = "2",
                    .min = 0,
                    .max = 1000,
-                   .help = "tensors that would not become so many times smaller travel as they are"},
+                   .help =
+                       "tensors that would not become so many times smaller travel as they are"},
                   {.name = "alternate",
                    .type = OptionType::kFlag,
                    .fallback = "false",

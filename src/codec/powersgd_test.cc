@@ -27,9 +27,10 @@ Values of_rank(size_t rank, size_t rows, size_t columns, uint64_t seed = 1) {
   for (size_t c = 0; c < rank; ++c)
     for (size_t i = 0; i < rows; ++i)
       for (size_t j = 0; j < columns; ++j)
-        values[i * columns + j] += std::ldexp(random_normal({.seed = seed}, c * rows + i) *
-                                                  random_normal({.seed = seed + 100}, c * columns + j),
-                                              -static_cast<int>(c));
+        values[i * columns + j] +=
+            std::ldexp(random_normal({.seed = seed}, c * rows + i) *
+                           random_normal({.seed = seed + 100}, c * columns + j),
+                       -static_cast<int>(c));
   return values;
 }
 
@@ -90,8 +91,9 @@ TEST(Powersgd, AMatrixOfThatRankArrivesInOneStep) {
 
 // Matrices of one shape are not one matrix.
 TEST(Powersgd, TensorsOfEqualShapeHaveFactorsOfTheirOwn) {
-  const StreamSpec two{.name = "two",
-                       .tensors = {{.name = "a", .shape = {20, 30}}, {.name = "b", .shape = {20, 30}}}};
+  const StreamSpec two{
+      .name = "two",
+      .tensors = {{.name = "a", .shape = {20, 30}}, {.name = "b", .shape = {20, 30}}}};
   for (const std::string spec : {"powersgd:rank=1", "powersgd:rank=1,alternate=true"}) {
     Course run(spec, two);
     Values values = of_rank(1, 20, 30, 3);
@@ -173,9 +175,9 @@ TEST(Powersgd, HugeValuesDoNotOverflow) {
 
 TEST(Powersgd, SmallAndFlatTensorsTravelAsTheyAre) {
   const StreamSpec stream{.name = "s",
-                          .tensors = {{.name = "conv", .shape = {8, 4, 3, 3}},   // 288 values
-                                      {.name = "bias", .shape = {288}},          // one dimension
-                                      {.name = "small", .shape = {4, 5}},        // 18 in factors
+                          .tensors = {{.name = "conv", .shape = {8, 4, 3, 3}},  // 288 values
+                                      {.name = "bias", .shape = {288}},         // one dimension
+                                      {.name = "small", .shape = {4, 5}},       // 18 in factors
                                       {.name = "none", .shape = {0, 5}}}};
   Course run("powersgd:rank=2", stream);
   EXPECT_EQ(run.payload.size(), 4u * (2 * (8 + 36) + 288 + 20));

@@ -97,7 +97,8 @@ class ScalecomEncoder final : public Encoder {
       positions_.insert(positions_.end(), at.begin(), at.end());
     if (positions.done()) return Status::ok();
     positions_.clear();
-    return Status::fail(ErrorCode::kCorrupt, "scalecom: positions contradict the count or the length");
+    return Status::fail(ErrorCode::kCorrupt,
+                        "scalecom: positions contradict the count or the length");
   }
 
   void choose(std::span<const float> values) {
@@ -138,11 +139,10 @@ class ScalecomCodec final : public SparseCodec {
 }  // namespace
 
 const CodecEntry& scalecom_entry() {
-  static const CodecEntry entry{.info = kInfo,
-                                .options = {density_option()},
-                                .make = [](const Options& options) {
-                                  return std::make_unique<ScalecomCodec>(options);
-                                }};
+  static const CodecEntry entry{
+      .info = kInfo, .options = {density_option()}, .make = [](const Options& options) {
+        return std::make_unique<ScalecomCodec>(options);
+      }};
   return entry;
 }
 

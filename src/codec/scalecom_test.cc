@@ -83,8 +83,7 @@ TEST_F(Scalecom, PositionsTakeLittleMoreThanTheirEntropy) {
 
 TEST_F(Scalecom, WithoutRoundsItIsTopk) {
   const NamedCodec topk = make_codec("topk:density=0.01").value();
-  EXPECT_EQ(encode(*named_.codec, stream_, values_),
-            encode(*topk.codec, stream_, values_));
+  EXPECT_EQ(encode(*named_.codec, stream_, values_), encode(*topk.codec, stream_, values_));
 }
 
 TEST_F(Scalecom, RoundsOfAStepThatIsOverAreForgotten) {

@@ -35,8 +35,7 @@ Values normal(size_t count, float scale = 1) {
 }
 
 const BasisMaker::Spare kSpare = [](size_t column, std::span<float> values) {
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] = random_unit({.seed = column}, i) - 0.5f;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = random_unit({.seed = column}, i) - 0.5f;
 };
 
 TEST(ThinBasis, NormsArePowersOfTwoOfTwiceTheRootAtLeast) {
@@ -76,7 +75,8 @@ TEST(ThinBasis, ColumnsBecomeOrthonormalAndSpanTheSame) {
 TEST(ThinBasis, NearlyDependentColumnsAreOrthogonalToo) {
   const size_t length = 50;
   Values columns = normal(2 * length);
-  for (size_t i = 0; i < length; ++i) columns[length + i] = columns[i] + 1e-4f * columns[length + i];
+  for (size_t i = 0; i < length; ++i)
+    columns[length + i] = columns[i] + 1e-4f * columns[length + i];
   BasisMaker().make(columns, length);
   expect_orthonormal(columns, length);
 }

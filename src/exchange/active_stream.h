@@ -45,7 +45,7 @@ class ActiveStream {
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
   const Codec& codec() const noexcept { return *codec_; }
   bool is_plain() const noexcept { return encoder_slot_ == nullptr; }  // fp32, without a memory
-  Encoder& encoder() noexcept { return *encoder_; }  // of the whole stream
+  Encoder& encoder() noexcept { return *encoder_; }                    // of the whole stream
 
   // Whether the memory takes what encoders leave.
   bool keeps_rest() const noexcept { return !feedback_->rest().empty(); }

@@ -46,8 +46,7 @@ class FactorsEncoder final : public Encoder {
       const size_t end = std::min(begin + kTestBlock, signal.values.size());
       double sum = 0;
       for (size_t i = begin; i < end; ++i)
-        sum += round == 0 ? signal.values[i]
-                          : (signal.values[i] - means_[b]) * test_sign(i, turn_);
+        sum += round == 0 ? signal.values[i] : (signal.values[i] - means_[b]) * test_sign(i, turn_);
       sums[b] = static_cast<float>(sum / static_cast<double>(end - begin));
     }
     write_floats(sums, out);

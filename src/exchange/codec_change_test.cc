@@ -56,9 +56,10 @@ TEST(CodecChange, IsRebuildingWithTheOtherCodec) {
   for (const Change& change : changes())
     for (const FeedbackEntry* memory : list_feedbacks())
       run_local(3, [&](Group& group) {
-        const ExchangeOptions scheduled{
-            .codec = change.schedule, .feedback = std::string(memory->name),
-            .method = change.method, .bucket_bytes = 2000};
+        const ExchangeOptions scheduled{.codec = change.schedule,
+                                        .feedback = std::string(memory->name),
+                                        .method = change.method,
+                                        .bucket_bytes = 2000};
         Side side(group, small_model(), scheduled);
         const auto store = std::make_shared<Store>();
         for (uint64_t step = 0; step < kSteps; ++step) {

@@ -137,8 +137,8 @@ TEST_P(AgreedBytes, AreThoseOfEachRoundOfAllStreamsTogether) {
     positions -= 4 * (24 + 100);
     EXPECT_GT(positions, 0u);
     const uint64_t message = r == 1 % n ? 8 + 2 * kFrameHeaderSize + positions : 0;
-    EXPECT_EQ(leader[r].sent_bytes, (n - 1) * message + reduction_bytes(n, r, 24 + 100 + 7) +
-                                        agreement_bytes(n));
+    EXPECT_EQ(leader[r].sent_bytes,
+              (n - 1) * message + reduction_bytes(n, r, 24 + 100 + 7) + agreement_bytes(n));
   }
 }
 
@@ -206,8 +206,7 @@ TEST_P(Bytes, WhatAllSendAllReceive) {
   for (ExchangeOptions& options : all) {
     options.bucket_bytes = 300;
     uint64_t sent = 0, received = 0;
-    for (const StepReport& report :
-         reports(static_cast<int>(GetParam()), small_model(), options)) {
+    for (const StepReport& report : reports(static_cast<int>(GetParam()), small_model(), options)) {
       sent += report.sent_bytes;
       received += report.received_bytes;
     }

@@ -108,14 +108,16 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
                              "sparse-reduce, low-rank, shared-index, library")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'adacomp'; use gather")));
-  EXPECT_THAT(same({.codec = "adacomp", .method = "scatter-reduce"}, ErrorCode::kUnsupported),
-              Each(HasSubstr("cannot cut into blocks the payloads of codec 'adacomp'; use gather")));
+  EXPECT_THAT(
+      same({.codec = "adacomp", .method = "scatter-reduce"}, ErrorCode::kUnsupported),
+      Each(HasSubstr("cannot cut into blocks the payloads of codec 'adacomp'; use gather")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "sparse-reduce"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot list what is kept by codec 'adacomp'; use gather")));
   EXPECT_THAT(same({.codec = "int8", .method = "low-rank"}, ErrorCode::kUnsupported),
               Each(HasSubstr("finds no factors to agree on in codec 'int8'; use scatter-reduce")));
-  EXPECT_THAT(same({.codec = "test-factors", .method = "shared-index"}, ErrorCode::kUnsupported),
-              Each(HasSubstr("finds no positions to agree on in codec 'test-factors'; use low-rank")));
+  EXPECT_THAT(
+      same({.codec = "test-factors", .method = "shared-index"}, ErrorCode::kUnsupported),
+      Each(HasSubstr("finds no positions to agree on in codec 'test-factors'; use low-rank")));
   EXPECT_THAT(same({.codec = "test-leader", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'test-leader'; use shared-index")));
   EXPECT_THAT(same({.codec = "fp16", .method = "library"}, ErrorCode::kUnsupported),

@@ -134,8 +134,7 @@ class Oracle {
     if (method_ == Method::kGather) return gather_mean(stream, number, given);
     if (method_ == Method::kScatterReduce) return owners_mean(stream, number, given);
     if (method_ == Method::kSparseReduce) return largest_mean(stream, number, given);
-    if (stream.codec->info().agreed != Agreed::kNothing)
-      return agreed_mean(stream, number, given);
+    if (stream.codec->info().agreed != Agreed::kNothing) return agreed_mean(stream, number, given);
     return dense_mean(stream, number, given);
   }
 
@@ -149,7 +148,7 @@ class Oracle {
       for (size_t r = 0; r < parts.size(); ++r) {
         float value;
         std::memcpy(&value, parts[r].data() + i * sizeof value, sizeof value);
-        result[i] = r == 0                                 ? value
+        result[i] = r == 0                                  ? value
                     : round.combine == Round::Combine::kMax ? std::max(result[i], value)
                                                             : result[i] + value;
       }
@@ -164,8 +163,8 @@ class Oracle {
     for (size_t i = 0; i < rounds.size(); ++i) {
       std::vector<std::vector<std::byte>> parts(signals.size());
       for (size_t r = 0; r < signals.size(); ++r) {
-        const bool asked = rounds[i].combine != Round::Combine::kFromRoot ||
-                           r == number % signals.size();
+        const bool asked =
+            rounds[i].combine != Round::Combine::kFromRoot || r == number % signals.size();
         if (!asked) continue;
         parts[r].resize(rounds[i].size);
         const Call call = call_of(static_cast<int>(r), number);

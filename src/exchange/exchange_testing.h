@@ -80,8 +80,8 @@ inline Terms terms_of(const ExchangeOptions& options) {
 
 // The methods whose sums are thinwire's own.
 inline const std::vector<std::string>& own_methods() {
-  static const std::vector<std::string> methods = {"dense", "scatter-reduce", "gather",
-                                                   "sparse-reduce", "low-rank", "shared-index"};
+  static const std::vector<std::string> methods = {
+      "dense", "scatter-reduce", "gather", "sparse-reduce", "low-rank", "shared-index"};
   return methods;
 }
 
@@ -148,7 +148,8 @@ inline std::optional<Values> owed_by_owner(const StateArrays& saved, const std::
   Values residual;
   for (const StateArray& array : saved) {
     if (array.name == stream + "/owner/pieces") pieces.resize(array.data.size() / sizeof(int64_t));
-    if (array.name == stream + "/owner/residual") residual.resize(array.data.size() / sizeof(float));
+    if (array.name == stream + "/owner/residual")
+      residual.resize(array.data.size() / sizeof(float));
   }
   if (!copy_state(saved, stream + "/owner/pieces", std::span(pieces)) ||
       !copy_state(saved, stream + "/owner/residual", std::span(residual)))

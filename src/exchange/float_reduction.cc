@@ -169,7 +169,8 @@ void FloatReduction::share() {
   {
     const Stopwatch watch(context_.compress_seconds);
     if (rule_ == Rule::kMean) kernel::scale(sum(), 1.0f / static_cast<float>(peers_.size()));
-    const auto bad = std::find_if(sum().begin(), sum().end(), [](float x) { return !std::isfinite(x); });
+    const auto bad =
+        std::find_if(sum().begin(), sum().end(), [](float x) { return !std::isfinite(x); });
     if (!sum_spoilt_ && bad != sum().end()) {  // each was finite: the sum overflowed
       overflow_ = begin_of(context_.rank()) + static_cast<size_t>(bad - sum().begin());
       sum_spoilt_ = true;

@@ -29,8 +29,7 @@ class Gather final : public Collective {
       decoders_.push_back(stream->codec().make_decoder(stream->spec()));
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
-    if (settles_scale())
-      rounds_ = std::make_unique<Rounds>(context, streams_, false, tag);
+    if (settles_scale()) rounds_ = std::make_unique<Rounds>(context, streams_, false, tag);
   }
 
   void begin() override {

@@ -16,8 +16,7 @@ constexpr size_t kCount = 20000;
 
 std::vector<float> random_values(size_t count) {
   std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i)
-    values[i] = random_unit({.use = RandomUse::kTest}, i) - 0.5f;
+  for (size_t i = 0; i < count; ++i) values[i] = random_unit({.use = RandomUse::kTest}, i) - 0.5f;
   return values;
 }
 

@@ -108,8 +108,9 @@ TEST_P(LowRankBytes, AreThoseOfTheFactors) {
           const uint64_t p = round(rank * (64 + 80) + 80), q = round(rank * (75 + 96));
           const uint64_t q_alone = round(rank * (75 + 96) + 80);
           if (group.rank() != 0) continue;
-          EXPECT_EQ(report.sent_bytes,
-                    agreement + (!alternate ? p + q : step % 2 == 0 ? p : q_alone))
+          EXPECT_EQ(report.sent_bytes, agreement + (!alternate      ? p + q
+                                                    : step % 2 == 0 ? p
+                                                                    : q_alone))
               << n << " ranks, rank " << rank;
           uint64_t offered = 0;
           for (const StreamCounters& stream : report.streams) offered += stream.payload_bytes;

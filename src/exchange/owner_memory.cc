@@ -58,8 +58,8 @@ size_t OwnerMemory::range_from(size_t begin) const noexcept {
   const auto ends_before = [](const Range& range, size_t at) {
     return range.begin + range.count <= at;
   };
-  return static_cast<size_t>(
-      std::lower_bound(shard_.begin(), shard_.end(), begin, ends_before) - shard_.begin());
+  return static_cast<size_t>(std::lower_bound(shard_.begin(), shard_.end(), begin, ends_before) -
+                             shard_.begin());
 }
 
 // Adds what lies in both: `from` holds the values of `piece`, `to` those of the shard.

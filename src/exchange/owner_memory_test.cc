@@ -39,8 +39,8 @@ std::vector<StateArrays> saved_by(size_t ranks) {
   for (size_t r = 0; r < ranks; ++r) {
     const Range shard = shard_range(kCount, kBlock, ranks, (r + 1) % ranks);
     Store store;
-    leave(store.open<OwnerMemory>("w/owner",
-                                  [&] { return std::make_unique<OwnerMemory>(kCount, shard, ranks); }),
+    leave(store.open<OwnerMemory>(
+              "w/owner", [&] { return std::make_unique<OwnerMemory>(kCount, shard, ranks); }),
           shard);
     all.push_back(store.save());
   }
@@ -110,7 +110,7 @@ void fill(OwnerMemory& memory, const std::vector<Range>& shard) {
 TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
   const auto shards_of = [](bool striped, size_t ranks, size_t rank) {
     return striped && rank >= Stripes(kLong, ranks).regions() ? std::vector<Range>{}
-           : striped ? stripes_of(ranks, rank)
+           : striped                                          ? stripes_of(ranks, rank)
                      : std::vector<Range>{shard_range(kLong, kBlock, ranks, rank)};
   };
   for (const bool from_stripes : {true, false})
@@ -121,9 +121,9 @@ TEST(OwnerMemory, ShardsOfManyRangesAreFoundByAnyOtherShards) {
         for (size_t r = 0; r < from; ++r) {
           const auto shard = shards_of(from_stripes, from, r);
           Store store;
-          fill(store.open<OwnerMemory>("w/owner", [&] {
-            return std::make_unique<OwnerMemory>(kLong, shard, from);
-          }), shard);
+          fill(store.open<OwnerMemory>(
+                   "w/owner", [&] { return std::make_unique<OwnerMemory>(kLong, shard, from); }),
+               shard);
           saved.push_back(store.save());
         }
         for (size_t r = 0; r < to; ++r) {

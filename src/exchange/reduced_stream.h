@@ -78,9 +78,9 @@ class ReducedStream {
   const Stripes stripes_;
   const RegionCoder coder_;
   std::unique_ptr<const Decoder> decoder_;
-  size_t first_;                 // owner of region 0
-  std::optional<uint32_t> own_;  // this rank's region
-  size_t kept_limit_;            // values that a rank keeps of the whole stream, at most
+  size_t first_;                   // owner of region 0
+  std::optional<uint32_t> own_;    // this rank's region
+  size_t kept_limit_;              // values that a rank keeps of the whole stream, at most
   OwnerMemory* memory_ = nullptr;  // null: plain, and nothing is remembered
 
   std::vector<uint32_t> own_offsets_;  // what this rank keeps of its own region

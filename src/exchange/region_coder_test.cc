@@ -85,7 +85,8 @@ TEST(RegionCoder, BreakEvenIsWhereAllValuesTakeFewerBytes) {
       ASSERT_GT(first, 0u);
       const double bits = 8 * static_cast<double>(width);
       if (count >= 4096) {
-        EXPECT_NEAR(static_cast<double>(first) / static_cast<double>(count), (bits - 1) / bits, 0.006);
+        EXPECT_NEAR(static_cast<double>(first) / static_cast<double>(count), (bits - 1) / bits,
+                    0.006);
       }
     }
   }
@@ -123,13 +124,13 @@ TEST(RegionCoder, AnyBytesAreAddedOrRefused) {
           if (size > 0) bytes[size * 7 % size] ^= std::byte{0x41};
           std::vector<float> sum(kCount);
           const bool added = coder.add(id, bytes, sum).is_ok();
-          const bool visited =
-              coder
-                  .visit(id, bytes, kCount,
-                         [&](auto at, auto) {
-                           for (const uint32_t offset : at) ASSERT_LT(offset, kCount);
-                         })
-                  .is_ok();
+          const bool visited = coder
+                                   .visit(id, bytes, kCount,
+                                          [&](auto at, auto) {
+                                            for (const uint32_t offset : at)
+                                              ASSERT_LT(offset, kCount);
+                                          })
+                                   .is_ok();
           EXPECT_EQ(added, visited);
           if (size < good.size()) {
             EXPECT_FALSE(added);

@@ -38,16 +38,14 @@ bool RootMessage::advance() {
                                            std::to_string(size_) + " bytes where at most " +
                                            std::to_string(limit_) + " are possible");
     message_ = context_.buffers.take(size_);
-    message_in_.set(
-        context_.group.receive(message_.bytes(), static_cast<int>(root_), tag_ + 1));
+    message_in_.set(context_.group.receive(message_.bytes(), static_cast<int>(root_), tag_ + 1));
     sized_ = true;
     return true;
   }
   if (sized_ && !arrived_ && message_in_.done()) return arrived_ = true;
   if (arrived_ && !sent_)
-    return sent_ = std::all_of(sends_.begin(), sends_.end(), [](Send& send) {
-             return send.size.done() && send.message.done();
-           });
+    return sent_ = std::all_of(sends_.begin(), sends_.end(),
+                               [](Send& send) { return send.size.done() && send.message.done(); });
   return false;
 }
 

@@ -16,7 +16,8 @@ namespace thinwire {
 class RootMessage {
  public:
   // Messages are at most `limit` bytes long.
-  RootMessage(StepContext& context, int tag) : context_(context), tag_(tag), sends_(context.ranks()) {}
+  RootMessage(StepContext& context, int tag)
+      : context_(context), tag_(tag), sends_(context.ranks()) {}
 
   // On the root: memory for the message. Elsewhere: waits for it.
   void begin(size_t root, size_t limit);

@@ -41,9 +41,8 @@ Rounds::Layout Rounds::make_layout(bool with_plain, bool odd_step) const {
     for (size_t i = 0; i < rounds.size(); ++i) add(i, member, i, rounds[i]);
   }
   if (!with_plain) return layout;
-  const auto means = std::find_if(layout.begin(), layout.end(), [](const Plan& plan) {
-    return plan.combine == Combine::kMean;
-  });
+  const auto means = std::find_if(layout.begin(), layout.end(),
+                                  [](const Plan& plan) { return plan.combine == Combine::kMean; });
   const auto first = static_cast<size_t>(means - layout.begin());
   for (size_t member = 0; member < streams_.size(); ++member)
     if (streams_[member]->is_plain())
@@ -91,7 +90,8 @@ void Rounds::offer(const Part& part) {
   if (spoilt_ || (from_root() && root() != context_.rank())) return;
   ActiveStream& stream = *streams_[part.member];
   if (!from_root()) {
-    const auto room = std::as_writable_bytes(floats().subspan(part.begin, part.size / sizeof(float)));
+    const auto room =
+        std::as_writable_bytes(floats().subspan(part.begin, part.size / sizeof(float)));
     const size_t size = stream.offer(context_, part.round, room);
     THINWIRE_CHECK(size == part.size, "codec '" + std::string(stream.codec().info().name) +
                                           "' offers fewer floats than its round has");
@@ -110,8 +110,8 @@ void Rounds::launch() {
   launched_ = true;
   if (!from_root()) {
     const ActiveStream& last = *streams_.back();
-    const auto rule = plan().combine == Combine::kMax ? FloatReduction::Rule::kMax
-                                                      : FloatReduction::Rule::kMean;
+    const auto rule =
+        plan().combine == Combine::kMax ? FloatReduction::Rule::kMax : FloatReduction::Rule::kMean;
     reduction_.begin(rule,
                      {.codec = last.codec().info().id,
                       .stream = last.index(),
@@ -184,8 +184,8 @@ void Rounds::adopt_frames() {
     bytes = bytes.subspan(kFrameHeaderSize + frame.value().payload.size());
     if (flagged) {
       const bool own_values = round_ == 0;  // later it may speak of somebody else's fault
-      context_.faults.add(own_values ? ErrorCode::kNonFinite : ErrorCode::kCorrupt,
-                          speaker.index(), own_values ? static_cast<int>(root()) : -1);
+      context_.faults.add(own_values ? ErrorCode::kNonFinite : ErrorCode::kCorrupt, speaker.index(),
+                          own_values ? static_cast<int>(root()) : -1);
       spoilt_ = true;
       break;
     }

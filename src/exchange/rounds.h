@@ -42,9 +42,9 @@ class Rounds {
  private:
   struct Part {
     size_t member = 0;
-    size_t round = 0;   // of the stream: plain ones have one only
-    size_t begin = 0;   // in the floats of the round
-    size_t size = 0;    // bytes, at most
+    size_t round = 0;  // of the stream: plain ones have one only
+    size_t begin = 0;  // in the floats of the round
+    size_t size = 0;   // bytes, at most
   };
   struct Plan {
     Round::Combine combine = Round::Combine::kMean;

@@ -343,10 +343,10 @@ class ScatterReduce {
   AlignedVector<float> sum_;          // of the chunk under way
   std::vector<std::byte> vote_room_;  // for this rank's own vote on it
   std::vector<bool> spoilt_;          // parts of that chunk without a sum
-  size_t released_ = 0;       // buckets begun in this step
-  size_t finished_ = 0;       // buckets done
-  size_t reduced_ = 0;        // own chunks handed out
-  size_t next_rank_ = 0;      // to be added next
+  size_t released_ = 0;               // buckets begun in this step
+  size_t finished_ = 0;               // buckets done
+  size_t reduced_ = 0;                // own chunks handed out
+  size_t next_rank_ = 0;              // to be added next
 };
 
 class ScatterReduceBucket final : public Collective {

@@ -58,8 +58,7 @@ class SparseReduce final : public Collective {
     });
     encode();
     for_others([&](int rank, Peer& peer) {
-      if (peer.limit > 0)
-        peer.part_out.start(context_.group, part_for(rank).message(), rank, tag_);
+      if (peer.limit > 0) peer.part_out.start(context_.group, part_for(rank).message(), rank, tag_);
     });
   }
 
@@ -192,8 +191,7 @@ class SparseReduce final : public Collective {
       bytes = lost ? std::span<const std::byte>() : bytes.subspan(size);
       if (missing) context_.faults.add(ErrorCode::kCorrupt, last, static_cast<int>(sender));
     });
-    if (!bytes.empty())
-      context_.faults.add(ErrorCode::kCorrupt, last, static_cast<int>(sender));
+    if (!bytes.empty()) context_.faults.add(ErrorCode::kCorrupt, last, static_cast<int>(sender));
   }
 
   void share() {

@@ -116,8 +116,8 @@ TEST(SparseReduce, ChangesToDensePastBreakEvenAndBack) {
           continue;
         }
         EXPECT_EQ(stream.reduced, kCount);
-        EXPECT_EQ(report.sent_bytes, 2 * (n - 1) * (4 * kCount / n + 8 + kFrameHeaderSize) +
-                                         agreement_bytes(n));
+        EXPECT_EQ(report.sent_bytes,
+                  2 * (n - 1) * (4 * kCount / n + 8 + kFrameHeaderSize) + agreement_bytes(n));
         const auto owed = owed_by_owner(side.store().save(), "w", kCount);
         ASSERT_TRUE(owed);
         EXPECT_EQ(*owed, Values(kCount)) << "all of the mean was handed out";
@@ -164,7 +164,7 @@ TEST(SparseReduce, EmptyContributionsCostTheirHeaders) {
 TEST(SparseReduce, AnOwnerIsNeverGivenMoreThanItsLimit) {
   constexpr int kRanks = 4;
   constexpr size_t kCount = 64 * 256;
-  constexpr size_t kKept = 1638;                  // a tenth
+  constexpr size_t kKept = 1638;                      // a tenth
   constexpr size_t kMost = 2 * (kKept / 4 + 1) + 16;  // of a region
   std::vector<Values> given(kRanks);
   std::vector<StateArrays> saved(kRanks);

@@ -67,8 +67,8 @@ void StepRunner::take_over_debts(const Terms& terms) {
     const std::string key = stream->spec().name + "/owner";
     stream->set_owed(nullptr);
     if (stream->is_plain() || !store_.holds(key)) continue;
-    auto& memory = open_memory<OwnerMemory>(
-        store_, key, "residual of " + std::to_string(count), [&] {
+    auto& memory =
+        open_memory<OwnerMemory>(store_, key, "residual of " + std::to_string(count), [&] {
           return std::make_unique<OwnerMemory>(count, shard_range(count, 1, n, context_.rank()), n);
         });
     stream->set_owed(&memory);
@@ -103,8 +103,8 @@ void StepRunner::make_collectives(const Terms& terms) {
     return;
   }
   for (size_t i = 0; i < plan_.buckets.size(); ++i)
-    buckets_.push_back(make_collective(terms.method, context_, streams_, plan_.buckets[i],
-                                       store_, static_cast<int>(2 * i)));
+    buckets_.push_back(make_collective(terms.method, context_, streams_, plan_.buckets[i], store_,
+                                       static_cast<int>(2 * i)));
 }
 
 // All ranks agreed on the schedule and count the same steps: none needs to be told.

@@ -12,9 +12,9 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kMethods = {Method::kDense,        Method::kScatterReduce, Method::kGather,
-                                 Method::kSparseReduce, Method::kLowRank,       Method::kSharedIndex,
-                                 Method::kLibrary};
+constexpr std::array kMethods = {
+    Method::kDense,   Method::kScatterReduce, Method::kGather, Method::kSparseReduce,
+    Method::kLowRank, Method::kSharedIndex,   Method::kLibrary};
 
 // Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
 bool is_block_local(const Codec& codec) {
@@ -26,9 +26,9 @@ bool is_block_local(const Codec& codec) {
 
 Status refuse(Method method, const CodecInfo& codec, const std::string& why,
               const std::string& instead) {
-  return Status::fail(ErrorCode::kUnsupported, "exchange: method " + std::string(to_string(method)) +
-                                                   " " + why + " codec '" + std::string(codec.name) +
-                                                   "'; use " + instead);
+  return Status::fail(ErrorCode::kUnsupported,
+                      "exchange: method " + std::string(to_string(method)) + " " + why +
+                          " codec '" + std::string(codec.name) + "'; use " + instead);
 }
 
 // What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and encoded again cost a rank 2 (n-1)/n of a payload; linear ones
@@ -121,8 +121,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     if (const std::string wanted = memory_for(info); wanted != "none") {
       if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
         return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
-                                                       "' go with memories " + feedback +
-                                                       " and " + wanted + "; choose one as feedback");
+                                                       "' go with memories " + feedback + " and " +
+                                                       wanted + "; choose one as feedback");
       feedback = wanted;
     }
     if (options.grouping) continue;

@@ -27,9 +27,7 @@ TEST(Momentum, AtZeroIsTheGradient) {
   expect_same_bits(step(*memory, gradient(1), 1).values, gradient(1));
 }
 
-TEST(Momentum, KeepsNothingOfWhatWasNotSent) {
-  EXPECT_TRUE(make("momentum")->rest().empty());
-}
+TEST(Momentum, KeepsNothingOfWhatWasNotSent) { EXPECT_TRUE(make("momentum")->rest().empty()); }
 
 }  // namespace
 }  // namespace thinwire::testing

@@ -24,8 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D8 = hn::CappedTag<uint8_t, 32>;
 using V8 = hn::Vec<D8>;
 constexpr size_t kCodeGroup = hn::MaxLanes(D8());  // codes of a vector
-constexpr size_t kPackReach =
-    32;  // bytes from the first that storing or loading them may touch
+constexpr size_t kPackReach = 32;  // bytes from the first that storing or loading them may touch
 
 // Codes lie eight bits apart. A step joins neighbours by shifts: pairs, then fours, then eights, at
 // four operations a vector. As soon as what was joined is whole bytes, a shuffle within 128 bits does

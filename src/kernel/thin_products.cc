@@ -25,9 +25,10 @@ using V = hn::Vec<D>;
 constexpr size_t kStep = hn::MaxLanes(D());
 constexpr size_t kVectors = kLanes / kStep;
 
-constexpr size_t kGroup = 4;    // columns of the thin factor at a time
-constexpr size_t kRows = 4;     // rows that times_left adds together
-constexpr size_t kTile = 1024;  // columns: four rows of them stay in the first cache for the next of P
+constexpr size_t kGroup = 4;  // columns of the thin factor at a time
+constexpr size_t kRows = 4;   // rows that times_left adds together
+constexpr size_t kTile =
+    1024;  // columns: four rows of them stay in the first cache for the next of P
 
 HWY_INLINE float Fold(const V* sums) {
   HWY_ALIGN float lane[kLanes];
@@ -70,8 +71,7 @@ void RightColumns(const float* a, const float* q, size_t columns, size_t rows, s
                   float* p) {
   constexpr size_t kR = kC <= 2 ? 4 : 2;
   size_t i = 0;
-  for (; i + kR <= rows; i += kR)
-    RightTile<kR, kC>(a + i * columns, q, columns, total_rows, p + i);
+  for (; i + kR <= rows; i += kR) RightTile<kR, kC>(a + i * columns, q, columns, total_rows, p + i);
   for (; i < rows; ++i) RightTile<1, kC>(a + i * columns, q, columns, total_rows, p + i);
 }
 
@@ -108,9 +108,8 @@ HWY_INLINE void LeftTile(const float* a, const float* p, const ThinShape& shape,
                          float* q) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
-  const auto added = [](auto x0, auto x1, auto x2, auto x3) HWY_ATTR {
-    return hn::Add(hn::Add(x0, x1), hn::Add(x2, x3));
-  };
+  const auto added = [](auto x0, auto x1, auto x2, auto x3)
+                         HWY_ATTR { return hn::Add(hn::Add(x0, x1), hn::Add(x2, x3)); };
   for (size_t c = 0; c < shape.rank; ++c) {
     const float* factor = p + c * shape.rows;
     float* to = q + c * shape.columns;
@@ -132,9 +131,9 @@ HWY_INLINE void LeftTile(const float* a, const float* p, const ThinShape& shape,
     }
     for (; j < width; ++j) {
       if (kR == kRows)
-        to[j] += (a[j] * factor[0] + a[shape.columns + j] * factor[1 % kR]) +
-                 (a[2 * shape.columns + j] * factor[2 % kR] +
-                  a[3 * shape.columns + j] * factor[3 % kR]);
+        to[j] +=
+            (a[j] * factor[0] + a[shape.columns + j] * factor[1 % kR]) +
+            (a[2 * shape.columns + j] * factor[2 % kR] + a[3 * shape.columns + j] * factor[3 % kR]);
       else
         to[j] += a[j] * factor[0];
     }
@@ -148,8 +147,7 @@ void TimesLeft(const float* a, const float* p, const ThinShape& shape, float* q)
     size_t i = 0;
     for (; i + kRows <= shape.rows; i += kRows)
       LeftTile<kRows>(a + i * shape.columns + j, p + i, shape, width, q + j);
-    for (; i < shape.rows; ++i)
-      LeftTile<1>(a + i * shape.columns + j, p + i, shape, width, q + j);
+    for (; i < shape.rows; ++i) LeftTile<1>(a + i * shape.columns + j, p + i, shape, width, q + j);
   }
 }
 
@@ -163,8 +161,8 @@ HWY_INLINE void ProductRow(const float* p, const float* q, const ThinShape& shap
   for (; j + lanes <= shape.columns; j += lanes) {
     auto sum = hn::Mul(hn::Set(d, p[0]), hn::LoadU(d, q + j));
     for (size_t c = 1; c < shape.rank; ++c)
-      sum = hn::Add(sum, hn::Mul(hn::Set(d, p[c * shape.rows]),
-                                 hn::LoadU(d, q + c * shape.columns + j)));
+      sum = hn::Add(
+          sum, hn::Mul(hn::Set(d, p[c * shape.rows]), hn::LoadU(d, q + c * shape.columns + j)));
     use(j, sum);
   }
   for (; j < shape.columns; ++j) {

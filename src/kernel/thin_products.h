@@ -18,7 +18,7 @@ struct ThinShape {
   size_t rank = 0;
 
   constexpr size_t count() const noexcept { return rows * columns; }
-  constexpr size_t left() const noexcept { return rows * rank; }     // values of P
+  constexpr size_t left() const noexcept { return rows * rank; }      // values of P
   constexpr size_t right() const noexcept { return columns * rank; }  // values of Q
 };
 

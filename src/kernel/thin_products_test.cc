@@ -104,8 +104,7 @@ TEST(ThinProducts, BitsDoNotDependOnWhatIsTakenTogether) {
     const ThinShape last{.rows = 1, .columns = shape.columns, .rank = shape.rank};
     Values of_last(shape.rank);
     times_right(std::span(a).subspan(shape.count() - shape.columns), q, last, of_last);
-    for (size_t c = 0; c < shape.rank; ++c)
-      EXPECT_EQ(of_last[c], right[(c + 1) * shape.rows - 1]);
+    for (size_t c = 0; c < shape.rank; ++c) EXPECT_EQ(of_last[c], right[(c + 1) * shape.rows - 1]);
   });
 }
 

@@ -100,10 +100,9 @@ TEST(AsyncLeader, WorkersMayLeaveAtDifferentTimes) {
   std::vector<Training> runs(kRanks);
   run_local(kRanks, [&](Group& group) {
     Worker worker(group, {.method = kAsynchronous, .codec = "int8"});
-    runs[static_cast<size_t>(group.rank())] =
-        train(worker, 1ms, [&](const Training& run) {
-          return run.reports.size() == static_cast<size_t>(2 + 2 * group.rank());
-        });
+    runs[static_cast<size_t>(group.rank())] = train(worker, 1ms, [&](const Training& run) {
+      return run.reports.size() == static_cast<size_t>(2 + 2 * group.rank());
+    });
     worker.sync().leave();
   });
   for (const RoundReport& report : runs[3].reports) EXPECT_FALSE(report.skipped);
@@ -129,11 +128,12 @@ TEST(AsyncLeader, ALateWorkerIsLeftBehindAndTakenInAgain) {
         std::this_thread::sleep_for(700ms);
       }
       // Everybody stops some rounds after all were together again.
-      const bool back = std::any_of(run.reports.begin() + std::min<long>(3, std::ssize(run.reports)),
-                                    run.reports.end(),
-                                    [](const RoundReport& r) { return r.ranks.size() == kRanks; });
-      const bool without = std::any_of(run.reports.begin(), run.reports.end(),
-                                       [](const RoundReport& r) { return r.ranks.size() < kRanks; });
+      const bool back = std::any_of(
+          run.reports.begin() + std::min<long>(3, std::ssize(run.reports)), run.reports.end(),
+          [](const RoundReport& r) { return r.ranks.size() == kRanks; });
+      const bool without =
+          std::any_of(run.reports.begin(), run.reports.end(),
+                      [](const RoundReport& r) { return r.ranks.size() < kRanks; });
       if (run.reports.size() > 8 && back && (without || late)) break;
     }
     worker.sync().leave();
@@ -162,8 +162,7 @@ TEST(AsyncLeader, ALostWorkerIsSurvived) {
                                     "patience=30"});
     const auto enough = [&](const Training& run) {
       if (group.rank() == kLost) return run.reports.size() == 3;
-      return run.reports.size() >= 12 && run.reports.back().global &&
-             !has_lost(run.reports.back());
+      return run.reports.size() >= 12 && run.reports.back().global && !has_lost(run.reports.back());
     };
     runs[static_cast<size_t>(group.rank())] = train(worker, 1ms, enough);
     if (group.rank() == kLost) return;  // without a word
@@ -181,7 +180,8 @@ TEST(AsyncLeader, ALostWorkerIsSurvived) {
 TEST(AsyncLeader, RefusesWhatCannotBe) {
   const auto with = [](const std::string& more, const std::string& codec) {
     return [=] {
-      run_local(2, [&](Group& group) { Worker(group, {.method = "leader:" + more, .codec = codec}); });
+      run_local(2,
+                [&](Group& group) { Worker(group, {.method = "leader:" + more, .codec = codec}); });
     };
   };
   using ::testing::HasSubstr;

@@ -55,14 +55,14 @@ class Average final : public SyncRule {
 }  // namespace
 
 const SyncRuleEntry& average_entry() {
-  static const SyncRuleEntry entry{
-      .info = {.name = "average",
-               .summary = "all workers become their mean",
-               .paper = "Stich, ICLR 2019",
-               .options = {period_row("64")}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        return std::make_unique<Average>(setup, static_cast<uint64_t>(options.integer("tau")));
-      }};
+  static const SyncRuleEntry entry{.info = {.name = "average",
+                                            .summary = "all workers become their mean",
+                                            .paper = "Stich, ICLR 2019",
+                                            .options = {period_row("64")}},
+                                   .make = [](const Options& options, const SyncSetup& setup) {
+                                     return std::make_unique<Average>(
+                                         setup, static_cast<uint64_t>(options.integer("tau")));
+                                   }};
   return entry;
 }
 

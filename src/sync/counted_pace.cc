@@ -46,8 +46,7 @@ class FarLine final : public DeskLine {
     }
     Sent& sent = out_.emplace_back();
     sent.message = {static_cast<uint64_t>(word), round};
-    sent.transfer =
-        channel_->send(std::as_bytes(std::span(sent.message)), 0, kDeskTag);
+    sent.transfer = channel_->send(std::as_bytes(std::span(sent.message)), 0, kDeskTag);
   }
 
   std::optional<DeskNote> take(bool wait) override {
@@ -125,7 +124,8 @@ class CountedPace final : public Pace {
         if (note.members[r]) ranks.push_back(static_cast<int>(r));
       if (note.kind == DeskNote::kMembers) return RoundCall{.number = round, .ranks = ranks};
       std::string missing;
-      for (const int rank : ranks) missing += (missing.empty() ? "rank " : ", ") + std::to_string(rank);
+      for (const int rank : ranks)
+        missing += (missing.empty() ? "rank " : ", ") + std::to_string(rank);
       throw Error(ErrorCode::kTimeout, "leader: did not come to round " + std::to_string(round) +
                                            " within the deadline: " + missing);
     }

@@ -163,8 +163,7 @@ std::vector<DeskNote> DeskService::answer(int rank, const DeskMessage& message) 
     case DeskWord::kLeft:
       return desk_.left(rank, now);
   }
-  throw Error(ErrorCode::kCorrupt,
-              "desk: rank " + std::to_string(rank) + " says what is no word");
+  throw Error(ErrorCode::kCorrupt, "desk: rank " + std::to_string(rank) + " says what is no word");
 }
 
 void DeskService::hand_out(const std::vector<DeskNote>& notes) {

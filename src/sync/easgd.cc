@@ -58,10 +58,9 @@ class Easgd final : public SyncRule {
 
   void pull(std::span<float> parameters) {
     const auto beta = static_cast<float>(rule_.rate);
-    const auto alpha =
-        rule_.has_centre ? static_cast<float>(rule_.rate / channel().size()) : beta;
-    const std::span<const float> to = rule_.has_centre ? std::span<const float>(centre_)
-                                                       : mean_->mean();
+    const auto alpha = rule_.has_centre ? static_cast<float>(rule_.rate / channel().size()) : beta;
+    const std::span<const float> to =
+        rule_.has_centre ? std::span<const float>(centre_) : mean_->mean();
     kernel::weighted_sum(1 - alpha, parameters, alpha, to, parameters);
     if (rule_.has_centre) kernel::weighted_sum(1 - beta, centre_, beta, mean_->mean(), centre_);
   }
@@ -85,19 +84,21 @@ const SyncRuleEntry& easgd_entry() {
       .info = {.name = "easgd",
                .summary = "workers and a centre pull each other",
                .paper = "Zhang et al., NIPS 2015",
-               .options = {period_row("64"),
-                           {.name = "rate",
-                            .type = OptionType::kNumber,
-                            .fallback = "0.43",
-                            .min = 0,
-                            .max = 1,
-                            .unit = "fraction",
-                            .help = "of the centre, n times a worker's; of a worker where there is no centre"},
-                           {.name = "centre",
-                            .type = OptionType::kChoice,
-                            .fallback = "variable",
-                            .choices = {"variable", "mean"},
-                            .help = "what workers are pulled to"}}},
+               .options =
+                   {period_row("64"),
+                    {.name = "rate",
+                     .type = OptionType::kNumber,
+                     .fallback = "0.43",
+                     .min = 0,
+                     .max = 1,
+                     .unit = "fraction",
+                     .help =
+                         "of the centre, n times a worker's; of a worker where there is no centre"},
+                    {.name = "centre",
+                     .type = OptionType::kChoice,
+                     .fallback = "variable",
+                     .choices = {"variable", "mean"},
+                     .help = "what workers are pulled to"}}},
       .make = [](const Options& options, const SyncSetup& setup) {
         return std::make_unique<Easgd>(
             setup, EasgdRule{.period = static_cast<uint64_t>(options.integer("tau")),

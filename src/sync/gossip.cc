@@ -36,8 +36,8 @@ class Gossip final : public SyncRule {
  public:
   Gossip(const SyncSetup& setup, const GossipRule& rule)
       : SyncRule(setup, "gossip",
-                 {{"pushed", is_regular(rule.graph) ? AlignedVector<float>()
-                                                    : with_weight(setup.start)}}),
+                 {{"pushed",
+                   is_regular(rule.graph) ? AlignedVector<float>() : with_weight(setup.start)}}),
         rule_(rule),
         codec_(std::move(make_codec(setup.options.codec).value().codec)),
         pushed_(memory().vector("pushed")),
@@ -105,8 +105,8 @@ class Gossip final : public SyncRule {
     const auto peers = [&](int rank) {
       return peers_of(rule_.graph, rank, channel().size(), round, options().seed);
     };
-    const std::vector<int> senders = senders_to(rule_.graph, channel().rank(), channel().size(),
-                                                round, options().seed);
+    const std::vector<int> senders =
+        senders_to(rule_.graph, channel().rank(), channel().size(), round, options().seed);
     const std::vector<int> receivers = peers(channel().rank());
     write(round);
     if (theirs_.size() < senders.size()) theirs_.resize(senders.size());
@@ -150,8 +150,8 @@ class Gossip final : public SyncRule {
   void add(std::span<const std::byte> message, uint64_t round, int sender, float weight) {
     const auto corrupt = [&](const std::string& why) {
       return Error(ErrorCode::kCorrupt, "gossip: the message of rank " + std::to_string(sender) +
-                                            " in round " + std::to_string(round) + " is corrupt: " +
-                                            why);
+                                            " in round " + std::to_string(round) +
+                                            " is corrupt: " + why);
     };
     Result<Frame> read = read_frame(message);
     if (!read) throw corrupt(read.status().message());

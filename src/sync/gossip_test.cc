@@ -19,7 +19,8 @@ TEST(Gossip, ACorruptMessageEndsTheRunAndNamesItsSender) {
   try {
     run_local(kRanks, [&](Group& group) {
       TamperingGroup tampering(group, [&](int, int tag, std::span<std::byte> message) {
-        if (tag == 0 && message.size() > 48 && group.rank() == kRanks - 1) message[60] ^= std::byte{1};
+        if (tag == 0 && message.size() > 48 && group.rank() == kRanks - 1)
+          message[60] ^= std::byte{1};
       });
       Worker worker(tampering, {.method = "gossip:tau=1,graph=ring"});
       try {

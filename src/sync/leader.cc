@@ -145,8 +145,7 @@ class Leader final : public SyncRule {
   void hold(std::span<float> parameters, WorkerGroups& groups, bool local, RoundReport& report) {
     Group& circle = report.global ? groups.all() : groups.own();
     choose(parameters, groups, circle, report);
-    const int own_leader =
-        report.leaders[report.global ? static_cast<size_t>(groups.index()) : 0];
+    const int own_leader = report.leaders[report.global ? static_cast<size_t>(groups.index()) : 0];
     const int best = report.leader;
 
     FaultLog faults;
@@ -164,8 +163,8 @@ class Leader final : public SyncRule {
     if (global) end_pull(global_, best, rule_.pull_global, parameters, report);
   }
 
-  void end_pull(WeightBroadcast& broadcast, int leader, float strength,
-                std::span<float> parameters, RoundReport& report) {
+  void end_pull(WeightBroadcast& broadcast, int leader, float strength, std::span<float> parameters,
+                RoundReport& report) {
     report.values += count();
     report.payload_bytes += broadcast.payload_bytes();
     if (report.skipped) return broadcast.rollback();
@@ -176,8 +175,8 @@ class Leader final : public SyncRule {
   // Losses from everybody in the circle, and who leads; all there come to the same.
   void choose(std::span<const float> parameters, const WorkerGroups& groups, Group& circle,
               RoundReport& report) {
-    const double mine = measure(parameters).finite ? window_.mean()
-                                                   : std::numeric_limits<double>::infinity();
+    const double mine =
+        measure(parameters).finite ? window_.mean() : std::numeric_limits<double>::infinity();
     report.losses.resize(report.ranks.size());
     circle.all_gather(std::as_bytes(std::span(&mine, 1)),
                       std::as_writable_bytes(std::span(report.losses)));

@@ -24,9 +24,10 @@ void check_patience(const LeaderRule& rule, const SyncSetup& setup) {
     throw Error(ErrorCode::kBadOption,
                 "synchroniser 'leader': patience is for asynchronous workers");
   if (!is_lossless(setup.options.codec))
-    throw Error(ErrorCode::kUnsupported, "synchroniser 'leader': workers that may be left behind "
-                                         "need a lossless codec, not '" +
-                                             setup.options.codec + "'");
+    throw Error(ErrorCode::kUnsupported,
+                "synchroniser 'leader': workers that may be left behind "
+                "need a lossless codec, not '" +
+                    setup.options.codec + "'");
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ Values follow(Group& group, const Landscape& f, const Values& start, const std::
               int steps) {
   Store store;
   const Values zero(start.size());
-  const auto sync = make_synchroniser(
-      group, store, {{"x", {start.size()}, TensorKind::kLinear}}, zero, {.method = method});
+  const auto sync = make_synchroniser(group, store, {{"x", {start.size()}, TensorKind::kLinear}},
+                                      zero, {.method = method});
   Values x = start;
   for (int i = 0; i < steps; ++i) {
     f.step(0.05, x);

@@ -24,8 +24,8 @@ struct LsgdOracle {
   Quadratic problem = {};
   double rate = 0.1f;
 
-  std::vector<std::vector<double>> x = std::vector<std::vector<double>>(
-      static_cast<size_t>(ranks), start_values<double>());
+  std::vector<std::vector<double>> x =
+      std::vector<std::vector<double>>(static_cast<size_t>(ranks), start_values<double>());
   std::vector<std::deque<double>> losses =
       std::vector<std::deque<double>>(static_cast<size_t>(ranks));
   uint64_t steps = 0;

@@ -9,10 +9,10 @@
 namespace thinwire {
 namespace {
 
-constexpr int kFirstOwn = 100;        // tags below are the caller's
-constexpr uint64_t kRounds = 1000;    // that messages can be told apart for
-constexpr int kCollectives = 30000;   // where the tags of a group's own collectives begin
-constexpr int kCollectiveTags = 8;    // as many as there can be of them
+constexpr int kFirstOwn = 100;       // tags below are the caller's
+constexpr uint64_t kRounds = 1000;   // that messages can be told apart for
+constexpr int kCollectives = 30000;  // where the tags of a group's own collectives begin
+constexpr int kCollectiveTags = 8;   // as many as there can be of them
 
 }  // namespace
 

@@ -10,8 +10,7 @@ OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t per
                    OuterStep outer)
     : SyncRule(setup, name,
                {{"anchor", copy_of(setup.start)},
-                {"velocity",
-                 AlignedVector<float>(outer.momentum != 0 ? setup.start.size() : 0)}}),
+                {"velocity", AlignedVector<float>(outer.momentum != 0 ? setup.start.size() : 0)}}),
       period_(period),
       outer_(outer),
       lossless_(is_lossless(setup.options.codec)),

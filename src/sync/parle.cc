@@ -34,13 +34,13 @@ struct ParleRule {
 class Parle final : public SyncRule {
  public:
   Parle(const SyncSetup& setup, const ParleRule& rule)
-      : SyncRule(setup, "parle",
-                 {{"replica", copy_of(setup.start)},
-                  {"average", copy_of(setup.start)},
-                  {"velocity",
-                   AlignedVector<float>(rule.outer.momentum != 0 ? setup.start.size() : 0)},
-                  {"origin", is_lossless(setup.options.codec) ? AlignedVector<float>()
-                                                              : copy_of(setup.start)}}),
+      : SyncRule(
+            setup, "parle",
+            {{"replica", copy_of(setup.start)},
+             {"average", copy_of(setup.start)},
+             {"velocity", AlignedVector<float>(rule.outer.momentum != 0 ? setup.start.size() : 0)},
+             {"origin",
+              is_lossless(setup.options.codec) ? AlignedVector<float>() : copy_of(setup.start)}}),
         rule_(rule),
         replica_(memory().vector("replica")),
         average_(memory().vector("average")),

@@ -15,7 +15,9 @@ constexpr uint32_t kStream = 1;  // 0 shuffles samples
 
 }  // namespace
 
-std::vector<std::string_view> graph_names() { return {"one-peer", "exponential", "ring", "random"}; }
+std::vector<std::string_view> graph_names() {
+  return {"one-peer", "exponential", "ring", "random"};
+}
 
 PeerGraph graph_named(std::string_view name) {
   const auto names = graph_names();
@@ -41,10 +43,11 @@ std::vector<int> peers_of(PeerGraph graph, int rank, int ranks, uint64_t round, 
     case PeerGraph::kRing:
       return {further(1)};
     case PeerGraph::kRandom: {
-      const RandomKey key{.seed = seed, .use = RandomUse::kShuffle, .step = round, .stream = kStream};
+      const RandomKey key{
+          .seed = seed, .use = RandomUse::kShuffle, .step = round, .stream = kStream};
       const auto others = static_cast<uint64_t>(ranks - 1);
-      return {further(1 + static_cast<int>(
-                              random_below(key, static_cast<uint64_t>(rank), others)))};
+      return {
+          further(1 + static_cast<int>(random_below(key, static_cast<uint64_t>(rank), others)))};
     }
   }
   return {};

@@ -47,10 +47,11 @@ ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpe
                          uint64_t rounds)
     : tensors_(renamed(tensors)),
       mean_(total_count(tensors)),
-      exchange_(make_exchange(group, store, tensors_, exchange_options(options, feedback, rounds))) {
-}
+      exchange_(
+          make_exchange(group, store, tensors_, exchange_options(options, feedback, rounds))) {}
 
-StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin, bool fit) {
+StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin,
+                             bool fit) {
   if (origin.empty())
     std::copy(values.begin(), values.end(), mean_.begin());
   else

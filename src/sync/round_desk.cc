@@ -40,8 +40,7 @@ void RoundDesk::open_if_due(Clock::time_point now, std::vector<DeskNote>& notes)
 void RoundDesk::close(DeskNote::Kind kind, Clock::time_point now, std::vector<DeskNote>& notes) {
   for (size_t r = 0; r < came_.size(); ++r)
     if (came_[r])
-      notes.push_back(
-          {.kind = kind, .to = static_cast<int>(r), .round = round_, .members = came_});
+      notes.push_back({.kind = kind, .to = static_cast<int>(r), .round = round_, .members = came_});
   open_ = false;
   open_if_due(now, notes);
 }

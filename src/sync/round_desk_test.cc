@@ -15,7 +15,9 @@ using Members = std::vector<bool>;
 
 const RoundDesk::Clock::time_point kStart{};
 
-RoundDesk patient(int ranks, uint64_t period) { return {ranks, period, milliseconds(0), milliseconds(1000)}; }
+RoundDesk patient(int ranks, uint64_t period) {
+  return {ranks, period, milliseconds(0), milliseconds(1000)};
+}
 
 std::vector<std::pair<Kind, int>> told(const std::vector<DeskNote>& notes) {
   std::vector<std::pair<Kind, int>> all;
@@ -47,8 +49,9 @@ TEST(RoundDesk, CallsTheNextRoundWhenThisOneIsOver) {
   for (int step = 0; step < 4; ++step) desk.stepped(0, kStart);
   desk.came(0, 1, kStart);
   const auto notes = desk.came(1, 1, kStart);
-  EXPECT_EQ(told(notes), (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}, {Kind::kCalled, 0},
-                               {Kind::kCalled, 1}}));
+  EXPECT_EQ(
+      told(notes),
+      (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}, {Kind::kCalled, 0}, {Kind::kCalled, 1}}));
   EXPECT_EQ(notes[2].round, 2u);
 }
 
@@ -92,7 +95,8 @@ TEST(RoundDesk, WhoLeftIsNotWaitedForAndCountsForNoRound) {
 }
 
 TEST(DeskNotes, ReadAsWritten) {
-  const DeskNote note{.kind = Kind::kMembers, .to = 1, .round = 1ull << 40, .members = {true, false}};
+  const DeskNote note{
+      .kind = Kind::kMembers, .to = 1, .round = 1ull << 40, .members = {true, false}};
   std::vector<std::byte> bytes(note_size(2));
   write_note(note, bytes);
   const auto read = read_note(bytes, 1);

@@ -95,8 +95,7 @@ TEST_P(SyncLoss, AWorkerThatStallsIsNamedAtTheDeadline) {
       [this](Worker& worker) {
         for (const auto until = Clock::now() + kSoon; failed_ < 3 && Clock::now() < until;)
           std::this_thread::sleep_for(10ms);
-        EXPECT_THROW(
-            for (;;) worker.step(), Error);
+        EXPECT_THROW(for (;;) worker.step(), Error);
       },
       2s);
   EXPECT_THAT(messages, SizeIs(3));
@@ -115,8 +114,7 @@ TEST(SyncLossOnce, AnErrorOnOneRankEndsTheOthersAtOnce) {
       if (tag == 30001 && message.size() == 8 && group.rank() == kRanks - 1)
         message[6] = std::byte{1};
     });
-    Worker worker(tampering,
-                  {.method = "leader:tau=1,tau_global=1", .codec = "topk:density=0.1"});
+    Worker worker(tampering, {.method = "leader:tau=1,tau_global=1", .codec = "topk:density=0.1"});
     try {
       for (;;) worker.step();
     } catch (const Error& error) {

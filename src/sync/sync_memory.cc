@@ -29,8 +29,8 @@ std::vector<double>& SyncMemory::numbers(std::string_view name) { return find(nu
 uint64_t SyncMemory::checksum() const {
   uint64_t sum = 0;
   for (const Vector& one : vectors_)
-    sum = thinwire::checksum(std::as_bytes(std::span(&sum, 1)),
-                             std::as_bytes(std::span(one.values)));
+    sum =
+        thinwire::checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(one.values)));
   return sum;
 }
 

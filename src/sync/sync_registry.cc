@@ -37,9 +37,9 @@ Chosen choose(const SyncSetup& setup) {
   if (found == table.end())
     throw Error(ErrorCode::kUnknownName,
                 "unknown synchroniser '" + text.name + "'; known: " + known_names());
-  const Options options = parse_options("synchroniser '" + text.name + "'",
-                                        (*found)->info.options, text.settings)
-                              .value();
+  const Options options =
+      parse_options("synchroniser '" + text.name + "'", (*found)->info.options, text.settings)
+          .value();
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,

@@ -70,9 +70,9 @@ auto SyncRule::guarded(const Body& body) -> decltype(body()) {
 }
 
 std::optional<RoundReport> SyncRule::after_step(std::span<float> parameters, double loss) {
-  THINWIRE_CHECK(parameters.size() == count_,
-                 "synchroniser: " + std::to_string(parameters.size()) +
-                     " parameters for tensors of " + std::to_string(count_));
+  THINWIRE_CHECK(parameters.size() == count_, "synchroniser: " + std::to_string(parameters.size()) +
+                                                  " parameters for tensors of " +
+                                                  std::to_string(count_));
   return guarded([&] {
     ++memory_.steps;
     return step(parameters, loss);
@@ -86,13 +86,14 @@ void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
                      std::to_string(count_));
   guarded([&] {
     if (own_centre(out)) return;
-    if (!plain_mean_) plain_mean_ = std::make_unique<ReplicaMean>(*channel_, plain_store_, tensors_);
+    if (!plain_mean_)
+      plain_mean_ = std::make_unique<ReplicaMean>(*channel_, plain_store_, tensors_);
     const StepReport report = plain_mean_->form(parameters, {});
     if (report.skipped)
       throw AgreedError(report.fault.code,
                         "synchroniser: the mean of all workers cannot be formed: '" +
-                            report.fault.stream + "' of rank " +
-                            std::to_string(report.fault.rank) + " is not finite");
+                            report.fault.stream + "' of rank " + std::to_string(report.fault.rank) +
+                            " is not finite");
     const std::span<const float> mean = plain_mean_->mean();
     std::copy(mean.begin(), mean.end(), out.begin());
   });

@@ -30,10 +30,8 @@ struct Quadratic {
   double noise = 0.3;
 
   double target(int rank, uint64_t step, size_t i) const {
-    const RandomKey key{.seed = 5,
-                        .use = RandomUse::kTest,
-                        .step = step,
-                        .stream = static_cast<uint32_t>(rank)};
+    const RandomKey key{
+        .seed = 5, .use = RandomUse::kTest, .step = step, .stream = static_cast<uint32_t>(rank)};
     return 1 + noise * static_cast<double>(random_normal(key, i));
   }
   static double curvature(size_t i) { return 0.5 + static_cast<double>(i % 11) / 10; }

@@ -84,11 +84,8 @@ size_t WeightBroadcast::write(const FrameHeader& expected, std::span<const float
     signal.moments = measure(mine);
   }
   FrameHeader header = expected;
-  const Call call{.seed = seed_,
-                  .step = header.step,
-                  .salt = header.sender,
-                  .offset = 0,
-                  .ranks = 1};
+  const Call call{
+      .seed = seed_, .step = header.step, .salt = header.sender, .offset = 0, .ranks = 1};
   const auto payload = std::span(frame_).subspan(kFrameHeaderSize);
   const bool finite = signal.moments->finite;
   if (finite)

@@ -18,8 +18,7 @@ int place_of(std::span<const int> list, int value) {
 
 std::vector<int> neighbour_colours(int ranks, int count) {
   std::vector<int> colours;
-  for (int r = 0; r < ranks; ++r)
-    colours.push_back(static_cast<int>(int64_t{r} * count / ranks));
+  for (int r = 0; r < ranks; ++r) colours.push_back(static_cast<int>(int64_t{r} * count / ranks));
   return colours;
 }
 
@@ -27,8 +26,7 @@ std::vector<int> host_colours(Group& group, const std::string& host) {
   const auto hosts = group.all_gather_v(std::as_bytes(std::span(host)), 4096);
   std::vector<int> colours;
   for (const auto& one : hosts)
-    colours.push_back(
-        static_cast<int>(std::find(hosts.begin(), hosts.end(), one) - hosts.begin()));
+    colours.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), one) - hosts.begin()));
   return colours;
 }
 
@@ -47,8 +45,7 @@ WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours,
   number(whole.rank(), colours);
   const std::vector<int>& mine = members_[static_cast<size_t>(index_)];
   own_ = std::make_unique<MemberGroup>(whole, mine, round);
-  if (mine.front() == whole.rank())
-    heads_ = std::make_unique<MemberGroup>(whole, heads(), round);
+  if (mine.front() == whole.rank()) heads_ = std::make_unique<MemberGroup>(whole, heads(), round);
 }
 
 void WorkerGroups::number(int rank, std::span<const int> colours) {
@@ -98,12 +95,9 @@ uint64_t WorkerGroups::bytes_sent() const noexcept {
 }
 
 uint64_t WorkerGroups::bytes_received() const noexcept {
-  return all_->bytes_received() + own_->bytes_received() +
-         (heads_ ? heads_->bytes_received() : 0);
+  return all_->bytes_received() + own_->bytes_received() + (heads_ ? heads_->bytes_received() : 0);
 }
 
-uint64_t WorkerGroups::bytes_between() const noexcept {
-  return heads_ ? heads_->bytes_sent() : 0;
-}
+uint64_t WorkerGroups::bytes_between() const noexcept { return heads_ ? heads_->bytes_sent() : 0; }
 
 }  // namespace thinwire

@@ -117,7 +117,8 @@ TEST_P(ExchangeFaults, TheSumMayOverflowAlthoughNoRankDid) {
   for (const ExchangeOptions& options : one_per_method())
     on_all([&](Group& group) {
       if (options.method == "gather") return;  // adds what is divided already
-      Side side(group, {{"v", {5}, TensorKind::kLinear}, {"w", {30}, TensorKind::kLinear}}, options);
+      Side side(group, {{"v", {5}, TensorKind::kLinear}, {"w", {30}, TensorKind::kLinear}},
+                options);
       side.values = {Values(5, 1.0f), Values(30, 3e38f)};
       side.start(0);
       side.start(1);

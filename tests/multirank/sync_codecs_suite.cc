@@ -92,8 +92,7 @@ TEST_P(SyncCodecs, EveryCodecLeavesMeansWithTheSameBits) {
 // difference holds what the ones before it left.
 TEST_P(SyncCodecs, WhatOneDifferenceCouldNotCarryIsInTheNext) {
   for (const std::string codec : {"fp16", "bf16", "int8", "int4", "topk:density=0.1",
-                                  "sidco:density=0.1",
-                                  "adacomp:bin_convolution=20,bin_linear=20"})
+                                  "sidco:density=0.1", "adacomp:bin_convolution=20,bin_linear=20"})
     on_all([&](Group& group) {
       Worker worker(group, {.method = "leader:tau=1,tau_global=1,pull_global=1", .codec = codec});
       worker.reported = [&](double) { return group.rank() == 0 ? 1.0 : 2.0; };
@@ -116,8 +115,8 @@ TEST_P(SyncCodecs, WhatOneDifferenceCouldNotCarryIsInTheNext) {
 TEST_P(SyncCodecs, AReferenceIsTheSumOfOneEncodersDifferences) {
   const std::string codec = "sidco:density=0.05,window=2";
   on_all([&](Group& group) {
-    Worker worker(group, {.method = "leader:tau=1,tau_global=1,pull_global=1", .codec = codec,
-                          .seed = 8});
+    Worker worker(group,
+                  {.method = "leader:tau=1,tau_global=1,pull_global=1", .codec = codec, .seed = 8});
     worker.reported = [&](double) { return group.rank() == 0 ? 1.0 : 2.0; };
     if (group.rank() > 0) worker.rate = 0;
     const StreamSpec stream{.name = "leader/global", .tensors = vector_model()};
@@ -151,8 +150,7 @@ TEST_P(SyncCodecs, ACentreFindsTheMeanOfWorkersThatStandStill) {
       const Values still = worker.x;
       Values mean(still.size());
       for (const Values& theirs : gather<float>(group, still))
-        for (size_t i = 0; i < mean.size(); ++i)
-          mean[i] += theirs[i] / static_cast<float>(n());
+        for (size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i] / static_cast<float>(n());
       for (int round = 0; round < 100; ++round) {
         worker.x = still;
         worker.step();
@@ -171,8 +169,7 @@ TEST_P(SyncCodecs, WorkersThatAverageReachTheMeanOfWhereTheyWere) {
       scatter(worker, group.rank());
       Values mean(worker.x.size());
       for (const Values& theirs : gather<float>(group, worker.x))
-        for (size_t i = 0; i < mean.size(); ++i)
-          mean[i] += theirs[i] / static_cast<float>(n());
+        for (size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i] / static_cast<float>(n());
       for (int round = 0; round < 60; ++round) worker.step();
       // fp16 keeps no memory: half a unit of 2^-10 of the largest difference, 0.2, twice.
       EXPECT_LE(largest_difference(worker.x, mean), codec == "fp16" ? 0.2 * 0x1p-10 : 2e-6)

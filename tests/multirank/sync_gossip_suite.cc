@@ -67,8 +67,7 @@ TEST_P(SyncGossip, WithoutStepsAllMeetAtTheMeanOfWhereTheyWere) {
       scatter(worker, group.rank());
       const std::vector<double> sum = sum_over_ranks(group, worker.x);
       for (int round = 0; round < (graph == "ring" ? 400 : 120); ++round) worker.step();
-      for (size_t i = 0; i < sum.size(); ++i)
-        ASSERT_NEAR(worker.x[i], sum[i] / n(), 1e-5) << graph;
+      for (size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(worker.x[i], sum[i] / n(), 1e-5) << graph;
     });
 }
 
@@ -110,8 +109,7 @@ TEST_P(SyncGossip, FollowsTheDefinition) {
           std::vector<double> z = x[me], gradient(z.size());
           for (double& value : z) value /= p[me];
           Quadratic().loss<double>(z, r, step, gradient);
-          for (size_t i = 0; i < z.size(); ++i)
-            x[me][i] -= static_cast<double>(0.1f) * gradient[i];
+          for (size_t i = 0; i < z.size(); ++i) x[me][i] -= static_cast<double>(0.1f) * gradient[i];
           std::vector<int> to = peers_of(graph, r, n(), step, 2);
           const double share = 1.0 / static_cast<double>(to.size() + 1);
           to.push_back(r);

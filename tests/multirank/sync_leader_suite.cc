@@ -31,8 +31,13 @@ TEST_P(SyncLeader, FollowsTheFormulaLeaderByLeaderOver200Steps) {
     if (groups > n()) continue;
     on_all([&](Group& group) {
       Worker worker(group, {.method = lsgd(groups, 4, 12, ",pull=0.2,pull_global=0.3,window=7")});
-      LsgdOracle oracle{.ranks = n(), .groups = groups, .tau = 4, .tau_global = 12, .pull = 0.2f,
-                        .pull_global = 0.3f, .window = 7};
+      LsgdOracle oracle{.ranks = n(),
+                        .groups = groups,
+                        .tau = 4,
+                        .tau_global = 12,
+                        .pull = 0.2f,
+                        .pull_global = 0.3f,
+                        .window = 7};
       const auto mine = static_cast<size_t>(group.rank());
       std::set<int> ever;
       int rounds = 0;
@@ -185,9 +190,8 @@ TEST_P(SyncLeader, ARoundReceivesOneModelAndTheLosses) {
     const auto both = grouped.step();
     const int mine = group_of(group.rank(), n(), 2);
     const bool leads_group = both->leaders[static_cast<size_t>(mine)] == group.rank();
-    EXPECT_EQ(both->received_bytes,
-              expected(n(), (leads_group ? 0 : frame) +
-                                (both->leader == group.rank() ? 0 : frame)));
+    EXPECT_EQ(both->received_bytes, expected(n(), (leads_group ? 0 : frame) +
+                                                      (both->leader == group.rank() ? 0 : frame)));
     EXPECT_EQ(both->payload_bytes, 2 * 4 * kModelSize);
     // One model goes from group to group, from head to head.
     const bool passes_on = group.rank() % (n() / 2) == 0 && both->leader / (n() / 2) == mine;

@@ -17,9 +17,7 @@ class SyncMeans : public ::testing::TestWithParam<int> {
   void on_all(const std::function<void(Group&)>& body) { on_ranks(GetParam(), body); }
   int n() const { return GetParam(); }
 
-  Vectors starts() const {
-    return Vectors(static_cast<size_t>(n()), start_values<double>());
-  }
+  Vectors starts() const { return Vectors(static_cast<size_t>(n()), start_values<double>()); }
 
   // One SGD step of every worker, in double.
   void step_all(Vectors& x, uint64_t step) const {
@@ -176,9 +174,8 @@ TEST_P(SyncMeans, ARoundSendsWhatADenseExchangeDoes) {
         continue;
       }
       const auto others = static_cast<uint64_t>(n() - 1);
-      EXPECT_EQ(report->sent_bytes,
-                2 * others * (4 * 2520 / static_cast<uint64_t>(n()) + 48) +
-                    8 * static_cast<uint64_t>(std::bit_width(others)));
+      EXPECT_EQ(report->sent_bytes, 2 * others * (4 * 2520 / static_cast<uint64_t>(n()) + 48) +
+                                        8 * static_cast<uint64_t>(std::bit_width(others)));
       EXPECT_EQ(report->received_bytes, report->sent_bytes);
       EXPECT_EQ(report->values, 2520u);
     }

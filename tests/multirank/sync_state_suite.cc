@@ -73,8 +73,9 @@ TEST_P(SyncState, AResumedRunGoesOnBitForBit) {
         first.step();
       }
       const auto store = std::make_shared<Store>();
-      store->load(std::vector<StateArrays>(static_cast<size_t>(n()), first.store().save()),
-                  group.rank(), n())
+      store
+          ->load(std::vector<StateArrays>(static_cast<size_t>(n()), first.store().save()),
+                 group.rank(), n())
           .or_throw();
       Worker second(group, options, store);
       EXPECT_TRUE(store->unclaimed().empty());

@@ -67,7 +67,8 @@ void print_table(size_t count, const std::string& density) {
                                                          {"topk:" + k, "sparse-reduce"},
                                                          {"scalecom:" + k, "shared-index"},
                                                          {"randomk:" + k, "shared-index"}};
-  std::printf("| ranks | method | sent, kB | busiest rank, kB | received, kB | non-zeros of the mean |\n");
+  std::printf(
+      "| ranks | method | sent, kB | busiest rank, kB | received, kB | non-zeros of the mean |\n");
   std::printf("| --- | --- | --- | --- | --- | --- |\n");
   for (const int ranks : {2, 4, 8, 16, 32, 64})
     for (const auto& [codec, method] : methods) {

@@ -9,7 +9,7 @@
 namespace thinwire::samples {
 namespace {
 
-constexpr size_t kValues = 100003;  // prime: no block or bin divides it
+constexpr size_t kValues = 100003;             // prime: no block or bin divides it
 constexpr size_t kRows = 331, kColumns = 302;  // where the shape decides
 
 void add_rows(const std::string& variant, std::string& text) {
@@ -19,8 +19,7 @@ void add_rows(const std::string& variant, std::string& text) {
       const bool factors = named.codec->info().agreed == Agreed::kFactors;
       const StreamSpec stream =
           factors ? one_matrix(kRows, kColumns, kind) : one_tensor(kValues, kind);
-      const size_t bytes =
-          encode(*named.codec, stream, make_values(data, stream.count())).size();
+      const size_t bytes = encode(*named.codec, stream, make_values(data, stream.count())).size();
       char numbers[64];
       std::snprintf(numbers, sizeof numbers, "%zu,%.4f\n", bytes,
                     8.0 * static_cast<double>(bytes) / static_cast<double>(stream.count()));
