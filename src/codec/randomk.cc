@@ -29,7 +29,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -101,7 +100,8 @@ class RandomkEncoder final : public Encoder {
 
   Status adopt(size_t /*round*/, std::span<const std::byte> combined) override {
     mean_.resize(shape_.kept);
-    std::memcpy(mean_.data(), combined.data(), mean_.size() * sizeof(float));
+    const auto to = std::as_writable_bytes(std::span(mean_));
+    std::copy_n(combined.begin(), to.size(), to.begin());  // may be none
     return Status::ok();
   }
 

@@ -18,7 +18,6 @@
 // The leader reads its values as topk does; the others only where they send.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "codec/builtin.h"
@@ -59,7 +58,8 @@ class ScalecomEncoder final : public Encoder {
     agreed_ = true;
     if (round == 0) return adopt_positions(combined);
     values_.resize(positions_.size());
-    std::memcpy(values_.data(), combined.data(), values_.size() * sizeof(float));
+    const auto to = std::as_writable_bytes(std::span(values_));
+    std::copy_n(combined.begin(), to.size(), to.begin());  // may be none
     return Status::ok();
   }
 
