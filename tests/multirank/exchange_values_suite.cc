@@ -156,7 +156,7 @@ TEST_P(ExchangeValues, LibraryIsCloseToDense) {
 // What was sent so far plus what is still remembered is what was given: nothing is lost on the way.
 TEST_P(ExchangeValues, MeansAndResidualsAddUpToTheGradients) {
   for (ExchangeOptions options : codecs_and_methods(GetParam())) {
-    const CodecInfo& info = terms_of(options).codec->info();
+    const CodecInfo info = terms_of(options).codec->info();
     const bool owners_forget = info.unbiased && !info.lossless;
     // What the mean loses is lost. Next to votes, which are 1, the gradients' last bits are.
     if (options.method == "dense" || (options.method == "scatter-reduce" && owners_forget) ||
