@@ -58,10 +58,11 @@ void print_text(const Terminal& terminal) {
     };
     if (!info.paper.empty()) detail(styled(terminal, Style::kFaint, info.paper));
     std::string kind = fmt::format("id {}, ", info.id);
-    kind += info.lossless   ? "lossless"
-            : info.unbiased ? "unbiased"
-            : info.linear   ? "rounds: keeps no residual"
-                            : "biased: keeps a residual";
+    kind += info.lossless           ? "lossless"
+            : info.unbiased         ? "unbiased"
+            : info.linear           ? "rounds: keeps no residual"
+            : info.feedback.empty() ? "biased: keeps a residual"
+                                    : fmt::format("biased: memory {}", info.feedback);
     kind += info.grouping == Grouping::kModel ? ", the whole model as one vector"
                                               : ", each weight tensor on its own";
     if (info.agreed != Agreed::kNothing)

@@ -31,8 +31,9 @@ Status refuse(Method method, const CodecInfo& codec, const std::string& why,
                           " codec '" + std::string(codec.name) + "'; use " + instead);
 }
 
-// What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and encoded again cost a rank 2 (n-1)/n of a payload; linear ones
-// without a loss worth a memory. All others are sent whole to everybody: (n-1) payloads.
+// What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and
+// encoded again cost a rank 2 (n-1)/n of a payload; linear ones without a loss worth a memory. All
+// others are sent whole to everybody: (n-1) payloads.
 Result<Method> settle_method(const std::string& name, const Codec& chosen) {
   const CodecInfo& codec = chosen.info();
   const bool addable = codec.linear && codec.fixed_size;

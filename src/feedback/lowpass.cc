@@ -11,68 +11,44 @@
 // Two buffers, as in `residual`; below beta = 1 a second pass filters what the encoder left.
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/feedback_rules.h"
-#include "feedback/kept_vector.h"
-#include "feedback/step_guard.h"
+#include "feedback/one_vector_memory.h"
 #include "kernel/memory_passes.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire {
 namespace {
 
-constexpr const char* kArray = "residual";
-
-class LowPass final : public Feedback {
+class LowPass final : public OneVectorMemory {
  public:
   LowPass(double beta, size_t count)
-      : beta_(static_cast<float>(beta)),
-        keep_(static_cast<float>(1 - beta)),
-        residual_(count),
-        guard_("lowpass", count) {}
+      : OneVectorMemory("lowpass", "residual", count),
+        beta_(static_cast<float>(beta)),
+        keep_(static_cast<float>(1 - beta)) {}
 
-  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
-    guard_.prepare(gradient.size());
-    return form(gradient, 0);
-  }
-  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
-                                     const Call& /*call*/) override {
-    guard_.prepare_part(begin, gradient.size());
-    return form(gradient, begin);
-  }
-  std::span<float> rest() noexcept override { return residual_.next; }
+  std::span<float> rest() noexcept override { return kept_.next; }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
     if (beta_ == 1) return;
-    const auto rest = std::span(residual_.next).subspan(begin, count);
-    kernel::weighted_sum(keep_, std::span(residual_.now).subspan(begin, count), beta_, rest, rest);
+    const auto rest = std::span(kept_.next).subspan(begin, count);
+    kernel::weighted_sum(keep_, std::span(kept_.now).subspan(begin, count), beta_, rest, rest);
   }
 
   void commit() override {
     guard_.commit_all_sent();
-    residual_.commit();
-  }
-  void rollback() override { guard_.rollback(); }
-
-  StateArrays save() const override { return {residual_.write(kArray)}; }
-  Status load(const StateArrays& arrays) override {
-    if (Status status = residual_.read(arrays, kArray); !status) return status;
-    residual_.commit();
-    guard_.rollback();
-    return Status::ok();
+    kept_.commit();
   }
 
  private:
-  Signal form(std::span<const float> gradient, size_t begin) {
-    const auto now = std::span(residual_.now).subspan(begin, gradient.size());
-    const auto next = std::span(residual_.next).subspan(begin, gradient.size());
+  Signal form(std::span<const float> gradient, size_t begin) override {
+    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
+    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
     const Moments moments = kernel::add_with_moments(gradient, now, next);
     return {.values = next, .fresh = gradient, .moments = moments};
   }
 
   const float beta_;
   const float keep_;  // 1 - beta
-  KeptVector residual_;
-  StepGuard guard_;
 };
 
 }  // namespace

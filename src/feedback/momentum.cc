@@ -7,64 +7,31 @@
 // either. Two buffers that commit swaps, so that rollback has nothing to undo.
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/feedback_rules.h"
-#include "feedback/kept_vector.h"
-#include "feedback/step_guard.h"
+#include "feedback/one_vector_memory.h"
 #include "kernel/memory_passes.h"
-#include "kernel/vector_moments.h"
 
 namespace thinwire {
 namespace {
 
-constexpr const char* kArray = "momentum";
-
-class Momentum final : public Feedback {
+class Momentum final : public OneVectorMemory {
  public:
   Momentum(double beta, size_t count)
-      : beta_(static_cast<float>(beta)),
-        fresh_(static_cast<float>(1 - beta)),
-        momentum_(count),
-        guard_("momentum", count) {}
+      : OneVectorMemory("momentum", "momentum", count),
+        beta_(static_cast<float>(beta)),
+        fresh_(static_cast<float>(1 - beta)) {}
 
-  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
-    guard_.prepare(gradient.size());
-    return form(gradient, 0);
-  }
-  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
-                                     const Call& /*call*/) override {
-    guard_.prepare_part(begin, gradient.size());
-    return form(gradient, begin);
-  }
   std::span<float> rest() noexcept override { return {}; }
 
-  void sent(std::span<const float> gradient, size_t begin, size_t count) override {
-    guard_.sent(gradient.size(), begin, count);
-  }
-  void commit() override {
-    guard_.commit_all_sent();
-    momentum_.commit();
-  }
-  void rollback() override { guard_.rollback(); }
-
-  StateArrays save() const override { return {momentum_.write(kArray)}; }
-  Status load(const StateArrays& arrays) override {
-    if (Status status = momentum_.read(arrays, kArray); !status) return status;
-    momentum_.commit();
-    guard_.rollback();
-    return Status::ok();
-  }
-
  private:
-  Signal form(std::span<const float> gradient, size_t begin) {
-    const auto now = std::span(momentum_.now).subspan(begin, gradient.size());
-    const auto next = std::span(momentum_.next).subspan(begin, gradient.size());
-    kernel::weighted_sum(beta_, now, fresh_, gradient, next);
-    return {.values = next, .fresh = gradient, .moments = kernel::moments(next)};
+  Signal form(std::span<const float> gradient, size_t begin) override {
+    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
+    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
+    const Moments moments = kernel::weighted_sum_with_moments(beta_, now, fresh_, gradient, next);
+    return {.values = next, .fresh = gradient, .moments = moments};
   }
 
   const float beta_;
   const float fresh_;  // 1 - beta
-  KeptVector momentum_;
-  StepGuard guard_;
 };
 
 }  // namespace

@@ -14,55 +14,28 @@
 #include <algorithm>
 
 #include "feedback/feedback_rules.h"
-#include "feedback/kept_vector.h"
-#include "feedback/step_guard.h"
+#include "feedback/one_vector_memory.h"
 #include "kernel/axpy.h"
 #include "kernel/memory_passes.h"
 
 namespace thinwire {
 namespace {
 
-constexpr const char* kArray = "residual";
-
-class Residual final : public Feedback {
+class Residual final : public OneVectorMemory {
  public:
   Residual(float beta, float gamma, size_t count)
-      : beta_(beta),
+      : OneVectorMemory("residual", "residual", count),
+        beta_(beta),
         gamma_(gamma),
-        residual_(count),
-        weighted_(gamma == 1 ? 0 : count),
-        guard_("residual", count) {}
+        weighted_(gamma == 1 ? 0 : count) {}
 
-  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
-    guard_.prepare(gradient.size());
-    return form(gradient, 0);
-  }
-  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
-                                     const Call& /*call*/) override {
-    guard_.prepare_part(begin, gradient.size());
-    return form(gradient, begin);
-  }
-  std::span<float> rest() noexcept override { return residual_.next; }
-
-  void commit() override {
-    guard_.commit();
-    residual_.commit();
-  }
-  void rollback() override { guard_.rollback(); }
-
-  StateArrays save() const override { return {residual_.write(kArray)}; }
-  Status load(const StateArrays& arrays) override {
-    if (Status status = residual_.read(arrays, kArray); !status) return status;
-    residual_.commit();
-    guard_.rollback();
-    return Status::ok();
-  }
+  std::span<float> rest() noexcept override { return kept_.next; }
 
  private:
-  Signal form(std::span<const float> gradient, size_t begin) {
+  Signal form(std::span<const float> gradient, size_t begin) override {
     const std::span<const float> own = weigh(gradient, begin);
-    const auto now = std::span(residual_.now).subspan(begin, gradient.size());
-    const auto next = std::span(residual_.next).subspan(begin, gradient.size());
+    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
+    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
     const Moments moments = kernel::weighted_sum_with_moments(beta_, now, 1, own, next);
     return {.values = next, .fresh = own, .moments = moments};
   }
@@ -78,9 +51,7 @@ class Residual final : public Feedback {
 
   const float beta_;
   const float gamma_;
-  KeptVector residual_;
   AlignedVector<float> weighted_;  // empty where gamma is 1
-  StepGuard guard_;
 };
 
 }  // namespace

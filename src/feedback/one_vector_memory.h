@@ -1,0 +1,55 @@
+// What memories share that keep one vector and treat each value by itself.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "feedback/kept_vector.h"
+#include "feedback/step_guard.h"
+#include "thinwire/feedback.h"
+
+namespace thinwire {
+
+// A step reads kept_.now and writes kept_.next, which commit swaps. Saved under the name of the array.
+class OneVectorMemory : public Feedback {
+ public:
+  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
+    guard_.prepare(gradient.size());
+    return form(gradient, 0);
+  }
+  std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
+                                     const Call& /*call*/) override {
+    guard_.prepare_part(begin, gradient.size());
+    return form(gradient, begin);
+  }
+
+  void commit() override {
+    guard_.commit();
+    kept_.commit();
+  }
+  void rollback() override { guard_.rollback(); }
+
+  StateArrays save() const override { return {kept_.write(array_)}; }
+  Status load(const StateArrays& arrays) override {
+    if (Status status = kept_.read(arrays, array_); !status) return status;
+    kept_.commit();
+    guard_.rollback();
+    return Status::ok();
+  }
+
+ protected:
+  // `name` and `array` are static.
+  OneVectorMemory(std::string_view name, const char* array, size_t count)
+      : kept_(count), guard_(name, count), array_(array) {}
+
+  // Values [begin, begin + gradient.size()) of the signal.
+  virtual Signal form(std::span<const float> gradient, size_t begin) = 0;
+
+  KeptVector kept_;
+  StepGuard guard_;
+
+ private:
+  const char* array_;
+};
+
+}  // namespace thinwire
