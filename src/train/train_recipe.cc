@@ -17,6 +17,7 @@ DataRequest data_request(const Options& recipe, const std::string& folder) {
           .train_samples = count("data.train_samples"),
           .test_samples = count("data.test_samples"),
           .augment = recipe.flag("data.augment"),
+          .crop = recipe.integer("data.crop"),
           .sequence = recipe.integer("data.sequence")};
 }
 

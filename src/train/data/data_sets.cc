@@ -51,10 +51,21 @@ DataSplits split_images(const DataRequest& request, const std::shared_ptr<const 
                          static_cast<uint64_t>(test->pixels.size(0)));
   DataSplits splits;
   splits.shape = {.input = train->pixels.sizes().slice(1).vec(), .classes = train->classes};
-  splits.train = make_image_set(train, 0, counts.train, request.augment);
-  splits.test = make_image_set(test, 0, counts.test, false);
+  const ImageView plain{.augment = false, .crop = request.crop};
+  if (request.crop != 0) {
+    for (const size_t side : {1, 2}) {
+      if (request.crop > splits.shape.input[side])
+        throw Error(ErrorCode::kBadOption, "data set " + request.name + ": cannot crop images of " +
+                                               std::to_string(splits.shape.input[side]) +
+                                               " pixels to " + std::to_string(request.crop));
+      splits.shape.input[side] = request.crop;
+    }
+  }
+  splits.train =
+      make_image_set(train, 0, counts.train, {.augment = request.augment, .crop = request.crop});
+  splits.test = make_image_set(test, 0, counts.test, plain);
   if (counts.held_out > 0)
-    splits.held_out = make_image_set(train, counts.held_out_first, counts.held_out, false);
+    splits.held_out = make_image_set(train, counts.held_out_first, counts.held_out, plain);
   return splits;
 }
 
@@ -109,6 +120,7 @@ DataSplits make_data_set(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
+  refuse(request, request.crop != 0 && (is("shakespeare") || is("spoken-digits")), "crop");
   refuse(request, request.sequence != 0 && !is("shakespeare"), "sequence");
   if (request.sequence < 0 || request.sequence > kMaxSequence)
     throw Error(ErrorCode::kBadOption, "data set " + request.name + ": sequence is not in 1 .. " +

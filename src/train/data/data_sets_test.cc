@@ -45,21 +45,21 @@ torch::Tensor normalised(const Images& images) {
 
 TEST(ImageSet, NormalisesItsPart) {
   const auto images = some_images(6, 4, 5);
-  const auto set = make_image_set(images, 2, 3, true);
+  const auto set = make_image_set(images, 2, 3, {.augment = true});
   EXPECT_EQ(set->size(), 3u);
   const Batch batch = set->fetch(std::vector<uint64_t>{2, 0}, {.training = false});
   const torch::Tensor order = torch::tensor({4, 2});
   EXPECT_TRUE(torch::equal(batch.inputs, normalised(*images).index_select(0, order)));
   EXPECT_TRUE(torch::equal(batch.targets, images->labels.index_select(0, order)));
   EXPECT_THROW(set->fetch(std::vector<uint64_t>{3}, {}), Error);
-  EXPECT_THROW(make_image_set(images, 4, 3, true), Error);
+  EXPECT_THROW(make_image_set(images, 4, 3, {.augment = true}), Error);
   EXPECT_EQ(set->fetch({}, {}).inputs.size(0), 0);
 }
 
 // Every window of the padded image, mirrored and not, and how often a fetch gave it.
 TEST(ImageSet, CropsAndFlips) {
   const auto images = some_images(400, 6, 9);
-  const auto set = make_image_set(images, 0, 400, true);
+  const auto set = make_image_set(images, 0, 400, {.augment = true});
   const std::vector<uint64_t> ids = ids_below(400);
   const torch::Tensor padded = torch::nn::functional::pad(
       normalised(*images), torch::nn::functional::PadFuncOptions({4, 4, 4, 4}));
@@ -89,8 +89,33 @@ TEST(ImageSet, CropsAndFlips) {
   EXPECT_NEAR(flips, 200, 40);
 }
 
+// Every window of three pixels inside the image; the middle in tests.
+TEST(ImageSet, CropsInsideTheImage) {
+  const auto images = some_images(300, 6, 5);
+  const auto set = make_image_set(images, 0, 300, {.augment = true, .crop = 3});
+  const std::vector<uint64_t> ids = ids_below(300);
+  const torch::Tensor whole = normalised(*images);
+  EXPECT_TRUE(torch::equal(set->fetch(ids, {.training = false}).inputs,
+                           whole.slice(2, 1, 4).slice(3, 1, 4)));
+  const torch::Tensor fetched = set->fetch(ids, {.training = true, .seed = 3, .epoch = 5}).inputs;
+  int down[4] = {}, right[3] = {};
+  for (int64_t i = 0; i < 300; ++i)
+    for (int64_t y = 0; y < 4; ++y)
+      for (int64_t x = 0; x < 3; ++x) {
+        const torch::Tensor window = whole[i].slice(1, y, y + 3).slice(2, x, x + 3);
+        if (!torch::equal(fetched[i], window) && !torch::equal(fetched[i], window.flip(2)))
+          continue;
+        ++down[y];
+        ++right[x];
+      }
+  EXPECT_EQ(down[0] + down[1] + down[2] + down[3], 300);
+  for (const int count : down) EXPECT_NEAR(count, 75, 35);
+  for (const int count : right) EXPECT_NEAR(count, 100, 40);
+  EXPECT_THROW(make_image_set(images, 0, 3, {.crop = 6}), Error);
+}
+
 TEST(ImageSet, AugmentsBySeedEpochAndSampleAlone) {
-  const auto set = make_image_set(some_images(50, 8, 8), 0, 50, true);
+  const auto set = make_image_set(some_images(50, 8, 8), 0, 50, {.augment = true});
   const std::vector<uint64_t> ids = ids_below(50);
   const std::vector<uint64_t> reversed(ids.rbegin(), ids.rend());
   const FetchContext context{.training = true, .seed = 1, .epoch = 2};
@@ -323,6 +348,8 @@ TEST(PublishedData, IsWhereSystemsInstallIt) {
 TEST_F(DataSets, RefuseUnknownNamesAndSettings) {
   expect_error([] { make_data_set({.name = "imagenet"}); }, ErrorCode::kUnknownName,
                "known: fashion-mnist");
+  expect_error([] { make_data_set({.name = "shakespeare", .crop = 5}); }, ErrorCode::kBadOption,
+               "crop");
   expect_error([] { make_data_set({.name = "fashion-mnist", .augment = true}); },
                ErrorCode::kBadOption, "augment");
   expect_error([] { make_data_set({.name = "mnist", .sequence = 5}); }, ErrorCode::kBadOption,

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "thinwire/torch.h"
@@ -20,11 +19,18 @@ struct Images {
   std::vector<float> deviation;  // likewise
 };
 
+struct ImageView {
+  bool augment = false;  // in training fetches
+  int64_t crop = 0;      // side of the window that is seen of each image; 0: all of it
+};
+
 // Part of some images as a data set: sample i is image first + i, as floats (pixel / 255 - mean) /
-// deviation. With `augment`, a training fetch pads each image by four pixels of the mean colour,
-// crops a window at random and flips it left to right at random [He et al., CVPR 2016, section
-// 4.2], by the context's seed and epoch and the sample's id alone.
+// deviation. With `augment`, a training fetch flips each image left to right at random, and takes a
+// window of it at random: of `crop` pixels a side where that is given [LSGD, NeurIPS 2019], else of
+// the image's own size, out of the image padded by four pixels of the mean colour [He et al., CVPR
+// 2016, section 4.2]; by the context's seed and epoch and the sample's id alone. Without, the window
+// is the image's middle. REQUIRES: no side of the images is smaller than `crop`.
 std::shared_ptr<const Dataset> make_image_set(std::shared_ptr<const Images> images, uint64_t first,
-                                              uint64_t count, bool augment);
+                                              uint64_t count, const ImageView& view);
 
 }  // namespace thinwire

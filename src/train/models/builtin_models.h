@@ -14,6 +14,7 @@ namespace thinwire {
 Task make_mlp(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_mnist(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_cifar(const ModelOptions& options, const SampleShape& shape);
+Task make_cnn7(const ModelOptions& options, const SampleShape& shape);
 Task make_resnet20(const ModelOptions& options, const SampleShape& shape);
 Task make_char_lstm(const ModelOptions& options, const SampleShape& shape);
 Task make_dnn_speech(const ModelOptions& options, const SampleShape& shape);

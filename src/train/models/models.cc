@@ -23,6 +23,7 @@ constexpr auto kModels = std::to_array<ModelRow>({
     {.name = "mlp", .make = make_mlp, .hidden = true, .layers = true, .dropout = true},
     {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
     {.name = "cnn-cifar", .make = make_cnn_cifar, .hidden = true, .dropout = true},
+    {.name = "cnn7", .make = make_cnn7, .hidden = true, .dropout = true},
     {.name = "resnet20", .make = make_resnet20},
     {.name = "char-lstm",
      .make = make_char_lstm,

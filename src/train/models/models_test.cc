@@ -18,6 +18,7 @@ using testing::ElementsAre;
 
 const SampleShape kGrey28{{1, 28, 28}, 10};
 const SampleShape kColour32{{3, 32, 32}, 10};
+const SampleShape kColour28{{3, 28, 28}, 10};
 const SampleShape kText{{16}, 65};
 const SampleShape kSpeech{{64, 40}, 10};
 
@@ -113,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
         // The network of the public comparison of gradient compressors.
         Case{{.name = "mlp", .hidden = 2048, .layers = 3}, kGrey28, 10'020'874},
         Case{{.name = "cnn-mnist"}, kGrey28, 582'026},
-        Case{{.name = "cnn-cifar"}, kColour32, 145'578},
+        Case{{.name = "cnn-cifar"}, kColour32, 145'578}, Case{{.name = "cnn7"}, kColour28, 351'946},
         Case{{.name = "resnet20"}, kColour32, 269'722}, Case{{.name = "char-lstm"}, kText, 873'793},
         Case{{.name = "char-lstm", .hidden = 32, .layers = 3, .embedding = 8}, {{16}, 65}, 24'937},
         Case{{.name = "dnn-speech"}, kSpeech, 5'781'514},
@@ -122,8 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
              168'714}));
 
 TEST(Models, NamesAreKnownAndTested) {
-  EXPECT_THAT(model_names(),
-              ElementsAre("mlp", "cnn-mnist", "cnn-cifar", "resnet20", "char-lstm", "dnn-speech"));
+  EXPECT_THAT(model_names(), ElementsAre("mlp", "cnn-mnist", "cnn-cifar", "cnn7", "resnet20",
+                                         "char-lstm", "dnn-speech"));
   for (const std::string_view name : model_names()) {
     ModelOptions options{.name = std::string(name)};
     EXPECT_NO_THROW(make_model(options, name == "char-lstm"    ? kText
@@ -154,6 +155,7 @@ TEST(Models, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(code_of([] { make_model({.name = "cnn-mnist"}, kText); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "mlp"}, {}); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "cnn-cifar"}, kText); }), ErrorCode::kMismatch);
+  EXPECT_EQ(code_of([] { make_model({.name = "cnn7"}, {{3, 20, 20}, 10}); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "resnet20"}, kSpeech); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "resnet20", .dropout = 0.1}, kColour32); }),
             ErrorCode::kBadOption);
