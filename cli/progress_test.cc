@@ -64,12 +64,7 @@ TEST(Progress, PlainLinesComeEveryTenSeconds) {
 TEST(Progress, PlainEvaluationsAndNotesAreAlwaysShown) {
   const std::string text = written({}, [](Progress& progress) {
     step_at(progress, 1, 0.1);
-    progress.evaluation({.step = 1,
-                         .epoch = 1,
-                         .loss = 0.25,
-                         .error = 0.125,
-                         .samples = 10,
-                         .hold_out_error = std::nullopt});
+    progress.evaluation({.step = 1, .epoch = 1, .loss = 0.25, .error = 0.125, .samples = 10});
     progress.note("step 2 skipped: NaN on rank 1");
     progress.evaluation({.step = 9,
                          .epoch = 1.5,
@@ -87,12 +82,7 @@ TEST(Progress, PlainEvaluationsAndNotesAreAlwaysShown) {
 TEST(Progress, LiveLineFitsTheTerminalAndLeavesNothingBehind) {
   const std::string text = written({.live = true}, [](Progress& progress) {
     step_at(progress, 1, 0.1);
-    progress.evaluation({.step = 1,
-                         .epoch = 1,
-                         .loss = 0.25,
-                         .error = 0.125,
-                         .samples = 10,
-                         .hold_out_error = std::nullopt});
+    progress.evaluation({.step = 1, .epoch = 1, .loss = 0.25, .error = 0.125, .samples = 10});
     for (uint64_t i = 2; i <= 100; ++i) step_at(progress, i, 0.11 * static_cast<double>(i));
   });
   const auto looks = split(text, '\r');

@@ -14,12 +14,14 @@
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
+#include "thinwire/synchroniser.h"
 
 namespace thinwire::cli {
 namespace {
 
 constexpr std::string_view kCodecKey = "exchange.codec";
 constexpr std::string_view kFeedbackKey = "exchange.feedback";
+constexpr std::string_view kSyncKey = "sync.method";
 
 Status fail(ErrorCode code, const std::string& origin, const std::string& why) {
   return Status::fail(code, origin + ": " + why);
@@ -92,6 +94,18 @@ Status check_feedback(const Setting& setting) {
   return fail(feedback.status().code(), setting.origin, feedback.status().message() + ", or auto");
 }
 
+Status check_synchroniser(const Setting& setting) {
+  if (setting.value.empty()) return Status::ok();
+  const auto method = check_synchroniser_text(setting.value);
+  if (method) return Status::ok();
+  std::vector<std::string> names;
+  for (const SynchroniserInfo& info : list_synchronisers()) names.emplace_back(info.name);
+  const std::string name = split(setting.value, ':').front();
+  const bool known = std::find(names.begin(), names.end(), name) != names.end();
+  return fail(method.code(), setting.origin,
+              method.message() + (known ? "" : did_you_mean(name, names)));
+}
+
 // Whether the table has the key and takes the value.
 Status check(const Setting& setting, std::span<const OptionInfo> keys) {
   const OptionInfo* row = find_row(setting.key, keys);
@@ -105,6 +119,7 @@ Status check(const Setting& setting, std::span<const OptionInfo> keys) {
   }
   if (setting.key == kCodecKey) return check_codec(setting);
   if (setting.key == kFeedbackKey) return check_feedback(setting);
+  if (setting.key == kSyncKey) return check_synchroniser(setting);
   return Status::ok();
 }
 

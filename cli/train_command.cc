@@ -27,14 +27,19 @@ std::string run_folder(const std::string& resume) {
   return checkpoint ? path.parent_path().string() : resume;
 }
 
+std::string in_words(const std::string& method) {
+  return method.empty() ? "" : fmt::format("own steps and {}, ", method);
+}
+
 int train(const TrainArguments& arguments) {
   const Recipe recipe = load_recipe(arguments);
   Workers workers = or_usage_error(Workers::find(arguments.workers, recipe));
   const bool speak = workers.rank() == 0;
   const Terminal terminal = look_at(stderr);
   if (speak)
-    fmt::print(stderr, "{}: {}, codec {}\n", styled(terminal, Style::kBold, recipe.name),
-               workers.describe(), recipe.options.text("exchange.codec"));
+    fmt::print(stderr, "{}: {}, {}codec {}\n", styled(terminal, Style::kBold, recipe.name),
+               workers.describe(), in_words(recipe.options.text("sync.method")),
+               recipe.options.text("exchange.codec"));
   const std::string out = arguments.out.empty() ? run_folder(arguments.resume) : arguments.out;
   const RunSummary summary = train_and_show(
       workers, recipe, {.data = arguments.data, .out = out, .resume = arguments.resume});

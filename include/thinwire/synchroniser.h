@@ -28,7 +28,7 @@ struct RecordedRound {
 
 struct SynchroniserOptions {
   std::string method = "average";  // "leader:tau=64,groups=2": docs/leader-sgd.md
-  std::string codec = "fp32";      // of what travels; others carry differences to what all ranks have
+  std::string codec = "fp32";  // of what travels; others carry differences to what all ranks have
 
   // Of methods that average: as in ExchangeOptions. auto is what suits the method.
   std::string feedback = "auto";
@@ -87,6 +87,10 @@ class Synchroniser {
   // group's errors, and Error(kNonFinite / kCorrupt) after options.max_skipped bad rounds in a row.
   virtual std::optional<RoundReport> after_step(std::span<float> parameters, double loss) = 0;
 
+  // Whether workers take steps at speeds of their own, and how many each takes on average from round to
+  // round; 0 where all take the same ones.
+  virtual uint64_t asynchronous_period() const noexcept { return 0; }
+
   // This worker takes no more steps; asynchronous ones go on without it. Rank 0, where these report
   // their steps, returns when all have left.
   virtual void leave() {}
@@ -105,6 +109,10 @@ struct SynchroniserInfo {
 };
 
 std::vector<SynchroniserInfo> list_synchronisers();
+
+// Whether SynchroniserOptions::method may be `text`, as far as that can be said without ranks; fails with
+// the known names or options.
+Status check_synchroniser_text(const std::string& text);
 
 // Builds this rank's side and makes sure that all ranks agree on tensors, options and version; throws
 // Error(kMismatch) naming the first difference otherwise, and whatever is wrong with the options.

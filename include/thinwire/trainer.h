@@ -14,6 +14,7 @@
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/options.h"
+#include "thinwire/synchroniser.h"
 
 namespace thinwire {
 
@@ -43,6 +44,7 @@ struct StepEvent {
   uint64_t samples = 0;  // seen by all ranks so far
   double seconds = 0;    // since training began
   const StepReport* exchange = nullptr;
+  const RoundReport* round = nullptr;  // where workers step by themselves and just talked
 };
 
 // One pass over the test data, the same on every rank.
@@ -52,7 +54,14 @@ struct EvaluationEvent {
   double loss = 0;   // mean
   double error = 0;  // fraction of wrong predictions
   uint64_t samples = 0;
-  std::optional<double> hold_out_error;  // on training samples that were held out
+  std::optional<double> hold_out_error = {};  // on training samples that were held out
+
+  // Where workers step by themselves the above is of what they have in common: the method's centre, or
+  // the mean of all workers, with batch norm measured anew.
+  std::optional<double> spread = {};        // root mean square distance of workers to it
+  std::optional<int> leader = {};           // of the last global round; where one is chosen
+  std::optional<double> leader_error = {};  // of the leader's own network
+  std::optional<double> leader_hold_out_error = {};
 };
 
 struct RunEvents {

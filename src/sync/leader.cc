@@ -96,6 +96,9 @@ class Leader final : public SyncRule {
     return meet(parameters, present, number);
   }
 
+  uint64_t asynchronous_period() const noexcept override {
+    return rule_.asynchronous ? period_ : 0;
+  }
   void leave() override { pace_->leave(); }
 
   // Round `number` with those of `groups`.

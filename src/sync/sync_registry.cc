@@ -23,6 +23,25 @@ std::string known_names() {
   return names;
 }
 
+// A row of the table and what was asked of it.
+struct Named {
+  const SyncRuleEntry& row;
+  Options options;
+};
+
+Named find_rule(const std::string& method) {
+  const SpecText text = parse_spec("synchroniser", method).value();
+  const auto table = all_rules();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const auto* row) { return row->info.name == text.name; });
+  if (found == table.end())
+    throw Error(ErrorCode::kUnknownName,
+                "unknown synchroniser '" + text.name + "'; known: " + known_names());
+  return {**found,
+          parse_options("synchroniser '" + text.name + "'", (*found)->info.options, text.settings)
+              .value()};
+}
+
 // A rule and the text that selects it, with every option spelt out.
 struct Chosen {
   std::unique_ptr<SyncRule> rule;
@@ -30,21 +49,13 @@ struct Chosen {
 };
 
 Chosen choose(const SyncSetup& setup) {
-  const SpecText text = parse_spec("synchroniser", setup.options.method).value();
-  const auto table = all_rules();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const auto* row) { return row->info.name == text.name; });
-  if (found == table.end())
-    throw Error(ErrorCode::kUnknownName,
-                "unknown synchroniser '" + text.name + "'; known: " + known_names());
-  const Options options =
-      parse_options("synchroniser '" + text.name + "'", (*found)->info.options, text.settings)
-          .value();
+  const Named named = find_rule(setup.options.method);
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,
                    "synchroniser: two tensors are named '" + tensor.name + "'");
-  return {(*found)->make(options, setup), text.name + ":" + options.canonical()};
+  return {named.row.make(named.options, setup),
+          std::string(named.row.info.name) + ":" + named.options.canonical()};
 }
 
 // What ranks must share; the exchange compares codec and tensors in more detail.
@@ -71,6 +82,15 @@ std::vector<SynchroniserInfo> list_synchronisers() {
   std::vector<SynchroniserInfo> rows;
   for (const SyncRuleEntry* row : all_rules()) rows.push_back(row->info);
   return rows;
+}
+
+Status check_synchroniser_text(const std::string& text) {
+  try {
+    find_rule(text);
+    return Status::ok();
+  } catch (const Error& error) {
+    return Status::fail(error.code(), error.what());
+  }
 }
 
 std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "thinwire/torch.h"
+#include "train/broadcast_weights.h"
 #include "train/describe.h"
 #include "train/named_tensors.h"
 
@@ -14,15 +15,6 @@ DType dtype_of(const torch::Tensor& tensor, const std::string& name) {
   if (tensor.scalar_type() == torch::kFloat32) return DType::kFloat32;
   if (tensor.scalar_type() == torch::kBFloat16) return DType::kBFloat16;
   throw Error(ErrorCode::kUnsupported, "parameter '" + name + "' is neither float32 nor bfloat16");
-}
-
-// Names, types and sizes of all weights, one per line: broadcasting needs the same on all ranks.
-std::string describe_weights(const torch::nn::Module& module) {
-  std::string text;
-  for (const NamedTensor& weight : named_weights(module))
-    text += weight.name + ": " + c10::toString(weight.tensor.scalar_type()) + ", " +
-            std::to_string(weight.tensor.numel()) + " values\n";
-  return text;
 }
 
 // Of a gradient's memory inside a hook: the parameter's, and autograd's until the hook returns. With
@@ -94,9 +86,7 @@ DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store
   }
   state_->started.assign(state_->names.size(), false);
   state_->exchange = make_exchange(group, store, describe_parameters(module), options);
-  require_agreement(group, "weights", describe_weights(module));
-  if (group.size() > 1)
-    for (const NamedTensor& tensor : named_weights(module)) group.broadcast(bytes_of(tensor), 0);
+  broadcast_weights(module, group);
 
   for (size_t i = 0; i < state_->parameters.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(state_->parameters[i],

@@ -119,6 +119,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
                    {"decompress", report.decompress_seconds},
                    {"wait", report.wait_seconds}};
   json["kinds"] = kinds_json(kinds);
+  if (event.round != nullptr) json["round"] = Json::parse(to_json(*event.round));
   if (with_streams_)
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
@@ -131,7 +132,14 @@ void MetricsFile::evaluation(const EvaluationEvent& event) {
                {"test_loss", event.loss},
                {"test_error", event.error},
                {"test_samples", event.samples}};
-  if (event.hold_out_error) json["hold_out_error"] = *event.hold_out_error;
+  const auto add = [&](const char* key, const auto& value) {
+    if (value) json[key] = *value;
+  };
+  add("hold_out_error", event.hold_out_error);
+  add("spread", event.spread);
+  add("leader", event.leader);
+  add("leader_error", event.leader_error);
+  add("leader_hold_out_error", event.leader_hold_out_error);
   line(json.dump());
   flush();
 }

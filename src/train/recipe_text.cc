@@ -48,9 +48,9 @@ std::map<std::string, std::string, std::less<>> lines_of(std::string_view text) 
 }
 
 bool may_change(std::string_view key) {
-  static constexpr std::string_view kFixed[] = {"train.seed",        "train.batch",
-                                                "optimizer.name",    "exchange.codec",
-                                                "exchange.feedback", "exchange.grouping"};
+  static constexpr std::string_view kFixed[] = {
+      "train.seed",        "train.batch",       "optimizer.name", "exchange.codec",
+      "exchange.feedback", "exchange.grouping", "sync.method"};
   const std::string_view section = section_of(key);
   return section != "data" && section != "model" &&
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);

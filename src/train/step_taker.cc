@@ -1,4 +1,4 @@
-// Forward, backward, exchange, clip, step.
+// Forward, backward, clip, step.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_taker.h"
 
@@ -13,52 +13,48 @@
 
 namespace thinwire {
 
-StepTaker::StepTaker(const Options& recipe, const Timetable& timetable, Group& group,
-                     const Task& task, const Dataset& data, DataParallel& parallel,
-                     OwnBuffers& buffers, torch::optim::Optimizer& optimizer)
-    : recipe_(recipe),
-      timetable_(timetable),
-      group_(group),
-      task_(task),
-      data_(data),
-      parallel_(parallel),
-      buffers_(buffers),
-      optimizer_(optimizer),
-      sampler_(timetable, static_cast<uint64_t>(recipe.integer("train.seed"))),
-      seed_(static_cast<uint64_t>(recipe.integer("train.seed"))),
-      micro_batches_(static_cast<uint64_t>(recipe.integer("train.micro_batches"))),
-      clip_norm_(recipe.number("clip.norm")) {}
+StepTaker::StepTaker(const StepContext& context)
+    : context_(context),
+      sampler_(context.timetable, static_cast<uint64_t>(context.recipe.integer("train.seed"))),
+      seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
+      micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
+      clip_norm_(context.recipe.number("clip.norm")) {}
 
-StepOutcome StepTaker::take(uint64_t step) {
-  StepOutcome outcome;
-  outcome.learning_rate = learning_rate(recipe_, timetable_, step);
-  set_learning_rate(optimizer_, outcome.learning_rate);
-  buffers_.keep();
-  backward(step, outcome);
-  outcome.report = parallel_.finish();
-  if (outcome.report.skipped) {
-    buffers_.restore();
-  } else {
-    if (clip_norm_ > 0) torch::nn::utils::clip_grad_norm_(task_.module->parameters(), clip_norm_);
-    optimizer_.step();
-  }
-  optimizer_.zero_grad();
-  return outcome;
+void StepTaker::begin(uint64_t step, StepOutcome& outcome) {
+  outcome.learning_rate = learning_rate(context_.recipe, context_.timetable, step);
+  set_learning_rate(context_.optimizer, outcome.learning_rate);
+  context_.buffers.keep();
 }
 
-void StepTaker::backward(uint64_t step, StepOutcome& outcome) {
-  const Slice whole = timetable_.batch_of(step);
-  const Slice mine =
-      whole.part(static_cast<uint64_t>(group_.rank()), static_cast<uint64_t>(group_.size()));
-  const auto ids = sampler_.ids(step, mine);
-  const FetchContext context{
-      .training = true, .seed = seed_, .epoch = step / timetable_.steps_per_epoch};
+void StepTaker::end(bool skipped) {
+  if (skipped) {
+    context_.buffers.restore();
+  } else {
+    if (clip_norm_ > 0)
+      torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), clip_norm_);
+    context_.optimizer.step();
+  }
+  context_.optimizer.zero_grad();
+}
 
+void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
+  const auto rank = static_cast<uint64_t>(context_.group.rank());
+  const auto ranks = static_cast<uint64_t>(context_.group.size());
+  const Slice whole = context_.timetable.batch_of(step);
+  const Slice mine = whole.part(rank, ranks);
+  const auto ids = sampler_.ids(step, mine);
+  const FetchContext fetching_for{
+      .training = true, .seed = seed_, .epoch = step / context_.timetable.steps_per_epoch};
+  const bool over_all = mean == MeanOver::kWholeBatch;
+  const double copies = over_all ? static_cast<double>(ranks) : 1;
+  const auto total = static_cast<double>(over_all ? whole.size : mine.size);
+
+  outcome.samples = mine.size;
   const uint64_t passes = std::min(micro_batches_, mine.size);  // none without samples
   for (uint64_t pass = 0; pass < passes; ++pass) {
     const Slice part = Slice{.begin = 0, .size = mine.size}.part(pass, passes);
     Stopwatch fetching;
-    const Batch batch = data_.fetch(ids.subspan(part.begin, part.size), context);
+    const Batch batch = context_.data.fetch(ids.subspan(part.begin, part.size), fetching_for);
     outcome.times.fetch += fetching.seconds();
 
     Stopwatch computing;
@@ -66,13 +62,11 @@ void StepTaker::backward(uint64_t step, StepOutcome& outcome) {
                            .step = step,
                            .first = mine.begin - whole.begin + part.begin,
                            .rows = part.size});
-    parallel_.set_accumulating(pass + 1 < passes);
-    torch::Tensor loss = task_.loss(task_.forward(batch.inputs), batch.targets);
+    set_accumulating(pass + 1 < passes);
+    torch::Tensor loss = context_.task.loss(context_.task.forward(batch.inputs), batch.targets);
     const auto samples = static_cast<double>(part.size);
     outcome.loss += loss.item<double>() * samples / static_cast<double>(mine.size);
-    // The exchange takes the mean over ranks, the step needs the mean over samples.
-    const double weight =
-        samples * static_cast<double>(group_.size()) / static_cast<double>(whole.size);
+    const double weight = samples * copies / total;
     if (weight != 1) loss = loss * weight;
     loss.backward();
     outcome.times.compute += computing.seconds();

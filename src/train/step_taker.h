@@ -1,9 +1,12 @@
-// One optimiser step of one rank: samples in, weights changed.
+// One training step of one rank: samples in, weights changed. How ranks meet is a matter of those
+// derived from it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
+#include <optional>
+#include <vector>
 
+#include "thinwire/synchroniser.h"
 #include "thinwire/torch.h"
 #include "train/own_buffers.h"
 #include "train/run_totals.h"
@@ -13,35 +16,64 @@ namespace thinwire {
 
 struct StepOutcome {
   StepReport report;
+  std::optional<RoundReport> round;  // of workers that step by themselves, when they talked
   StepTimes times;
   double loss = 0;  // mean over this rank's samples
   double learning_rate = 0;
+  uint64_t samples = 0;  // this rank's
 };
 
-// Trains a task on a rank's part of every batch. The gradient of a step is that of the mean loss
-// over the whole batch, whatever the sizes of the parts: each rank's loss is weighted by its
-// samples.
+// What every step needs. All must outlive the taker.
+struct StepContext {
+  const Options& recipe;
+  const Timetable& timetable;
+  Group& group;
+  const Task& task;
+  const Dataset& data;
+  OwnBuffers& buffers;
+  torch::optim::Optimizer& optimizer;
+};
+
 class StepTaker {
  public:
-  // All must outlive it.
-  StepTaker(const Options& recipe, const Timetable& timetable, Group& group, const Task& task,
-            const Dataset& data, DataParallel& parallel, OwnBuffers& buffers,
-            torch::optim::Optimizer& optimizer);
+  explicit StepTaker(const StepContext& context);
+  virtual ~StepTaker() = default;
+  StepTaker(const StepTaker&) = delete;
+  StepTaker& operator=(const StepTaker&) = delete;
 
   // Step number `step`. A skipped step leaves weights, buffers and optimiser as they were.
-  StepOutcome take(uint64_t step);
+  virtual StepOutcome take(uint64_t step) = 0;
+
+  // What a report's counters are about.
+  virtual const std::vector<StreamSpec>& streams() const = 0;
+
+  // Before a test: what ranks bring into line for good.
+  virtual void settle() {}
+
+  // Puts what is tested and saved, the same on all ranks, where this rank's own weights and buffers are;
+  // and these back. Called by all ranks.
+  virtual void show_common() = 0;
+  virtual void show_own() = 0;
+
+ protected:
+  // Forward and backward over this rank's part of the batch. Gradients become `copies` / `total` times
+  // the sum of the gradients of its samples' losses, where `total` is of the whole batch or of the part.
+  enum class MeanOver { kWholeBatch, kOwnPart };
+  void backward(uint64_t step, MeanOver mean, StepOutcome& outcome);
+
+  // Whether the next backward pass is followed by another one of the same step.
+  virtual void set_accumulating(bool /*accumulating*/) {}
+
+  // The learning rate of `step`, set and noted.
+  void begin(uint64_t step, StepOutcome& outcome);
+
+  // Clips and steps, unless `skipped`, which brings the buffers back; clears the gradients.
+  void end(bool skipped);
+
+  const StepContext& context() const noexcept { return context_; }
 
  private:
-  void backward(uint64_t step, StepOutcome& outcome);
-
-  const Options& recipe_;
-  const Timetable& timetable_;
-  const Group& group_;
-  const Task& task_;
-  const Dataset& data_;
-  DataParallel& parallel_;
-  OwnBuffers& buffers_;
-  torch::optim::Optimizer& optimizer_;
+  const StepContext context_;
   Sampler sampler_;
   uint64_t seed_;
   uint64_t micro_batches_;

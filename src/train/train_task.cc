@@ -5,18 +5,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
+#include "train/broadcast_weights.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
 #include "train/evaluate.h"
+#include "train/local_steps.h"
 #include "train/machine.h"
 #include "train/manifest.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/recipe_text.h"
+#include "train/shared_steps.h"
 #include "train/signal_recorder.h"
-#include "train/step_taker.h"
 #include "train/stopwatch.h"
 #include "train/together.h"
 
@@ -54,6 +57,17 @@ ExchangeOptions exchange_options(const Options& recipe) {
   return options;
 }
 
+SynchroniserOptions synchroniser_options(const Options& recipe) {
+  SynchroniserOptions options;
+  options.method = recipe.text("sync.method");
+  options.codec = recipe.text("exchange.codec");
+  options.feedback = recipe.text("exchange.feedback");
+  options.exchange = recipe.text("exchange.method");
+  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
+  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
+  return options;
+}
+
 std::filesystem::path absolute_folder(const std::string& name) {
   const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   return path.has_filename() ? path : path.parent_path();  // without a slash at the end
@@ -64,6 +78,12 @@ bool continues(const RunPlaces& places) {
   if (places.resume.empty()) return false;
   const auto out = absolute_folder(places.out), from = absolute_folder(places.resume);
   return from == out || from.parent_path() == out;
+}
+
+uint64_t sum_over_ranks(Group& group, uint64_t mine) {
+  std::vector<uint64_t> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return std::accumulate(all.begin(), all.end(), uint64_t{0});
 }
 
 class Run {
@@ -85,8 +105,13 @@ class Run {
   void agree();
   void resume();
   void open_files();
+  void make_taker();
+  bool take_steps();
+  void take_steps_alone();
   void tell(const StepOutcome& outcome);
   void judge();
+  Score score(const Dataset& data);
+  void judge_workers(EvaluationEvent& event);
   void save();
   bool asked_to_stop();
   void note(const std::string& text) const {
@@ -114,9 +139,12 @@ class Run {
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OwnBuffers* buffers_ = nullptr;  // in the store
+  std::unique_ptr<StepTaker> taker_;
+  LocalSteps* local_ = nullptr;  // the taker, where workers step by themselves
   std::unique_ptr<MetricsFile> metrics_;
 
-  uint64_t step_ = 0;  // steps done
+  uint64_t step_ = 0;         // steps done
+  uint64_t own_samples_ = 0;  // of asynchronous workers
   uint64_t saved_at_ = UINT64_MAX;
   uint64_t judged_at_ = UINT64_MAX;
   EvaluationEvent latest_;
@@ -186,13 +214,17 @@ void Run::open_files() {
 
 void Run::tell(const StepOutcome& outcome) {
   const StepReport& report = outcome.report;
-  const auto& streams = parallel_->exchange().streams();
+  const auto& streams = taker_->streams();
   const Kinds kinds = sum_kinds(streams, report);
   totals_.add(report, kinds, outcome.times);
   if (report.skipped)
     note("step " + std::to_string(step_) +
          " skipped: " + std::string(to_string(report.fault.code)) + " values from rank " +
          std::to_string(report.fault.rank) + " in '" + report.fault.stream + "'");
+  if (outcome.round && outcome.round->skipped)
+    note("round " + std::to_string(outcome.round->round) +
+         " skipped: " + std::string(to_string(outcome.round->fault.code)) + " values from rank " +
+         std::to_string(outcome.round->fault.rank) + " in '" + outcome.round->fault.stream + "'");
   const StepEvent event{.step = step_,
                         .steps = timetable_.steps,
                         .epoch = timetable_.epoch(step_),
@@ -200,34 +232,53 @@ void Run::tell(const StepOutcome& outcome) {
                         .learning_rate = outcome.learning_rate,
                         .samples = timetable_.samples_before(step_),
                         .seconds = seconds(),
-                        .exchange = &report};
+                        .exchange = &report,
+                        .round = outcome.round ? &*outcome.round : nullptr};
   if (metrics_) metrics_->step(event, outcome.times, kinds, streams);
   if (events_.step) events_.step(event);
 }
 
-void Run::judge() {
-  Stopwatch judging;
-  buffers_->average(group_);
-  require_agreement(group_, "weights after step " + std::to_string(step_),
-                    hex(checksum_of(trained_weights(*task_.module))));
+Score Run::score(const Dataset& data) {
   const auto batch = static_cast<uint64_t>(recipe_.options.integer("train.evaluate_batch"));
   const FetchContext context{.training = false,
                              .seed = static_cast<uint64_t>(recipe_.options.integer("train.seed")),
                              .epoch = 0};
-  const Score test = evaluate(group_, task_, data_.test, batch, context);
+  return evaluate(group_, task_, data, batch, context);
+}
+
+void Run::judge() {
+  Stopwatch judging;
+  taker_->settle();
+  taker_->show_common();
+  // Steps of asynchronous workers differ.
+  require_agreement(
+      group_, local_ != nullptr ? "common weights" : "weights after step " + std::to_string(step_),
+      hex(checksum_of(trained_weights(*task_.module))));
+  const Score test = score(data_.test);
   latest_ = {.step = step_,
              .epoch = timetable_.epoch(step_),
              .loss = test.loss,
              .error = test.error,
-             .samples = test.samples,
-             .hold_out_error = std::nullopt};
-  if (data_.hold_out != nullptr)
-    latest_.hold_out_error = evaluate(group_, task_, *data_.hold_out, batch, context).error;
+             .samples = test.samples};
+  if (data_.hold_out != nullptr) latest_.hold_out_error = score(*data_.hold_out).error;
+  taker_->show_own();
+  if (local_ != nullptr) judge_workers(latest_);
   judged_at_ = step_;
   totals_.best_error = std::min(totals_.best_error, latest_.error);
   totals_.evaluate_seconds += judging.seconds();
   if (metrics_) metrics_->evaluation(latest_);
   if (events_.evaluation) events_.evaluation(latest_);
+}
+
+void Run::judge_workers(EvaluationEvent& event) {
+  event.spread = local_->spread();
+  const auto leader = local_->leader();
+  if (!leader) return;
+  event.leader = leader;
+  local_->show_worker(*leader);
+  event.leader_error = score(data_.test).error;
+  if (data_.hold_out != nullptr) event.leader_hold_out_error = score(*data_.hold_out).error;
+  local_->show_own();
 }
 
 void Run::save() {
@@ -241,15 +292,14 @@ void Run::save() {
                         .model = {},
                         .optimizer = {},
                         .ranks = {store_.save()}};
-  // For users of the weights: the mean of the ranks' buffers. For resuming, each has its own.
-  buffers_->keep();
-  buffers_->average(group_);
+  // For users of the weights: what is common. For resuming, each rank has its own in the store.
+  taker_->show_common();
   if (first()) {
     for (const NamedTensor& weight : named_weights(*task_.module))
       checkpoint.model.push_back(to_state(weight, OnResize::kCopy));
-    checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
+    if (local_ == nullptr) checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
   }
-  buffers_->restore();
+  taker_->show_own();
   save_checkpoint(group_, places_.out, checkpoint);
   saved_at_ = step_;
 }
@@ -271,6 +321,10 @@ RunSummary Run::summarise(bool finished) {
   auto codecs = scheduled_codecs(codec);
   summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
   summary.samples = timetable_.samples_before(step_);
+  if (local_ != nullptr) {
+    if (local_->asynchronous()) summary.samples = sum_over_ranks(group_, own_samples_);
+    taker_->show_common();  // what the module is left with
+  }
   summary.final_test_error = latest_.error;
   summary.final_test_loss = latest_.loss;
   summary.final_hold_out_error = latest_.hold_out_error;
@@ -293,12 +347,12 @@ RunSummary Run::summarise(bool finished) {
   return summary;
 }
 
-RunSummary Run::train() {
-  agree();
-  if (!places_.resume.empty()) resume();
-  together(group_, [&] { open_files(); });
-
-  task_.module->train();
+// Weights are broadcast before buffers are opened, which a loaded state may change.
+void Run::make_taker() {
+  const bool local = !recipe_.options.text("sync.method").empty();
+  if (local && recipe_.options.integer("run.record_every") > 0)
+    throw AgreedError(ErrorCode::kBadOption,
+                      "run.record_every: workers that step by themselves encode no gradients");
   ExchangeOptions options = exchange_options(recipe_.options);
   options.steps_per_epoch = timetable_.steps_per_epoch;
   options.first_step = step_;
@@ -306,20 +360,68 @@ RunSummary Run::train() {
     options.observe = [this](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder_->observe(stream, signal, call);
     };
-  parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_, options);
+  if (local)
+    broadcast_weights(*task_.module, group_);
+  else
+    parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_, options);
   buffers_ = &store_.open<OwnBuffers>("module/buffers",
                                       [&] { return std::make_unique<OwnBuffers>(*task_.module); });
   optimizer_ = make_optimizer(recipe_.options, *task_.module);
   load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
   saved_optimizer_.clear();
-  parallel_->exchange().set_step(step_);
+
+  const StepContext context{.recipe = recipe_.options,
+                            .timetable = timetable_,
+                            .group = group_,
+                            .task = task_,
+                            .data = data_.train,
+                            .buffers = *buffers_,
+                            .optimizer = *optimizer_};
+  if (local) {
+    auto steps =
+        std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe_.options));
+    local_ = steps.get();
+    taker_ = std::move(steps);
+  } else {
+    parallel_->exchange().set_step(step_);
+    taker_ = std::make_unique<SharedSteps>(context, *parallel_);
+  }
+}
+
+// Steps that no other rank need take at the same time, until all together have taken theirs.
+void Run::take_steps_alone() {
+  while (!local_->is_over()) {
+    const StepOutcome outcome = taker_->take(step_);
+    ++step_;
+    own_samples_ += outcome.samples;
+    tell(outcome);
+  }
+  local_->leave();
+  save();
+}
+
+RunSummary Run::train() {
+  agree();
+  if (!places_.resume.empty()) resume();
+  together(group_, [&] { open_files(); });
+  task_.module->train();
+  make_taker();
   for (const std::string& key : store_.unclaimed()) note("checkpoint: nobody took '" + key + "'");
 
-  StepTaker taker(recipe_.options, timetable_, group_, task_, data_.train, *parallel_, *buffers_,
-                  *optimizer_);
+  bool stopped = false;
+  if (local_ != nullptr && local_->asynchronous())
+    take_steps_alone();
+  else
+    stopped = take_steps();
+  if (!stopped && judged_at_ != step_) judge();  // nothing was left to do
+  return summarise(!stopped);
+}
+
+// Returns whether it was stopped early.
+bool Run::take_steps() {
   bool stopped = false;
   while (step_ < timetable_.steps && !stopped) {
-    const StepOutcome outcome = taker.take(step_);
+    const StepOutcome outcome = taker_->take(step_);
     ++step_;
     if (recorder_) recorder_->end_step(outcome.report.skipped);
     tell(outcome);
@@ -327,8 +429,7 @@ RunSummary Run::train() {
     stopped = asked_to_stop() && step_ < timetable_.steps;
     if (stopped || timetable_.checkpoints_after(step_ - 1)) save();
   }
-  if (!stopped && judged_at_ != step_) judge();  // nothing was left to do
-  return summarise(!stopped);
+  return stopped;
 }
 
 }  // namespace

@@ -1,0 +1,185 @@
+// Own backward pass, own step, then whatever the synchroniser does.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/local_steps.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "train/named_tensors.h"
+#include "train/norm_statistics.h"
+
+namespace thinwire {
+namespace {
+
+// What ranks of a dense exchange send: 2 (n-1)/n of four bytes per value, rounded down.
+uint64_t dense_exchange_bytes(uint64_t values, int ranks) {
+  return 8 * values * static_cast<uint64_t>(ranks - 1) / static_cast<uint64_t>(ranks);
+}
+
+}  // namespace
+
+LocalSteps::LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options)
+    : StepTaker(context),
+      tensors_(describe_parameters(*context.task.module)),
+      max_bad_(options.max_skipped) {
+  AlignedVector<float> start;
+  worker_ = &store.open<OwnWorker>("worker", [&] {
+    auto worker = std::make_unique<OwnWorker>(*context.task.module, context.optimizer);
+    start.assign(worker->weights().begin(), worker->weights().end());  // before a state is loaded
+    return worker;
+  });
+  sync_ = make_synchroniser(context.group, store, tensors_, start, options);
+  if (sync_->adjusts_gradient()) gradient_.resize(start.size());
+  streams_.push_back({.name = "weights", .tensors = tensors_});
+  dense_bytes_ = dense_exchange_bytes(start.size(), context.group.size());
+}
+
+StepOutcome LocalSteps::take(uint64_t step) {
+  common_.reset();
+  StepOutcome outcome;
+  begin(step, outcome);
+  backward(step, MeanOver::kOwnPart, outcome);
+  if (outcome.samples > 0) worker_->loss = outcome.loss;  // who had none is judged by the last
+  if (sync_->adjusts_gradient()) adjust_gradients();
+  const bool bad = !gradients_are_finite();
+  end(bad);
+
+  StepReport& report = outcome.report;
+  report.skipped = bad;
+  report.dense_bytes = dense_bytes_;
+  if (bad) {
+    report.fault = {
+        .code = ErrorCode::kNonFinite, .rank = context().group.rank(), .stream = "gradient"};
+    if (++bad_ == max_bad_)
+      throw Error(ErrorCode::kNonFinite, "rank " + std::to_string(context().group.rank()) + ": " +
+                                             std::to_string(bad_) +
+                                             " own gradients in a row are not finite");
+  } else {
+    bad_ = 0;
+  }
+  outcome.round =
+      sync_->after_step(weights(), bad ? std::numeric_limits<double>::infinity() : worker_->loss);
+  if (outcome.round) count(*outcome.round, outcome);
+  const auto ranks = static_cast<uint64_t>(context().group.size());
+  if (asynchronous() && step + 1 >= context().timetable.steps * ranks) over_ = true;
+  return outcome;
+}
+
+void LocalSteps::count(const RoundReport& round, StepOutcome& outcome) {
+  if (round.global && !round.skipped && round.leader >= 0) worker_->leader = round.leader;
+  StepReport& report = outcome.report;
+  report.streams.resize(1);
+  report.streams[0].values = round.values;
+  report.streams[0].kept = round.values;
+  report.streams[0].payload_bytes = round.payload_bytes;
+  report.sent_bytes = round.sent_bytes;
+  report.received_bytes = round.received_bytes;
+  report.wait_seconds = round.seconds;
+  // A round of all is held when all together have taken as many steps as each would have.
+  if (asynchronous() &&
+      (round.round + 1) * sync_->asynchronous_period() >= context().timetable.steps)
+    over_ = true;
+}
+
+bool LocalSteps::gradients_are_finite() const {
+  for (const TrainableParameter& parameter : worker_->parameters()) {
+    const torch::Tensor& gradient = parameter.tensor.grad();
+    // One pass where all is well: what is not finite makes the sum so too.
+    if (gradient.defined() && !std::isfinite(gradient.sum().item<float>()) &&
+        !gradient.isfinite().all().item<bool>())
+      return false;
+  }
+  return true;
+}
+
+void LocalSteps::adjust_gradients() {
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor all =
+      torch::from_blob(gradient_.data(), {static_cast<int64_t>(gradient_.size())}, torch::kFloat32);
+  const auto each = [&](const auto& visit) {
+    int64_t begin = 0;
+    for (const TrainableParameter& parameter : worker_->parameters()) {
+      torch::Tensor& gradient = parameter.tensor.mutable_grad();
+      if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
+      visit(gradient, all.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
+      begin += gradient.numel();
+    }
+  };
+  each([](torch::Tensor& gradient, const torch::Tensor& place) { place.copy_(gradient); });
+  sync_->adjust_gradient(weights(), gradient_);
+  each([](torch::Tensor& gradient, const torch::Tensor& place) { gradient.copy_(place); });
+}
+
+LocalSteps::Shown LocalSteps::shown() const {
+  const auto now = worker_->weights();
+  Shown all{.weights = {now.begin(), now.end()}, .buffers = {}};
+  for (const torch::Tensor& buffer : context().task.module->buffers())
+    all.buffers.push_back(buffer.clone());
+  return all;
+}
+
+void LocalSteps::show(const Shown& what) {
+  const torch::NoGradGuard no_grad;
+  std::copy(what.weights.begin(), what.weights.end(), weights().begin());
+  const auto buffers = context().task.module->buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(what.buffers[i]);
+}
+
+void LocalSteps::form_common() {
+  AlignedVector<float> centre(weights().size());
+  sync_->centre(own_->weights, centre);
+  std::copy(centre.begin(), centre.end(), weights().begin());
+  const auto batch = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
+  const auto samples = static_cast<uint64_t>(context().recipe.integer("sync.norm_samples"));
+  measure_norms(context().group, context().task, context().data, samples, batch, context().buffers);
+  common_ = shown();
+}
+
+void LocalSteps::show_common() {
+  own_ = shown();
+  if (common_)
+    show(*common_);
+  else
+    form_common();
+}
+
+void LocalSteps::show_own() {
+  show(*own_);
+  own_.reset();
+}
+
+std::optional<int> LocalSteps::leader() {
+  int64_t who = worker_->leader;
+  context().group.broadcast(std::as_writable_bytes(std::span(&who, 1)), 0);
+  if (who < 0 || who >= context().group.size()) return std::nullopt;
+  return static_cast<int>(who);
+}
+
+void LocalSteps::show_worker(int rank) {
+  own_ = shown();
+  for (const NamedTensor& weight : named_weights(*context().task.module))
+    context().group.broadcast(bytes_of(weight), rank);
+}
+
+double LocalSteps::spread() {
+  if (!common_) {
+    show_common();
+    show_own();
+  }
+  double mine = 0;
+  for (size_t i = 0; i < weights().size(); ++i) {
+    const double distance = double{weights()[i]} - double{common_->weights[i]};
+    mine += distance * distance;
+  }
+  std::vector<double> all(static_cast<size_t>(context().group.size()));
+  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                             std::as_writable_bytes(std::span(all)));
+  double sum = 0;
+  for (const double square : all) sum += square;
+  return std::sqrt(sum / static_cast<double>(all.size()));
+}
+
+}  // namespace thinwire

@@ -1,0 +1,76 @@
+// Steps of workers that train by themselves and talk now and then, when a Synchroniser says so.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "thinwire/store.h"
+#include "thinwire/synchroniser.h"
+#include "train/own_worker.h"
+#include "train/step_taker.h"
+
+namespace thinwire {
+
+// Each rank takes the gradient of the mean loss over its own part of the batch, and its own step. Its
+// weights are one vector in memory, which the synchroniser reads and writes without a copy. A rank whose
+// own gradient is not finite leaves its weights, and talks with the others all the same.
+class LocalSteps final : public StepTaker {
+ public:
+  // Begins with the weights of the module, which are the same on all ranks, or with those that the store
+  // has. Throws whatever make_synchroniser
+  // throws, and Error(kUnsupported), naming it, for a weight that is not float32.
+  LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options);
+
+  StepOutcome take(uint64_t step) override;
+  const std::vector<StreamSpec>& streams() const override { return streams_; }
+
+  // The synchroniser's centre, with batch norm measured anew under it.
+  void show_common() override;
+  void show_own() override;
+
+  // The best worker of the last global round; nobody before the first, or where none is chosen.
+  std::optional<int> leader();
+
+  // Puts the weights and buffers of `rank` in the place of this rank's own. Called by all ranks.
+  void show_worker(int rank);
+
+  // Root of the mean over workers of |x - common|^2. Called by all ranks.
+  double spread();
+
+  // Of workers that do not take the same number of steps: whether the run is over for this one. It is
+  // when all together have taken their steps, or this one all of theirs.
+  bool asynchronous() const noexcept { return sync_->asynchronous_period() != 0; }
+  bool is_over() const noexcept { return over_; }
+  void leave() { sync_->leave(); }
+
+ private:
+  // A copy of everything that a network is.
+  struct Shown {
+    AlignedVector<float> weights;
+    std::vector<torch::Tensor> buffers;
+  };
+
+  bool gradients_are_finite() const;
+  void adjust_gradients();
+  void count(const RoundReport& round, StepOutcome& outcome);
+  void form_common();
+  void show(const Shown& what);
+  Shown shown() const;
+  std::span<float> weights() noexcept { return worker_->weights(); }
+
+  std::vector<TensorSpec> tensors_;
+  std::vector<StreamSpec> streams_;
+  OwnWorker* worker_ = nullptr;  // in the store
+  std::unique_ptr<Synchroniser> sync_;
+  AlignedVector<float> gradient_;  // of methods that adjust it
+  std::optional<Shown> own_;       // while something else is shown
+  std::optional<Shown> common_;    // as of the last step
+  uint64_t dense_bytes_ = 0;       // that a dense exchange would send per step
+  int bad_ = 0;                    // own steps in a row that were not finite
+  int max_bad_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace thinwire

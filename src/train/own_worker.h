@@ -1,0 +1,42 @@
+// What a worker that trains by itself has to itself: weights, optimiser, the last leader it heard of.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/aligned.h"
+#include "thinwire/state.h"
+#include "train/describe.h"
+
+namespace thinwire {
+
+// The trained weights of a module, laid out as one vector. At another number of ranks each gets the mean
+// of the weights, and the optimiser of one of the old ranks.
+class OwnWorker final : public Stateful {
+ public:
+  // Moves the weights into one vector, in the module's order; the module then uses its memory, for as long
+  // as it lives. All must outlive this. Throws Error(kUnsupported), naming it, for a weight that is not
+  // float32.
+  OwnWorker(torch::nn::Module& module, torch::optim::Optimizer& optimizer);
+
+  std::span<float> weights() noexcept;
+  const std::vector<TrainableParameter>& parameters() const noexcept { return parameters_; }
+
+  int64_t leader = -1;  // of the last global round
+  double loss = 0;      // of the last step that had samples
+
+  StateArrays save() const override;
+  Status load(const StateArrays& arrays) override;
+
+ private:
+  torch::nn::Module& module_;
+  torch::optim::Optimizer& optimizer_;
+  std::vector<TrainableParameter> parameters_;
+  torch::Tensor all_;
+};
+
+}  // namespace thinwire
