@@ -61,10 +61,10 @@ struct StreamCounters {
   uint64_t target = 0;         // values it was asked to carry; 0 when the codec sets no target
   uint64_t payload_bytes = 0;  // codec's bytes; where ranks agree on payloads, what it offered
   uint64_t frame_bytes = 0;    // headers included, but those that several streams share
-  uint64_t reduced = 0;        // sparse-reduce: values of the mean that owners handed out, of all ranks
-  uint64_t dense_frames = 0;   // sparse-reduce: frames sent with all values, as positions cost more
-  double rest_norm = 0;        // l2 norm of what feedback kept; 0 without feedback or norms
-  double gradient_norm = 0;    // l2 norm of the gradient given; 0 without norms
+  uint64_t reduced = 0;  // sparse-reduce: values of the mean that owners handed out, of all ranks
+  uint64_t dense_frames = 0;  // sparse-reduce: frames sent with all values, as positions cost more
+  double rest_norm = 0;       // l2 norm of what feedback kept; 0 without feedback or norms
+  double gradient_norm = 0;   // l2 norm of the gradient given; 0 without norms
 };
 
 // Why a step did not count.
@@ -73,6 +73,13 @@ struct Fault {
   int rank = -1;                    // the culprit; -1: none alone, the sum over ranks overflowed
   std::string stream;               // where
 };
+
+// "stream 'conv1.weight' of rank 2 has a NaN or Inf"
+std::string describe(const Fault& fault);
+
+// Whether an exchange can be made with these options, as far as that can be said without tensors and
+// ranks; fails with the choices.
+Status check_exchange(const ExchangeOptions& options);
 
 // One step, on this rank. Times in seconds.
 struct StepReport {

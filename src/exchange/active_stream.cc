@@ -12,6 +12,22 @@
 
 namespace thinwire {
 
+namespace {
+
+// What a memory belongs to: a method, and tensors of these kinds and shapes.
+std::string method_text(const std::string& method, const StreamSpec& spec) {
+  std::string text = method + " for";
+  for (const TensorSpec& tensor : spec.tensors) {
+    text += " " + std::string(to_string(tensor.kind));
+    for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
+  }
+  return text;
+}
+
+std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
+
+}  // namespace
+
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                            const ExchangeOptions& options, Store& store)
     : spec_(planned.spec), tensors_(planned.tensors), index_(index), norms_(options.norms) {
@@ -24,20 +40,35 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
   } else {
     codec_ = terms.codec;
     observe_ = options.observe;
-    feedback_ = &open_memory<Feedback>(store, spec_.name + "/feedback", terms.feedback, [&] {
-      return make_feedback(terms.feedback, spec_).value();
-    });
-    encoder_slot_ = &open_slot<Encoder>(store, spec_.name + "/encoder", terms.codec_text,
-                                        [&] { return codec_->make_encoder(spec_); });
+    feedback_ = &open_feedback(terms, store);
+    encoder_slot_ =
+        &open_slot<Encoder>(store, spec_.name + "/encoder", method_text(terms.codec_text, spec_),
+                            [&] { return codec_->make_encoder(spec_); });
     encoder_ = &encoder_slot_->object();
   }
   if (tensors_.size() != 1) joined_.resize(spec_.count());
 }
 
+// What was owed to other tensors is not dropped unseen.
+Feedback& ActiveStream::open_feedback(const Terms& terms, Store& store) const {
+  const std::string key = spec_.name + "/feedback";
+  return open_slot<Feedback>(
+             store, key, method_text(terms.feedback, spec_),
+             [&] { return make_feedback(terms.feedback, spec_).value(); },
+             [&](const std::string& before) {
+               if (terms.feedback != "none" && name_of_method(before) == terms.feedback)
+                 throw Error(ErrorCode::kMismatch,
+                             "store: '" + key +
+                                 "' is the memory of other tensors, and what it owes " +
+                                 "them would be lost; Store::drop makes room for a new one");
+             })
+      .object();
+}
+
 void ActiveStream::change_codec(const Terms& terms) {
   if (encoder_slot_ == nullptr) return;  // plain
   codec_ = terms.codec;
-  change_method(*encoder_slot_, terms.codec_text, codec_->make_encoder(spec_));
+  change_method(*encoder_slot_, method_text(terms.codec_text, spec_), codec_->make_encoder(spec_));
   encoder_ = &encoder_slot_->object();
 }
 

@@ -124,6 +124,7 @@ class ActiveStream {
   const StreamCounters& counters() const noexcept { return counters_; }
 
  private:
+  Feedback& open_feedback(const Terms& terms, Store& store) const;
   bool open(StepContext& context);
   void form_whole(StepContext& context);
   Signal part(StepContext& context, size_t begin, size_t count);

@@ -253,6 +253,23 @@ TEST(ExchangeUsage, AnotherCodecOverTheSameStoreGetsEncodersOfItsOwn) {
   });
 }
 
+// A layer more in the model's one stream: what the others are owed must not be lost unseen.
+TEST(ExchangeUsage, AMemoryOfOtherTensorsIsRefused) {
+  run_local(2, [](Group& group) {
+    Store store;
+    const ExchangeOptions options{.codec = "sidco:density=0.5"};
+    make_exchange(group, store, {{"a", {8}, TensorKind::kLinear}}, options);
+    const auto grown = [&] {
+      make_exchange(group, store,
+                    {{"a", {8}, TensorKind::kLinear}, {"b", {4}, TensorKind::kLinear}}, options);
+    };
+    EXPECT_THAT(error_of(grown, ErrorCode::kMismatch),
+                HasSubstr("'model/feedback' is the memory of other tensors"));
+    store.drop("model/feedback");
+    EXPECT_NO_THROW(grown());
+  });
+}
+
 TEST(ExchangeUsage, MisuseIsRefused) {
   run_local(1, [](Group& group) {
     Side side(group, small_model(), {});

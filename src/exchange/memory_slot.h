@@ -36,13 +36,18 @@ class MemorySlot final : public Stateful {
 
 // The slot under `key`. An object that an earlier exchange left there is kept when it belongs to the
 // same method, and replaced by a new one otherwise: options are part of the object, so it must not
-// be used under others. A loaded state is taken whatever options wrote it, as long as it fits.
+// be used under others; `before_replacing`, which may throw, is told that one's method first. A loaded
+// state is taken whatever options wrote it, as long as it fits.
 template <typename T>
-MemorySlot<T>& open_slot(Store& store, const std::string& key, const std::string& method,
-                         const std::function<std::unique_ptr<T>()>& make) {
+MemorySlot<T>& open_slot(
+    Store& store, const std::string& key, const std::string& method,
+    const std::function<std::unique_ptr<T>()>& make,
+    const std::function<void(const std::string& before)>& before_replacing = nullptr) {
   auto& slot = store.open<MemorySlot<T>>(
       key, [&] { return std::make_unique<MemorySlot<T>>(method, make()); });
-  if (slot.method() != method) slot.replace(method, make());
+  if (slot.method() == method) return slot;
+  if (before_replacing) before_replacing(slot.method());
+  slot.replace(method, make());
   return slot;
 }
 
@@ -56,7 +61,9 @@ T& open_memory(Store& store, const std::string& key, const std::string& method,
 // differ ("topk:density=0.1" and "topk:density=0.01"), if it fits; other methods start afresh.
 template <typename T>
 void change_method(MemorySlot<T>& slot, const std::string& method, std::unique_ptr<T> next) {
-  const auto name = [](const std::string& text) { return text.substr(0, text.find(':')); };
+  const auto name = [](const std::string& text) {
+    return text.substr(0, text.find_first_of(": "));
+  };
   if (name(slot.method()) == name(method))
     (void)next->load(slot.object().save());  // one that does not fit leaves it as it was
   slot.replace(method, std::move(next));

@@ -152,6 +152,10 @@ std::string StepRunner::awaited() const {
 
 StepReport StepRunner::end() {
   const Verdict verdict = unpack_verdict(channel_->max(context_.faults.word()));
+  const bool known = verdict.code == ErrorCode::kOk || verdict.code == ErrorCode::kNonFinite ||
+                     verdict.code == ErrorCode::kCorrupt;
+  if (!known || (verdict.code != ErrorCode::kOk && verdict.stream >= streams_.size()))
+    throw Error(ErrorCode::kCorrupt, "exchange: a rank's verdict on the step makes no sense");
   StepReport report;
   report.step = context_.call.step;
   report.skipped = verdict.code != ErrorCode::kOk;

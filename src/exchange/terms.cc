@@ -103,6 +103,18 @@ std::string_view to_string(Method method) noexcept {
   return "unknown";
 }
 
+std::string describe(const Fault& fault) {
+  const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
+  const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
+                           : fault.rank < 0                  ? "has a sum that is not finite"
+                                                             : "has a NaN or Inf";
+  return "stream '" + fault.stream + "'" + of_rank + " " + what;
+}
+
+Status check_exchange(const ExchangeOptions& options) {
+  return settle(options, options.first_step).status();
+}
+
 // What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
 Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);

@@ -13,17 +13,6 @@
 namespace thinwire {
 namespace {
 
-// "stream 'conv1.weight' of rank 2 has a NaN or Inf in step 7"
-std::string describe(const StepReport& report) {
-  const Fault& fault = report.fault;
-  const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
-  const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
-                           : fault.rank < 0                  ? "has a sum that is not finite"
-                                                             : "has a NaN or Inf";
-  return "stream '" + fault.stream + "'" + of_rank + " " + what + " in step " +
-         std::to_string(report.step);
-}
-
 class ThreadedExchange final : public Exchange {
  public:
   ThreadedExchange(const Plan& plan, std::vector<TensorSpec> tensors, int max_skipped,
@@ -67,8 +56,9 @@ class ThreadedExchange final : public Exchange {
 
   // Called in a handler. Nothing else makes the ranks that wait for this one stop before the deadline.
   void give_up(const std::string& why) {
+    intake_.fail(
+        std::current_exception());  // the caller first: telling the others may take a while
     runner_->channel().abort(why);
-    intake_.fail(std::current_exception());
   }
 
   // While a bucket is on the wire the next one that is ready is compressed, and those that arrived
@@ -114,7 +104,8 @@ class ThreadedExchange final : public Exchange {
     if (max_skipped_ <= 0 || skipped_ < max_skipped_) return nullptr;
     return std::make_exception_ptr(Error(
         report.fault.code, "exchange: " + std::to_string(skipped_) +
-                               " steps in a row were skipped; the last: " + describe(report)));
+                               " steps in a row were skipped; the last: " + describe(report.fault) +
+                               " in step " + std::to_string(report.step)));
   }
 
   const size_t bucket_count_;

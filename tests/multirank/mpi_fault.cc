@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "thinwire/exchange.h"
 #include "thinwire/group.h"
 
 namespace thinwire {
@@ -66,6 +67,16 @@ void play(Group& group, std::string_view scenario) {
     group.library_all_reduce(values);
     if (culprit) nap();
     for (;;) group.library_all_reduce(values);
+  } else if (scenario ==
+             "in-an-exchange") {  // the culprit lives on, and the exchange must hear of it
+    Store store;
+    const auto exchange = make_exchange(group, store, {{"w", {1000}, TensorKind::kLinear}}, {});
+    if (culprit) group.abort("the disk is full");
+    if (culprit) nap();
+    for (std::vector<float> values(1000);;) {
+      exchange->start(0, {.data = values.data(), .count = values.size()});
+      exchange->finish();
+    }
   } else if (scenario == "on-another-thread") {
     const auto other = group.split(0);
     std::thread thread([&] {
