@@ -72,7 +72,7 @@ class DataParallel {
   void set_accumulating(bool accumulating) noexcept;
 
   // After the last backward pass of a step: afterwards every .grad() holds the mean over ranks; a
-  // parameter that had none counts as zero. When the report says skipped, the optimiser must not
+  // parameter that had none counts as zero, and of a single rank stays without. When the report says skipped, the optimiser must not
   // step.
   StepReport finish();
 

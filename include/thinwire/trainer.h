@@ -27,6 +27,15 @@ struct Recipe {
   Options options;
 };
 
+// What is wrong with a recipe's keys together, as far as that can be said before data are read and ranks
+// have met: a method that does not carry the codec, a setting that the model or the data set does not have.
+struct RecipeFault {
+  std::string key;  // the one to blame
+  Status status;
+};
+
+std::optional<RecipeFault> find_fault(const Options& recipe);
+
 // Where a run reads and writes.
 struct RunPlaces {
   std::string data;  // folder with data sets; thinwire's own ones are found besides
@@ -52,7 +61,7 @@ struct EvaluationEvent {
   uint64_t step = 0;
   double epoch = 0;
   double loss = 0;   // mean
-  double error = 0;  // fraction of wrong predictions
+  double error = 1;  // fraction of wrong predictions
   uint64_t samples = 0;
   std::optional<double> hold_out_error = {};  // on training samples that were held out
 

@@ -61,12 +61,29 @@ void remove_leftovers(const fs::path& out) {
   }
 }
 
-// Those after `newest` too: of a run that was resumed from before them.
-void remove_superseded(const fs::path& newest) {
-  const auto all = list_checkpoints(newest.parent_path());
+// In one step out of sight, then for good: what is half removed must not look like a checkpoint.
+void remove_checkpoint(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  const fs::path hidden = folder.string() + ".old.tmp";
+  fs::remove_all(hidden);
+  fs::rename(folder, hidden);
+  fs::remove_all(hidden);
+}
+
+// All but the newest ones. Those after `newest` too: of a run that was resumed from before them.
+void remove_superseded(const fs::path& newest, const std::optional<uint64_t>& others_after) {
+  auto all = list_checkpoints(newest.parent_path());
+  if (others_after) {
+    const fs::path last = newest.parent_path() / folder_name(*others_after);
+    std::erase_if(all, [&](const fs::path& folder) {
+      const bool other = folder > last && folder != newest;
+      if (other) remove_checkpoint(folder);
+      return other;
+    });
+  }
   const auto at = static_cast<size_t>(std::find(all.begin(), all.end(), newest) - all.begin());
   for (size_t i = 0; i < all.size(); ++i)
-    if (i > at || i + kKept <= at) fs::remove_all(all[i]);
+    if (i > at || i + kKept <= at) remove_checkpoint(all[i]);
 }
 
 // std::filesystem's exceptions as ours.
@@ -168,10 +185,10 @@ fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mi
         manifest.files[rank_file(rank, group.size())] = marks[static_cast<size_t>(rank)];
       write_manifest(growing / kManifest, manifest);
       sync_folder(growing);
-      fs::remove_all(folder);  // of the same step, by a run that was then resumed from before it
+      remove_checkpoint(folder);  // of the same step, by a run that was then resumed from before it
       fs::rename(growing, folder);
       sync_folder(out);
-      remove_superseded(folder);
+      remove_superseded(folder, mine.others_after);
     });
   });
   return folder;

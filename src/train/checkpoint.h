@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ namespace thinwire {
 struct Checkpoint {
   uint64_t step = 0;   // steps done: the next one's number, and so the position in the data
   int world_size = 1;  // ranks that wrote it
+  // When saved: those of later steps than this that were there before go, as another run's; nothing is
+  // kept of a damaged one that this run was resumed from before.
+  std::optional<uint64_t> others_after = std::nullopt;
   std::string recipe;  // agreement text
   RunTotals totals;
   StateArrays model;

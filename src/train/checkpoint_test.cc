@@ -117,6 +117,25 @@ TEST(Checkpoint, SavingAfterGoingBackRemovesTheAbandonedFuture) {
 }
 
 // A run killed while saving leaves a temporary folder with some of the files.
+// As when the newest is damaged and the run goes on from the one before it.
+TEST(Checkpoint, TheFirstSaveAfterGoingBackRemovesWhatWasLater) {
+  const TemporaryFolder out;
+  for (const uint64_t step : {10, 20, 30}) save(out, 1, step);
+  const auto save_again = [&](uint64_t step, std::optional<uint64_t> others_after) {
+    run_local(1, [&](Group& group) {
+      Checkpoint mine = checkpoint_of(group, step);
+      mine.others_after = others_after;
+      save_checkpoint(group, out.path(), mine);
+    });
+  };
+  save_again(40, 20);
+  EXPECT_THAT(names_in(out.path()),
+              UnorderedElementsAre("checkpoint-0000000020", "checkpoint-0000000040"));
+  save_again(50, std::nullopt);
+  EXPECT_THAT(names_in(out.path()),
+              UnorderedElementsAre("checkpoint-0000000040", "checkpoint-0000000050"));
+}
+
 TEST(Checkpoint, LeftoversOfAKilledRunAreNotMistakenForACheckpoint) {
   const TemporaryFolder out;
   save(out, 2, 10);
@@ -155,6 +174,20 @@ TEST(Checkpoint, EveryTruncatedOrDamagedFileIsRefusedByName) {
     EXPECT_EQ(load(out / "checkpoint-0000000010", 2).step, 10u);
     write_durably(file, good);
     EXPECT_EQ(load(out.path(), 2).step, 20u);
+  }
+}
+
+// Any byte of it: a number would read as well as another.
+TEST(Checkpoint, DamageAnywhereInTheProgressIsFound) {
+  const TemporaryFolder out;
+  save(out, 1, 10);
+  const fs::path file = out / "checkpoint-0000000010/progress.json";
+  const auto good = read_file(file);
+  for (size_t i = 0; i + 1 < good.size(); i += 3) {
+    auto bad = good;
+    bad[i] ^= std::byte{1};
+    write_durably(file, bad);
+    EXPECT_THAT(failure_of(out.path()), HasSubstr(file.string())) << i;
   }
 }
 

@@ -29,6 +29,7 @@ struct DataParallel::State {
   std::vector<torch::Tensor> parameters;
   std::vector<bool> started;
   bool accumulating = false;
+  bool alone = false;  // one rank
   std::unique_ptr<Exchange> exchange;
 
   // Called by autograd when the gradient of `index` is complete for this backward pass.
@@ -85,6 +86,7 @@ DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store
     state_->parameters.push_back(parameter.tensor);
   }
   state_->started.assign(state_->names.size(), false);
+  state_->alone = group.size() == 1;
   state_->exchange = make_exchange(group, store, describe_parameters(module), options);
   broadcast_weights(module, group);
 
@@ -103,9 +105,14 @@ void DataParallel::set_accumulating(bool accumulating) noexcept {
 }
 
 StepReport DataParallel::finish() {
-  for (size_t i = 0; i < state_->started.size(); ++i)
-    if (!state_->started[i]) state_->start(i);
+  std::vector<size_t> absent;  // of a single rank: as a plain loop has it, the optimiser skips them
+  for (size_t i = 0; i < state_->started.size(); ++i) {
+    if (state_->started[i]) continue;
+    if (state_->alone && !state_->parameters[i].grad().defined()) absent.push_back(i);
+    state_->start(i);
+  }
   StepReport report = state_->exchange->finish();
+  for (const size_t i : absent) state_->parameters[i].mutable_grad().reset();
   state_->started.assign(state_->started.size(), false);
   return report;
 }

@@ -83,6 +83,22 @@ TEST(DataParallel, AParameterWithoutAGradientCountsAsZero) {
 
 // Autograd hands both parameters views of one gradient; their means must not share memory, nor may
 // the layer below see one of them.
+// A plain loop has none either, and its optimiser skips the parameter.
+TEST(DataParallel, OfASingleRankAParameterWithoutAGradientStaysWithout) {
+  run_local(1, [](Group& group) {
+    Two net;
+    Store store;
+    DataParallel parallel(net, group, store, {});
+    for (int step = 0; step < 2; ++step) {
+      net.zero_grad();
+      net.used(input_of(0)).sum().backward();
+      parallel.finish();
+      EXPECT_TRUE(net.used->weight.grad().defined());
+      EXPECT_FALSE(net.spare->weight.grad().defined());
+    }
+  });
+}
+
 TEST(DataParallel, GradientsThatAreViewsOfOneAreKeptApart) {
   struct Sum : torch::nn::Module {
     torch::Tensor a = register_parameter("a", torch::ones(6));

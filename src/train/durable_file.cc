@@ -55,6 +55,11 @@ void replace_durably(const std::filesystem::path& path, std::span<const std::byt
   if (::rename(growing.c_str(), path.c_str()) != 0) fail(path, "cannot be replaced");
 }
 
+void sync_file(const std::filesystem::path& path) {
+  const Descriptor file(path, O_RDONLY);
+  if (::fsync(file.get()) != 0) fail(path, "cannot be written to the disk");
+}
+
 void sync_folder(const std::filesystem::path& path) {
   const Descriptor folder(path, O_RDONLY | O_DIRECTORY);
   if (::fsync(folder.get()) != 0) fail(path, "cannot be written to the disk");

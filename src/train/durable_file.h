@@ -15,6 +15,9 @@ void write_durably(const std::filesystem::path& path, std::span<const std::byte>
 // The same under a temporary name first, so that the path has either its old content or the new.
 void replace_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
+// Waits until what was written to a file is on the disk. Throws Error(kIo).
+void sync_file(const std::filesystem::path& path);
+
 // Waits until a folder's entries are on the disk. Throws Error(kIo).
 void sync_folder(const std::filesystem::path& path);
 

@@ -73,7 +73,7 @@ Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t bat
 
   const uint64_t most = (batches + ranks - 1) / ranks;
   std::vector<BatchSums> sums(most);
-  std::vector<uint64_t> ids(batch);
+  std::vector<uint64_t> ids(std::min(batch, samples));
   for (uint64_t i = 0; i < mine.size; ++i) {
     const uint64_t first = (mine.begin + i) * batch;
     const uint64_t count = std::min(batch, samples - first);

@@ -176,7 +176,8 @@ ToyOptions with_nan(const std::string& method, int bad_rank, int first, int last
 TEST(LocalSteps, AnOwnGradientThatIsNotFiniteIsNotTaken) {
   const auto run = run_toy(2, with_nan("average:tau=4", 0, 4, 4));
   EXPECT_EQ(run[0].summary.skipped_steps, 1u);
-  EXPECT_THAT(run[0].notes, Contains(HasSubstr("step 5 skipped: non-finite values from rank 0")));
+  EXPECT_THAT(run[0].notes,
+              Contains(HasSubstr("step 5 skipped: stream 'gradient' of rank 0 has a NaN")));
   for (const torch::Tensor& tensor : run[1].weights)
     EXPECT_TRUE(tensor.isfinite().all().item<bool>());
 }

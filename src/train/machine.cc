@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/machine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <fstream>
 #include <thread>
@@ -18,6 +20,12 @@ std::string processor_model() {
   return "unknown";
 }
 
-int available_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int available_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return machine_cores();
+  return std::max(1, CPU_COUNT(&allowed));
+}
+
+int machine_cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace thinwire

@@ -9,7 +9,10 @@ namespace thinwire {
 // "AMD EPYC 7763 64-Core Processor"; "unknown" where the system does not tell.
 std::string processor_model();
 
-// Cores this process may use; at least 1.
+// Cores that this process may run on; at least 1.
 int available_cores();
+
+// Cores of the machine; at least 1.
+int machine_cores();
 
 }  // namespace thinwire

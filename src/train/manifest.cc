@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/checksum.h"
 #include "thinwire/version.h"
 #include "train/durable_file.h"
 
@@ -15,7 +16,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFormat = "thinwire checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr const char* kOwnSum = "xxh3";  // of everything else in the file
 constexpr int kMaxRanks = 1 << 20;
 
 uint64_t from_hex(const std::string& text) {
@@ -40,6 +42,12 @@ Manifest parse(const Json& json) {
   return manifest;
 }
 
+// However it is laid out: numbers are written so that they read back as the same.
+uint64_t sum_of(const Json& json) {
+  const std::string text = json.dump();
+  return checksum(std::as_bytes(std::span(text)));
+}
+
 }  // namespace
 
 std::string hex(uint64_t number) {
@@ -58,6 +66,7 @@ void write_manifest(const std::filesystem::path& path, const Manifest& manifest)
                {"totals", Json::parse(manifest.totals.to_json())}};
   for (const auto& [name, mark] : manifest.files)
     json["files"][name] = {{"bytes", mark.bytes}, {"xxh3", hex(mark.xxh3)}};
+  json[kOwnSum] = hex(sum_of(json));
   const std::string text = json.dump(2) + '\n';
   write_durably(path, std::as_bytes(std::span(text)));
 }
@@ -68,13 +77,16 @@ Manifest read_manifest(const std::filesystem::path& path) {
   const auto foreign = [&](const std::string& why) {
     return Error(ErrorCode::kCorrupt, path.string() + ": truncated or foreign: " + why);
   };
-  const Json json = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
+  Json json = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("format") || json["format"] != kFormat)
     throw foreign("not the progress of a thinwire checkpoint");
   try {
     if (json.at("version").get<int>() != kVersion)
       throw Error(ErrorCode::kUnsupported,
                   path.string() + ": written by another version of thinwire");
+    const uint64_t sum = from_hex(json.at(kOwnSum).get<std::string>());
+    json.erase(kOwnSum);
+    if (sum_of(json) != sum) throw foreign("damaged: its checksum is wrong");
     return parse(json);
   } catch (const Json::exception& error) {
     throw foreign(error.what());

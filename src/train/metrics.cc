@@ -90,15 +90,21 @@ void prepare_out(const std::filesystem::path& out, bool resuming) {
     throw Error(ErrorCode::kIo, out.string() + ": holds checkpoints of an unfinished run; resume " +
                                     "it, remove them, or choose another folder");
   for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
+  std::filesystem::remove_all(out / "signals", error);  // recorded by the run before
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_step,
                          bool with_streams)
     : path_(path), with_streams_(with_streams) {
   const std::string before = resumed_step == 0 ? "" : lines_up_to(path, resumed_step);
-  file_.open(path, std::ios::trunc);
-  file_ << before;
+  replace_durably(path, std::as_bytes(std::span(before)));
+  file_.open(path, std::ios::app);
   flush();
+}
+
+void MetricsFile::sync() {
+  flush();
+  sync_file(path_);
 }
 
 void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kinds& kinds,

@@ -26,8 +26,9 @@ class MetricsFile {
             const std::vector<StreamSpec>& streams);
   void evaluation(const EvaluationEvent& event);
 
-  // To the file, so that others can read it.
+  // To the file, so that others can read it; and to the disk.
   void flush();
+  void sync();
 
  private:
   void line(const std::string& json);

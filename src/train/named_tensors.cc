@@ -37,6 +37,12 @@ std::optional<StateType> state_type(torch::ScalarType type) {
   }
 }
 
+// bfloat16 as float32, which holds it exactly; others are themselves.
+NamedTensor widened(const NamedTensor& tensor) {
+  if (tensor.tensor.scalar_type() != torch::kBFloat16) return tensor;
+  return {tensor.name, tensor.tensor.to(torch::kFloat32)};
+}
+
 }  // namespace
 
 std::vector<NamedTensor> trained_weights(const torch::nn::Module& module) {
@@ -73,7 +79,8 @@ uint64_t checksum_of(const std::vector<NamedTensor>& tensors) {
   return sum;
 }
 
-StateArray to_state(const NamedTensor& tensor, OnResize on_resize) {
+StateArray to_state(const NamedTensor& given, OnResize on_resize) {
+  const NamedTensor tensor = widened(given);
   const auto type = state_type(tensor.tensor.scalar_type());
   if (!type)
     throw Error(ErrorCode::kUnsupported,
@@ -87,7 +94,8 @@ StateArray to_state(const NamedTensor& tensor, OnResize on_resize) {
           .data = {bytes.begin(), bytes.end()}};
 }
 
-Status from_state(const StateArrays& arrays, const NamedTensor& tensor) {
+Status from_state(const StateArrays& arrays, const NamedTensor& given) {
+  const NamedTensor tensor = widened(given);
   const auto fail = [&](const std::string& why) {
     return Status::fail(ErrorCode::kMismatch, "tensor '" + tensor.name + "' " + why);
   };
@@ -102,6 +110,7 @@ Status from_state(const StateArrays& arrays, const NamedTensor& tensor) {
       bytes.size() != found->data.size())
     return fail("has another shape");
   if (!bytes.empty()) std::memcpy(bytes.data(), found->data.data(), bytes.size());
+  if (!tensor.tensor.is_alias_of(given.tensor)) given.tensor.copy_(tensor.tensor);
   return Status::ok();
 }
 

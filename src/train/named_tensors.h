@@ -33,7 +33,8 @@ std::span<std::byte> bytes_of(const NamedTensor& tensor);
 // XXH3 over names and contents, in order.
 uint64_t checksum_of(const std::vector<NamedTensor>& tensors);
 
-// A copy as a saved array. float32, float64, int64, uint8 and bool; Error(kUnsupported) otherwise.
+// A copy as a saved array. float32, float64, int64, uint8 and bool, and bfloat16 as float32;
+// Error(kUnsupported) otherwise.
 StateArray to_state(const NamedTensor& tensor, OnResize on_resize);
 
 // Copies the array of the tensor's name into it. Fails, naming it, when it is absent or has another

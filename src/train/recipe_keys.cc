@@ -261,14 +261,14 @@ const std::vector<OptionInfo>& table() {
       {.name = "exchange.feedback",
        .type = kText,
        .fallback = "auto",
-       .help = "what codecs' errors are kept in; auto: residual for biased codecs but those that "
-               "only round"},
+       .help = "what codecs' errors are kept in; auto: the codec's own, thinwire codecs names it"},
       {.name = "exchange.method",
        .type = kChoice,
        .fallback = "auto",
        .choices = {"auto", "dense", "scatter-reduce", "gather", "sparse-reduce", "low-rank",
                    "shared-index", "library"},
-       .help = "how the workers' contributions meet"},
+       .help = "how the workers' contributions meet; auto: gather for sparse codecs, where "
+               "sparse-reduce sends less from four workers on"},
       {.name = "exchange.grouping",
        .type = kChoice,
        .fallback = "auto",

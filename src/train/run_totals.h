@@ -52,6 +52,9 @@ struct RunTotals {
   double evaluate_seconds = 0;
   double seconds = 0;     // since training began, earlier parts of a resumed run included
   double best_error = 2;  // of all tests; 2 before the first
+  double last_error = 1;  // of the last test
+  double last_loss = 0;
+  double last_hold_out_error = 2;  // 2: nothing is held out
   Kinds kinds;
 
   void add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times);

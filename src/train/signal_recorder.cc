@@ -71,7 +71,12 @@ RecordedStep read_step(const fs::path& path) {
   }
   for (RecordedSignal& signal : step.signals) {
     const auto take = [&](const std::string& name, std::vector<float>& values) {
-      values.resize(signal.stream.count());
+      const auto array = std::find_if(file.arrays.begin(), file.arrays.end(),
+                                      [&](const StateArray& a) { return a.name == name; });
+      // Shapes may say anything: what is there decides how much memory is taken.
+      if (array != file.arrays.end() && array->data.size() / sizeof(float) != signal.stream.count())
+        throw corrupt("'" + name + "' has another length than its tensors");
+      if (array != file.arrays.end()) values.resize(array->data.size() / sizeof(float));
       if (const Status status = copy_state(file.arrays, name, values); !status)
         throw corrupt(status.message());
     };

@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "thinwire/trainer.h"
+#include "train/durable_file.h"
+#include "train/safetensors.h"
 #include "train/temporary_folder.h"
 #include "train/toy_task.h"
 
@@ -71,6 +73,19 @@ TEST(SignalRecorder, FilesThatAreNoStepsAreNamed) {
 }
 
 // What training leaves: the gradient in the first step, gradient and residual later.
+// Shapes in the metadata ask for four terabytes; the file holds five values.
+TEST(SignalRecorder, ShapesThatDoNotFitTheFileAreRefused) {
+  const TemporaryFolder folder;
+  const std::vector<float> values(5);
+  const TensorFile file{
+      .metadata = {{"step", "3"},
+                   {"streams", R"([{"name": "w", "tensors": [{"name": "w", "kind": "linear", )"
+                               R"("shape": [1000000, 1000000]}]}])"}},
+      .arrays = {make_state("w/values", std::span<const float>(values), OnResize::kCopy)}};
+  replace_durably(folder / "step-00000003.safetensors", write_safetensors(file));
+  EXPECT_THAT(failure_of(folder.path()), HasSubstr("step-00000003.safetensors: not a recorded"));
+}
+
 TEST(SignalRecorder, TrainingRecordsRankZero) {
   const TemporaryFolder folder;
   ToyOptions toy{.settings = {{"exchange.codec", "topk:density=0.1"}, {"run.record_every", "4"}}};

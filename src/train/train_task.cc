@@ -17,6 +17,7 @@
 #include "train/manifest.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/recipe_parts.h"
 #include "train/recipe_text.h"
 #include "train/shared_steps.h"
 #include "train/signal_recorder.h"
@@ -40,32 +41,9 @@ class ThreadCount {
 
 int threads_of(const Options& recipe, const Group& group) {
   const auto given = static_cast<int>(recipe.integer("run.threads"));
-  return given != 0 ? given : std::max(1, available_cores() / group.size());
-}
-
-ExchangeOptions exchange_options(const Options& recipe) {
-  ExchangeOptions options;
-  options.codec = recipe.text("exchange.codec");
-  options.feedback = recipe.text("exchange.feedback");
-  options.method = recipe.text("exchange.method");
-  const std::string& grouping = recipe.text("exchange.grouping");
-  if (grouping == "tensor") options.grouping = Grouping::kTensor;
-  if (grouping == "model") options.grouping = Grouping::kModel;
-  options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
-  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
-  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
-  return options;
-}
-
-SynchroniserOptions synchroniser_options(const Options& recipe) {
-  SynchroniserOptions options;
-  options.method = recipe.text("sync.method");
-  options.codec = recipe.text("exchange.codec");
-  options.feedback = recipe.text("exchange.feedback");
-  options.exchange = recipe.text("exchange.method");
-  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
-  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
-  return options;
+  if (given != 0) return given;
+  // Where mpirun binds ranks to cores, no more than those.
+  return std::max(1, std::min(available_cores(), machine_cores() / group.size()));
 }
 
 std::filesystem::path absolute_folder(const std::string& name) {
@@ -143,8 +121,9 @@ class Run {
   LocalSteps* local_ = nullptr;  // the taker, where workers step by themselves
   std::unique_ptr<MetricsFile> metrics_;
 
-  uint64_t step_ = 0;         // steps done
-  uint64_t own_samples_ = 0;  // of asynchronous workers
+  uint64_t step_ = 0;                     // steps done
+  uint64_t own_samples_ = 0;              // of asynchronous workers
+  std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run
   uint64_t saved_at_ = UINT64_MAX;
   uint64_t judged_at_ = UINT64_MAX;
   EvaluationEvent latest_;
@@ -155,8 +134,7 @@ class Run {
 
 // Before the first byte of a gradient: whatever would make ranks wait for each other in vain.
 void Run::agree() {
-  const auto milliseconds = recipe_.options.number("exchange.deadline_seconds") * 1000;
-  group_.set_deadline(std::chrono::milliseconds(static_cast<int64_t>(milliseconds)));
+  set_deadline(group_, recipe_.options);
   require_agreement(group_, "recipe", agreement_text(recipe_));
   const auto yes = [](bool is) { return is ? "yes\n" : "no\n"; };
   require_agreement(
@@ -191,7 +169,11 @@ void Run::resume() {
   });
   saved_optimizer_ = std::move(saved.optimizer);
   step_ = saved_at_ = saved.step;
+  if (continues(places_)) others_after_ = step_;
   totals_ = saved.totals;
+  latest_.error = totals_.last_error;
+  latest_.loss = totals_.last_loss;
+  if (totals_.last_hold_out_error <= 1) latest_.hold_out_error = totals_.last_hold_out_error;
   earlier_seconds_ = totals_.seconds;
   note("resumed at step " + std::to_string(step_));
   if (saved.world_size != group_.size())
@@ -217,14 +199,10 @@ void Run::tell(const StepOutcome& outcome) {
   const auto& streams = taker_->streams();
   const Kinds kinds = sum_kinds(streams, report);
   totals_.add(report, kinds, outcome.times);
-  if (report.skipped)
-    note("step " + std::to_string(step_) +
-         " skipped: " + std::string(to_string(report.fault.code)) + " values from rank " +
-         std::to_string(report.fault.rank) + " in '" + report.fault.stream + "'");
+  if (report.skipped) note("step " + std::to_string(step_) + " skipped: " + describe(report.fault));
   if (outcome.round && outcome.round->skipped)
     note("round " + std::to_string(outcome.round->round) +
-         " skipped: " + std::string(to_string(outcome.round->fault.code)) + " values from rank " +
-         std::to_string(outcome.round->fault.rank) + " in '" + outcome.round->fault.stream + "'");
+         " skipped: " + describe(outcome.round->fault));
   const StepEvent event{.step = step_,
                         .steps = timetable_.steps,
                         .epoch = timetable_.epoch(step_),
@@ -265,6 +243,9 @@ void Run::judge() {
   if (local_ != nullptr) judge_workers(latest_);
   judged_at_ = step_;
   totals_.best_error = std::min(totals_.best_error, latest_.error);
+  totals_.last_error = latest_.error;
+  totals_.last_loss = latest_.loss;
+  totals_.last_hold_out_error = latest_.hold_out_error.value_or(2);
   totals_.evaluate_seconds += judging.seconds();
   if (metrics_) metrics_->evaluation(latest_);
   if (events_.evaluation) events_.evaluation(latest_);
@@ -283,10 +264,11 @@ void Run::judge_workers(EvaluationEvent& event) {
 
 void Run::save() {
   if (!writes() || saved_at_ == step_) return;
-  if (metrics_) metrics_->flush();
+  if (metrics_) metrics_->sync();
   totals_.seconds = seconds();
   Checkpoint checkpoint{.step = step_,
                         .world_size = group_.size(),
+                        .others_after = others_after_,
                         .recipe = agreement_text(recipe_),
                         .totals = totals_,
                         .model = {},
@@ -301,6 +283,7 @@ void Run::save() {
   }
   taker_->show_own();
   save_checkpoint(group_, places_.out, checkpoint);
+  others_after_.reset();
   saved_at_ = step_;
 }
 

@@ -116,7 +116,7 @@ void refuse(const DataRequest& request, bool given, const char* setting) {
 
 }  // namespace
 
-DataSplits make_data_set(const DataRequest& request) {
+void check_data_request(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
@@ -125,7 +125,12 @@ DataSplits make_data_set(const DataRequest& request) {
   if (request.sequence < 0 || request.sequence > kMaxSequence)
     throw Error(ErrorCode::kBadOption, "data set " + request.name + ": sequence is not in 1 .. " +
                                            std::to_string(kMaxSequence));
+}
 
+DataSplits make_data_set(const DataRequest& request) {
+  check_data_request(request);
+  const CatalogueRow& row = find_data_set(request.name);
+  const auto is = [&](std::string_view name) { return row.name == name; };
   const auto images = [&](ImagePair (*read)(const std::vector<std::string>& files)) {
     return split_images(request, load(row, request.folder, read));
   };

@@ -30,6 +30,10 @@ struct DataSplits {
   std::shared_ptr<const Dataset> held_out;  // null without hold_out
 };
 
+// Throws Error: kUnknownName with the known names, kBadOption for a setting that the data set does not
+// have. Reads nothing.
+void check_data_request(const DataRequest& request);
+
 // Finds, reads and checks a data set. What was read stays in memory while any of its splits lives,
 // and is shared by all that ask for it: ranks may be threads. Safe to call from any thread. Throws
 // Error: kUnknownName with the known names, kBadOption for a request that the data set cannot

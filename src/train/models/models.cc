@@ -73,6 +73,8 @@ std::vector<std::string_view> model_names() {
   return names;
 }
 
+void check_model(const ModelOptions& options) { check_options(find_model(options.name), options); }
+
 Task make_model(const ModelOptions& options, const SampleShape& shape) {
   const ModelRow& row = find_model(options.name);
   check_options(row, options);

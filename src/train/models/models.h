@@ -26,6 +26,10 @@ struct ModelOptions {
 // In the order of the documentation.
 std::vector<std::string_view> model_names();
 
+// Throws Error: kUnknownName with the known names, kBadOption for a setting that the network does not
+// have.
+void check_model(const ModelOptions& options);
+
 // A network for samples of this shape, with initial weights. Throws Error: kUnknownName with the
 // known names, kBadOption for settings it does not have, kMismatch for samples it cannot take.
 Task make_model(const ModelOptions& options, const SampleShape& shape);

@@ -1,0 +1,23 @@
+// What the sections of a recipe mean to those who do the work.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "thinwire/exchange.h"
+#include "thinwire/options.h"
+#include "thinwire/synchroniser.h"
+#include "train/data/data_sets.h"
+#include "train/models/models.h"
+
+namespace thinwire {
+
+DataRequest data_request(const Options& recipe, const std::string& folder);
+ModelOptions model_options(const Options& recipe);
+ExchangeOptions exchange_options(const Options& recipe);
+SynchroniserOptions synchroniser_options(const Options& recipe);
+
+// The longest wait of a run for another rank.
+void set_deadline(Group& group, const Options& recipe);
+
+}  // namespace thinwire
