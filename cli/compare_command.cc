@@ -123,6 +123,7 @@ void write_file(const fs::path& path, const std::string& text) {
 int compare(const CompareArguments& arguments) {
   std::vector<Run> runs = prepare(arguments);
   Workers workers = or_usage_error(Workers::find(arguments.workers, runs[0].recipe));
+  for (Run& run : runs) run.recipe = load_recipe(arguments, run.codec, workers.size());
   const bool speak = workers.rank() == 0;
   const Terminal terminal = look_at(stderr);
   if (speak)
@@ -131,7 +132,6 @@ int compare(const CompareArguments& arguments) {
                runs.size());
   size_t finished = 0;
   for (Run& run : runs) {
-    if (stop_requested()) break;
     if (speak)
       fmt::print(stderr, "{}\n",
                  styled(terminal, Style::kBold,
@@ -170,7 +170,10 @@ void add_compare_command(CLI::App& program, int& exit_code) {
                    "What to compare, separated by semicolons;\n"
                    "else fp32, the recipe's own, and sidco:density=0.01 or adacomp")
       ->type_name("LIST");
-  command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
+  command->callback([arguments, &exit_code] {
+    watch_interrupts();
+    exit_code = compare(*arguments);
+  });
 }
 
 }  // namespace thinwire::cli

@@ -50,6 +50,11 @@ Result<std::string> find_recipe(const std::string& given) {
                                   did_you_mean(given, names), join(names, ", ")));
 }
 
-std::string recipe_name(const std::string& path) { return fs::path(path).stem().string(); }
+std::string recipe_name(const std::string& path) {
+  const fs::path file = fs::absolute(path);
+  // A run leaves its recipe under this name in a folder of its own.
+  const bool of_run = file.filename() == "recipe.toml" && file.has_parent_path();
+  return (of_run ? file.parent_path() : file).stem().string();
+}
 
 }  // namespace thinwire::cli

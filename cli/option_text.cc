@@ -64,9 +64,13 @@ std::string describe_options(std::span<const OptionInfo> options, Detail detail,
     width = std::max(width, option.name.size() + 1 + option.fallback.size());
   std::string text;
   for (const OptionInfo& option : options) {
-    text += fmt::format("{:{}}{:<{}}  {}\n", "", indent,
-                        fmt::format("{}={}", option.name, option.fallback), width, option.help);
-    if (detail == Detail::kChoices && option.type != OptionType::kChoice) continue;
+    const bool short_form = detail == Detail::kChoices && option.type != OptionType::kChoice;
+    const std::string unit =
+        short_form && !option.unit.empty() ? fmt::format(" ({})", option.unit) : "";
+    text +=
+        fmt::format("{:{}}{:<{}}  {}{}\n", "", indent,
+                    fmt::format("{}={}", option.name, option.fallback), width, option.help, unit);
+    if (short_form) continue;
     if (const std::string range = describe_range(option); !range.empty())
       text += fmt::format("{:{}}  {}\n", "", indent + width,
                           styled(terminal, Style::kFaint, "(" + range + ")"));

@@ -10,7 +10,6 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
-#include "cli/interrupt.h"
 #include "cli/mpirun.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -69,7 +68,6 @@ std::string usage_error(const CLI::App& program, const CLI::Error& error, int ar
 }  // namespace
 
 int run_program(int argc, char** argv) {
-  watch_interrupts();
   CLI::App program("Trains neural networks across thin links.", "thinwire");
   int exit_code = kExitOk;
   program.set_version_flag("--version", "thinwire " THINWIRE_VERSION);

@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -232,8 +233,20 @@ Result<std::vector<Setting>> read_recipe(const std::string& path,
                                          std::span<const OptionInfo> keys) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return fail(ErrorCode::kIo, path, "cannot be read");
+  std::error_code absent;
+  const bool empty = std::filesystem::is_empty(path, absent) &&
+                     std::filesystem::is_regular_file(path, absent);  // copies as a failure
+  if (!file || (!empty && !(text << file.rdbuf())))
+    return fail(ErrorCode::kIo, path, "cannot be read");
   return parse_recipe(text.str(), path, keys);
+}
+
+// Lists as in TOML: "[80, 120]" is "80;120".
+void take_brackets(std::string& value) {
+  if (!value.starts_with('[') || !value.ends_with(']')) return;
+  value = value.substr(1, value.size() - 2);
+  std::replace(value.begin(), value.end(), ',', ';');
+  std::erase(value, ' ');
 }
 
 Result<Setting> parse_set(std::string_view argument, std::span<const OptionInfo> keys) {
@@ -244,6 +257,8 @@ Result<Setting> parse_set(std::string_view argument, std::span<const OptionInfo>
   Setting setting{.key = std::string(argument.substr(0, equals)),
                   .value = std::string(argument.substr(equals + 1)),
                   .origin = origin};
+  const OptionInfo* row = find_row(setting.key, keys);
+  if (row != nullptr && row->type == OptionType::kNumbers) take_brackets(setting.value);
   if (Status status = check(setting, keys); !status) return status;
   return setting;
 }
@@ -257,12 +272,19 @@ Result<Setting> codec_setting(std::string_view codec, std::string_view origin,
 }
 
 Result<Recipe> make_recipe(std::string name, std::span<const Setting> settings,
-                           std::span<const OptionInfo> keys) {
+                           std::span<const OptionInfo> keys, const FindFault& check_together) {
   std::map<std::string, std::string> last;
   for (const Setting& setting : settings) last[setting.key] = setting.value;
   const std::vector<std::pair<std::string, std::string>> given(last.begin(), last.end());
   auto options = parse_options(name, keys, given);
   if (!options) return options.status();
+  const auto fault = check_together ? check_together(options.value()) : std::nullopt;
+  if (fault) {
+    const auto written = std::find_if(settings.rbegin(), settings.rend(),
+                                      [&](const Setting& s) { return s.key == fault->key; });
+    return fail(ErrorCode::kBadOption, written == settings.rend() ? name : written->origin,
+                fmt::format("'{}': {}", fault->key, fault->status.message()));
+  }
   return Recipe{.name = std::move(name), .options = std::move(options).value()};
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +36,12 @@ Result<Setting> parse_set(std::string_view argument, std::span<const OptionInfo>
 Result<Setting> codec_setting(std::string_view codec, std::string_view origin,
                               std::span<const OptionInfo> keys);
 
-// Puts them together; of several for one key the last counts. Codecs and feedback are made once, to
-// see that they can be.
+using FindFault = std::function<std::optional<RecipeFault>(const Options&)>;
+
+// Puts them together; of several for one key the last counts. What `check_together` finds wrong is said
+// to be where the key to blame was written.
 Result<Recipe> make_recipe(std::string name, std::span<const Setting> settings,
-                           std::span<const OptionInfo> keys);
+                           std::span<const OptionInfo> keys,
+                           const FindFault& check_together = nullptr);
 
 }  // namespace thinwire::cli

@@ -4,9 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 namespace thinwire::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -134,6 +137,35 @@ TEST(RecipeFile, SetOverridesAndComplainsAsSet) {
   EXPECT_THAT(said("train.bacth=3"), HasSubstr("--set train.bacth=3: unknown key 'train.bacth'; "
                                                "did you mean 'train.batch'?"));
   EXPECT_THAT(said("train.batch=many"), HasSubstr("--set train.batch=many: option 'train.batch'"));
+}
+
+TEST(RecipeFile, WhatKeysSayTogetherIsCheckedWhereTheOneToBlameWasWritten) {
+  const auto complaint_about = [](const std::vector<Setting>& settings) {
+    return make_recipe("a", settings, recipe_keys(), find_fault).status().message();
+  };
+  EXPECT_EQ(complaint_about({{"exchange.codec", "topk", "a.toml:3"}}), "");
+  EXPECT_THAT(complaint_about({{"exchange.codec", "topk", "a.toml:3"},
+                               {"exchange.method", "dense", "a.toml:4"}}),
+              AllOf(StartsWith("a.toml:4: 'exchange.method': "), HasSubstr("use gather")));
+  EXPECT_THAT(complaint_about({{"data.augment", "true", "a.toml:5"}}),
+              AllOf(StartsWith("a.toml:5: 'data.augment': "), HasSubstr("fashion-mnist has no")));
+  EXPECT_THAT(complaint_about({{"model.embedding", "3", "a.toml:6"}}),
+              AllOf(StartsWith("a.toml:6: 'model.embedding': "), HasSubstr("model mlp has no")));
+  EXPECT_THAT(complaint_about({{"optimizer.nesterov", "true", "--set"}}),
+              StartsWith("--set: 'optimizer.nesterov': "));
+  EXPECT_THAT(complaint_about({{"sync.method", "leader:tua=3", "a.toml:7"}}),
+              StartsWith("a.toml:7: 'sync.method': "));
+}
+
+TEST(RecipeFile, ListsAreTakenAsInToml) {
+  EXPECT_EQ(parse_set("schedule.milestones=[0.5, 1]", recipe_keys()).value().value, "0.5;1");
+  EXPECT_EQ(parse_set("schedule.milestones=0.5;1", recipe_keys()).value().value, "0.5;1");
+}
+
+TEST(RecipeFile, AnEmptyFileHasNoSettings) {
+  const std::string path = ::testing::TempDir() + "/empty.toml";
+  std::ofstream(path).close();
+  EXPECT_EQ(read_recipe(path, recipe_keys()).value().size(), 0u);
 }
 
 TEST(RecipeFile, OnlyTheFirstEqualsSignSeparates) {

@@ -19,6 +19,10 @@ std::string bytes_per_step(double bytes) {
 }  // namespace
 
 std::string warn_about(const Recipe& recipe) {
+  const auto whole = [&](const char* key) { return recipe.options.integer(key); };
+  if (whole("train.batch") < whole("run.workers"))
+    return fmt::format("batches of {} for {} workers: some have no samples in a step",
+                       whole("train.batch"), whole("run.workers"));
   if (recipe.options.text("exchange.feedback") != "none") return "";
   auto codecs = scheduled_codecs(recipe.options.text("exchange.codec"));
   for (const NamedCodec& named : codecs.value()) {

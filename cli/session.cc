@@ -34,14 +34,18 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
                  describe_options(recipe_keys(), Detail::kChoices, 2, Terminal{}));
 }
 
-Recipe load_recipe(const RunArguments& arguments, const std::string& codec) {
+Recipe load_recipe(const RunArguments& arguments, const std::string& codec,
+                   std::optional<int> workers) {
   const auto keys = recipe_keys();
   const std::string path = or_usage_error(find_recipe(arguments.recipe));
   std::vector<Setting> settings = or_usage_error(read_recipe(path, keys));
   for (const std::string& set : arguments.sets)
     settings.push_back(or_usage_error(parse_set(set, keys)));
   if (!codec.empty()) settings.push_back(or_usage_error(codec_setting(codec, "--codecs", keys)));
-  return or_usage_error(make_recipe(recipe_name(path), settings, keys));
+  if (workers)
+    settings.push_back(
+        {.key = "run.workers", .value = std::to_string(*workers), .origin = "--workers"});
+  return or_usage_error(make_recipe(recipe_name(path), settings, keys, find_fault));
 }
 
 RunSummary train_and_show(Workers& workers, const Recipe& recipe, const RunPlaces& places) {

@@ -23,9 +23,10 @@ struct RunArguments {
 
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
-// The recipe with the changes of --set, and with `codec`, if any, in place of its own. Throws Error
-// for the first thing that is wrong with it.
-Recipe load_recipe(const RunArguments& arguments, const std::string& codec = {});
+// The recipe with the changes of --set, and with `codec`, if any, in place of its own. `workers` is how
+// many there are, once that is known. Throws Error for the first thing that is wrong with it.
+Recipe load_recipe(const RunArguments& arguments, const std::string& codec = {},
+                   std::optional<int> workers = {});
 
 // Trains, shows progress on stderr (rank 0), and stops when the user asks.
 RunSummary train_and_show(Workers& workers, const Recipe& recipe, const RunPlaces& places);

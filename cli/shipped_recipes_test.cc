@@ -22,7 +22,8 @@ TEST(ShippedRecipes, AllParse) {
     auto settings = read_recipe(path, recipe_keys());
     EXPECT_TRUE(settings.is_ok()) << settings.status().message();
     if (!settings) continue;
-    EXPECT_TRUE(make_recipe(recipe_name(path), settings.value(), recipe_keys()).is_ok());
+    EXPECT_TRUE(
+        make_recipe(recipe_name(path), settings.value(), recipe_keys(), find_fault).is_ok());
     names.push_back(recipe_name(path));
     std::ifstream file(path);
     std::string line;

@@ -1,5 +1,6 @@
 // thinwire train: one run of one recipe.
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>  // program_invocation_name
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -8,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/interrupt.h"
 #include "cli/result.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
@@ -24,16 +26,26 @@ std::string run_folder(const std::string& resume) {
   const std::filesystem::path path(resume.ends_with('/') ? resume.substr(0, resume.size() - 1)
                                                          : resume);
   const bool checkpoint = path.filename().string().starts_with("checkpoint-");
-  return checkpoint ? path.parent_path().string() : resume;
+  if (!checkpoint) return resume;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
 std::string in_words(const std::string& method) {
   return method.empty() ? "" : fmt::format("own steps and {}, ", method);
 }
 
+// The folder has the whole recipe, changes and number of workers included.
+std::string resume_command(const TrainArguments& arguments, const Workers& workers,
+                           const std::string& out) {
+  return fmt::format("{}{} train {} --resume {}{}",
+                     workers.under_mpirun() ? fmt::format("mpirun -n {} ", workers.size()) : "",
+                     program_invocation_name, (std::filesystem::path(out) / "recipe.toml").string(),
+                     out, arguments.data == "data" ? "" : " --data " + arguments.data);
+}
+
 int train(const TrainArguments& arguments) {
-  const Recipe recipe = load_recipe(arguments);
-  Workers workers = or_usage_error(Workers::find(arguments.workers, recipe));
+  Workers workers = or_usage_error(Workers::find(arguments.workers, load_recipe(arguments)));
+  const Recipe recipe = load_recipe(arguments, "", workers.size());
   const bool speak = workers.rank() == 0;
   const Terminal terminal = look_at(stderr);
   if (speak)
@@ -46,7 +58,7 @@ int train(const TrainArguments& arguments) {
   if (speak) fmt::print("{}", describe_result(summary, out, look_at(stdout)));
   if (summary.finished) return kExitOk;
   if (speak && !out.empty())
-    fmt::print(stderr, "go on with: thinwire train {} --resume {}\n", arguments.recipe, out);
+    fmt::print(stderr, "go on with: {}\n", resume_command(arguments, workers, out));
   return kExitStopped;
 }
 
@@ -60,7 +72,10 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("--resume", arguments->resume,
                    "Continue the run in this folder; --out is then the same")
       ->type_name("DIR");
-  command->callback([arguments, &exit_code] { exit_code = train(*arguments); });
+  command->callback([arguments, &exit_code] {
+    watch_interrupts();
+    exit_code = train(*arguments);
+  });
 }
 
 }  // namespace thinwire::cli

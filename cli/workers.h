@@ -20,6 +20,7 @@ class Workers {
   static Result<Workers> find(std::optional<int> wanted, const Recipe& recipe);
 
   int size() const { return size_; }
+  bool under_mpirun() const { return group_ != nullptr; }
   int rank() const { return rank_; }  // of this process; 0 for threads
   std::string describe() const;       // "4 workers (threads)"
 

@@ -90,7 +90,7 @@ class Train(program.ProgramTest):
     def test_steps_that_are_skipped_are_told_and_end_the_run(self):
         _, err = self.thinwire("train", "demo", "--workers", "2",
                                *settings(train__max_steps=300, optimizer__lr=1e6), code=1)
-        self.assertRegex(err, r"! step \d+ skipped: non-finite values from rank \d")
+        self.assertRegex(err, r"! step \d+ skipped: stream '\S+' of rank \d has a NaN or Inf")
         self.assertRegex(err.splitlines()[-1], r"^thinwire: .*rank \d")
 
     def test_missing_data_is_one_line(self):
@@ -119,12 +119,13 @@ class Stop(program.ProgramTest):
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, err)
         self.assertIn("stopping after this step; once more to end at once", err)
-        self.assertIn("go on with: thinwire train demo --resume run", err)
+        # The run's own recipe has the changes and the number of workers.
+        self.assertRegex(err, r"go on with: \S*thinwire train run/recipe.toml --resume run\n")
         self.assertIn("stopped early", out)
         steps = self.summary("run")["steps"]
         last = steps + 3
         changes = settings(train__max_steps=last, train__epochs=100000)
-        self.thinwire("train", "demo", "--workers", "2", "--resume", "run", *changes)
+        self.thinwire("train", "run/recipe.toml", "--resume", "run", *changes)
         self.thinwire("train", "demo", "--workers", "2", "--out", "straight", *changes)
         self.assertEqual(self.summary("run")["steps"], last)
         self.assertEqual(self.summary("run")["weights_xxh3"],
