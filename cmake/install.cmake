@@ -27,7 +27,7 @@ if(THINWIRE_WITH_TORCH)
   set_target_properties(thinwire_torch PROPERTIES EXPORT_NAME torch VERIFY_INTERFACE_HEADER_SETS ON)
   target_sources(thinwire_torch INTERFACE FILE_SET HEADERS BASE_DIRS include
                                           FILES include/thinwire/torch.h)
-  target_link_libraries(thinwire_torch INTERFACE thinwire thinwire_train ${TORCH_LIBRARIES})
+  target_link_libraries(thinwire_torch INTERFACE thinwire thinwire_train torch)
   install(TARGETS thinwire_torch ${torch_layers} EXPORT thinwireTorchTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -114,7 +114,7 @@ def all_reduce(
             the same shapes on all ranks. They stay as they are.
         codec: name, spec or `Codec`; or a schedule of them, docs/memories.md.
         exchange: how: "auto", "scatter-reduce", "sparse-reduce" ...; docs/collectives.md.
-        feedback: the memory, a spec; "auto": residual for biased codecs, none for the others.
+        feedback: the memory, a spec; "auto": the one that the codec goes with (docs/codecs.md).
         kinds: what the tensors do, `tensor_kinds()`: one for all, or by name (others: "other").
             Those of kind bias and norm travel uncompressed unless the grouping is "model".
         stores: one for each rank, the same in every step: without them nothing is remembered.

@@ -10,3 +10,7 @@ cmake -S "$source/tests/install/consumer" -B "$scratch/consumer" -G Ninja \
   -DCMAKE_PREFIX_PATH="$scratch/prefix" >"$scratch/configure.log"
 cmake --build "$scratch/consumer"
 "$scratch/consumer/consumer"
+if [ -e "$scratch/prefix/bin/thinwire" ]; then
+  "$scratch/prefix/bin/thinwire" codecs >"$scratch/codecs.txt"
+  "$scratch/prefix/bin/thinwire" data >"$scratch/data.txt" || [ $? = 1 ]
+fi
