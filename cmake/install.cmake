@@ -9,7 +9,7 @@ list(FILTER layers EXCLUDE REGEX "thinwire_train")
 
 # thinwire::thinwire: codecs, groups, exchanges. Needs no libtorch.
 file(GLOB public_headers CONFIGURE_DEPENDS include/thinwire/*.h)
-list(FILTER public_headers EXCLUDE REGEX "/torch\\.h$")
+list(FILTER public_headers EXCLUDE REGEX "/(torch|c10d)\\.h$")  # c10d.h: of the Python package alone
 add_library(thinwire INTERFACE)
 add_library(thinwire::thinwire ALIAS thinwire)
 target_sources(thinwire INTERFACE FILE_SET HEADERS BASE_DIRS include FILES ${public_headers})

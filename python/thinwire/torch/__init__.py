@@ -1,0 +1,23 @@
+"""thinwire for PyTorch: compressed gradients in a DistributedDataParallel script.
+
+    import thinwire.torch as tw
+
+    model = DistributedDataParallel(model)
+    link = tw.compress(model, "sidco:density=0.001")
+
+Gradients then meet through thinwire, overlapped with the backward pass, on the model's own process
+group (backend gloo). What codecs leave out is kept and sent later; `link.state_dict()` belongs into
+the checkpoint.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+try:
+    import torch
+except ImportError as error:  # pragma: no cover
+    raise ImportError("thinwire.torch needs torch; pip install 'thinwire[torch]'") from error
+
+from ._ddp import Link, compress
+
+__all__ = ["Link", "compress"]

@@ -1,0 +1,213 @@
+"""Compressed gradients for DistributedDataParallel, as a communication hook."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional, Union
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .._state import read_state, write_state
+from ..errors import ContractError, MismatchError
+from ._native import Engine
+from ._parameters import describe, share_out
+
+
+class _Step:
+    """The buckets of one backward pass, each with the future that torch waits for."""
+
+    def __init__(self) -> None:
+        self.buckets: list[tuple[torch.futures.Future, torch.Tensor]] = []
+
+
+class Link:
+    """What `compress` returns: counters and state of a model's compressed gradients."""
+
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        codec: str,
+        rules: Mapping[str, str],
+        options: dict[str, Any],
+        deadline_seconds: float,
+    ) -> None:
+        ignored = set(getattr(model, "parameters_to_ignore", ()))
+        self._shares = share_out(describe(model.module, ignored), codec, rules)
+        self._places: dict[int, tuple[int, int]] = {}
+        self._engines: list[Engine] = []
+        for number, (spec, parameters) in enumerate(self._shares.items()):
+            tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
+            self._engines.append(
+                Engine(model.process_group, tensors, {**options, "codec": spec}, deadline_seconds)
+            )
+            for index, parameter in enumerate(parameters):
+                self._places[id(parameter.tensor)] = (number, index)
+        self._step = _Step()
+        self._reports: list[dict[str, Any]] = []
+        self._steps = 0
+        self._ended: queue.SimpleQueue[Optional[_Step]] = queue.SimpleQueue()
+        self._error: Optional[BaseException] = None
+        self._finisher = threading.Thread(target=self._finish_steps, daemon=True, name="thinwire")
+        self._finisher.start()
+
+    # Called by torch's autograd, bucket after bucket, in the same order on every rank.
+    def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        future: torch.futures.Future = torch.futures.Future()
+        if self._error is not None:
+            future.set_exception(self._error)
+            return future
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
+            place = self._places.get(id(parameter))
+            if place is None:
+                raise ContractError("a parameter came to the model after compress was called")
+            self._engines[place[0]].start(place[1], gradient)
+        self._step.buckets.append((future, bucket.buffer()))
+        if bucket.is_last():
+            step, self._step = self._step, _Step()
+            self._ended.put(step)
+        return future
+
+    def _finish_steps(self) -> None:
+        while (step := self._ended.get()) is not None:
+            try:
+                self._reports = [engine.wait() for engine in self._engines]
+                self._steps += 1
+                # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
+                if any(report["skipped"] for report in self._reports):
+                    for _, buffer in step.buckets:
+                        buffer.fill_(float("nan"))
+                for future, buffer in step.buckets:
+                    future.set_result(buffer)
+            except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
+                self._error = error
+                for future, _ in step.buckets:
+                    if not future.done():
+                        future.set_exception(error)
+                return
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters of the last step on this rank.
+
+        Returns:
+            step (steps done), skipped, fault, dense_bytes (what an uncompressed exchange would send),
+            sent_bytes, received_bytes (everything included), wire_ratio, codec_ratio, compress_seconds,
+            wire_seconds, decompress_seconds, and streams: one dict of counters per compressed vector.
+            Empty before the first step.
+        """
+        if not self._reports:
+            return {}
+        total: dict[str, Any] = {"step": self._steps}
+        for key in ("dense_bytes", "sent_bytes", "received_bytes", "compress_seconds",
+                    "wire_seconds", "decompress_seconds"):
+            total[key] = sum(report[key] for report in self._reports)
+        total["skipped"] = any(report["skipped"] for report in self._reports)
+        total["fault"] = next((r["fault"] for r in self._reports if r["skipped"]), "")
+        total["streams"] = [stream for report in self._reports for stream in report["streams"]]
+        payload = sum(stream["payload_bytes"] for stream in total["streams"])
+        values = sum(stream["values"] for stream in total["streams"])
+        total["codec_ratio"] = 4 * values / payload if payload else 1.0
+        sent = total["sent_bytes"]
+        total["wire_ratio"] = total["dense_bytes"] / sent if sent else 1.0
+        return total
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's memories and encoder states, for its checkpoint: between two steps."""
+        states = {
+            spec: torch.frombuffer(bytearray(write_state(engine.save())), dtype=torch.uint8)
+            for spec, engine in zip(self._shares, self._engines)
+        }
+        return {
+            "rank": self._engines[0].rank,
+            "world_size": self._engines[0].size,
+            "steps": self._steps,
+            "states": states,
+        }
+
+    def load_state_dict(self, saved: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> None:
+        """Goes on from a state. Called by all ranks, between two steps.
+
+        Args:
+            saved: what this rank's `state_dict` gave; or those of all old ranks, in any order, when their
+                number was another. What they owe to the mean is then kept: every rank gets the mean
+                over the old ranks' memories.
+        """
+        all_saved = [saved] if isinstance(saved, Mapping) else list(saved)
+        rank, size = self._engines[0].rank, self._engines[0].size
+        old_size = int(all_saved[0]["world_size"])
+        if old_size == size and len(all_saved) > 1:
+            all_saved = [one for one in all_saved if one["rank"] == rank]
+        if len(all_saved) not in (1, old_size) or (len(all_saved) == 1 and old_size != size):
+            raise MismatchError(
+                f"state of {old_size} ranks for {size}: give the states of all {old_size} old ranks"
+            )
+        all_saved.sort(key=lambda one: int(one["rank"]))
+        if set(all_saved[0]["states"]) != set(self._shares):
+            raise MismatchError(
+                f"state of codecs {sorted(all_saved[0]['states'])} for {sorted(self._shares)}"
+            )
+        self._steps = int(all_saved[0]["steps"])
+        for spec, engine in zip(self._shares, self._engines):
+            arrays = [
+                read_state(f"state of rank {one['rank']}", one["states"][spec].numpy().tobytes())
+                for one in all_saved
+            ]
+            engine.load(arrays, self._steps)
+
+
+# Without annotations: torch compares them with its classes, and they are texts in this file.
+def _hook(link, bucket):
+    return link._hook(bucket)
+
+
+def compress(
+    model: DistributedDataParallel,
+    codec: str = "sidco:density=0.01",
+    *,
+    rules: Optional[Mapping[str, str]] = None,
+    feedback: str = "auto",
+    method: str = "auto",
+    grouping: str = "auto",
+    bucket_kb: int = 1024,
+    steps_per_epoch: int = 1,
+    seed: int = 0,
+    max_skipped: int = 0,
+    deadline_seconds: float = 60.0,
+) -> Link:
+    """Sends the gradients of a DistributedDataParallel model through thinwire. Called by all ranks alike.
+
+    Args:
+        model: before its first backward pass, on a process group of backend gloo.
+        codec: "name:key=value,key=value"; `thinwire.codecs()` lists them.
+        rules: other codecs for parameters by name: {"*.bias": "fp32", "head.*": "int8"}; the first pattern
+            that fits counts.
+        feedback: where what codecs leave out is kept; "auto" is what the codec goes with.
+        method: how gradients meet, docs/collectives.md.
+        grouping: "tensor", "model", or "auto" as the codec's paper does.
+        bucket_kb: uncompressed size of what travels together.
+        steps_per_epoch: what schedules of options count in.
+        max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
+            scaler wants it.
+        deadline_seconds: the longest wait for another rank.
+
+    Raises:
+        thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        raise ContractError(f"compress takes a DistributedDataParallel model, not {type(model).__name__}")
+    options = {
+        "feedback": feedback,
+        "method": method,
+        "grouping": grouping,
+        "bucket_kb": bucket_kb,
+        "steps_per_epoch": steps_per_epoch,
+        "seed": seed,
+        "max_skipped": max_skipped,
+    }
+    link = Link(model, codec, rules or {}, options, deadline_seconds)
+    model.register_comm_hook(link, _hook)
+    return link

@@ -1,0 +1,27 @@
+"""The compiled engine, which only fits the torch that it was built with."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import atexit
+
+import torch
+
+try:
+    from . import _engine
+except ImportError as error:
+    raise ImportError(
+        f"thinwire.torch was not built for torch {torch.__version__}; build it where that torch is "
+        f"installed: pip install --no-build-isolation '.[torch]' ({error})"
+    ) from error
+
+if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
+    raise ImportError(
+        f"thinwire.torch was built for torch {_engine.torch_version}, this is {torch.__version__}; "
+        "build it again: pip install --no-build-isolation '.[torch]'"
+    )
+
+Engine = _engine.Engine
+
+# Its threads must not wait for a process group while the interpreter goes.
+atexit.register(_engine.close)

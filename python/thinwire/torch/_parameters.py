@@ -1,0 +1,69 @@
+"""Names, shapes and kinds of a module's parameters, as codecs go by them."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..errors import UnknownNameError
+
+_CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+
+
+class Parameter(NamedTuple):
+    name: str
+    kind: str
+    tensor: nn.Parameter
+
+
+def _kind(owner: nn.Module, name: str) -> str:
+    if isinstance(owner, _NORMS):
+        return "norm"
+    if name.startswith("bias"):
+        return "bias"
+    if isinstance(owner, nn.RNNBase):
+        return "recurrent"
+    if isinstance(owner, _CONVOLUTIONS):
+        return "convolution"
+    if isinstance(owner, (nn.Linear, nn.Bilinear)) or name.endswith("proj_weight"):
+        return "linear"
+    if isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
+        return "embedding"
+    return "other"
+
+
+def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
+    """Every parameter that is trained, once, in the module's order; tied ones under their first name."""
+    seen: set[int] = set()
+    found = []
+    for prefix, owner in module.named_modules():
+        for name, tensor in owner.named_parameters(recurse=False):
+            whole = f"{prefix}.{name}" if prefix else name
+            if id(tensor) in seen or whole in ignored or not tensor.requires_grad:
+                continue
+            seen.add(id(tensor))
+            found.append(Parameter(whole, _kind(owner, name), tensor))
+    return found
+
+
+def share_out(
+    parameters: list[Parameter], codec: str, rules: Mapping[str, str]
+) -> dict[str, list[Parameter]]:
+    """Parameters by codec: that of the first rule whose pattern fits the name, else `codec`."""
+    unused = set(rules)
+    shares: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        pattern = next((p for p in rules if fnmatch.fnmatchcase(parameter.name, p)), None)
+        if pattern is not None:
+            unused.discard(pattern)
+        shares.setdefault(codec if pattern is None else rules[pattern], []).append(parameter)
+    if unused:
+        names = ", ".join(parameter.name for parameter in parameters[:8])
+        raise UnknownNameError(f"rules: no parameter is named like {sorted(unused)}; names: {names}, ...")
+    return shares

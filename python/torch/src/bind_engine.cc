@@ -1,0 +1,125 @@
+// The module thinwire.torch._engine, bound by the pybind11 that torch itself is bound by: only that one knows
+// a process group when it is given one.
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include <functional>
+#include <memory>
+
+#include "engine.h"
+#include "thinwire/c10d.h"
+#include "thinwire/version.h"
+
+namespace py = pybind11;
+
+namespace thinwire::python {
+namespace {
+
+// As the package's own classes, which are told apart by their codes.
+void translate(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    const py::object errors = py::module_::import("thinwire.errors");
+    const py::object kind = errors.attr("class_of")(std::string(to_string(error.code())));
+    PyErr_SetString(kind.ptr(), error.what());
+  }
+}
+
+py::dict to_dict(const StreamSpec& stream, const StreamCounters& counters) {
+  py::dict row;
+  row["stream"] = stream.name;
+  row["values"] = counters.values;
+  row["kept"] = counters.kept;
+  row["target"] = counters.target;
+  row["payload_bytes"] = counters.payload_bytes;
+  row["frame_bytes"] = counters.frame_bytes;
+  row["rest_norm"] = counters.rest_norm;
+  row["gradient_norm"] = counters.gradient_norm;
+  return row;
+}
+
+py::dict to_dict(const Engine& engine, const StepReport& report) {
+  py::dict row;
+  row["step"] = report.step;
+  row["skipped"] = report.skipped;
+  row["fault"] = report.skipped ? describe(report.fault) : std::string();
+  row["dense_bytes"] = report.dense_bytes;
+  row["sent_bytes"] = report.sent_bytes;
+  row["received_bytes"] = report.received_bytes;
+  row["compress_seconds"] = report.compress_seconds;
+  row["wire_seconds"] = report.wire_seconds;
+  row["decompress_seconds"] = report.decompress_seconds;
+  row["wait_seconds"] = report.wait_seconds;
+  py::list streams;
+  for (size_t i = 0; i < report.streams.size(); ++i)
+    streams.append(to_dict(engine.streams()[i], report.streams[i]));
+  row["streams"] = streams;
+  return row;
+}
+
+ExchangeOptions options_of(const py::dict& given) {
+  ExchangeOptions options;
+  options.codec = given["codec"].cast<std::string>();
+  options.feedback = given["feedback"].cast<std::string>();
+  options.method = given["method"].cast<std::string>();
+  const auto grouping = given["grouping"].cast<std::string>();
+  if (grouping == "tensor") options.grouping = Grouping::kTensor;
+  if (grouping == "model") options.grouping = Grouping::kModel;
+  options.bucket_bytes = given["bucket_kb"].cast<size_t>() * 1024;
+  options.seed = given["seed"].cast<uint64_t>();
+  options.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
+  options.max_skipped = given["max_skipped"].cast<int>();
+  return options;
+}
+
+}  // namespace
+}  // namespace thinwire::python
+
+PYBIND11_MODULE(_engine, module) {
+  using thinwire::python::Engine;
+  using NoGil = py::gil_scoped_release;
+  py::register_exception_translator(thinwire::python::translate);
+  module.attr("version") = THINWIRE_VERSION;
+  module.attr("torch_version") = TORCH_VERSION;
+  module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
+
+  py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")
+      .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+                       const std::vector<thinwire::python::NamedShape>& tensors,
+                       const py::dict& options, double deadline_seconds) {
+             auto parsed = thinwire::python::options_of(options);
+             const NoGil released;
+             return std::make_shared<Engine>(processes, tensors, std::move(parsed),
+                                             deadline_seconds);
+           }),
+           py::arg("processes"), py::arg("tensors"), py::arg("options"),
+           py::arg("deadline_seconds"))
+      .def("start", &Engine::start, py::call_guard<NoGil>())
+      .def("wait",
+           [](Engine& engine) {
+             thinwire::StepReport report;
+             {
+               const NoGil released;
+               report = engine.wait();
+             }
+             return thinwire::python::to_dict(engine, report);
+           })
+      .def("save",
+           [](const Engine& engine) {
+             py::list arrays;
+             for (const auto& [name, type, on_resize, shape, data] : engine.save())
+               arrays.append(py::make_tuple(name, type, on_resize, shape, py::bytes(data)));
+             return arrays;
+           })
+      .def("load", &Engine::load, py::call_guard<NoGil>())
+      .def("streams",
+           [](const Engine& engine) {
+             py::list names;
+             for (const auto& stream : engine.streams()) names.append(stream.name);
+             return names;
+           })
+      .def_property_readonly("rank", &Engine::rank)
+      .def_property_readonly("size", &Engine::size);
+}

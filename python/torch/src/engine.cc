@@ -1,0 +1,98 @@
+// Tensors of torch as the exchange sees them; states as Python stores them.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.h"
+
+#include <limits>
+#include <utility>
+
+#include "thinwire/c10d.h"
+#include "thinwire/status.h"
+
+namespace thinwire::python {
+namespace {
+
+TensorKind kind_from(const std::string& name) {
+  constexpr auto kLast = static_cast<uint8_t>(TensorKind::kOther);
+  for (uint8_t i = 0; i <= kLast; ++i)
+    if (to_string(static_cast<TensorKind>(i)) == name) return static_cast<TensorKind>(i);
+  throw Error(ErrorCode::kUnknownName, "unknown kind of tensor '" + name + "'");
+}
+
+std::vector<TensorSpec> specs_of(const std::vector<NamedShape>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, shape, kind] : tensors)
+    specs.push_back({.name = name, .shape = shape, .kind = kind_from(kind)});
+  return specs;
+}
+
+TensorView view_of(const at::Tensor& tensor, const std::string& name) {
+  const auto type = tensor.scalar_type();
+  if (!tensor.device().is_cpu() || !tensor.is_contiguous() ||
+      (type != at::kFloat && type != at::kBFloat16))
+    throw Error(ErrorCode::kUnsupported,
+                "gradient of '" + name +
+                    "' is not a contiguous float32 or bfloat16 tensor of the "
+                    "processor's memory");
+  return {.data = tensor.mutable_data_ptr(),
+          .count = static_cast<size_t>(tensor.numel()),
+          .dtype = type == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
+          .device = Device::kCpu};
+}
+
+}  // namespace
+
+Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+               const std::vector<NamedShape>& tensors, ExchangeOptions options,
+               double deadline_seconds)
+    : group_(make_c10d_group(processes)),
+      store_(std::make_unique<Store>()),
+      tensors_(specs_of(tensors)),
+      options_(std::move(options)) {
+  group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
+  exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+}
+
+void Engine::start(size_t index, const at::Tensor& gradient) {
+  ticket_ = exchange_->start(index, view_of(gradient, tensors_.at(index).name));
+  started_.push_back(gradient);
+}
+
+StepReport Engine::wait() {
+  StepReport report = started_.empty() ? exchange_->finish() : exchange_->wait(ticket_);
+  if (report.skipped)
+    for (at::Tensor& gradient : started_) gradient.fill_(std::numeric_limits<float>::quiet_NaN());
+  started_.clear();
+  return report;
+}
+
+std::vector<SavedArray> Engine::save() const {
+  std::vector<SavedArray> arrays;
+  for (const StateArray& array : store_->save())
+    arrays.emplace_back(
+        array.name, static_cast<int>(array.type), static_cast<int>(array.on_resize), array.shape,
+        std::string(reinterpret_cast<const char*>(array.data.data()), array.data.size()));
+  return arrays;
+}
+
+void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
+  std::vector<StateArrays> ranks;
+  for (const auto& rank : saved) {
+    StateArrays& arrays = ranks.emplace_back();
+    for (const auto& [name, type, on_resize, shape, bytes] : rank) {
+      const auto data = std::as_bytes(std::span(bytes));
+      arrays.push_back({.name = name,
+                        .type = static_cast<StateType>(type),
+                        .shape = shape,
+                        .on_resize = static_cast<OnResize>(on_resize),
+                        .data = {data.begin(), data.end()}});
+    }
+  }
+  auto store = std::make_unique<Store>();
+  store->load(ranks, group_->rank(), group_->size()).or_throw();
+  exchange_.reset();  // before the store that it writes to
+  store_ = std::move(store);
+  options_.first_step = step;
+  exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+}
+
+}  // namespace thinwire::python

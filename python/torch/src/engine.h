@@ -1,0 +1,58 @@
+// One exchange over a torch.distributed process group, for thinwire.torch.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <tuple>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+
+namespace thinwire::python {
+
+// Name, shape, kind.
+using NamedShape = std::tuple<std::string, std::vector<uint64_t>, std::string>;
+// Name, number of StateType, number of OnResize, shape, bytes: as thinwire._state has it.
+using SavedArray = std::tuple<std::string, int, int, std::vector<uint64_t>, std::string>;
+
+// Not for two threads at once, but for wait, which may run on another one than start.
+class Engine {
+ public:
+  // Called by all ranks of the process group alike. Throws whatever make_exchange throws.
+  Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+         const std::vector<NamedShape>& tensors, ExchangeOptions options, double deadline_seconds);
+
+  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32 or
+  // bfloat16.
+  void start(size_t index, const at::Tensor& gradient);
+
+  // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped leaves them
+  // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had.
+  StepReport wait();
+
+  std::vector<SavedArray> save() const;
+  // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks.
+  void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
+
+  const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+
+ private:
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<Store> store_;
+  const std::vector<TensorSpec> tensors_;
+  ExchangeOptions options_;
+  std::unique_ptr<Exchange> exchange_;
+  std::vector<at::Tensor> started_;  // of the step under way
+  Ticket ticket_;
+};
+
+}  // namespace thinwire::python

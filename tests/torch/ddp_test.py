@@ -1,0 +1,185 @@
+"""Compressed gradients in DistributedDataParallel scripts. SPDX-License-Identifier: Apache-2.0"""
+import unittest
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import thinwire
+from ranks import on_ranks
+
+
+def make_net(seed=1):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv2d(1, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(),
+                         nn.Linear(6 * 36, 32), nn.ReLU(), nn.Linear(32, 4))
+
+
+def batch_of(step, rank):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    images = torch.randn(8, 1, 8, 8, generator=generator)
+    return images, images.flatten(1)[:, :4].argmax(1)
+
+
+def weights_of(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def train(rank, codec, steps, settings=None, first=0, model=None, link=None):
+    """Trains and returns model and link; codec None is torch's own exchange."""
+    if model is None:
+        model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+    if codec is not None and link is None:
+        import thinwire.torch as tw
+        link = tw.compress(model, codec, **(settings or {}))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(first, first + steps):
+        images, labels = batch_of(step, rank)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    return model, link
+
+
+def plain_and_fp32(rank, size):
+    plain, _ = train(rank, None, 8)
+    ours, link = train(rank, "fp32", 8)
+    return (weights_of(plain) - weights_of(ours)).abs().max().item(), link.metrics()
+
+
+def every_codec(rank, size, codecs):
+    found = {}
+    for codec in codecs:
+        model, link = train(rank, codec, 5)
+        found[codec] = (weights_of(model), link.metrics())
+    return found
+
+
+def with_rules(rank, size):
+    model, link = train(rank, "topk:density=0.1", 4,
+                        {"rules": {"0.*": "fp32", "*.bias": "fp16"}})
+    return weights_of(model), [s["stream"] for s in link.metrics()["streams"]]
+
+
+def resumed(rank, size):
+    straight, _ = train(rank, "topk:density=0.05", 8)
+    first, link = train(rank, "topk:density=0.05", 4)
+    saved = link.state_dict()
+    again = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+    again.load_state_dict(first.state_dict())
+    import thinwire.torch as tw
+    new = tw.compress(again, "topk:density=0.05")
+    new.load_state_dict(saved)
+    train(rank, "topk:density=0.05", 4, first=4, model=again, link=new)
+    return torch.equal(weights_of(again), weights_of(straight)), saved
+
+
+def goes_on_from(rank, size, saved):
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net())
+    link = tw.compress(model, "topk:density=0.05")
+    link.load_state_dict(saved)
+    train(rank, "topk:density=0.05", 2, model=model, link=link)
+    return weights_of(model), link.state_dict()
+
+
+def not_finite(rank, size):
+    model, link = train(rank, "topk:density=0.05", 2)
+    before = link.state_dict()["states"]
+    images, labels = batch_of(2, rank)
+    if rank == 1:
+        images[0, 0, 0, 0] = float("nan")
+    model.zero_grad()
+    nn.functional.cross_entropy(model(images), labels).backward()
+    seen = [bool(p.grad.isnan().any()) for p in model.parameters()]
+    after = link.state_dict()["states"]
+    same = all(torch.equal(before[k], after[k]) for k in before)
+    return seen, same, link.metrics()["fault"]
+
+
+def accumulates(rank, size):
+    def run(codec):
+        model = DistributedDataParallel(make_net(), find_unused_parameters=True,
+                                        gradient_as_bucket_view=True)
+        if codec:
+            import thinwire.torch as tw
+            tw.compress(model, codec)
+        with model.no_sync():
+            images, labels = batch_of(0, rank)
+            nn.functional.cross_entropy(model(images), labels).backward()
+        images, labels = batch_of(1, rank)
+        nn.functional.cross_entropy(model(images), labels).backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters()])
+    return (run(None) - run("fp32")).abs().max().item()
+
+
+def mistakes(rank, size):
+    import thinwire.torch as tw
+    found = []
+    for codec, settings in (("topkk", {}), ("topk:densty=1", {}), ("topk", {"method": "dense"}),
+                            ("topk", {"rules": {"nothing*": "fp32"}})):
+        try:
+            tw.compress(DistributedDataParallel(make_net()), codec, **settings)
+        except thinwire.errors.Error as error:
+            found.append(f"{type(error).__name__}: {error}")
+    try:
+        tw.compress(DistributedDataParallel(make_net()), "fp16" if rank else "fp32")
+    except thinwire.errors.MismatchError as error:
+        found.append(str(error))
+    return found
+
+
+class Compress(unittest.TestCase):
+    def test_fp32_is_plain_ddp_to_rounding(self):
+        for size in (2, 3):
+            for difference, metrics in on_ranks(size, plain_and_fp32):
+                self.assertLess(difference, 1e-6)
+                self.assertEqual(metrics["step"], 8)
+                self.assertGreater(metrics["sent_bytes"], metrics["dense_bytes"] // 2)
+
+    def test_every_codec_gives_the_same_bits_on_all_ranks(self):
+        codecs = [codec.name for codec in thinwire.codecs()]
+        self.assertIn("sidco", codecs)
+        first, second = on_ranks(2, every_codec, codecs)
+        for codec in codecs:
+            self.assertTrue(torch.equal(first[codec][0], second[codec][0]), codec)
+            self.assertTrue(first[codec][0].isfinite().all(), codec)
+            self.assertFalse(first[codec][1]["skipped"], codec)
+
+    def test_rules_choose_codecs_by_name(self):
+        (weights, streams), (other, _) = on_ranks(2, with_rules)
+        self.assertTrue(torch.equal(weights, other))
+        self.assertIn("4.weight", streams)
+
+    def test_a_saved_state_continues_bit_for_bit(self):
+        results = on_ranks(2, resumed)
+        self.assertTrue(all(same for same, _ in results))
+        saved = [state for _, state in results]
+        at_three = on_ranks(3, goes_on_from, saved)
+        self.assertTrue(torch.equal(at_three[0][0], at_three[2][0]))
+        with self.assertRaisesRegex(AssertionError, "give the states of all 2 old ranks"):
+            on_ranks(3, goes_on_from, saved[:1])
+
+    def test_a_nan_on_one_rank_reaches_every_optimiser_and_leaves_the_memory(self):
+        for seen, same, fault in on_ranks(2, not_finite):
+            self.assertTrue(all(seen))
+            self.assertTrue(same)
+            self.assertIn("rank 1", fault)
+
+    def test_accumulation_unused_parameters_and_bucket_views(self):
+        for difference in on_ranks(2, accumulates):
+            self.assertLess(difference, 1e-6)
+
+    def test_mistakes_name_the_choices(self):
+        for found in on_ranks(2, mistakes):
+            self.assertEqual(len(found), 5, found)
+            self.assertIn("UnknownNameError", found[0])
+            self.assertIn("known: fp32", found[0])
+            self.assertIn("density", found[1])
+            self.assertIn("use gather", found[2])
+            self.assertIn("nothing*", found[3])
+            self.assertIn("codec", found[4])
+
+
+if __name__ == "__main__":
+    unittest.main()

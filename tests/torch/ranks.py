@@ -1,0 +1,53 @@
+"""Ranks of a gloo process group, each a process. SPDX-License-Identifier: Apache-2.0"""
+import datetime
+import multiprocessing
+import os
+import pathlib
+import pickle
+import tempfile
+import traceback
+
+import torch
+import torch.distributed as dist
+
+
+def _main(rank, size, work, arguments, folder, results):
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(pathlib.Path(folder) / "store"), size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size,
+                            timeout=datetime.timedelta(seconds=60))
+    try:
+        # As bytes: torch would hand tensors over by memory that ends with this process.
+        results.put((rank, pickle.dumps(work(rank, size, *arguments)), None))
+    except BaseException as error:  # noqa: BLE001 - goes to the test
+        results.put((rank, None, f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+        results.close()
+        results.join_thread()  # or the error does not leave this process
+        os._exit(1)
+    dist.destroy_process_group()
+
+
+def on_ranks(size, work, *arguments, limit=300):
+    """What work(rank, size, *arguments) returns on each rank; raises what the first of them raised."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [context.Process(target=_main, args=(r, size, work, arguments, folder, results))
+                 for r in range(size)]
+        for process in ranks:
+            process.start()
+        found = {}
+        try:
+            for _ in ranks:
+                rank, value, error = results.get(timeout=limit)
+                if error is not None:
+                    raise AssertionError(f"rank {rank}: {error}")
+                found[rank] = pickle.loads(value)
+            for process in ranks:
+                process.join(30)
+                assert process.exitcode == 0, f"a rank ended with {process.exitcode}"
+        finally:
+            for process in ranks:
+                process.kill()
+                process.join()
+    return [found[r] for r in range(size)]
