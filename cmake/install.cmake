@@ -13,7 +13,7 @@ list(FILTER public_headers EXCLUDE REGEX "/(torch|c10d)\\.h$")  # c10d.h: of the
 add_library(thinwire INTERFACE)
 add_library(thinwire::thinwire ALIAS thinwire)
 target_sources(thinwire INTERFACE FILE_SET HEADERS BASE_DIRS include FILES ${public_headers})
-target_link_libraries(thinwire INTERFACE thinwire_sync)
+target_link_libraries(thinwire INTERFACE thinwire_sync thinwire_pipeline)
 set_target_properties(thinwire PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 install(TARGETS thinwire thinwire_flags ${layers} EXPORT thinwireTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

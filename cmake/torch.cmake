@@ -9,8 +9,8 @@ find_package(LibLZMA REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_library(SNDFILE_LIBRARY sndfile REQUIRED)
 
-thinwire_layer(train BELOW sync PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA OpenSSL::Crypto
-                                                   ${SNDFILE_LIBRARY})
+thinwire_layer(train BELOW sync pipeline PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA
+                                                        OpenSSL::Crypto ${SNDFILE_LIBRARY})
 target_compile_options(thinwire_train PRIVATE -Wno-shadow)
 # A file that includes libtorch takes 20 s to compile, with the precompiled header half of that. For
 # one that does not, loading it would cost 8 s. Tests share it, which asks for the layer's own flags.

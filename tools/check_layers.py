@@ -13,7 +13,8 @@ MAY_INCLUDE = {
     "comm": {"core"},
     "exchange": {"core", "kernel", "codec", "feedback", "comm"},
     "sync": {"core", "kernel", "codec", "feedback", "comm", "exchange"},
-    "train": {"core", "codec", "feedback", "comm", "exchange", "sync"},
+    "pipeline": {"core", "kernel", "codec", "feedback"},
+    "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline"},
 }
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {

@@ -1,0 +1,46 @@
+// Who computes what when in a pipeline: the operations of each stage, in order.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace thinwire {
+
+// Both do all forward passes of a micro-batch from the first stage to the last, then its backward
+// passes from the last to the first, and take micro-batches in order in either direction.
+enum class PipelineOrder : uint8_t {
+  kFillDrain,  // every forward, then every backward [Huang et al., GPipe, NeurIPS 2019]
+  kOneFOneB,   // a backward as soon as there can be one [Narayanan et al., PipeDream, SOSP 2019]
+};
+
+struct PipelineOp {
+  bool backward = false;
+  size_t micro_batch = 0;  // from 0
+
+  friend bool operator==(const PipelineOp&, const PipelineOp&) = default;
+};
+
+// What `stage` of `stages` does in one step. With 1F1B it begins with min(stages - 1 - stage,
+// micro_batches) forward passes, then alternates, and so never keeps more than stages - stage
+// micro-batches. REQUIRES: stage < stages, micro_batches > 0.
+std::vector<PipelineOp> stage_operations(PipelineOrder order, size_t stages, size_t stage,
+                                         size_t micro_batches);
+
+// The most micro-batches whose activations wait for their backward pass at one time.
+size_t peak_stash(std::span<const PipelineOp> operations);
+
+// Seconds that a micro-batch takes in a stage.
+struct StageTimes {
+  double forward = 1;
+  double backward = 2;
+};
+
+// The share of all stages' time, from the first operation to the last, in which they wait, if nothing
+// but computation takes time. With equal stages it is (stages - 1) / (micro_batches + stages - 1),
+// whatever the order is. REQUIRES: at least one stage; times at least 0, not all 0.
+double idle_share(PipelineOrder order, std::span<const StageTimes> stages, size_t micro_batches);
+
+}  // namespace thinwire
