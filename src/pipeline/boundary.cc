@@ -1,0 +1,26 @@
+// From a spec to an end.
+// SPDX-License-Identifier: Apache-2.0
+#include "thinwire/boundary.h"
+
+#include "pipeline/boundary_ends.h"
+#include "pipeline/kept_positions.h"
+
+namespace thinwire {
+
+std::shared_ptr<KeptPositions> make_kept_positions() { return std::make_shared<KeptPositions>(); }
+
+Result<std::unique_ptr<BoundarySender>> make_boundary_sender(const BoundarySpec& spec) {
+  Result<BoundaryPlan> plan = plan_boundary(spec);
+  if (!plan) return plan.status();
+  return spec.at_positions ? make_positioned_sender(std::move(plan).value())
+                           : make_sender(std::move(plan).value());
+}
+
+Result<std::unique_ptr<BoundaryReceiver>> make_boundary_receiver(const BoundarySpec& spec) {
+  Result<BoundaryPlan> plan = plan_boundary(spec);
+  if (!plan) return plan.status();
+  return spec.at_positions ? make_positioned_receiver(std::move(plan).value())
+                           : make_receiver(std::move(plan).value());
+}
+
+}  // namespace thinwire

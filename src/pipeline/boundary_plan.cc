@@ -1,0 +1,163 @@
+// The table of memories, and the checks of a spec.
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/boundary_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace thinwire {
+namespace {
+
+OptionInfo choice(std::string_view name, std::string_view fallback,
+                  std::vector<std::string_view> choices, std::string_view help) {
+  return {.name = name,
+          .type = OptionType::kChoice,
+          .fallback = fallback,
+          .choices = std::move(choices),
+          .help = help};
+}
+
+const std::vector<BoundaryMemory>& table() {
+  static const std::vector<BoundaryMemory> rows = {
+      {.name = "none", .summary = "remembers nothing"},
+      {.name = "ef",
+       .summary = "adds what was not sent to what has the same place in the next step",
+       .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788"},
+      {.name = "efmixed",
+       .summary = "half of what may be sent for the tensor, half for what was left before",
+       .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788",
+       .options = {{.name = "density",
+                    .type = OptionType::kNumber,
+                    .fallback = "0.1",
+                    .min = 1e-6,
+                    .max = 1,
+                    .unit = "fraction",
+                    .help = "share of values sent, both halves together; the codec's own"}}},
+      {.name = "ef21",
+       .summary = "sends changes of an estimate of what has the same place in each step",
+       .paper = "Richtarik et al., NeurIPS 2021"},
+      {.name = "aqsgd",
+       .summary = "sends changes of an estimate of each sample, or of each batch",
+       .paper = "Wang et al., NeurIPS 2022, arXiv:2206.01299",
+       .options = {
+           choice("key", "sample", {"sample", "batch"}, "whose estimates are kept"),
+           choice("cache", "fp32", {"fp32", "fp16", "bf16"}, "what estimates are kept as"),
+           choice("first", "fp32", {"fp32", "fp16", "bf16"}, "what a first visit travels as")}}};
+  return rows;
+}
+
+ValueFormat format_named(const std::string& name) {
+  if (name == "fp16") return ValueFormat::kFp16;
+  return name == "bf16" ? ValueFormat::kBf16 : ValueFormat::kFp32;
+}
+
+Status fail(ErrorCode code, const BoundarySpec& spec, const std::string& why) {
+  return Status::fail(code, "boundary '" + spec.name + "': " + why);
+}
+
+Status set_memory(BoundaryPlan& plan) {
+  Result<SpecText> text = parse_spec("memory of a boundary", plan.spec.memory);
+  if (!text) return text.status();
+  const std::string& name = text.value().name;
+  const auto row = std::find_if(table().begin(), table().end(),
+                                [&](const BoundaryMemory& memory) { return memory.name == name; });
+  if (row == table().end()) {
+    std::string known;
+    for (const BoundaryMemory& memory : table())
+      known += (known.empty() ? "" : ", ") + std::string(memory.name);
+    return fail(ErrorCode::kUnknownName, plan.spec, "no memory '" + name + "'; known: " + known);
+  }
+  Result<Options> options =
+      parse_options("memory '" + name + "'", row->options, text.value().settings);
+  if (!options) return options.status();
+  if (name == "ef") plan.feedback = "residual";
+  if (name == "efmixed") plan.feedback = "efmixed:" + options.value().canonical();
+  if (name == "ef21") plan.estimates = EstimateRule{.key = EstimateKey::kSlot};
+  if (name == "aqsgd") {
+    const std::string& key = options.value().text("key");
+    plan.estimates =
+        EstimateRule{.key = key == "batch" ? EstimateKey::kBatch : EstimateKey::kSample,
+                     .cache = format_named(options.value().text("cache")),
+                     .first = make_codec(options.value().text("first")).value().codec};
+  }
+  return Status::ok();
+}
+
+// Sizes travel in 32 bits, and so do positions.
+Status check_sizes(const BoundarySpec& spec, size_t& sample_count) {
+  constexpr uint64_t kLimit = std::numeric_limits<uint32_t>::max() / sizeof(float);
+  uint64_t count = 1, values = 0, in_step = 0;
+  for (const uint64_t extent : spec.sample_shape)
+    if (__builtin_mul_overflow(count, extent, &count))
+      return fail(ErrorCode::kBadOption, spec, "a sample is too large");
+  if (count == 0 || spec.samples == 0 || spec.micro_batches == 0)
+    return fail(ErrorCode::kBadOption, spec, "no values, no samples or no micro-batches");
+  if (__builtin_mul_overflow(count, spec.samples, &values) || values > kLimit ||
+      spec.micro_batches > kLimit || __builtin_mul_overflow(values, spec.micro_batches, &in_step))
+    return fail(ErrorCode::kUnsupported, spec, "a micro-batch of more than 2^30 - 1 values");
+  sample_count = count;
+  return Status::ok();
+}
+
+// Notes are of what is sent, so that it must be all that arrives; and gradients there are as they are.
+Status check_positions(const BoundaryPlan& plan) {
+  const BoundarySpec& spec = plan.spec;
+  if (spec.note_positions && (!plan.codec->info().sparse || plan.estimates))
+    return fail(ErrorCode::kUnsupported, spec,
+                "positions can be noted of sparse codecs, without ef21 and aqsgd");
+  if (!spec.at_positions) return Status::ok();
+  const auto name = plan.codec->info().name;
+  const bool plain = name == "fp32" || name == "fp16" || name == "bf16";
+  if (!plain || plan.estimates || plan.feedback != "none" || spec.note_positions)
+    return fail(ErrorCode::kUnsupported, spec,
+                "values at noted positions travel as fp32, fp16 or bf16, without memory");
+  return Status::ok();
+}
+
+}  // namespace
+
+std::vector<BoundaryMemory> list_boundary_memories() { return table(); }
+
+bool BoundaryPlan::whole_batches() const noexcept {
+  return feedback != "none" || (estimates && estimates->key == EstimateKey::kSlot);
+}
+
+StreamSpec BoundaryPlan::stream(size_t samples) const {
+  TensorSpec tensor{.name = spec.name, .shape = spec.sample_shape};
+  if (!spec.per_sample) tensor.shape.insert(tensor.shape.begin(), samples);
+  return single_tensor(std::move(tensor));
+}
+
+// The most over all shares of samples that are coded; the others go in full.
+size_t BoundaryPlan::max_body() const {
+  const bool in_full = estimates && estimates->first;
+  const size_t full_size = in_full ? estimates->first->max_encoded_size(single_tensor(
+                                         {.name = spec.name, .shape = {sample_count}}))
+                                   : 0;
+  size_t most = 0;
+  for (size_t coded = 0; coded <= spec.samples; ++coded) {
+    size_t size = (spec.samples - coded) * full_size;
+    if (coded > 0) {
+      const size_t stream_size =
+          sizeof(uint32_t) + codec->max_encoded_size(stream(stream_samples(coded)));
+      size += spec.per_sample ? coded * stream_size : stream_size;
+    }
+    most = std::max(most, size);
+  }
+  return most;
+}
+
+Result<BoundaryPlan> plan_boundary(const BoundarySpec& spec) {
+  BoundaryPlan plan{.spec = spec};
+  if (Status status = check_sizes(spec, plan.sample_count); !status) return status;
+  Result<NamedCodec> codec = make_codec(spec.codec);
+  if (!codec) return codec.status();
+  plan.codec = std::move(codec).value().codec;
+  if (Status status = set_memory(plan); !status) return status;
+  if (Status status = check_positions(plan); !status) return status;
+  if (plan.max_body() > std::numeric_limits<uint32_t>::max())
+    return fail(ErrorCode::kUnsupported, spec, "messages may need more than 2^32 - 1 bytes");
+  return plan;
+}
+
+}  // namespace thinwire
