@@ -5,6 +5,7 @@
 
 #include "pipeline/boundary_testing.h"
 #include "pipeline/estimate_store.h"
+#include "thinwire/store.h"
 
 namespace thinwire::testing {
 namespace {
@@ -130,6 +131,10 @@ TEST(BoundaryState, AStateThatDoesNotFitChangesNothing) {
   for (StateArray& array : not_finite)
     if (array.name == "estimates/values") std::fill_n(array.data.begin(), 4, std::byte{0xff});
   refused(not_finite);
+  StateArrays twice = before;
+  for (StateArray& array : twice)
+    if (array.name == "estimates/keys") std::copy_n(array.data.begin(), 8, array.data.begin() + 8);
+  refused(twice);
   StateArrays more = before;
   more.push_back(make_state("other", std::span<const float>(), OnResize::kCopy));
   refused(more);
@@ -222,6 +227,37 @@ TEST(BoundaryState, AMicroBatchPassesOnceInAStep) {
   EXPECT_THROW(pair.send(x, {.micro_batch = 1}), Error);
   pair.rollback();
   EXPECT_NO_THROW(pair.step(x, {}));
+}
+
+// A step of which one micro-batch came through and the next did not is forgotten whole.
+TEST(BoundaryState, WhatASkippedStepHadIsNotKeptByTheNext) {
+  BoundarySpec spec = spec_of("int4", "aqsgd");
+  spec.micro_batches = 2;
+  Pair pair(spec);
+  const Ids first = numbers(0, 8), second = numbers(8, 8);
+  pair.cross(activations(first, 0), {.ids = first});
+  pair.rollback();
+  pair.cross(activations(second, 0), {.micro_batch = 1, .ids = second});
+  pair.commit();
+  pair.cross(activations(first, 1), {.step = 1, .ids = first});
+  EXPECT_EQ(pair.sent.full, 8u);
+  pair.cross(activations(second, 1), {.step = 1, .micro_batch = 1, .ids = second});
+  EXPECT_EQ(pair.sent.full, 0u);
+}
+
+TEST(BoundaryState, LivesInAStore) {
+  const BoundarySpec spec = spec_of("topk:density=0.25", "aqsgd");
+  const auto make = [&] { return make_boundary_sender(spec).value(); };
+  Store store, resumed;
+  auto& sender = store.open<BoundarySender>("cut/forward", make);
+  std::vector<std::byte> message(sender.max_message_size());
+  const Ids ids = numbers(0, 8);
+  sender.encode(activations(ids, 0), visit_of(0, ids), message);
+  sender.commit();
+  resumed.load({store.save()}, 0, 1).or_throw();
+  auto& again = resumed.open<BoundarySender>("cut/forward", make);
+  expect_same_arrays(again.save(), sender.save());
+  EXPECT_EQ(again.encode(activations(ids, 1), visit_of(1, ids), message).full, 0u);
 }
 
 TEST(EstimateStore, SpillsWhatIsBeyondTheBudget) {
