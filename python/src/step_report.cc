@@ -3,6 +3,7 @@
 #include "step_report.h"
 
 #include "option_rows.h"
+#include "report_members.h"
 
 namespace nb = nanobind;
 
@@ -12,15 +13,7 @@ namespace {
 nb::dict counters_row(const StreamCounters& counters, const StreamSpec& stream) {
   nb::dict row;
   row["name"] = to_str(stream.name);
-  row["values"] = counters.values;
-  row["kept"] = counters.kept;
-  row["target"] = counters.target;
-  row["payload_bytes"] = counters.payload_bytes;
-  row["frame_bytes"] = counters.frame_bytes;
-  row["reduced"] = counters.reduced;
-  row["dense_frames"] = counters.dense_frames;
-  row["rest_norm"] = counters.rest_norm;
-  row["gradient_norm"] = counters.gradient_norm;
+  each_counter(counters, [&](const char* name, auto value) { row[name] = value; });
   return row;
 }
 
@@ -40,16 +33,8 @@ Row report_row(const StepReport& report, const std::vector<StreamSpec>& streams)
   for (size_t i = 0; i < report.streams.size() && i < streams.size(); ++i)
     rows.append(counters_row(report.streams[i], streams[i]));
   Row row;
-  row["step"] = report.step;
-  row["skipped"] = report.skipped;
+  each_total(report, [&](const char* name, auto value) { row[name] = value; });
   row["fault"] = fault_row(report);
-  row["dense_bytes"] = report.dense_bytes;
-  row["sent_bytes"] = report.sent_bytes;
-  row["received_bytes"] = report.received_bytes;
-  row["compress_seconds"] = report.compress_seconds;
-  row["wire_seconds"] = report.wire_seconds;
-  row["decompress_seconds"] = report.decompress_seconds;
-  row["wait_seconds"] = report.wait_seconds;
   row["streams"] = rows;
   return row;
 }

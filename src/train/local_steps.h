@@ -19,8 +19,8 @@ namespace thinwire {
 class LocalSteps final : public StepTaker {
  public:
   // Begins with the weights of the module, which are the same on all ranks, or with those that the store
-  // has. Throws whatever make_synchroniser
-  // throws, and Error(kUnsupported), naming it, for a weight that is not float32.
+  // has. Throws whatever make_synchroniser throws, and Error(kUnsupported), naming it, for a weight that
+  // is not float32.
   LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options);
 
   StepOutcome take(uint64_t step) override;

@@ -126,9 +126,9 @@ std::optional<RecipeFault> find_fault(const Options& recipe) {
   if (auto fault = find_model_fault(model_options(recipe))) return fault;
   if (recipe.flag("optimizer.nesterov") && recipe.text("optimizer.name") == "sgd" &&
       recipe.number("optimizer.momentum") == 0)
-    return RecipeFault{"optimizer.nesterov",
-                       Status::fail(ErrorCode::kBadOption,
-                                    "optimizer.nesterov: needs optimizer.momentum greater than 0")};
+    return RecipeFault{
+        "optimizer.nesterov",
+        Status::fail(ErrorCode::kBadOption, "needs optimizer.momentum greater than 0")};
   return find_exchange_fault(recipe);
 }
 

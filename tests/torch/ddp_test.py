@@ -1,4 +1,6 @@
 """Compressed gradients in DistributedDataParallel scripts. SPDX-License-Identifier: Apache-2.0"""
+import os
+import time
 import unittest
 
 import torch
@@ -58,7 +60,7 @@ def every_codec(rank, size, codecs):
 def with_rules(rank, size):
     model, link = train(rank, "topk:density=0.1", 4,
                         {"rules": {"0.*": "fp32", "*.bias": "fp16"}})
-    return weights_of(model), [s["stream"] for s in link.metrics()["streams"]]
+    return weights_of(model), [s["name"] for s in link.metrics()["streams"]]
 
 
 def resumed(rank, size):
@@ -95,6 +97,33 @@ def not_finite(rank, size):
     after = link.state_dict()["states"]
     same = all(torch.equal(before[k], after[k]) for k in before)
     return seen, same, link.metrics()["fault"]
+
+
+def loses_a_rank(rank, size):
+    # Without torch's own broadcast of batch norm before each forward pass, which would fail first.
+    model = DistributedDataParallel(make_net(), broadcast_buffers=False)
+    model, link = train(rank, "int8", 2, {"deadline_seconds": 10}, model=model)
+    if rank == 1:
+        os._exit(0)
+    try:
+        train(rank, "int8", 3, first=2, model=model, link=link)
+    except Exception as error:
+        return str(error)
+    return "nobody noticed"
+
+
+def never_finite(rank, size):
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net())
+    tw.compress(model, "fp32", max_skipped=2)
+    for step in range(4):
+        images, labels = batch_of(step, rank)
+        try:
+            model.zero_grad()
+            nn.functional.cross_entropy(model(images * float("nan")), labels).backward()
+        except Exception as error:
+            return step, str(error)
+    return 4, "nobody noticed"
 
 
 def accumulates(rank, size):
@@ -165,6 +194,16 @@ class Compress(unittest.TestCase):
             self.assertTrue(all(seen))
             self.assertTrue(same)
             self.assertIn("rank 1", fault)
+
+    def test_a_lost_rank_is_named_in_time(self):
+        began = time.monotonic()
+        self.assertIn("rank 1", on_ranks(2, loses_a_rank, lost={1})[0])
+        self.assertLess(time.monotonic() - began, 60)
+
+    def test_too_many_steps_that_are_not_finite_end_training(self):
+        for step, error in on_ranks(2, never_finite):
+            self.assertEqual(step, 1)
+            self.assertIn("2 steps in a row were skipped", error)
 
     def test_accumulation_unused_parameters_and_bucket_views(self):
         for difference in on_ranks(2, accumulates):

@@ -16,7 +16,7 @@ from __future__ import annotations
 try:
     import torch
 except ImportError as error:  # pragma: no cover
-    raise ImportError("thinwire.torch needs torch; pip install 'thinwire[torch]'") from error
+    raise ImportError("thinwire.torch needs torch, and to be built for it: ./x build") from error
 
 from ._ddp import Link, compress
 

@@ -11,14 +11,14 @@ try:
     from . import _engine
 except ImportError as error:
     raise ImportError(
-        f"thinwire.torch was not built for torch {torch.__version__}; build it where that torch is "
-        f"installed: pip install --no-build-isolation '.[torch]' ({error})"
+        f"thinwire.torch was not built for torch {torch.__version__}; ./x build makes it for "
+        f"the torch in .venv ({error})"
     ) from error
 
 if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
     raise ImportError(
         f"thinwire.torch was built for torch {_engine.torch_version}, this is {torch.__version__}; "
-        "build it again: pip install --no-build-isolation '.[torch]'"
+        "./x build makes it for the torch in .venv"
     )
 
 Engine = _engine.Engine

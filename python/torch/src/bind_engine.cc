@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine.h"
+#include "report_members.h"
 #include "thinwire/c10d.h"
 #include "thinwire/version.h"
 
@@ -29,29 +30,15 @@ void translate(std::exception_ptr thrown) {
 
 py::dict to_dict(const StreamSpec& stream, const StreamCounters& counters) {
   py::dict row;
-  row["stream"] = stream.name;
-  row["values"] = counters.values;
-  row["kept"] = counters.kept;
-  row["target"] = counters.target;
-  row["payload_bytes"] = counters.payload_bytes;
-  row["frame_bytes"] = counters.frame_bytes;
-  row["rest_norm"] = counters.rest_norm;
-  row["gradient_norm"] = counters.gradient_norm;
+  row["name"] = stream.name;
+  each_counter(counters, [&](const char* name, auto value) { row[name] = value; });
   return row;
 }
 
 py::dict to_dict(const Engine& engine, const StepReport& report) {
   py::dict row;
-  row["step"] = report.step;
-  row["skipped"] = report.skipped;
+  each_total(report, [&](const char* name, auto value) { row[name] = value; });
   row["fault"] = report.skipped ? describe(report.fault) : std::string();
-  row["dense_bytes"] = report.dense_bytes;
-  row["sent_bytes"] = report.sent_bytes;
-  row["received_bytes"] = report.received_bytes;
-  row["compress_seconds"] = report.compress_seconds;
-  row["wire_seconds"] = report.wire_seconds;
-  row["decompress_seconds"] = report.decompress_seconds;
-  row["wait_seconds"] = report.wait_seconds;
   py::list streams;
   for (size_t i = 0; i < report.streams.size(); ++i)
     streams.append(to_dict(engine.streams()[i], report.streams[i]));
