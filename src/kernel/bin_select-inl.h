@@ -19,22 +19,22 @@ namespace thinwire::kernel::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using D = hn::CappedTag<float, 8>;  // so that a mask is at most a byte
-using V = hn::Vec<D>;
-
 constexpr size_t kWord = 64;  // values whose selection fits a word
 
-HWY_INLINE uint64_t BitsOf(hn::Mask<D> mask) {
-  uint8_t bits[8] = {};
-  hn::StoreMaskBits(D(), mask, bits);
-  return bits[0];
+// Bit i: lane i of at most 16.
+template <class D>
+HWY_INLINE uint64_t BitsOf(D d, hn::Mask<D> mask) {
+  static_assert(hn::MaxLanes(D()) <= 16);
+  uint8_t bits[8] = {};  // StoreMaskBits writes no more than 8
+  hn::StoreMaskBits(d, mask, bits);
+  return hn::MaxLanes(d) > 8 ? bits[0] | uint64_t{bits[1]} << 8 : bits[0];
 }
 
 // Bit i: |G + factor * fresh| reaches max and G has a sign. The latter also keeps bins of zeros silent.
-HWY_INLINE uint64_t Chosen(V g, V fresh, V factor, V max) {
-  const D d;
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE uint64_t Chosen(D d, V g, V fresh, V factor, V max) {
   const auto h = hn::Add(g, hn::Mul(factor, fresh));
-  return BitsOf(hn::And(hn::Ge(hn::Abs(h), max), hn::Ne(g, hn::Zero(d))));
+  return BitsOf(d, hn::And(hn::Ge(hn::Abs(h), max), hn::Ne(g, hn::Zero(d))));
 }
 
 }  // namespace thinwire::kernel::HWY_NAMESPACE

@@ -23,6 +23,8 @@ namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
 using Layout = BinCode<uint16_t>;
+using D = hn::CappedTag<float, 16>;
+using V = hn::Vec<D>;
 
 // A bin is read twice: G alone, then G, now in cache, with `fresh`. Left to itself the processor
 // fetches one of the two at a time. So the first look fetches the bin's `fresh`, and the second look
@@ -39,9 +41,10 @@ HWY_INLINE V AbsMax(const float* HWY_RESTRICT x, const float* HWY_RESTRICT next,
     return m0;
   }
   size_t i = 0;
-  for (; i + 16 <= n; i += 16) {
+  for (; i + 32 <= n; i += 32) {
     hwy::Prefetch(next + i);
-    for (size_t k = 0; k < 16; k += 2 * lanes) {
+    hwy::Prefetch(next + i + 16);
+    for (size_t k = 0; k < 32; k += 2 * lanes) {
       m0 = hn::Max(m0, hn::Abs(hn::LoadU(d, x + i + k)));
       m1 = hn::Max(m1, hn::Abs(hn::LoadU(d, x + i + k + lanes)));
     }
@@ -58,7 +61,7 @@ HWY_INLINE uint64_t SelectWord(const float* HWY_RESTRICT g, const float* HWY_RES
   uint64_t word = 0;
   HWY_UNROLL(16)
   for (size_t i = 0; i < kWord; i += hn::Lanes(d))
-    word |= Chosen(hn::LoadU(d, g + i), hn::LoadU(d, fresh + i), factor, max) << i;
+    word |= Chosen(d, hn::LoadU(d, g + i), hn::LoadU(d, fresh + i), factor, max) << i;
   return word & (~uint64_t{0} >> (kWord - n));
 }
 

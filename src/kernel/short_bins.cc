@@ -23,6 +23,9 @@ HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
+using D = hn::CappedTag<float, 8>;  // a group at most
+using V = hn::Vec<D>;
+
 // Values of `fresh` that are fetched early. The largest |G| of a bin is looked for first, so that
 // reads of `fresh` come in bursts, which the processor does not foresee well.
 constexpr size_t kAhead = 256;
@@ -60,8 +63,8 @@ HWY_INLINE std::byte* PutBin(const float* HWY_RESTRICT g, const float* HWY_RESTR
     uint64_t chosen = 0, negative = 0;
     for (size_t k = 0; k < 8; k += lanes) {
       const V values = LoadKept<kGroups>(g, i + k, keep);
-      chosen |= Chosen(values, hn::LoadU(d, fresh + i + k), factor, max) << k;
-      negative |= BitsOf(hn::MaskFromVec(values)) << k;
+      chosen |= Chosen(d, values, hn::LoadU(d, fresh + i + k), factor, max) << k;
+      negative |= BitsOf(d, hn::MaskFromVec(values)) << k;
     }
     const auto all = hn::LoadU(d8, kSignedIndex[negative].data());
     const auto codes = hn::TableLookupBytes(all, hn::LoadU(d8, kSetBits[chosen].data()));

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -32,11 +33,14 @@ class SyncLoss : public ::testing::TestWithParam<std::string> {
                                 std::chrono::milliseconds deadline = kDeadline) {
     std::mutex mutex;
     std::vector<std::string> messages;
+    std::latch all_built(
+        kRanks);  // an asynchronous rank 1 would be gone before a slow one is built
     const auto since = Clock::now();
     try {
       run_local(kRanks, [&](Group& group) {
         group.set_deadline(deadline);
         Worker worker(group, {.method = GetParam()});
+        all_built.arrive_and_wait();
         try {
           worker.step();
           worker.step();
