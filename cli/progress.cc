@@ -67,8 +67,11 @@ void Progress::evaluation(const EvaluationEvent& event) {
   error_ = event.error;
   const std::string held_out =
       event.hold_out_error ? fmt::format("held out {:<8} ", percent(*event.hold_out_error)) : "";
-  say(fmt::format("epoch {:<5} test error {:<8} {}loss {:<8.4f} {}", short_number(event.epoch),
-                  percent(event.error), held_out, event.loss, duration(run_seconds_)));
+  const std::string compressed =
+      event.compressed_error ? fmt::format("compressed {:<8} ", percent(*event.compressed_error))
+                             : "";
+  say(fmt::format("epoch {:<5} test error {:<8} {}{}loss {:<8.4f} {}", short_number(event.epoch),
+                  percent(event.error), compressed, held_out, event.loss, duration(run_seconds_)));
 }
 
 void Progress::note(std::string_view text) {

@@ -71,12 +71,14 @@ TEST(Progress, PlainEvaluationsAndNotesAreAlwaysShown) {
                          .loss = 0.25,
                          .error = 0.125,
                          .samples = 10,
-                         .hold_out_error = 0.25});
+                         .hold_out_error = 0.25,
+                         .compressed_error = 0.5});
   });
   EXPECT_EQ(text,
             "  epoch 1     test error 12.50%   loss 0.2500   0.1 s\n"
             "  ! step 2 skipped: NaN on rank 1\n"
-            "  epoch 1.5   test error 12.50%   held out 25.00%   loss 0.2500   0.1 s\n");
+            "  epoch 1.5   test error 12.50%   compressed 50.00%   held out 25.00%   loss 0.2500   "
+            "0.1 s\n");
 }
 
 TEST(Progress, LiveLineFitsTheTerminalAndLeavesNothingBehind) {

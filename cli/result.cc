@@ -49,6 +49,9 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
   if (summary.finished)
     line("test error", fmt::format("{} (best {})", percent(summary.final_test_error),
                                    percent(summary.best_test_error)));
+  if (summary.final_compressed_test_error)
+    line("compressed", percent(*summary.final_compressed_test_error) +
+                           " test error with compression at the boundaries");
   if (summary.final_hold_out_error)
     line("held out", percent(*summary.final_hold_out_error) + " error");
   if (summary.world_size > 1) {

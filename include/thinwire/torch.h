@@ -40,6 +40,13 @@ class Dataset {
   virtual Batch fetch(std::span<const uint64_t> ids, const FetchContext& context) const = 0;
 };
 
+// A part of a network that others may follow: what pipelines are cut between.
+struct Layer {
+  std::string name;
+  std::shared_ptr<torch::nn::Module> module;  // its weights; null without any
+  std::function<torch::Tensor(const torch::Tensor& inputs)> forward;
+};
+
 // A network and how it is judged. Each rank has its own, all with the same initial weights: rank
 // 0's are broadcast.
 struct Task {
@@ -51,7 +58,14 @@ struct Task {
   std::function<std::pair<uint64_t, uint64_t>(const torch::Tensor& outputs,
                                               const torch::Tensor& targets)>
       errors;
+  // `forward` in parts, first to last, each with the weights of its own module and no others. Empty: the
+  // network cannot be cut. What passes between two is one float32 tensor, its first dimension samples.
+  std::vector<Layer> layers;
 };
+
+// A network that is its layers, one after the other: their modules, under their names, are the module's
+// children.
+Task make_sequence(std::vector<Layer> layers);
 
 // Name, shape and kind of every parameter that requires a gradient, in the module's order. The kind
 // follows from the type of the module that owns the parameter.

@@ -43,7 +43,25 @@ struct RunPlaces {
   std::string resume;  // an earlier run's out; empty: start afresh
 };
 
-// One optimiser step on this rank. The loss is this rank's own.
+// What crossed the boundaries of a pipeline in one step, all micro-batches and replicas together; the
+// same on every rank.
+struct PipelineReport {
+  struct Direction {
+    uint64_t values = 0;
+    uint64_t payload_bytes = 0;  // the codec's
+    uint64_t message_bytes = 0;  // with frames and heads
+    uint64_t full = 0;           // samples that went in full, for the first time (aqsgd)
+  };
+  struct Boundary {
+    std::string name;  // of the last layer in front of it
+    Direction forward, backward;
+  };
+  std::vector<Boundary> boundaries;
+  double idle_share = 0;    // of all stages' time, spent in waiting for other stages
+  bool warming_up = false;  // nothing was compressed
+};
+
+// One optimiser step on this rank. The loss is this rank's own; of a pipeline, that of all replicas.
 struct StepEvent {
   uint64_t step = 0;   // steps done, this one included
   uint64_t steps = 0;  // in the whole run
@@ -54,6 +72,7 @@ struct StepEvent {
   double seconds = 0;    // since training began
   const StepReport* exchange = nullptr;
   const RoundReport* round = nullptr;  // where workers step by themselves and just talked
+  const PipelineReport* pipeline = nullptr;
 };
 
 // One pass over the test data, the same on every rank.
@@ -71,6 +90,11 @@ struct EvaluationEvent {
   std::optional<int> leader = {};           // of the last global round; where one is chosen
   std::optional<double> leader_error = {};  // of the leader's own network
   std::optional<double> leader_hold_out_error = {};
+
+  // Of pipelines the above is without compression. This is with the boundaries' codecs, without memory.
+  std::optional<double> compressed_loss = {};
+  std::optional<double> compressed_error = {};
+  std::optional<double> compressed_hold_out_error = {};
 };
 
 struct RunEvents {
@@ -91,7 +115,12 @@ struct RunSummary {
   double best_test_error = 1;
   double final_test_loss = 0;
   std::optional<double> final_hold_out_error;
-  double dense_bytes_per_step = 0;  // means over steps; per rank, frames included
+  std::optional<double> final_compressed_test_error;  // of pipelines, as in EvaluationEvent
+  std::optional<double> final_compressed_test_loss;
+  std::optional<double> final_compressed_hold_out_error;
+  double dense_bytes_per_step =
+      0;  // means over steps; per rank, frames included; of pipelines, the
+          // mean of the ranks
   double sent_bytes_per_step = 0;
   double codec_ratio = 1;           // 4d / payload bytes of one rank
   double wire_ratio = 1;            // dense bytes / sent bytes; 1 for one rank

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace thinwire {
@@ -21,6 +22,9 @@ class DrawScope {
   ~DrawScope();
   DrawScope(const DrawScope&) = delete;
   DrawScope& operator=(const DrawScope&) = delete;
+
+  // The calls that follow are those of layer `index`, up to 65,536 of them. Nothing outside a scope.
+  static void begin_layer(size_t index) noexcept;
 
  private:
   DrawContext context_;

@@ -32,6 +32,10 @@ DrawScope::DrawScope(DrawContext context) : context_(context), outer_(current) {
 }
 DrawScope::~DrawScope() { current = outer_; }
 
+void DrawScope::begin_layer(size_t index) noexcept {
+  if (current != nullptr) current->calls = static_cast<uint32_t>(index) << 16;
+}
+
 torch::Tensor counted_dropout(const torch::Tensor& input, double probability, bool training) {
   THINWIRE_CHECK(probability >= 0 && probability < 1, "dropout: probability is not in [0, 1)");
   if (!training || probability == 0) return input;

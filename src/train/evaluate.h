@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "thinwire/torch.h"
 
@@ -12,6 +13,13 @@ struct Score {
   double loss = 0;       // mean over predictions
   double error = 0;      // wrong / predictions
   uint64_t samples = 0;  // in the data set
+};
+
+// What is tested in a run, and how.
+struct Judge {
+  std::function<Score(const Task& task, const Dataset& data)> score;  // called by all ranks
+  const Dataset& test;
+  const Dataset* hold_out = nullptr;
 };
 
 // Whole batches are shared out over the ranks; every batch's sums are then added in their order by

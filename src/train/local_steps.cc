@@ -151,6 +151,18 @@ void LocalSteps::show_own() {
   own_.reset();
 }
 
+void LocalSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
+  event.spread = spread();
+  const auto who = leader();
+  if (!who) return;
+  event.leader = who;
+  show_worker(*who);
+  event.leader_error = judge.score(context().task, judge.test).error;
+  if (judge.hold_out != nullptr)
+    event.leader_hold_out_error = judge.score(context().task, *judge.hold_out).error;
+  show_own();
+}
+
 std::optional<int> LocalSteps::leader() {
   int64_t who = worker_->leader;
   context().group.broadcast(std::as_writable_bytes(std::span(&who, 1)), 0);

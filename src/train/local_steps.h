@@ -29,15 +29,10 @@ class LocalSteps final : public StepTaker {
   // The synchroniser's centre, with batch norm measured anew under it.
   void show_common() override;
   void show_own() override;
+  bool keeps_optimizer() const override { return true; }
 
-  // The best worker of the last global round; nobody before the first, or where none is chosen.
-  std::optional<int> leader();
-
-  // Puts the weights and buffers of `rank` in the place of this rank's own. Called by all ranks.
-  void show_worker(int rank);
-
-  // Root of the mean over workers of |x - common|^2. Called by all ranks.
-  double spread();
+  // How far workers are from what they have in common, and the leader's own network.
+  void judge_more(const Judge& judge, EvaluationEvent& event) override;
 
   // Of workers that do not take the same number of steps: whether the run is over for this one. It is
   // when all together have taken their steps, or this one all of theirs.
@@ -51,6 +46,15 @@ class LocalSteps final : public StepTaker {
     AlignedVector<float> weights;
     std::vector<torch::Tensor> buffers;
   };
+
+  // The best worker of the last global round; nobody before the first, or where none is chosen.
+  std::optional<int> leader();
+
+  // Puts the weights and buffers of `rank` in the place of this rank's own. Called by all ranks.
+  void show_worker(int rank);
+
+  // Root of the mean over workers of |x - common|^2. Called by all ranks.
+  double spread();
 
   bool gradients_are_finite() const;
   void adjust_gradients();

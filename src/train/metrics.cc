@@ -59,6 +59,22 @@ void add_fault(Json& json, const StepReport& report) {
                      {"stream", report.fault.stream}};
 }
 
+Json direction_json(const PipelineReport::Direction& direction) {
+  return {{"values", direction.values},
+          {"payload_bytes", direction.payload_bytes},
+          {"message_bytes", direction.message_bytes},
+          {"full_samples", direction.full}};
+}
+
+Json pipeline_json(const PipelineReport& report) {
+  Json json = {{"idle_share", report.idle_share}, {"warming_up", report.warming_up}};
+  for (const PipelineReport::Boundary& boundary : report.boundaries)
+    json["boundaries"].push_back({{"behind", boundary.name},
+                                  {"forward", direction_json(boundary.forward)},
+                                  {"backward", direction_json(boundary.backward)}});
+  return json;
+}
+
 // The lines of the file about steps up to `last`.
 std::string lines_up_to(const std::filesystem::path& path, uint64_t last) {
   std::ifstream file(path);
@@ -126,6 +142,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
                    {"wait", report.wait_seconds}};
   json["kinds"] = kinds_json(kinds);
   if (event.round != nullptr) json["round"] = Json::parse(to_json(*event.round));
+  if (event.pipeline != nullptr) json["pipeline"] = pipeline_json(*event.pipeline);
   if (with_streams_)
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
@@ -146,6 +163,9 @@ void MetricsFile::evaluation(const EvaluationEvent& event) {
   add("leader", event.leader);
   add("leader_error", event.leader_error);
   add("leader_hold_out_error", event.leader_hold_out_error);
+  add("compressed_test_loss", event.compressed_loss);
+  add("compressed_test_error", event.compressed_error);
+  add("compressed_hold_out_error", event.compressed_hold_out_error);
   line(json.dump());
   flush();
 }
@@ -172,6 +192,12 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
                {"best_test_error", summary.best_test_error},
                {"final_test_loss", summary.final_test_loss}};
   if (summary.final_hold_out_error) json["final_hold_out_error"] = *summary.final_hold_out_error;
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) json[key] = *value;
+  };
+  add("final_compressed_test_error", summary.final_compressed_test_error);
+  add("final_compressed_test_loss", summary.final_compressed_test_loss);
+  add("final_compressed_hold_out_error", summary.final_compressed_hold_out_error);
   json["dense_bytes_per_step"] = summary.dense_bytes_per_step;
   json["sent_bytes_per_step"] = summary.sent_bytes_per_step;
   json["codec_ratio"] = summary.codec_ratio;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "thinwire/trainer.h"
+#include "train/pipeline/pipeline_options.h"
 
 namespace thinwire {
 namespace {
@@ -129,6 +130,7 @@ std::optional<RecipeFault> find_fault(const Options& recipe) {
     return RecipeFault{
         "optimizer.nesterov",
         Status::fail(ErrorCode::kBadOption, "needs optimizer.momentum greater than 0")};
+  if (auto fault = find_pipeline_fault(recipe)) return fault;
   return find_exchange_fault(recipe);
 }
 

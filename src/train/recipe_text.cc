@@ -49,9 +49,13 @@ std::map<std::string, std::string, std::less<>> lines_of(std::string_view text) 
 
 bool may_change(std::string_view key) {
   static constexpr std::string_view kFixed[] = {
-      "train.seed",        "train.batch",       "optimizer.name", "exchange.codec",
-      "exchange.feedback", "exchange.grouping", "sync.method"};
+      "train.seed",          "train.batch",       "train.drop_last",
+      "train.fixed_batches", "optimizer.name",    "exchange.codec",
+      "exchange.feedback",   "exchange.grouping", "sync.method"};
   const std::string_view section = section_of(key);
+  if (section == "pipeline")
+    return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
+           key == "pipeline.spill_folder";
   return section != "data" && section != "model" &&
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
 }

@@ -12,7 +12,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, targ
                                    frame_bytes, dense_bytes, sent_bytes, received_bytes,
                                    fetch_seconds, compute_seconds, compress_seconds, wire_seconds,
                                    decompress_seconds, wait_seconds, evaluate_seconds, seconds,
-                                   best_error, last_error, last_loss, last_hold_out_error, kinds)
+                                   best_error, last_error, last_loss, last_hold_out_error,
+                                   last_compressed_error, last_compressed_loss,
+                                   last_compressed_hold_out_error, kinds)
 
 namespace {
 

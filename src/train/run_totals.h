@@ -54,7 +54,10 @@ struct RunTotals {
   double best_error = 2;  // of all tests; 2 before the first
   double last_error = 1;  // of the last test
   double last_loss = 0;
-  double last_hold_out_error = 2;  // 2: nothing is held out
+  double last_hold_out_error = 2;    // 2: nothing is held out
+  double last_compressed_error = 2;  // 2: not a pipeline
+  double last_compressed_loss = 0;
+  double last_compressed_hold_out_error = 2;
   Kinds kinds;
 
   void add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times);

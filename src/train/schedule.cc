@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -21,8 +22,10 @@ double learning_rate(const Options& recipe, const Timetable& timetable, uint64_t
     return rate * factor;
   }
   if (name == "cosine") {
-    const double done =
-        static_cast<double>(step - warmup) / static_cast<double>(timetable.steps - warmup);
+    const double period =
+        recipe.number("schedule.period") * static_cast<double>(timetable.steps_per_epoch);
+    const double length = period > 0 ? period : static_cast<double>(timetable.steps - warmup);
+    const double done = std::min(1.0, static_cast<double>(step - warmup) / length);
     const double floor = recipe.number("schedule.floor");
     return rate * (floor + (1 - floor) * (1 + std::cos(std::numbers::pi * done)) / 2);
   }

@@ -15,7 +15,7 @@ namespace thinwire {
 
 StepTaker::StepTaker(const StepContext& context)
     : context_(context),
-      sampler_(context.timetable, static_cast<uint64_t>(context.recipe.integer("train.seed"))),
+      sampler_(context.recipe, context.timetable),
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
       clip_norm_(context.recipe.number("clip.norm")) {}

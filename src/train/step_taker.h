@@ -8,6 +8,7 @@
 
 #include "thinwire/synchroniser.h"
 #include "thinwire/torch.h"
+#include "train/evaluate.h"
 #include "train/own_buffers.h"
 #include "train/run_totals.h"
 #include "train/timetable.h"
@@ -17,8 +18,9 @@ namespace thinwire {
 struct StepOutcome {
   StepReport report;
   std::optional<RoundReport> round;  // of workers that step by themselves, when they talked
+  std::optional<PipelineReport> pipeline;
   StepTimes times;
-  double loss = 0;  // mean over this rank's samples
+  double loss = 0;  // mean over this rank's samples; of a pipeline, over all
   double learning_rate = 0;
   uint64_t samples = 0;  // this rank's
 };
@@ -54,6 +56,12 @@ class StepTaker {
   // and these back. Called by all ranks.
   virtual void show_common() = 0;
   virtual void show_own() = 0;
+
+  // Whether each rank's optimiser is in the store, as they differ.
+  virtual bool keeps_optimizer() const { return false; }
+
+  // What else is tested of such a run. Called by all ranks, with their own weights in place.
+  virtual void judge_more(const Judge& /*judge*/, EvaluationEvent& /*event*/) {}
 
  protected:
   // Forward and backward over this rank's part of the batch. Gradients become `copies` / `total` times

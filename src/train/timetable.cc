@@ -53,9 +53,11 @@ bool Timetable::checkpoints_after(uint64_t step) const noexcept {
 Timetable make_timetable(const Options& recipe, uint64_t samples) {
   if (samples == 0) throw Error(ErrorCode::kBadOption, "train: there are no samples to train on");
   Timetable timetable;
-  timetable.samples = samples;
+  timetable.available = samples;
   timetable.batch =
       std::min<uint64_t>(static_cast<uint64_t>(recipe.integer("train.batch")), samples);
+  if (recipe.flag("train.drop_last")) samples -= samples % timetable.batch;
+  timetable.samples = samples;
   timetable.steps_per_epoch = (samples + timetable.batch - 1) / timetable.batch;
   timetable.steps = static_cast<uint64_t>(
       std::ceil(recipe.number("train.epochs") * static_cast<double>(timetable.steps_per_epoch)));
@@ -68,14 +70,48 @@ Timetable make_timetable(const Options& recipe, uint64_t samples) {
   return timetable;
 }
 
+Sampler::Sampler(const Options& recipe, const Timetable& timetable)
+    : timetable_(timetable),
+      seed_(static_cast<uint64_t>(recipe.integer("train.seed"))),
+      fixed_batches_(recipe.flag("train.fixed_batches")) {}
+
 std::span<const uint64_t> Sampler::ids(uint64_t step, Slice slice) {
-  const uint64_t epoch = step / timetable_.steps_per_epoch;
-  if (epoch != epoch_) {
-    order_ = random_permutation({.seed = seed_, .use = RandomUse::kShuffle, .step = epoch},
-                                timetable_.samples);
-    epoch_ = epoch;
-  }
+  order_epoch(step / timetable_.steps_per_epoch);
   return std::span(order_).subspan(slice.begin, slice.size);
+}
+
+uint64_t Sampler::batch_id(uint64_t step) {
+  order_epoch(step / timetable_.steps_per_epoch);
+  return batches_.at(step % timetable_.steps_per_epoch);
+}
+
+void Sampler::order_epoch(uint64_t epoch) {
+  if (epoch == epoch_) return;
+  if (fixed_batches_) {
+    order_batches(epoch);
+  } else {
+    order_ = random_permutation({.seed = seed_, .use = RandomUse::kShuffle, .step = epoch},
+                                timetable_.available);
+  }
+  epoch_ = epoch;
+}
+
+// Batches are the runs of one permutation; a smaller last one stays last.
+void Sampler::order_batches(uint64_t epoch) {
+  constexpr uint32_t kOfSamples = 1, kOfBatches = 2;
+  const std::vector<uint64_t> fixed = random_permutation(
+      {.seed = seed_, .use = RandomUse::kShuffle, .step = 0, .stream = kOfSamples},
+      timetable_.available);
+  const uint64_t whole = timetable_.samples / timetable_.batch;
+  batches_ = random_permutation(
+      {.seed = seed_, .use = RandomUse::kShuffle, .step = epoch, .stream = kOfBatches}, whole);
+  if (whole < timetable_.steps_per_epoch) batches_.push_back(whole);
+  order_.clear();
+  for (const uint64_t batch : batches_) {
+    const Slice slice = timetable_.batch_of(batch);
+    order_.insert(order_.end(), fixed.begin() + static_cast<int64_t>(slice.begin),
+                  fixed.begin() + static_cast<int64_t>(slice.begin + slice.size));
+  }
 }
 
 }  // namespace thinwire

@@ -21,7 +21,8 @@ struct Slice {
 };
 
 struct Timetable {
-  uint64_t samples = 0;          // of one epoch
+  uint64_t available = 0;        // samples
+  uint64_t samples = 0;          // of one epoch: all, or those that fill batches
   uint64_t batch = 0;            // samples of one step over all ranks
   uint64_t steps_per_epoch = 0;  // the last batch of an epoch may be smaller; it is trained on too
   uint64_t steps = 0;            // in the whole run
@@ -38,19 +39,27 @@ struct Timetable {
 // Throws Error(kBadOption) without samples.
 Timetable make_timetable(const Options& recipe, uint64_t samples);
 
-// The order of samples, another one in each epoch.
+// The order of samples, another one in each epoch; with fixed batches, another order of the same ones.
 class Sampler {
  public:
-  Sampler(const Timetable& timetable, uint64_t seed) : timetable_(timetable), seed_(seed) {}
+  Sampler(const Options& recipe, const Timetable& timetable);
 
   // Ids of the part `slice` of the epoch that `step` is in; good until the next call.
   std::span<const uint64_t> ids(uint64_t step, Slice slice);
 
+  // Of fixed batches, which one `step` takes, below steps_per_epoch: the same samples at every visit.
+  uint64_t batch_id(uint64_t step);
+
  private:
+  void order_epoch(uint64_t epoch);
+  void order_batches(uint64_t epoch);
+
   Timetable timetable_;
   uint64_t seed_;
+  bool fixed_batches_;
   uint64_t epoch_ = UINT64_MAX;
-  std::vector<uint64_t> order_;
+  std::vector<uint64_t> order_;    // ids
+  std::vector<uint64_t> batches_;  // fixed ones, in this epoch's order
 };
 
 }  // namespace thinwire

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <numeric>
+#include <set>
 
 #include "thinwire/trainer.h"
 #include "train/schedule.h"
@@ -71,14 +73,16 @@ TEST(Timetable, EndsEarlyAndAlwaysTestsAtTheEnd) {
 }
 
 TEST(Sampler, EveryRankTogetherSeesEverySampleOncePerEpoch) {
-  const auto table = make_timetable(recipe({{"train.batch", "16"}, {"train.epochs", "3"}}), 103);
+  const Options options =
+      recipe({{"train.batch", "16"}, {"train.epochs", "3"}, {"train.seed", "7"}});
+  const auto table = make_timetable(options, 103);
   std::vector<std::vector<uint64_t>> orders;
   for (uint64_t epoch = 0; epoch < 2; ++epoch) {
     std::vector<uint64_t> seen;
     for (uint64_t s = 0; s < table.steps_per_epoch; ++s) {
       const uint64_t step = epoch * table.steps_per_epoch + s;
       for (uint64_t rank = 0; rank < 3; ++rank) {
-        Sampler sampler(table, 7);  // each rank has its own, and may start anywhere
+        Sampler sampler(options, table);  // each rank has its own, and may start anywhere
         const auto ids = sampler.ids(step, table.batch_of(step).part(rank, 3));
         seen.insert(seen.end(), ids.begin(), ids.end());
       }
@@ -90,10 +94,55 @@ TEST(Sampler, EveryRankTogetherSeesEverySampleOncePerEpoch) {
     EXPECT_EQ(seen, all);
   }
   EXPECT_NE(orders[0], orders[1]);
-  Sampler other(table, 8);
+  Sampler other(recipe({{"train.seed", "8"}}), table);
   const auto ids = other.ids(0, {.begin = 0, .size = 16});
   EXPECT_NE(std::vector<uint64_t>(ids.begin(), ids.end()),
             std::vector<uint64_t>(orders[0].begin(), orders[0].begin() + 16));
+}
+
+TEST(Timetable, DropsTheLastBatchOnRequest) {
+  const auto table =
+      make_timetable(recipe({{"train.batch", "10"}, {"train.drop_last", "true"}}), 95);
+  EXPECT_EQ(table.steps_per_epoch, 9u);
+  EXPECT_EQ(table.samples, 90u);
+  EXPECT_EQ(table.batch_of(8).size, 10u);
+  EXPECT_EQ(table.samples_before(9), 90u);
+}
+
+TEST(Sampler, FixedBatchesComeAgainInAnotherOrder) {
+  for (const char* drop_last : {"false", "true"}) {
+    const Options options = recipe({{"train.batch", "10"},
+                                    {"train.epochs", "9"},
+                                    {"train.fixed_batches", "true"},
+                                    {"train.drop_last", drop_last}});
+    const auto table = make_timetable(options, 95);
+    std::vector<std::vector<uint64_t>> of_batch(table.steps_per_epoch);
+    std::vector<std::vector<uint64_t>> orders(3);
+    for (uint64_t step = 0; step < 3 * table.steps_per_epoch; ++step) {
+      Sampler sampler(options, table);
+      const auto ids = sampler.ids(step, table.batch_of(step));
+      std::vector<uint64_t>& known = of_batch.at(sampler.batch_id(step));
+      if (known.empty()) known.assign(ids.begin(), ids.end());
+      EXPECT_EQ(known, std::vector<uint64_t>(ids.begin(), ids.end()));
+      orders[step / table.steps_per_epoch].push_back(sampler.batch_id(step));
+    }
+    EXPECT_NE(orders[0], orders[1]);
+    EXPECT_NE(orders[1], orders[2]);
+    std::set<uint64_t> seen;
+    for (const auto& ids : of_batch) seen.insert(ids.begin(), ids.end());
+    EXPECT_EQ(seen.size(), table.samples);
+  }
+}
+
+TEST(Schedule, CosineOfAGivenPeriodEndsOnItsWay) {
+  const Options options = recipe({{"train.batch", "10"},
+                                  {"train.epochs", "2"},
+                                  {"optimizer.lr", "0.5"},
+                                  {"schedule.name", "cosine"},
+                                  {"schedule.period", "4"}});
+  const auto table = make_timetable(options, 10);
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 0), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(options, table, 1), 0.25 * (1 + std::sqrt(0.5)));
 }
 
 TEST(Schedule, StepsAtMilestones) {

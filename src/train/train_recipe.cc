@@ -5,6 +5,7 @@
 #include "train/data/data_sets.h"
 #include "train/models/models.h"
 #include "train/recipe_parts.h"
+#include "train/start_weights.h"
 #include "train/together.h"
 
 namespace thinwire {
@@ -16,6 +17,8 @@ RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& gr
   together(group, [&] {
     data = make_data_set(data_request(recipe.options, places.data));
     task = make_model(model_options(recipe.options), data.shape);
+    const std::string& weights = recipe.options.text("model.weights");
+    if (!weights.empty()) load_weights(*task.module, weights);
   });
   return train_task(recipe, places, group, std::move(task),
                     {.train = *data.train, .test = *data.test, .hold_out = data.held_out.get()},

@@ -17,6 +17,8 @@
 #include "train/manifest.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/pipeline/pipeline_options.h"
+#include "train/pipeline/pipeline_steps.h"
 #include "train/recipe_parts.h"
 #include "train/recipe_text.h"
 #include "train/shared_steps.h"
@@ -75,7 +77,8 @@ class Run {
         data_(data),
         events_(events),
         threads_(threads_of(recipe.options, group)),
-        timetable_(make_timetable(recipe.options, data.train.size())) {}
+        timetable_(make_timetable(recipe.options, data.train.size())),
+        pipeline_(pipeline_options(recipe.options)) {}
 
   RunSummary train();
 
@@ -88,8 +91,7 @@ class Run {
   void take_steps_alone();
   void tell(const StepOutcome& outcome);
   void judge();
-  Score score(const Dataset& data);
-  void judge_workers(EvaluationEvent& event);
+  Score score(const Task& task, const Dataset& data);
   void save();
   bool asked_to_stop();
   void note(const std::string& text) const {
@@ -109,6 +111,7 @@ class Run {
   const RunEvents& events_;
   const ThreadCount threads_;
   const Timetable timetable_;
+  const PipelineOptions pipeline_;
   bool may_stop_ = false;
 
   Store store_;
@@ -158,6 +161,11 @@ void Run::resume() {
     throw AgreedError(ErrorCode::kMismatch,
                       places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
   for (const std::string& change : changes.allowed) note("resumed with " + change);
+  if (pipeline_.stages > 0 && saved.world_size != group_.size())
+    throw AgreedError(ErrorCode::kMismatch, places_.resume + ": was saved by " +
+                                                std::to_string(saved.world_size) +
+                                                " workers; a pipeline goes on with as many, not " +
+                                                std::to_string(group_.size()));
 
   together(group_, [&] {
     const torch::NoGradGuard no_grad;
@@ -174,6 +182,12 @@ void Run::resume() {
   latest_.error = totals_.last_error;
   latest_.loss = totals_.last_loss;
   if (totals_.last_hold_out_error <= 1) latest_.hold_out_error = totals_.last_hold_out_error;
+  if (totals_.last_compressed_error <= 1) {
+    latest_.compressed_error = totals_.last_compressed_error;
+    latest_.compressed_loss = totals_.last_compressed_loss;
+  }
+  if (totals_.last_compressed_hold_out_error <= 1)
+    latest_.compressed_hold_out_error = totals_.last_compressed_hold_out_error;
   earlier_seconds_ = totals_.seconds;
   note("resumed at step " + std::to_string(step_));
   if (saved.world_size != group_.size())
@@ -211,17 +225,18 @@ void Run::tell(const StepOutcome& outcome) {
                         .samples = timetable_.samples_before(step_),
                         .seconds = seconds(),
                         .exchange = &report,
-                        .round = outcome.round ? &*outcome.round : nullptr};
+                        .round = outcome.round ? &*outcome.round : nullptr,
+                        .pipeline = outcome.pipeline ? &*outcome.pipeline : nullptr};
   if (metrics_) metrics_->step(event, outcome.times, kinds, streams);
   if (events_.step) events_.step(event);
 }
 
-Score Run::score(const Dataset& data) {
+Score Run::score(const Task& task, const Dataset& data) {
   const auto batch = static_cast<uint64_t>(recipe_.options.integer("train.evaluate_batch"));
   const FetchContext context{.training = false,
                              .seed = static_cast<uint64_t>(recipe_.options.integer("train.seed")),
                              .epoch = 0};
-  return evaluate(group_, task_, data, batch, context);
+  return evaluate(group_, task, data, batch, context);
 }
 
 void Run::judge() {
@@ -232,34 +247,27 @@ void Run::judge() {
   require_agreement(
       group_, local_ != nullptr ? "common weights" : "weights after step " + std::to_string(step_),
       hex(checksum_of(trained_weights(*task_.module))));
-  const Score test = score(data_.test);
+  const Score test = score(task_, data_.test);
   latest_ = {.step = step_,
              .epoch = timetable_.epoch(step_),
              .loss = test.loss,
              .error = test.error,
              .samples = test.samples};
-  if (data_.hold_out != nullptr) latest_.hold_out_error = score(*data_.hold_out).error;
+  if (data_.hold_out != nullptr) latest_.hold_out_error = score(task_, *data_.hold_out).error;
   taker_->show_own();
-  if (local_ != nullptr) judge_workers(latest_);
+  const auto score_of = [this](const Task& task, const Dataset& data) { return score(task, data); };
+  taker_->judge_more({.score = score_of, .test = data_.test, .hold_out = data_.hold_out}, latest_);
   judged_at_ = step_;
   totals_.best_error = std::min(totals_.best_error, latest_.error);
   totals_.last_error = latest_.error;
   totals_.last_loss = latest_.loss;
   totals_.last_hold_out_error = latest_.hold_out_error.value_or(2);
+  totals_.last_compressed_error = latest_.compressed_error.value_or(2);
+  totals_.last_compressed_loss = latest_.compressed_loss.value_or(0);
+  totals_.last_compressed_hold_out_error = latest_.compressed_hold_out_error.value_or(2);
   totals_.evaluate_seconds += judging.seconds();
   if (metrics_) metrics_->evaluation(latest_);
   if (events_.evaluation) events_.evaluation(latest_);
-}
-
-void Run::judge_workers(EvaluationEvent& event) {
-  event.spread = local_->spread();
-  const auto leader = local_->leader();
-  if (!leader) return;
-  event.leader = leader;
-  local_->show_worker(*leader);
-  event.leader_error = score(data_.test).error;
-  if (data_.hold_out != nullptr) event.leader_hold_out_error = score(*data_.hold_out).error;
-  local_->show_own();
 }
 
 void Run::save() {
@@ -279,7 +287,8 @@ void Run::save() {
   if (first()) {
     for (const NamedTensor& weight : named_weights(*task_.module))
       checkpoint.model.push_back(to_state(weight, OnResize::kCopy));
-    if (local_ == nullptr) checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
+    if (!taker_->keeps_optimizer())
+      checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
   }
   taker_->show_own();
   save_checkpoint(group_, places_.out, checkpoint);
@@ -304,13 +313,15 @@ RunSummary Run::summarise(bool finished) {
   auto codecs = scheduled_codecs(codec);
   summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
   summary.samples = timetable_.samples_before(step_);
-  if (local_ != nullptr) {
-    if (local_->asynchronous()) summary.samples = sum_over_ranks(group_, own_samples_);
-    taker_->show_common();  // what the module is left with
-  }
+  if (local_ != nullptr && local_->asynchronous())
+    summary.samples = sum_over_ranks(group_, own_samples_);
+  if (taker_->keeps_optimizer()) taker_->show_common();  // what the module is left with
   summary.final_test_error = latest_.error;
   summary.final_test_loss = latest_.loss;
   summary.final_hold_out_error = latest_.hold_out_error;
+  summary.final_compressed_test_error = latest_.compressed_error;
+  summary.final_compressed_test_loss = latest_.compressed_loss;
+  summary.final_compressed_hold_out_error = latest_.compressed_hold_out_error;
   summary.finished = finished;
   // Bytes and times differ between ranks; all return rank 0's.
   const std::string mine = first() ? totals_.to_json() : "";
@@ -343,7 +354,7 @@ void Run::make_taker() {
     options.observe = [this](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder_->observe(stream, signal, call);
     };
-  if (local)
+  if (local || pipeline_.stages > 0)
     broadcast_weights(*task_.module, group_);
   else
     parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_, options);
@@ -365,6 +376,8 @@ void Run::make_taker() {
         std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe_.options));
     local_ = steps.get();
     taker_ = std::move(steps);
+  } else if (pipeline_.stages > 0) {
+    taker_ = std::make_unique<PipelineSteps>(context, pipeline_, options, store_, step_);
   } else {
     parallel_->exchange().set_step(step_);
     taker_ = std::make_unique<SharedSteps>(context, *parallel_);

@@ -81,6 +81,19 @@ const std::vector<CatalogueRow>& rows() {
        .suffix = ".gz",
        .files = {{"input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
                   0}}},
+      {.name = "wikitext-2",
+       .about =
+           "463,215 words of Wikipedia, 13,777 kinds: the published validation part to train on, "
+           "the test part to test with",
+       .origin = "Merity et al., Pointer Sentinel Mixture Models, 2016; valid.txt and test.txt in "
+                 "github.com/pytorch/examples, word_language_model",
+       .terms = "CC BY-SA",
+       .folders = {"wikitext-2", "wikitext2"},
+       .suffix = "",
+       .files = {{"valid.txt", "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+                  0},
+                 {"test.txt", "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+                  1}}},
       {.name = "spoken-digits",
        .about = "2,700 + 300 recordings of 10 digits by 6 speakers, 8 kHz",
        .origin = "Free Spoken Digit Dataset, github.com/Jakobovski/free-spoken-digit-dataset",

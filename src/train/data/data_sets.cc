@@ -71,14 +71,13 @@ DataSplits split_images(const DataRequest& request, const std::shared_ptr<const 
 
 DataSplits split_text(const DataRequest& request, const std::shared_ptr<const Text>& text) {
   const int64_t sequence = request.sequence == 0 ? kSequence : request.sequence;
-  const auto characters = static_cast<uint64_t>(text->codes.numel());
-  const uint64_t train = characters * 9 / 10;
-  const Cut counts =
-      cut(request, count_sequences(train, sequence), count_sequences(characters - train, sequence));
+  const auto tokens = static_cast<uint64_t>(text->codes.numel());
+  const Cut counts = cut(request, count_sequences(text->train, sequence),
+                         count_sequences(tokens - text->train, sequence));
   DataSplits splits;
-  splits.shape = {.input = {sequence}, .classes = static_cast<int64_t>(text->alphabet.size())};
+  splits.shape = {.input = {sequence}, .classes = text->alphabet};
   splits.train = make_text_set(text, 0, counts.train, sequence);
-  splits.test = make_text_set(text, train, counts.test, sequence);
+  splits.test = make_text_set(text, text->train, counts.test, sequence);
   if (counts.held_out > 0)
     splits.held_out = make_text_set(text, counts.held_out_first * static_cast<uint64_t>(sequence),
                                     counts.held_out, sequence);
@@ -120,8 +119,9 @@ void check_data_request(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
-  refuse(request, request.crop != 0 && (is("shakespeare") || is("spoken-digits")), "crop");
-  refuse(request, request.sequence != 0 && !is("shakespeare"), "sequence");
+  const bool text = is("shakespeare") || is("wikitext-2");
+  refuse(request, request.crop != 0 && (text || is("spoken-digits")), "crop");
+  refuse(request, request.sequence != 0 && !text, "sequence");
   if (request.sequence < 0 || request.sequence > kMaxSequence)
     throw Error(ErrorCode::kBadOption, "data set " + request.name + ": sequence is not in 1 .. " +
                                            std::to_string(kMaxSequence));
@@ -138,7 +138,15 @@ DataSplits make_data_set(const DataRequest& request) {
   if (is("mnist")) return images(read_mnist);
   if (is("cifar10")) return images(read_cifar10);
   if (is("shakespeare")) {
-    const auto read = [](const std::vector<std::string>& files) { return read_text(files.at(0)); };
+    const auto read = [](const std::vector<std::string>& files) {
+      return read_characters(files.at(0));
+    };
+    return split_text(request, load(row, request.folder, read));
+  }
+  if (is("wikitext-2")) {
+    const auto read = [](const std::vector<std::string>& files) {
+      return read_words(files.at(0), files.at(1));
+    };
     return split_text(request, load(row, request.folder, read));
   }
   const auto read = [](const std::vector<std::string>& files) {

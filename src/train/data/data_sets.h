@@ -20,7 +20,7 @@ struct DataRequest {
   uint64_t test_samples = 0;   // likewise; of what is held out, too
   bool augment = false;        // cifar10: pad, crop and flip
   int64_t crop = 0;            // images: pixels a side that are seen; default: all
-  int64_t sequence = 0;        // shakespeare: characters per sample; default 64
+  int64_t sequence = 0;        // texts: tokens per sample; default 64
 };
 
 struct DataSplits {

@@ -265,6 +265,32 @@ TEST_F(DataSets, Text) {
                ErrorCode::kCorrupt, "two distinct");
 }
 
+TEST_F(DataSets, Words) {
+  write("wikitext-2/valid.txt", " a b a <unk>\n\n b a  c \n");
+  write("wikitext-2/test.txt", "c d a\nb");
+  const DataRequest request{.name = "wikitext-2", .folder = folder_.string(), .sequence = 3};
+  DataSplits splits = make_data_set(request);
+  // By frequency, then by their bytes: <eos> and a three times, b twice, <unk> and c once.
+  EXPECT_EQ(splits.shape.classes, 5);
+  const auto row = [](std::initializer_list<int64_t> codes) {
+    return torch::tensor(std::vector<int64_t>(codes)).unsqueeze(0);
+  };
+  ASSERT_EQ(splits.train->size(), 3u);  // of ten words
+  const Batch first = splits.train->fetch(ids_below(1), {});
+  EXPECT_TRUE(first.inputs.equal(row({1, 2, 1})));
+  EXPECT_TRUE(first.targets.equal(row({2, 1, 3})));
+  const Batch second = splits.train->fetch(std::vector<uint64_t>{1}, {});
+  EXPECT_TRUE(second.inputs.equal(row({3, 0, 0})));
+  ASSERT_EQ(splits.test->size(), 1u);
+  const Batch test = splits.test->fetch(ids_below(1), {});
+  EXPECT_TRUE(test.inputs.equal(row({4, 3, 1})));  // d is not known
+  EXPECT_TRUE(test.targets.equal(row({3, 1, 0})));
+
+  splits = {};
+  write("wikitext-2/valid.txt", "a b\n");
+  expect_error([&] { make_data_set(request); }, ErrorCode::kCorrupt, "none is <unk>");
+}
+
 TEST_F(DataSets, SpokenDigits) {
   for (int index : {0, 4, 5, 49}) {
     for (const char* speaker : {"ann", "bob"}) {

@@ -16,7 +16,9 @@ Task make_cnn_mnist(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_cifar(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn7(const ModelOptions& options, const SampleShape& shape);
 Task make_resnet20(const ModelOptions& options, const SampleShape& shape);
+Task make_resnet18(const ModelOptions& options, const SampleShape& shape);
 Task make_char_lstm(const ModelOptions& options, const SampleShape& shape);
+Task make_gpt_mini(const ModelOptions& options, const SampleShape& shape);
 Task make_dnn_speech(const ModelOptions& options, const SampleShape& shape);
 
 // A Task around a module with a forward(inputs) of its own; loss and errors are the defaults.
@@ -26,6 +28,14 @@ Task task_of(std::shared_ptr<Module> module) {
   task.forward = [module](const torch::Tensor& inputs) { return module->forward(inputs); };
   task.module = std::move(module);
   return task;
+}
+
+// A layer around a module with a forward(inputs) of its own.
+template <typename Module>
+Layer layer_of(std::string name, std::shared_ptr<Module> module) {
+  return {.name = std::move(name), .module = module, .forward = [module](const torch::Tensor& x) {
+            return module->forward(x);
+          }};
 }
 
 inline int64_t or_default(int64_t given, int64_t fallback) { return given != 0 ? given : fallback; }

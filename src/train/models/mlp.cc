@@ -15,40 +15,16 @@
 namespace thinwire {
 namespace {
 
-struct Plan {
-  int64_t inputs;
-  int64_t hidden;
-  int64_t layers;
-  int64_t classes;
-  bool sigmoid;
-  double dropout;
-};
-
-class FullyConnected final : public torch::nn::Module {
- public:
-  explicit FullyConnected(const Plan& plan) : sigmoid_(plan.sigmoid), dropout_(plan.dropout) {
-    for (int64_t i = 0; i < plan.layers; ++i) {
-      const torch::nn::Linear layer(i == 0 ? plan.inputs : plan.hidden, plan.hidden);
-      hidden_.push_back(register_module("hidden" + std::to_string(i + 1), layer));
-    }
-    output_ = register_module("output", torch::nn::Linear(plan.hidden, plan.classes));
-  }
-
-  torch::Tensor forward(const torch::Tensor& inputs) {
-    torch::Tensor x = inputs.flatten(1);
-    for (auto& layer : hidden_) {
-      x = layer(x);
-      x = drop(sigmoid_ ? torch::sigmoid(x) : torch::relu(x), dropout_, is_training());
-    }
-    return output_(x);
-  }
-
- private:
-  bool sigmoid_;
-  double dropout_;
-  std::vector<torch::nn::Linear> hidden_;
-  torch::nn::Linear output_ = nullptr;
-};
+Layer hidden_layer(int64_t number, int64_t inputs, int64_t hidden, bool sigmoid, double dropout) {
+  torch::nn::Linear linear(inputs, hidden);
+  return {.name = "hidden" + std::to_string(number),
+          .module = linear.ptr(),
+          .forward = [=](const torch::Tensor& x) mutable {
+            const torch::Tensor y = linear(x.flatten(1));
+            return drop(sigmoid ? torch::sigmoid(y) : torch::relu(y), dropout,
+                        linear->is_training());
+          }};
+}
 
 Task make_fully_connected(const ModelOptions& options, const SampleShape& shape, int64_t hidden,
                           int64_t layers) {
@@ -56,12 +32,17 @@ Task make_fully_connected(const ModelOptions& options, const SampleShape& shape,
       options.activation != "sigmoid")
     throw Error(ErrorCode::kBadOption, "model " + options.name + ": no activation '" +
                                            options.activation + "'; known: relu, sigmoid");
-  return task_of(std::make_shared<FullyConnected>(Plan{.inputs = shape.count(),
-                                                       .hidden = or_default(options.hidden, hidden),
-                                                       .layers = or_default(options.layers, layers),
-                                                       .classes = shape.classes,
-                                                       .sigmoid = options.activation == "sigmoid",
-                                                       .dropout = options.dropout}));
+  hidden = or_default(options.hidden, hidden);
+  layers = or_default(options.layers, layers);
+  std::vector<Layer> all;
+  for (int64_t i = 1; i <= layers; ++i)
+    all.push_back(hidden_layer(i, i == 1 ? shape.count() : hidden, hidden,
+                               options.activation == "sigmoid", options.dropout));
+  torch::nn::Linear output(hidden, shape.classes);
+  all.push_back({.name = "output",
+                 .module = output.ptr(),
+                 .forward = [=](const torch::Tensor& x) mutable { return output(x); }});
+  return make_sequence(std::move(all));
 }
 
 }  // namespace

@@ -36,13 +36,17 @@ uint64_t count_parameters(const torch::nn::Module& module) {
   return count;
 }
 
+bool takes_text(const Case& c) {
+  return c.options.name == "char-lstm" || c.options.name == "gpt-mini";
+}
+
 torch::Tensor some_inputs(const Case& c, int64_t samples) {
   std::vector<int64_t> shape = c.shape.input;
   shape.insert(shape.begin(), samples);
   int64_t count = 1;
   for (const int64_t extent : shape) count *= extent;
   const torch::Tensor steps = torch::arange(count).reshape(shape);
-  if (c.options.name == "char-lstm") return steps % c.shape.classes;
+  if (takes_text(c)) return steps % c.shape.classes;
   return torch::sin(steps.to(torch::kFloat) * 0.37);
 }
 
@@ -57,7 +61,7 @@ TEST_P(EveryModel, GivesAClassPerPredictionAndAGradientPerParameter) {
   const Case& c = GetParam();
   const Task task = make_model(c.options, c.shape);
   const torch::Tensor outputs = task.forward(some_inputs(c, 3));
-  if (c.options.name == "char-lstm") {
+  if (takes_text(c)) {
     EXPECT_THAT(outputs.sizes().vec(), ElementsAre(3, c.shape.input[0], c.shape.classes));
   } else {
     EXPECT_THAT(outputs.sizes().vec(), ElementsAre(3, c.shape.classes));
@@ -115,7 +119,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{.name = "mlp", .hidden = 2048, .layers = 3}, kGrey28, 10'020'874},
         Case{{.name = "cnn-mnist"}, kGrey28, 582'026},
         Case{{.name = "cnn-cifar"}, kColour32, 145'578}, Case{{.name = "cnn7"}, kColour28, 351'946},
-        Case{{.name = "resnet20"}, kColour32, 269'722}, Case{{.name = "char-lstm"}, kText, 873'793},
+        Case{{.name = "resnet20"}, kColour32, 269'722},
+        // The size that everybody's ResNet18 for CIFAR has.
+        Case{{.name = "resnet18"}, kColour32, 11'173'962},
+        Case{{.name = "resnet18", .hidden = 16}, kColour32, 701'466},
+        Case{{.name = "gpt-mini"}, kText, 812'097},
+        Case{{.name = "gpt-mini", .hidden = 64, .layers = 2}, {{16}, 65}, 109'505},
+        Case{{.name = "char-lstm"}, kText, 873'793},
         Case{{.name = "char-lstm", .hidden = 32, .layers = 3, .embedding = 8}, {{16}, 65}, 24'937},
         Case{{.name = "dnn-speech"}, kSpeech, 5'781'514},
         Case{{.name = "dnn-speech", .hidden = 64, .layers = 2, .activation = "sigmoid"},

@@ -1,0 +1,17 @@
+// A whole network with what its pipeline's boundaries do to activations: how it is judged with
+// compression on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "thinwire/torch.h"
+#include "train/pipeline/pipeline_options.h"
+#include "train/pipeline/stage_plan.h"
+
+namespace thinwire {
+
+// The task's forward pass with each activation through its boundary's codec, without memory: test samples
+// have no history. For batches of at most `samples`. `plan` must outlive it; not for several threads.
+Task compressed_task(const PipelineOptions& options, const StagePlan& plan, const Task& task,
+                     uint64_t samples);
+
+}  // namespace thinwire

@@ -1,0 +1,98 @@
+// One small message from every rank, added up by all.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/pipeline/pipeline_counters.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "pipeline/boundary_message.h"
+
+namespace thinwire {
+namespace {
+
+constexpr uint64_t kLengthBytes = 8;  // in front of each message, see stage_links.cc
+
+void add(PipelineReport::Direction& to, const StageCounters::Sends& from) {
+  to.values += from.values;
+  to.payload_bytes += from.payload_bytes;
+  to.message_bytes += from.message_bytes;
+  to.full += from.full;
+}
+
+StreamCounters counters_of(const PipelineReport::Direction& from) {
+  StreamCounters counters;
+  counters.values = counters.kept = from.values;
+  counters.payload_bytes = from.payload_bytes;
+  counters.frame_bytes = from.message_bytes;
+  return counters;
+}
+
+}  // namespace
+
+void StageCounters::add(const Departed& departed, bool backward) {
+  Sends& sends = backward ? gradients : activations;
+  sends.values += departed.values;
+  sends.message_bytes += departed.sent.size;
+  sends.payload_bytes += departed.sent.size - kBodyOffset;
+  sends.full += departed.sent.full;
+  sent_bytes += departed.sent.size + kLengthBytes;
+  dense_bytes += departed.values * sizeof(float);
+  compress += departed.compress_seconds;
+}
+
+PipelineCounters::PipelineCounters(const StagePlan& plan, const Task& task, const StepShape& shape,
+                                   const std::vector<StreamSpec>& exchange)
+    : plan_(plan) {
+  for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
+    names_.push_back(plan.cut_name(task, cut));
+    std::vector<uint64_t> extents = plan.crossing[cut];
+    extents.insert(extents.begin(), shape.samples * shape.micro_batches);
+    for (const char* direction : {"/forward", "/backward"})
+      streams_.push_back(single_tensor({.name = names_.back() + direction, .shape = extents}));
+  }
+  if (plan.replicas > 1) streams_.insert(streams_.end(), exchange.begin(), exchange.end());
+}
+
+PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters& mine,
+                                               StepReport& report) const {
+  static_assert(std::is_trivially_copyable_v<StageCounters>);
+  std::vector<StageCounters> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+
+  Sum sum;
+  StageCounters total;
+  for (const std::string& name : names_)
+    sum.pipeline.boundaries.push_back({.name = name, .forward = {}, .backward = {}});
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const StageCounters& one = all[rank];
+    const size_t stage = rank % plan_.stages;
+    if (stage + 1 < plan_.stages) add(sum.pipeline.boundaries[stage].forward, one.activations);
+    if (stage > 0) add(sum.pipeline.boundaries[stage - 1].backward, one.gradients);
+    total.sent_bytes += one.sent_bytes;
+    total.received_bytes += one.received_bytes;
+    total.dense_bytes += one.dense_bytes;
+    total.samples += one.samples;
+    total.loss += one.loss;
+    total.seconds += one.seconds;
+    total.wait += one.wait;
+  }
+  if (total.samples > 0) sum.loss = total.loss / static_cast<double>(total.samples);
+  if (total.seconds > 0) sum.pipeline.idle_share = total.wait / total.seconds;
+
+  report.sent_bytes = total.sent_bytes / all.size();
+  report.received_bytes = total.received_bytes / all.size();
+  report.dense_bytes = total.dense_bytes / all.size();
+  report.compress_seconds += mine.compress;
+  report.decompress_seconds += mine.decompress;
+  report.wait_seconds += mine.wait;
+  std::vector<StreamCounters> streams;
+  for (const PipelineReport::Boundary& boundary : sum.pipeline.boundaries)
+    for (const PipelineReport::Direction* way : {&boundary.forward, &boundary.backward})
+      streams.push_back(counters_of(*way));
+  if (plan_.replicas > 1)
+    streams.insert(streams.end(), report.streams.begin(), report.streams.end());
+  report.streams = std::move(streams);
+  return sum;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,160 @@
+// Reading the section, and finding what is wrong with it.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/pipeline/pipeline_options.h"
+
+#include <string_view>
+#include <utility>
+
+#include "thinwire/codec.h"
+
+namespace thinwire {
+namespace {
+
+// "a / b": {"a", "b"}.
+std::vector<std::string> list_of(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('/', begin), text.size());
+    std::string_view part = text.substr(begin, end - begin);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    parts.emplace_back(part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+const std::string& of_cut(const std::vector<std::string>& list, size_t cut) {
+  return list.size() == 1 ? list.front() : list.at(cut);
+}
+
+bool is_sparse(const std::string& codec) {
+  auto made = make_codec(codec);
+  return made && made.value().codec->info().sparse;
+}
+
+RecipeFault fault(std::string key, std::string message) {
+  return {std::move(key), Status::fail(ErrorCode::kBadOption, std::move(message))};
+}
+
+// The keys of what belongs to one boundary each.
+constexpr std::pair<const char*, std::vector<std::string> PipelineOptions::*> kLists[] = {
+    {"pipeline.forward", &PipelineOptions::forward},
+    {"pipeline.forward_memory", &PipelineOptions::forward_memory},
+    {"pipeline.backward", &PipelineOptions::backward},
+    {"pipeline.backward_memory", &PipelineOptions::backward_memory}};
+
+std::optional<RecipeFault> find_list_fault(const PipelineOptions& options) {
+  for (const auto& [key, list] : kLists)
+    if ((options.*list).size() != 1 && (options.*list).size() + 1 != options.stages)
+      return fault(key, "has " + std::to_string((options.*list).size()) + " parts where " +
+                            std::to_string(options.stages) + " stages have " +
+                            std::to_string(options.stages - 1) +
+                            " boundaries; give one for all, or one for each");
+  return std::nullopt;
+}
+
+// Of one direction over one cut.
+std::optional<RecipeFault> find_boundary_fault(const PipelineOptions& options, size_t cut,
+                                               bool backward) {
+  const std::string key = backward ? "pipeline.backward" : "pipeline.forward";
+  BoundarySpec spec = boundary_options(options, cut, backward);
+  spec.sample_shape = {64};
+  spec.cache_budget = 0;
+  if (options.shared_positions) {
+    if (!backward && !is_sparse(spec.codec))
+      return fault("pipeline.shared_positions",
+                   "codec " + spec.codec + " of pipeline.forward keeps no positions");
+    (backward ? spec.at_positions : spec.note_positions) = make_kept_positions();
+  }
+  const Status status = make_boundary_sender(spec).status();
+  if (status) return std::nullopt;
+  // The codec alone tells whose fault it is.
+  const bool codec = !make_codec(spec.codec);
+  return RecipeFault{codec || spec.memory == "none" ? key : key + "_memory", status};
+}
+
+bool any_starts_with(const std::vector<std::string>& list, std::string_view name) {
+  for (const std::string& text : list)
+    if (text.starts_with(name)) return true;
+  return false;
+}
+
+// Memories whose vectors have the shape of a step.
+std::optional<RecipeFault> find_batch_fault(const Options& recipe, const PipelineOptions& options) {
+  for (const auto& [key, list] : kLists) {
+    if (!any_starts_with(options.*list, "ef") || !std::string_view(key).ends_with("_memory"))
+      continue;
+    if (!recipe.flag("train.drop_last"))
+      return fault(key, "takes whole batches only: set train.drop_last");
+    if (recipe.integer("train.batch") % recipe.integer("train.micro_batches") != 0)
+      return fault(key,
+                   "takes whole batches only: train.batch must be a multiple of "
+                   "train.micro_batches");
+  }
+  return std::nullopt;
+}
+
+std::optional<RecipeFault> find_identity_fault(const Options& recipe,
+                                               const PipelineOptions& options) {
+  if (!any_starts_with(options.forward_memory, "aqsgd")) return std::nullopt;
+  for (const std::string& memory : options.forward_memory)
+    if (memory.find("key=batch") != std::string::npos && !recipe.flag("train.fixed_batches"))
+      return fault("pipeline.forward_memory",
+                   "key=batch meets the same batches in every epoch: set train.fixed_batches");
+  const char* changing = recipe.flag("data.augment")          ? "data.augment"
+                         : recipe.number("model.dropout") > 0 ? "model.dropout"
+                                                              : nullptr;
+  if (changing == nullptr || recipe.flag("pipeline.augmented_ids")) return std::nullopt;
+  return fault("pipeline.forward_memory",
+               std::string("aqsgd remembers each sample's activation, and ") + changing +
+                   " makes another one at every visit, so that changes are no smaller than "
+                   "tensors; set pipeline.augmented_ids to do so all the same");
+}
+
+}  // namespace
+
+PipelineOptions pipeline_options(const Options& recipe) {
+  PipelineOptions options;
+  options.stages = static_cast<size_t>(recipe.integer("pipeline.stages"));
+  options.cut = recipe.text("pipeline.cut");
+  options.order = recipe.text("pipeline.order") == "1f1b" ? PipelineOrder::kOneFOneB
+                                                          : PipelineOrder::kFillDrain;
+  for (const auto& [key, list] : kLists) options.*list = list_of(recipe.text(key));
+  options.streams = recipe.text("pipeline.streams");
+  options.shared_positions = recipe.flag("pipeline.shared_positions");
+  options.warmup = recipe.number("pipeline.warmup");
+  options.cache_budget = static_cast<size_t>(recipe.integer("pipeline.cache_budget_mb")) << 20;
+  options.spill_folder = recipe.text("pipeline.spill_folder");
+  options.save_caches = recipe.flag("pipeline.save_caches");
+  return options;
+}
+
+BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool backward) {
+  BoundarySpec spec;
+  spec.codec = of_cut(backward ? options.backward : options.forward, cut);
+  spec.memory = of_cut(backward ? options.backward_memory : options.forward_memory, cut);
+  spec.per_sample =
+      options.streams == "sample" || (options.streams == "auto" && is_sparse(spec.codec));
+  spec.stream = static_cast<uint32_t>(2 * cut + (backward ? 1 : 0));
+  if (!backward) {
+    spec.cache_budget = options.cache_budget;
+    spec.spill_folder = options.spill_folder;
+  }
+  return spec;
+}
+
+std::optional<RecipeFault> find_pipeline_fault(const Options& recipe) {
+  const PipelineOptions options = pipeline_options(recipe);
+  if (options.stages == 0) return std::nullopt;
+  if (!recipe.text("sync.method").empty())
+    return fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages");
+  if (auto found = find_list_fault(options)) return found;
+  for (size_t cut = 0; cut + 1 < options.stages; ++cut)
+    for (const bool backward : {false, true})
+      if (auto found = find_boundary_fault(options, cut, backward)) return found;
+  if (auto found = find_batch_fault(recipe, options)) return found;
+  return find_identity_fault(recipe, options);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,40 @@
+// Section "pipeline" of a recipe.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/stage_schedule.h"
+#include "thinwire/boundary.h"
+#include "thinwire/options.h"
+#include "thinwire/trainer.h"
+
+namespace thinwire {
+
+struct PipelineOptions {
+  size_t stages = 0;  // 0: no pipeline
+  std::string cut;    // "parameters", "time" or names
+  PipelineOrder order = PipelineOrder::kOneFOneB;
+  // One for all boundaries, or one for each.
+  std::vector<std::string> forward, forward_memory, backward, backward_memory;
+  std::string streams;
+  bool shared_positions = false;
+  double warmup = 0;        // epochs
+  size_t cache_budget = 0;  // bytes
+  std::string spill_folder;
+  bool save_caches = true;
+};
+
+PipelineOptions pipeline_options(const Options& recipe);
+
+// What crosses cut number `cut`, in one direction: all of its spec but the shape, the number of samples
+// and who sends.
+BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool backward);
+
+// What is wrong with the section, alone and with the rest of the recipe.
+std::optional<RecipeFault> find_pipeline_fault(const Options& recipe);
+
+}  // namespace thinwire

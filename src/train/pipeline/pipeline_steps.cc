@@ -1,0 +1,350 @@
+// A step: operations in the schedule's order, then all ranks agree whether it counts.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/pipeline/pipeline_steps.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "train/describe.h"
+#include "train/draw_context.h"
+#include "train/named_tensors.h"
+#include "train/pipeline/compressed_forward.h"
+#include "train/pipeline/stage_state.h"
+#include "train/sequence.h"
+#include "train/stopwatch.h"
+
+namespace thinwire {
+namespace {
+
+uint64_t parts_up(uint64_t whole, uint64_t parts) { return (whole + parts - 1) / parts; }
+
+// The layers of a stage under their own names, so that its weights are called as in the whole network.
+std::shared_ptr<torch::nn::Module> stage_module(const Task& task, const StagePlan& plan) {
+  auto module = std::make_shared<torch::nn::Module>();
+  for (size_t i = plan.begin(); i < plan.end(); ++i)
+    if (task.layers[i].module) module->register_module(task.layers[i].name, task.layers[i].module);
+  return module;
+}
+
+// What spoiled a step on a rank, in the order it is looked for.
+enum class Spoiled : uint8_t { kNothing, kActivations, kGradients, kWeights };
+
+}  // namespace
+
+// What a step knows while it lasts.
+struct PipelineSteps::Step {
+  uint64_t number = 0;
+  bool warming_up = false;
+  Slice whole, mine;          // of the batch; this pipeline's
+  std::vector<uint64_t> ids;  // of mine
+  std::vector<Slice> parts;   // of mine: micro-batches
+  uint64_t batch = 0;         // id, of fixed batches
+  FetchContext fetching_for;
+  std::vector<Passing> passing;
+  std::deque<std::future<Arrived>> activations, gradients;  // to come, in order
+  std::vector<std::future<Departed>> activations_out, gradients_out;
+  StageCounters counters;
+  Spoiled spoiled = Spoiled::kNothing;
+
+  Visit visit(size_t micro_batch) const {
+    const Slice part = parts[micro_batch];
+    return {.step = number,
+            .micro_batch = micro_batch,
+            .ids = std::span(ids).subspan(part.begin, part.size),
+            .batch = batch};
+  }
+  void spoil(Spoiled how) {
+    if (spoiled == Spoiled::kNothing) spoiled = how;
+  }
+  Arrived next(std::deque<std::future<Arrived>>& queue, Spoiled how) {
+    const Stopwatch waiting;
+    Arrived arrived = queue.front().get();
+    queue.pop_front();
+    counters.wait += waiting.seconds();
+    counters.decompress += arrived.decompress_seconds;
+    if (!arrived.finite) spoil(how);
+    return arrived;
+  }
+  void collect(std::vector<std::future<Departed>>& sends, bool backward, Spoiled how) {
+    for (std::future<Departed>& send : sends) {
+      const Departed departed = send.get();
+      counters.add(departed, backward);
+      if (!departed.sent.finite) spoil(how);
+    }
+  }
+};
+
+PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& options,
+                             const ExchangeOptions& exchange, Store& store, uint64_t first_step)
+    : StepTaker(context),
+      options_(options),
+      seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
+      micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
+      clip_norm_(context.recipe.number("clip.norm")),
+      max_skipped_(exchange.max_skipped),
+      plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
+      sampler_(context.recipe, context.timetable) {
+  warmup_steps_ = static_cast<uint64_t>(
+      std::ceil(options.warmup * static_cast<double>(context.timetable.steps_per_epoch)));
+  check_batches();
+  Group& group = context.group;
+  pipe_ = group.split(static_cast<int>(plan_.replica));
+  peers_ = group.split(static_cast<int>(plan_.stage));
+
+  stage_ = stage_module(context.task, plan_);
+  ExchangeOptions among_peers = exchange;
+  among_peers.max_skipped = 0;  // counted here, where it is known which stage it was
+  parallel_ = std::make_unique<DataParallel>(*stage_, *peers_, store, among_peers);
+  parallel_->exchange().set_step(first_step);
+  parallel_->set_accumulating(
+      true);  // the exchange starts when all stages know that the step counts
+  store.open<StageState>("stage/optimizer",
+                         [&] { return std::make_unique<StageState>(*stage_, context.optimizer); });
+
+  const uint64_t share = parts_up(context.timetable.batch, plan_.replicas);
+  const StepShape shape{.samples = parts_up(share, std::min(micro_batches_, share)),
+                        .micro_batches = std::min(micro_batches_, share),
+                        .seed = seed_};
+  boundaries_ = std::make_unique<StageBoundaries>(options, plan_, context.task, shape, store);
+  counters_ = std::make_unique<PipelineCounters>(plan_, context.task, shape,
+                                                 parallel_->exchange().streams());
+  links_ = std::make_unique<StageLinks>(group, plan_);
+}
+
+void PipelineSteps::check_batches() const {
+  const uint64_t parts = micro_batches_ * plan_.replicas;
+  for (const auto* memories : {&options_.forward_memory, &options_.backward_memory})
+    for (const std::string& memory : *memories)
+      if (memory.starts_with("ef") && context().timetable.batch % parts != 0)
+        throw AgreedError(ErrorCode::kBadOption, "pipeline: memory '" + memory +
+                                                     "' takes whole micro-batches only: a "
+                                                     "batch of " +
+                                                     std::to_string(context().timetable.batch) +
+                                                     " must be a multiple of " +
+                                                     std::to_string(parts) +
+                                                     " (micro-batches x pipelines)");
+}
+
+StepOutcome PipelineSteps::take(uint64_t number) {
+  StepOutcome outcome;
+  begin(number, outcome);
+  Step step;
+  step.number = number;
+  step.warming_up = number < warmup_steps_;
+  if (step.warming_up && number % context().timetable.steps_per_epoch == 0)
+    boundaries_->begin_epoch_of_warmup();
+  step.whole = context().timetable.batch_of(number);
+  step.mine = step.whole.part(plan_.replica, plan_.replicas);
+  const auto ids = sampler_.ids(number, step.mine);
+  step.ids.assign(ids.begin(), ids.end());
+  if (context().recipe.flag("train.fixed_batches")) step.batch = sampler_.batch_id(number);
+  step.fetching_for = {
+      .training = true, .seed = seed_, .epoch = number / context().timetable.steps_per_epoch};
+  const uint64_t passes = std::min(micro_batches_, step.mine.size);  // none without samples
+  for (uint64_t pass = 0; pass < passes; ++pass)
+    step.parts.push_back(Slice{.begin = 0, .size = step.mine.size}.part(pass, passes));
+  step.passing.resize(passes);
+  try {
+    compute(step, outcome);
+    if (!gradients_are_finite()) step.spoil(Spoiled::kWeights);
+    std::vector<Spoiled> all(static_cast<size_t>(context().group.size()));
+    context().group.all_gather(std::as_bytes(std::span(&step.spoiled, 1)),
+                               std::as_writable_bytes(std::span(all)));
+    const auto culprit =
+        std::find_if(all.begin(), all.end(), [](Spoiled how) { return how != Spoiled::kNothing; });
+    const bool skipped = culprit != all.end();
+    if (skipped) poison_gradients();  // so that the exchange skips as well
+    outcome.report = parallel_->finish();
+    if (skipped) {
+      const auto rank = static_cast<int>(culprit - all.begin());
+      const char* what[] = {"", "activations", "gradients of activations", "gradients of weights"};
+      outcome.report.skipped = true;
+      outcome.report.fault = {.code = ErrorCode::kNonFinite,
+                              .rank = rank,
+                              .stream = std::string(what[static_cast<size_t>(*culprit)]) +
+                                        " of stage " +
+                                        std::to_string(static_cast<size_t>(rank) % plan_.stages)};
+    }
+    end(step, outcome.report.skipped, outcome);
+  } catch (const std::exception& error) {
+    links_->abort(error.what());
+    throw;
+  }
+  return outcome;
+}
+
+void PipelineSteps::compute(Step& step, StepOutcome& outcome) {
+  const Stopwatch watch;
+  const auto operations = step.parts.empty() ? std::vector<PipelineOp>()
+                                             : stage_operations(options_.order, plan_.stages,
+                                                                plan_.stage, step.parts.size());
+  const StageWays& ways = boundaries_->ways(step.warming_up);
+  for (const PipelineOp& op : operations) {
+    const Visit visit = step.visit(op.micro_batch);
+    if (!op.backward && !plan_.is_first())
+      step.activations.push_back(links_->receive_activations(ways.activations_in, visit));
+    if (op.backward && !plan_.is_last())
+      step.gradients.push_back(links_->receive_gradients(ways.gradients_in, visit));
+  }
+  for (const PipelineOp& op : operations)
+    op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
+
+  const Stopwatch sending;
+  step.collect(step.activations_out, false, Spoiled::kActivations);
+  step.collect(step.gradients_out, true, Spoiled::kGradients);
+  step.counters.wait += sending.seconds();
+  step.counters.seconds = watch.seconds();
+  outcome.samples = step.mine.size;
+}
+
+void PipelineSteps::forward(Step& step, size_t micro_batch, StepOutcome& outcome) {
+  const Slice part = step.parts[micro_batch];
+  const Visit visit = step.visit(micro_batch);
+  Passing& passing = step.passing[micro_batch];
+  Batch batch;
+  if (plan_.is_first() || plan_.is_last()) {
+    const Stopwatch fetching;
+    batch = context().data.fetch(visit.ids, step.fetching_for);
+    outcome.times.fetch += fetching.seconds();
+  }
+  passing.inputs = plan_.is_first()
+                       ? batch.inputs
+                       : step.next(step.activations, Spoiled::kActivations).values.requires_grad_();
+
+  const Stopwatch computing;
+  const DrawScope draws({.seed = seed_,
+                         .step = step.number,
+                         .first = step.mine.begin - step.whole.begin + part.begin,
+                         .rows = part.size});
+  torch::Tensor x = passing.inputs;
+  for (size_t i = plan_.begin(); i < plan_.end(); ++i)
+    x = run_layer(context().task.layers[i], i, x);
+  if (plan_.is_last()) {
+    x = context().task.loss(x, batch.targets);
+    const auto samples = static_cast<double>(part.size);
+    step.counters.loss += x.item<double>() * samples;
+    step.counters.samples += part.size;
+    const double weight =
+        samples * static_cast<double>(plan_.replicas) / static_cast<double>(step.whole.size);
+    if (weight != 1) x = x * weight;
+  }
+  passing.outputs = x;
+  outcome.times.compute += computing.seconds();
+  if (!plan_.is_last())
+    step.activations_out.push_back(links_->send_activations(
+        boundaries_->ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
+}
+
+void PipelineSteps::backward(Step& step, size_t micro_batch, StepOutcome& outcome) {
+  Passing passing = std::exchange(step.passing[micro_batch], {});
+  torch::Tensor gradient;
+  if (!plan_.is_last())
+    gradient = step.next(step.gradients, Spoiled::kGradients)
+                   .values.contiguous(passing.outputs.suggest_memory_format());
+  const Stopwatch computing;
+  passing.outputs.backward(gradient);
+  outcome.times.compute += computing.seconds();
+  if (plan_.is_first()) return;
+  const torch::Tensor& inputs = passing.inputs;
+  torch::Tensor back =
+      inputs.grad().defined() ? inputs.grad().contiguous() : torch::zeros_like(inputs);
+  step.gradients_out.push_back(links_->send_gradients(
+      boundaries_->ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
+}
+
+bool PipelineSteps::gradients_are_finite() const {
+  for (const torch::Tensor& parameter : stage_->parameters()) {
+    const torch::Tensor& gradient = parameter.grad();
+    if (gradient.defined() && !std::isfinite(gradient.sum().item<float>()) &&
+        !gradient.isfinite().all().item<bool>())
+      return false;
+  }
+  return true;
+}
+
+void PipelineSteps::poison_gradients() {
+  const torch::NoGradGuard no_grad;
+  for (torch::Tensor& parameter : stage_->parameters()) {
+    if (!parameter.requires_grad()) continue;
+    torch::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) gradient = torch::zeros_like(parameter);
+    gradient.fill_(std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+}
+
+// As torch's clip_grad_norm_ does, over all stages.
+void PipelineSteps::clip_gradients() {
+  double mine = 0;
+  for (const torch::Tensor& parameter : stage_->parameters())
+    if (parameter.grad().defined()) mine += std::pow(parameter.grad().norm().item<double>(), 2);
+  std::vector<double> all(plan_.stages);
+  pipe_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  double sum = 0;
+  for (const double square : all) sum += square;
+  const double share = std::min(1.0, clip_norm_ / (std::sqrt(sum) + 1e-6));
+  const torch::NoGradGuard no_grad;
+  for (const torch::Tensor& parameter : stage_->parameters())
+    if (parameter.grad().defined()) parameter.mutable_grad().mul_(share);
+}
+
+void PipelineSteps::end(Step& step, bool skipped, StepOutcome& outcome) {
+  if (skipped) {
+    context().buffers.restore();
+    boundaries_->rollback(step.warming_up);
+  } else {
+    if (clip_norm_ > 0) clip_gradients();
+    context().optimizer.step();
+    boundaries_->commit(step.warming_up);
+  }
+  context().optimizer.zero_grad();
+  step.counters.sent_bytes += outcome.report.sent_bytes;
+  step.counters.received_bytes += outcome.report.received_bytes;
+  step.counters.dense_bytes += outcome.report.dense_bytes;
+  auto sum = counters_->gather(context().group, step.counters, outcome.report);
+  sum.pipeline.warming_up = step.warming_up;
+  outcome.loss = sum.loss;
+  outcome.pipeline = std::move(sum.pipeline);
+
+  skipped_ = skipped ? skipped_ + 1 : 0;
+  if (max_skipped_ > 0 && skipped_ >= max_skipped_)
+    throw AgreedError(ErrorCode::kNonFinite, std::to_string(skipped_) +
+                                                 " steps in a row were skipped; the last: " +
+                                                 describe(outcome.report.fault));
+}
+
+void PipelineSteps::settle() { context().buffers.average(*peers_); }
+
+void PipelineSteps::show_common() {
+  context().buffers.keep();
+  context().buffers.average(*peers_);
+  for (size_t stage = 0; stage < plan_.stages; ++stage)
+    for (size_t i = plan_.starts[stage]; i < plan_.starts[stage + 1]; ++i) {
+      const Layer& layer = context().task.layers[i];
+      if (!layer.module) continue;
+      for (NamedTensor& weight : named_weights(*layer.module)) {
+        weight.name.insert(0, layer.name + ".");
+        pipe_->broadcast(bytes_of(weight), static_cast<int>(stage));
+      }
+    }
+}
+
+void PipelineSteps::show_own() { context().buffers.restore(); }
+
+void PipelineSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
+  const auto most = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
+  const Task compressed = compressed_task(options_, plan_, context().task, most);
+  show_common();
+  const Score test = judge.score(compressed, judge.test);
+  event.compressed_loss = test.loss;
+  event.compressed_error = test.error;
+  if (judge.hold_out != nullptr)
+    event.compressed_hold_out_error = judge.score(compressed, *judge.hold_out).error;
+  show_own();
+}
+
+}  // namespace thinwire

@@ -1,0 +1,81 @@
+// Steps of a pipeline: each rank computes one stage of the network, micro-batch after micro-batch.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/store.h"
+#include "train/pipeline/pipeline_counters.h"
+#include "train/pipeline/pipeline_options.h"
+#include "train/pipeline/stage_boundaries.h"
+#include "train/pipeline/stage_links.h"
+#include "train/pipeline/stage_plan.h"
+#include "train/step_taker.h"
+
+namespace thinwire {
+
+// The gradient of a step is that of the mean loss over the whole batch, whatever the sizes of micro-batches
+// are. Several pipelines share a batch and, stage by stage, exchange their gradients when the last
+// micro-batch has come back. Activations and gradients that are not finite travel on as such, so that no
+// stage waits; all ranks then skip the step.
+//
+// Every rank has memory for all weights (they are built, tested and saved as one network), but gradients,
+// optimiser state and activations of its own stage alone.
+class PipelineSteps final : public StepTaker {
+ public:
+  // Begins with the weights of the module, which are the same on all ranks. The optimiser is over all of
+  // them, and steps those that have a gradient. Throws what plan_stages, StageBoundaries and make_exchange
+  // throw. Called by all ranks.
+  PipelineSteps(const StepContext& context, const PipelineOptions& options,
+                const ExchangeOptions& exchange, Store& store, uint64_t first_step);
+
+  StepOutcome take(uint64_t step) override;
+  const std::vector<StreamSpec>& streams() const override { return counters_->streams(); }
+  bool keeps_optimizer() const override { return true; }
+
+  // Every stage's weights and buffers on all ranks; of buffers, the mean over pipelines.
+  void settle() override;
+  void show_common() override;
+  void show_own() override;
+
+  // The same network with the boundaries' codecs in it.
+  void judge_more(const Judge& judge, EvaluationEvent& event) override;
+
+ private:
+  // A micro-batch between its forward and its backward pass.
+  struct Passing {
+    torch::Tensor inputs, outputs;  // of this stage; the last stage's output is its weighted loss
+  };
+  struct Step;
+
+  void check_batches() const;
+  void compute(Step& step, StepOutcome& outcome);
+  void forward(Step& step, size_t micro_batch, StepOutcome& outcome);
+  void backward(Step& step, size_t micro_batch, StepOutcome& outcome);
+  bool gradients_are_finite() const;
+  void poison_gradients();
+  void clip_gradients();
+  void end(Step& step, bool skipped, StepOutcome& outcome);
+
+  const PipelineOptions options_;
+  const uint64_t seed_;
+  const uint64_t micro_batches_;
+  const double clip_norm_;
+  const int max_skipped_;
+  StagePlan plan_;
+  Sampler sampler_;
+  uint64_t warmup_steps_;
+  std::unique_ptr<Group> pipe_, peers_;  // this pipeline; this stage of all pipelines
+  std::shared_ptr<torch::nn::Module> stage_;
+  std::unique_ptr<DataParallel> parallel_;
+  std::unique_ptr<StageBoundaries> boundaries_;
+  std::unique_ptr<PipelineCounters> counters_;
+  std::unique_ptr<StageLinks> links_;
+  int skipped_ = 0;  // in a row
+};
+
+}  // namespace thinwire

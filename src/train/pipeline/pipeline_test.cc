@@ -1,0 +1,269 @@
+// Pipelines against the same network in one process; what crosses; what stops them.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "train/pipeline/pipeline_testing.h"
+
+namespace thinwire {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+Settings stages(int count) { return {{"pipeline.stages", std::to_string(count)}}; }
+
+class Stages : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Counts, Stages, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(Stages, GiveTheBitsOfOneProcess) {
+  const Settings more = {{"optimizer.momentum", "0.9"}, {"optimizer.weight_decay", "0.01"}};
+  for (const bool normed : {false, true}) {
+    StagedOptions options{.settings = more, .dropout = 0.25, .normed = normed};
+    const StagedResult one = run_staged(1, options);
+    options.settings = with(more, stages(GetParam()));
+    const StagedResult cut = run_staged(GetParam(), options);
+    EXPECT_TRUE(same_bits(cut.weights, one.weights)) << "normed " << normed;
+    EXPECT_EQ(cut.summary.final_test_loss, one.summary.final_test_loss);
+    ASSERT_THAT(cut.steps, SizeIs(one.steps.size()));
+    for (size_t i = 0; i < one.steps.size(); ++i) EXPECT_EQ(cut.steps[i].loss, one.steps[i].loss);
+  }
+}
+
+TEST_P(Stages, WithMicroBatchesMatchOneProcessToRounding) {
+  StagedOptions options{.dropout = 0.25};
+  const StagedResult one = run_staged(1, options);
+  std::vector<StagedResult> orders;
+  for (const char* order : {"1f1b", "fill-drain"}) {
+    options.settings =
+        with(stages(GetParam()), {{"train.micro_batches", "6"}, {"pipeline.order", order}});
+    orders.push_back(run_staged(GetParam(), options));
+    EXPECT_LT(distance(orders.back().weights, one.weights), 1e-5);
+  }
+  EXPECT_TRUE(same_bits(orders[0].weights, orders[1].weights));
+}
+
+TEST(Pipeline, TwoPipelinesShareABatch) {
+  const Settings more = {{"clip.norm", "0.5"}, {"train.micro_batches", "2"}};
+  StagedOptions options{.settings = more};
+  const StagedResult one = run_staged(1, options);
+  options.settings = with(more, stages(2));
+  const StagedResult two = run_staged(4, options);
+  EXPECT_LT(distance(two.weights, one.weights), 1e-5);
+  EXPECT_NEAR(two.steps[3].loss, one.steps[3].loss, 1e-5);
+  EXPECT_GT(two.summary.sent_bytes_per_step, 0);
+}
+
+TEST(Pipeline, CompressesGradientsBetweenPipelinesToo) {
+  StagedOptions options{.settings = with(stages(2), {{"exchange.codec", "topk:density=0.1"},
+                                                     {"train.epochs", "20"}})};
+  const StagedResult result = run_staged(4, options);
+  EXPECT_LT(result.summary.final_test_error, 0.3);
+  EXPECT_GT(result.summary.codec_ratio, 1.4);  // with activations, which are not compressed
+}
+
+// A batch of 20 samples in two micro-batches, 16 values each.
+TEST(Pipeline, CountsTheBytesOfEachBoundaryAndDirection) {
+  StagedOptions options{.settings = with(stages(3), {{"train.micro_batches", "2"},
+                                                     {"train.drop_last", "true"},
+                                                     {"pipeline.cut", "first, third"},
+                                                     {"pipeline.forward", "uniform:bits=4 / fp16"},
+                                                     {"pipeline.backward", "uniform:bits=8"}})};
+  const StagedResult result = run_staged(3, options);
+  constexpr uint64_t kHeads = 2 * (48 + 24), kSize = 2 * 4;
+  for (const PipelineReport& step : result.pipelines) {
+    ASSERT_THAT(step.boundaries, SizeIs(2));
+    EXPECT_EQ(step.boundaries[0].name, "first");
+    EXPECT_EQ(step.boundaries[1].name, "third");
+    EXPECT_EQ(step.boundaries[0].forward.values, 320u);
+    EXPECT_EQ(step.boundaries[0].forward.payload_bytes, kSize + 2 * 8 + 320 / 2);
+    EXPECT_EQ(step.boundaries[0].backward.payload_bytes, kSize + 2 * 8 + 320u);
+    EXPECT_EQ(step.boundaries[1].forward.message_bytes, kHeads + kSize + 640);
+    EXPECT_GE(step.idle_share, 0);
+    EXPECT_LT(step.idle_share, 1);
+  }
+  EXPECT_NEAR(result.summary.codec_ratio, 4 * 4 * 320 / (184.0 + 344 + 648 + 344), 1e-9);
+}
+
+struct Compression {
+  const char* name;
+  Settings settings;
+};
+void PrintTo(const Compression& c, std::ostream* out) { *out << c.name; }
+
+class Compressed : public ::testing::TestWithParam<Compression> {
+ protected:
+  static Settings settings() {
+    return with(with(stages(4), {{"train.micro_batches", "2"},
+                                 {"train.drop_last", "true"},
+                                 {"optimizer.momentum", "0.9"}}),
+                GetParam().settings);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Ways, Compressed,
+    ::testing::Values(Compression{"bits",
+                                  {{"pipeline.forward", "uniform:bits=4"},
+                                   {"pipeline.backward", "uniform:bits=8"}}},
+                      Compression{"random",
+                                  {{"pipeline.forward", "qsgd"}, {"pipeline.backward", "fp16"}}},
+                      Compression{"ef",
+                                  {{"pipeline.forward", "topk:density=0.25"},
+                                   {"pipeline.backward", "topk:density=0.5"},
+                                   {"pipeline.forward_memory", "ef"},
+                                   {"pipeline.backward_memory", "ef"}}},
+                      Compression{"efmixed",
+                                  {{"pipeline.forward", "topk:density=0.25"},
+                                   {"pipeline.forward_memory", "efmixed:density=0.25"}}},
+                      Compression{"ef21",
+                                  {{"pipeline.forward", "topk:density=0.25"},
+                                   {"pipeline.backward", "uniform:bits=4"},
+                                   {"pipeline.forward_memory", "ef21"},
+                                   {"pipeline.backward_memory", "ef21"}}},
+                      Compression{"aqsgd",
+                                  {{"pipeline.forward", "uniform:bits=2"},
+                                   {"pipeline.backward", "uniform:bits=8"},
+                                   {"pipeline.forward_memory", "aqsgd"}}},
+                      Compression{"aqsgd_batches",
+                                  {{"pipeline.forward", "topk:density=0.25"},
+                                   {"train.fixed_batches", "true"},
+                                   {"pipeline.warmup", "1"},
+                                   {"pipeline.forward_memory", "aqsgd:key=batch"}}},
+                      Compression{"positions",
+                                  {{"pipeline.forward", "topk:density=0.5"},
+                                   {"pipeline.shared_positions", "true"}}}),
+    [](const auto& way) { return way.param.name; });
+
+TEST_P(Compressed, LearnsAndIsTestedWithAndWithoutCompression) {
+  const StagedOptions options{
+      .settings = with(settings(), {{"train.epochs", "10"}, {"optimizer.lr", "0.03"}}),
+      .samples = 400,
+      .held_out = 40};
+  const StagedResult result = run_staged(4, options);
+  EXPECT_LT(result.steps.back().loss, 0.8 * result.steps.front().loss);
+  EXPECT_LT(result.summary.best_test_error, 0.35);
+  bool differ = false;
+  for (const EvaluationEvent& test : result.tests) {
+    ASSERT_TRUE(test.compressed_error && test.compressed_loss && test.compressed_hold_out_error);
+    differ |= *test.compressed_loss != test.loss;
+  }
+  EXPECT_TRUE(differ);
+  EXPECT_EQ(result.summary.final_compressed_test_error, result.tests.back().compressed_error);
+  EXPECT_GT(result.summary.codec_ratio, 1);
+}
+
+TEST_P(Compressed, RunsAgainBitForBit) {
+  const StagedOptions options{.settings = settings()};
+  const StagedResult first = run_staged(4, options), again = run_staged(4, options);
+  EXPECT_TRUE(same_bits(first.weights, again.weights));
+  EXPECT_EQ(first.summary.sent_bytes_per_step, again.summary.sent_bytes_per_step);
+}
+
+// A loss that is not finite in one step, on the last stage alone.
+TEST_P(Compressed, AStepThatIsNotFiniteLeavesNoTrace) {
+  StagedOptions options{.settings = with(settings(), {{"train.epochs", "3"}})};
+  const StagedResult plain = run_staged(4, options);
+  options.change = [](int rank, Task& task) {
+    if (rank != 3) return;
+    auto calls = std::make_shared<int>(0);
+    task.loss = [calls](const torch::Tensor& x, const torch::Tensor& targets) {
+      const torch::Tensor loss = torch::nn::functional::cross_entropy(x, targets);
+      return (*calls)++ == 5 ? loss * std::numeric_limits<float>::infinity() : loss;
+    };
+  };
+  const StagedResult spoiled = run_staged(4, options);
+  EXPECT_EQ(spoiled.summary.skipped_steps, 1u);
+  EXPECT_EQ(spoiled.steps.size(), plain.steps.size());
+  EXPECT_THAT(spoiled.notes, ::testing::Contains(HasSubstr("step 3 skipped")));
+  EXPECT_FALSE(same_bits(spoiled.weights, plain.weights));
+}
+
+void expect_refused(int ranks, const Settings& settings, const std::string& why) {
+  try {
+    run_staged(ranks, {.settings = settings});
+    ADD_FAILURE() << "not refused: " << why;
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(why));
+  }
+}
+
+TEST(Pipeline, RefusesWhatDoesNotFit) {
+  expect_refused(3, stages(2), "2 stages need as many workers, or a multiple of that, not 3");
+  expect_refused(5, stages(5), "pipeline.cut: ");
+  expect_refused(2, with(stages(2), {{"pipeline.cut", "fourth"}}), "first, second, third, output");
+  expect_refused(2, with(stages(2), {{"pipeline.cut", "first, second"}}), "names 2 layers");
+  expect_refused(2,
+                 with(stages(2), {{"train.micro_batches", "3"},
+                                  {"train.drop_last", "true"},
+                                  {"pipeline.forward_memory", "ef"}}),
+                 "a batch of 20 must be a multiple of 3");
+  try {
+    run_toy(2, {.settings = stages(2)});
+    ADD_FAILURE() << "a network without layers";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("not a sequence of layers"));
+  }
+}
+
+TEST(Pipeline, FindsFaultsInARecipe) {
+  const auto fault = [](const Settings& settings) {
+    const auto found = find_fault(toy_recipe(settings).options);
+    return found ? found->key + ": " + found->status.message() : "";
+  };
+  EXPECT_EQ(fault(stages(4)), "");
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward", "fp17"}})),
+              HasSubstr("pipeline.forward: "));
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.backward_memory", "efx"}})),
+              HasSubstr("pipeline.backward_memory: "));
+  EXPECT_THAT(fault(with(stages(4), {{"pipeline.forward", "fp32 / fp16"}})),
+              HasSubstr("has 2 parts where 4 stages have 3 boundaries"));
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward_memory", "ef21"}})),
+              HasSubstr("train.drop_last"));
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward_memory", "aqsgd:key=batch"}})),
+              HasSubstr("train.fixed_batches"));
+  const Settings dropping =
+      with(stages(2), {{"pipeline.forward_memory", "aqsgd"}, {"model.dropout", "0.1"}});
+  EXPECT_THAT(fault(dropping), HasSubstr("pipeline.augmented_ids"));
+  EXPECT_EQ(fault(with(dropping, {{"pipeline.augmented_ids", "true"}})), "");
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.shared_positions", "true"}})),
+              HasSubstr("keeps no positions"));
+  EXPECT_THAT(fault(with(stages(2), {{"sync.method", "average"}})), HasSubstr("pipeline.stages: "));
+}
+
+TEST(Pipeline, AStageThatThrowsEndsTheOthersAndIsNamed) {
+  for (const int bad : {0, 1, 3}) {
+    std::vector<std::string> told(4);
+    EXPECT_THROW(run_local(4,
+                           [&](Group& group) {
+                             StagedOptions options{.settings = stages(4)};
+                             options.change = [&](int rank, Task& task) {
+                               if (rank != bad) return;
+                               auto calls = std::make_shared<int>(0);
+                               Layer& layer = task.layers[static_cast<size_t>(bad)];
+                               layer.forward = [calls,
+                                                inner = layer.forward](const torch::Tensor& x) {
+                                 if (++*calls == 6) throw std::runtime_error("out of memory");
+                                 return inner(x);
+                               };
+                             };
+                             try {
+                               train_staged(group, options);
+                             } catch (const std::exception& error) {
+                               told[static_cast<size_t>(group.rank())] = error.what();
+                               throw;
+                             }
+                           }),
+                 std::exception);
+    EXPECT_THAT(told, Each(HasSubstr("out of memory"))) << bad;
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == bad) continue;
+      EXPECT_THAT(told[static_cast<size_t>(rank)], HasSubstr("rank " + std::to_string(bad)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace thinwire
