@@ -134,10 +134,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Models, NamesAreKnownAndTested) {
   EXPECT_THAT(model_names(), ElementsAre("mlp", "cnn-mnist", "cnn-cifar", "cnn7", "resnet20",
-                                         "char-lstm", "dnn-speech"));
+                                         "resnet18", "char-lstm", "gpt-mini", "dnn-speech"));
   for (const std::string_view name : model_names()) {
     ModelOptions options{.name = std::string(name)};
-    EXPECT_NO_THROW(make_model(options, name == "char-lstm"    ? kText
+    const bool text = name == "char-lstm" || name == "gpt-mini";
+    EXPECT_NO_THROW(make_model(options, text                   ? kText
                                         : name == "dnn-speech" ? kSpeech
                                         : name == "cnn-mnist"  ? kGrey28
                                                                : kColour32));

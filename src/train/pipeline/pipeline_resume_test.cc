@@ -66,6 +66,7 @@ TEST(PipelineCheckpoint, WithoutCachesBeginsWithFirstVisits) {
   const TemporaryFolder folder;
   StagedOptions options{.settings = base({{"pipeline.forward", "uniform:bits=2"},
                                           {"pipeline.forward_memory", "aqsgd"},
+                                          {"train.fixed_batches", "true"},  // none is new later
                                           {"pipeline.save_caches", "false"}})};
   options.places.out = folder.path() / "run";
   options.stop_after = 8;  // two epochs of four steps
