@@ -43,15 +43,26 @@ std::string resume_command(const TrainArguments& arguments, const Workers& worke
                      out, arguments.data == "data" ? "" : " --data " + arguments.data);
 }
 
+// What travels between the workers.
+std::string describe_traffic(const Options& recipe) {
+  const std::string codec = "codec " + recipe.text("exchange.codec");
+  if (recipe.integer("pipeline.stages") == 0) return in_words(recipe.text("sync.method")) + codec;
+  const auto way = [&](const std::string& key) {
+    const std::string& memory = recipe.text(key + "_memory");
+    return recipe.text(key) + (memory == "none" ? "" : " with " + memory);
+  };
+  return fmt::format("{} stages, {} forward, {} backward", recipe.integer("pipeline.stages"),
+                     way("pipeline.forward"), way("pipeline.backward"));
+}
+
 int train(const TrainArguments& arguments) {
   Workers workers = or_usage_error(Workers::find(arguments.workers, load_recipe(arguments)));
   const Recipe recipe = load_recipe(arguments, "", workers.size());
   const bool speak = workers.rank() == 0;
   const Terminal terminal = look_at(stderr);
   if (speak)
-    fmt::print(stderr, "{}: {}, {}codec {}\n", styled(terminal, Style::kBold, recipe.name),
-               workers.describe(), in_words(recipe.options.text("sync.method")),
-               recipe.options.text("exchange.codec"));
+    fmt::print(stderr, "{}: {}, {}\n", styled(terminal, Style::kBold, recipe.name),
+               workers.describe(), describe_traffic(recipe.options));
   const std::string out = arguments.out.empty() ? run_folder(arguments.resume) : arguments.out;
   const RunSummary summary = train_and_show(
       workers, recipe, {.data = arguments.data, .out = out, .resume = arguments.resume});

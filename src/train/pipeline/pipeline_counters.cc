@@ -69,7 +69,6 @@ PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters
     if (stage + 1 < plan_.stages) add(sum.pipeline.boundaries[stage].forward, one.activations);
     if (stage > 0) add(sum.pipeline.boundaries[stage - 1].backward, one.gradients);
     total.sent_bytes += one.sent_bytes;
-    total.received_bytes += one.received_bytes;
     total.dense_bytes += one.dense_bytes;
     total.samples += one.samples;
     total.loss += one.loss;
@@ -80,7 +79,7 @@ PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters
   if (total.seconds > 0) sum.pipeline.idle_share = total.wait / total.seconds;
 
   report.sent_bytes = total.sent_bytes / all.size();
-  report.received_bytes = total.received_bytes / all.size();
+  report.received_bytes = report.sent_bytes;  // all that is sent arrives
   report.dense_bytes = total.dense_bytes / all.size();
   report.compress_seconds += mine.compress;
   report.decompress_seconds += mine.decompress;

@@ -21,8 +21,8 @@ struct StageCounters {
     uint64_t values = 0, payload_bytes = 0, message_bytes = 0, full = 0;
   };
   Sends activations, gradients;
-  uint64_t sent_bytes = 0, received_bytes = 0, dense_bytes = 0;  // of the exchange
-  uint64_t samples = 0;                                          // whose loss this is the sum of
+  uint64_t sent_bytes = 0, dense_bytes = 0;  // the exchange's included
+  uint64_t samples = 0;                      // whose loss this is the sum of
   double loss = 0;
   double seconds = 0, wait = 0;
   double compress = 0, decompress = 0;

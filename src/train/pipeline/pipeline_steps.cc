@@ -303,7 +303,6 @@ void PipelineSteps::end(Step& step, bool skipped, StepOutcome& outcome) {
   }
   context().optimizer.zero_grad();
   step.counters.sent_bytes += outcome.report.sent_bytes;
-  step.counters.received_bytes += outcome.report.received_bytes;
   step.counters.dense_bytes += outcome.report.dense_bytes;
   auto sum = counters_->gather(context().group, step.counters, outcome.report);
   sum.pipeline.warming_up = step.warming_up;
