@@ -233,9 +233,9 @@ TEST_P(ExchangeFaults, AFlaggedFrameIsItsSendersFault) {
 }
 
 TEST_P(ExchangeFaults, SeveralInARowStopTheRunAndNameTheCulprit) {
-  for (ExchangeOptions options : one_per_method())
+  for (ExchangeOptions options : one_per_method()) {
+    options.max_skipped = 3;
     on_all([&](Group& group) {
-      options.max_skipped = 3;
       Side side(group, small_model(), options);
       for (uint64_t step = 0; step < 2; ++step)
         EXPECT_TRUE(bad_step(side, group, step, kLinear, NAN).skipped);
@@ -256,6 +256,7 @@ TEST_P(ExchangeFaults, SeveralInARowStopTheRunAndNameTheCulprit) {
       EXPECT_THROW(side.start(0), Error);
       EXPECT_THROW(side.exchange().finish(), Error);
     });
+  }
 }
 
 TEST_P(ExchangeFaults, ZeroMeansThatNoNumberOfSkippedStepsStopsTheRun) {

@@ -172,6 +172,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
     end(step, outcome.report.skipped, outcome);
   } catch (const std::exception& error) {
     links_->abort(error.what());
+    links_.reset();  // its threads may still look at the ids of this step
     throw;
   }
   return outcome;
