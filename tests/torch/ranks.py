@@ -5,10 +5,15 @@ import os
 import pathlib
 import pickle
 import tempfile
+import sys
 import traceback
 
 import torch
 import torch.distributed as dist
+
+# Ranks are forked from one process that has imported torch: seconds for each, where they were spawned.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["torch.nn.parallel", "thinwire.torch"])
 
 
 def _main(rank, size, work, arguments, folder, results):
@@ -24,6 +29,8 @@ def _main(rank, size, work, arguments, folder, results):
         results.close()
         results.join_thread()  # or the error does not leave this process
         os._exit(1)
+    if "thinwire.torch" in sys.modules:  # what the interpreter's own end would do, and a fork's does not
+        sys.modules["thinwire.torch._native"]._engine.close()
     dist.destroy_process_group()
 
 
@@ -31,10 +38,9 @@ def on_ranks(size, work, *arguments, limit=300, lost=frozenset()):
     """What work(rank, size, *arguments) returns on each rank; raises what the first of them raised.
 
     Ranks in `lost` end without a word, and the others must end well all the same."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
+    results = _CONTEXT.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [context.Process(target=_main, args=(r, size, work, arguments, folder, results))
+        ranks = [_CONTEXT.Process(target=_main, args=(r, size, work, arguments, folder, results))
                  for r in range(size)]
         for process in ranks:
             process.start()

@@ -8,6 +8,10 @@
 Gradients then meet through thinwire, overlapped with the backward pass, on the model's own process
 group (backend gloo). What codecs leave out is kept and sent later; `link.state_dict()` belongs into
 the checkpoint.
+
+    optimizer = tw.LeaderSGD(torch.optim.SGD(model.parameters(), lr=0.1), model, tau=64)
+
+is for workers that take steps of their own and talk every now and then.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -19,5 +23,14 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("thinwire.torch needs torch, and to be built for it: ./x build") from error
 
 from ._ddp import Link, compress
+from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
 
-__all__ = ["Link", "compress"]
+__all__ = [
+    "DiLoCo",
+    "ElasticAveraging",
+    "LeaderSGD",
+    "Link",
+    "LocalOptimizer",
+    "PeriodicAveraging",
+    "compress",
+]

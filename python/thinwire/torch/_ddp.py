@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from collections.abc import Mapping
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .._state import read_state, write_state
 from ..errors import ContractError, MismatchError
 from ._native import Engine
 from ._parameters import describe, share_out
+from ._saved import Saved, from_tensor, states_for, to_tensor
 
 
 class _Step:
@@ -118,7 +118,7 @@ class Link:
     def state_dict(self) -> dict[str, Any]:
         """This rank's memories and encoder states, for its checkpoint: between two steps."""
         states = {
-            spec: torch.frombuffer(bytearray(write_state(engine.save())), dtype=torch.uint8)
+            spec: to_tensor(engine.save())
             for spec, engine in zip(self._shares, self._engines)
         }
         return {
@@ -128,7 +128,7 @@ class Link:
             "states": states,
         }
 
-    def load_state_dict(self, saved: Union[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> None:
+    def load_state_dict(self, saved: Saved) -> None:
         """Goes on from a state. Called by all ranks, between two steps.
 
         Args:
@@ -136,26 +136,14 @@ class Link:
                 number was another. What they owe to the mean is then kept: every rank gets the mean
                 over the old ranks' memories.
         """
-        all_saved = [saved] if isinstance(saved, Mapping) else list(saved)
-        rank, size = self._engines[0].rank, self._engines[0].size
-        old_size = int(all_saved[0]["world_size"])
-        if old_size == size and len(all_saved) > 1:
-            all_saved = [one for one in all_saved if one["rank"] == rank]
-        if len(all_saved) not in (1, old_size) or (len(all_saved) == 1 and old_size != size):
-            raise MismatchError(
-                f"state of {old_size} ranks for {size}: give the states of all {old_size} old ranks"
-            )
-        all_saved.sort(key=lambda one: int(one["rank"]))
+        all_saved = states_for(self._engines[0].rank, self._engines[0].size, saved)
         if set(all_saved[0]["states"]) != set(self._shares):
             raise MismatchError(
                 f"state of codecs {sorted(all_saved[0]['states'])} for {sorted(self._shares)}"
             )
         self._steps = int(all_saved[0]["steps"])
         for spec, engine in zip(self._shares, self._engines):
-            arrays = [
-                read_state(f"state of rank {one['rank']}", one["states"][spec].numpy().tobytes())
-                for one in all_saved
-            ]
+            arrays = [from_tensor(one["rank"], one["states"][spec]) for one in all_saved]
             engine.load(arrays, self._steps)
 
 

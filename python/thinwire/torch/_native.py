@@ -22,6 +22,7 @@ if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
     )
 
 Engine = _engine.Engine
+LocalWorker = _engine.LocalWorker
 
 # Its threads must not wait for a process group while the interpreter goes.
 atexit.register(_engine.close)

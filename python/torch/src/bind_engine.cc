@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine.h"
+#include "module_parts.h"
 #include "report_members.h"
 #include "thinwire/c10d.h"
 #include "thinwire/version.h"
@@ -62,6 +63,14 @@ ExchangeOptions options_of(const py::dict& given) {
 }
 
 }  // namespace
+
+py::list to_list(const std::vector<SavedArray>& saved) {
+  py::list arrays;
+  for (const auto& [name, type, on_resize, shape, data] : saved)
+    arrays.append(py::make_tuple(name, type, on_resize, shape, py::bytes(data)));
+  return arrays;
+}
+
 }  // namespace thinwire::python
 
 PYBIND11_MODULE(_engine, module) {
@@ -71,6 +80,8 @@ PYBIND11_MODULE(_engine, module) {
   module.attr("version") = THINWIRE_VERSION;
   module.attr("torch_version") = TORCH_VERSION;
   module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
+
+  thinwire::python::bind_worker(module);
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")
       .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
@@ -93,13 +104,7 @@ PYBIND11_MODULE(_engine, module) {
              }
              return thinwire::python::to_dict(engine, report);
            })
-      .def("save",
-           [](const Engine& engine) {
-             py::list arrays;
-             for (const auto& [name, type, on_resize, shape, data] : engine.save())
-               arrays.append(py::make_tuple(name, type, on_resize, shape, py::bytes(data)));
-             return arrays;
-           })
+      .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())
       .def("streams",
            [](const Engine& engine) {

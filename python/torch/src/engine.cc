@@ -1,4 +1,4 @@
-// Tensors of torch as the exchange sees them; states as Python stores them.
+// Tensors of torch as the exchange sees them.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 
@@ -10,20 +10,6 @@
 
 namespace thinwire::python {
 namespace {
-
-TensorKind kind_from(const std::string& name) {
-  constexpr auto kLast = static_cast<uint8_t>(TensorKind::kOther);
-  for (uint8_t i = 0; i <= kLast; ++i)
-    if (to_string(static_cast<TensorKind>(i)) == name) return static_cast<TensorKind>(i);
-  throw Error(ErrorCode::kUnknownName, "unknown kind of tensor '" + name + "'");
-}
-
-std::vector<TensorSpec> specs_of(const std::vector<NamedShape>& tensors) {
-  std::vector<TensorSpec> specs;
-  for (const auto& [name, shape, kind] : tensors)
-    specs.push_back({.name = name, .shape = shape, .kind = kind_from(kind)});
-  return specs;
-}
 
 TensorView view_of(const at::Tensor& tensor, const std::string& name) {
   const auto type = tensor.scalar_type();
@@ -65,30 +51,8 @@ StepReport Engine::wait() {
   return report;
 }
 
-std::vector<SavedArray> Engine::save() const {
-  std::vector<SavedArray> arrays;
-  for (const StateArray& array : store_->save())
-    arrays.emplace_back(
-        array.name, static_cast<int>(array.type), static_cast<int>(array.on_resize), array.shape,
-        std::string(reinterpret_cast<const char*>(array.data.data()), array.data.size()));
-  return arrays;
-}
-
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
-  std::vector<StateArrays> ranks;
-  for (const auto& rank : saved) {
-    StateArrays& arrays = ranks.emplace_back();
-    for (const auto& [name, type, on_resize, shape, bytes] : rank) {
-      const auto data = std::as_bytes(std::span(bytes));
-      arrays.push_back({.name = name,
-                        .type = static_cast<StateType>(type),
-                        .shape = shape,
-                        .on_resize = static_cast<OnResize>(on_resize),
-                        .data = {data.begin(), data.end()}});
-    }
-  }
-  auto store = std::make_unique<Store>();
-  store->load(ranks, group_->rank(), group_->size()).or_throw();
+  auto store = load_store(saved, *group_);
   exchange_.reset();  // before the store that it writes to
   store_ = std::move(store);
   options_.first_step = step;

@@ -6,21 +6,15 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <tuple>
 #include <vector>
 
+#include "saved_store.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
 
 namespace thinwire::python {
-
-// Name, shape, kind.
-using NamedShape = std::tuple<std::string, std::vector<uint64_t>, std::string>;
-// Name, number of StateType, number of OnResize, shape, bytes: as thinwire._state has it.
-using SavedArray = std::tuple<std::string, int, int, std::vector<uint64_t>, std::string>;
 
 // Not for two threads at once, but for wait, which may run on another one than start.
 class Engine {
@@ -37,7 +31,7 @@ class Engine {
   // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had.
   StepReport wait();
 
-  std::vector<SavedArray> save() const;
+  std::vector<SavedArray> save() const { return save_store(*store_); }
   // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks.
   void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
 

@@ -1,0 +1,76 @@
+"""A model's parameters as one vector, which is how a local method sees them."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..errors import UnsupportedError
+from ._parameters import Parameter
+
+
+class FlatParameters:
+    """One float32 vector with the values of all parameters, one after another.
+
+    Contiguous float32 parameters are moved into it and are views from then on, so that nothing is
+    copied in a step; others, and those that somebody gives memory of their own again, are copied
+    before and after.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        for one in parameters:
+            if one.tensor.device.type != "cpu":
+                raise UnsupportedError(f"parameter '{one.name}' is not in the processor's memory")
+            if not one.tensor.is_floating_point():
+                raise UnsupportedError(f"parameter '{one.name}' has type {one.tensor.dtype}")
+        self._parameters = [one.tensor for one in parameters]
+        self._known = {id(parameter) for parameter in self._parameters}
+        self.values = torch.empty(sum(p.numel() for p in self._parameters))
+        self._views = self.split(self.values)
+        for parameter, view in zip(self._parameters, self._views):
+            view.copy_(parameter.detach())
+            if parameter.dtype == torch.float32 and parameter.is_contiguous():
+                parameter.data = view
+
+    def split(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """The places of the parameters in a vector of this length."""
+        sizes = [p.numel() for p in self._parameters]
+        parts = vector.split(sizes) if sizes else ()
+        return [part.view(p.shape) for part, p in zip(parts, self._parameters)]
+
+    def gather(self) -> torch.Tensor:
+        """The vector, with what the parameters are now."""
+        for parameter, view in self._strangers():
+            view.copy_(parameter.detach())
+        return self.values
+
+    def scatter(self) -> None:
+        """The parameters become what the vector is."""
+        for parameter, view in self._strangers():
+            parameter.data.copy_(view)
+
+    def gather_gradients(self, into: torch.Tensor) -> None:
+        for parameter, place in zip(self._parameters, self.split(into)):
+            if parameter.grad is None:
+                place.zero_()
+            else:
+                place.copy_(parameter.grad)
+
+    def scatter_gradients(self, vector: torch.Tensor) -> None:
+        for parameter, place in zip(self._parameters, self.split(vector)):
+            if parameter.grad is None:
+                parameter.grad = place.to(parameter.dtype, copy=True)
+            else:
+                parameter.grad.copy_(place)
+
+    def knows(self, parameter: torch.Tensor) -> bool:
+        return id(parameter) in self._known
+
+    def _strangers(self) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        return [
+            (parameter, view)
+            for parameter, view in zip(self._parameters, self._views)
+            if parameter.data_ptr() != view.data_ptr()
+        ]

@@ -1,0 +1,321 @@
+"""Workers that take steps of their own and talk now and then, as an optimiser around an optimiser."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, Optional
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import ContractError, MismatchError
+from ._flat import FlatParameters
+from ._native import LocalWorker
+from ._parameters import describe
+from ._saved import Saved, from_tensor, states_for, to_tensor
+
+
+class LocalOptimizer(torch.optim.Optimizer):
+    """Any optimiser, whose workers talk as a local method of thinwire says.
+
+    Built by all ranks alike; all begin with rank 0's parameters and buffers. Contiguous float32
+    parameters become views of one vector. The model is not wrapped in DistributedDataParallel:
+    gradients stay where they are made.
+
+    Args:
+        optimizer: takes the local steps; its state stays each worker's own.
+        model: whose trained parameters are what workers talk about.
+        method: "leader:tau=64,groups=2", docs/leader-sgd.md; the subclasses write it.
+        codec: what travels is compressed by; others than fp32 carry differences to what all ranks have.
+        feedback, exchange: where what a codec leaves out is kept, and how means meet; "auto" is what
+            suits the method.
+        process_group: of backend gloo; all ranks when absent.
+        host: where groups are hosts, the name of this rank's; the system's own when absent.
+        max_skipped: so many bad rounds in a row end training; 0: never.
+        deadline_seconds: the longest wait for another rank.
+
+    Raises:
+        thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
+    """
+
+    # A gradient scaler then calls step even where a gradient is not finite: other workers wait in a round.
+    _step_supports_amp_scaling = True
+
+    _needs_loss = False
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        method: str,
+        *,
+        codec: str = "fp32",
+        feedback: str = "auto",
+        exchange: str = "auto",
+        process_group: Optional[dist.ProcessGroup] = None,
+        host: str = "",
+        seed: int = 0,
+        max_skipped: int = 5,
+        deadline_seconds: float = 60.0,
+    ) -> None:
+        if isinstance(model, DistributedDataParallel):
+            raise ContractError("a local method takes the model itself: DistributedDataParallel would "
+                                "average every gradient")
+        group = dist.group.WORLD if process_group is None else process_group
+        if group is None:
+            raise ContractError("a local method needs torch.distributed.init_process_group first")
+        self.optim = optimizer
+        self._method, self._codec = method, codec
+        self._needs_loss = method.split(":")[0] == "leader"
+        parameters = describe(model, set())
+        self._flat = FlatParameters(parameters)
+        options = {"method": method, "codec": codec, "feedback": feedback, "exchange": exchange,
+                   "seed": seed, "max_skipped": max_skipped, "host": host}
+        tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
+        self._worker = LocalWorker(group, tensors, self._flat.values, options, deadline_seconds)
+        self._flat.scatter()
+        others = [p.detach() for p in model.parameters() if not self._flat.knows(p)]
+        for tensor in [*others, *model.buffers()]:
+            dist.broadcast(tensor, dist.get_global_rank(group, 0), group)
+        self._gradient = torch.empty_like(self._flat.values) if self._worker.adjusts_gradient else None
+        self._last: dict[str, Any] = {}
+        self._totals = {"rounds": 0, "total_sent_bytes": 0, "total_received_bytes": 0}
+
+    # What is not here is the inner optimiser's: state, defaults, hooks.
+    def __getattr__(self, name: str) -> Any:
+        if name == "optim":  # not yet built, as in copies
+            raise AttributeError(name)
+        return getattr(self.optim, name)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self.optim.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self.optim.state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._method!r}, codec={self._codec!r}, {self.optim!r})"
+
+    def step(  # type: ignore[override]
+        self, closure: Optional[Callable[[], Any]] = None, *, loss: Any = None
+    ) -> Any:
+        """One step of the inner optimiser, then, when the method says so, a round.
+
+        Args:
+            loss: of this worker's batch, for methods that choose a leader; what the closure returns when
+                there is one.
+        """
+        if self._needs_loss and loss is None and closure is None:
+            raise ContractError("a leader is chosen by its loss: optimizer.step(loss=loss)")
+        bad = bool(getattr(self, "found_inf", 0))  # set by a gradient scaler, for this step
+        scale = getattr(self, "grad_scale", None)
+        value = None
+        if not bad:
+            if scale is not None:
+                self._divide_gradients(scale)
+            if self._gradient is not None:
+                self._adjust_gradients()
+            value = self.optim.step(closure) if closure is not None else self.optim.step()
+        judged = value if loss is None else loss
+        with torch.no_grad():
+            report = self._worker.after_step(
+                self._flat.gather(), math.inf if bad or judged is None else float(judged)
+            )
+            if report is not None:
+                self._flat.scatter()
+                self._count(report)
+        return value
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optim.zero_grad(set_to_none=set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        given = param_group["params"]
+        for parameter in [given] if isinstance(given, torch.Tensor) else list(given):
+            if not self._flat.knows(parameter):
+                raise ContractError("a parameter came to the optimiser that the model had not, or did not "
+                                    "train, when the local method was built")
+        self.optim.add_param_group(param_group)
+
+    def metrics(self) -> dict[str, Any]:
+        """The last round on this rank, as RoundReport has it; empty before the first.
+
+        Returns:
+            round, step, skipped, fault, global, ranks, losses (of these; inf: not fit), leaders, leader
+            (-1: none), values, payload_bytes, sent_bytes, received_bytes, between_bytes, seconds;
+            and rounds, total_sent_bytes, total_received_bytes since this object was built.
+        """
+        return {**self._last, **self._totals} if self._last else {}
+
+    @contextlib.contextmanager
+    def centre(self) -> Iterator[None]:
+        """Within it the model is what the method wants judged: its centre, or the mean of all workers.
+
+        Entered by all ranks. Parameters are a worker's own again afterwards, to the bit. Running
+        statistics of batch norm are not touched: measure them again for a centre.
+        """
+        own = self._flat.gather().clone()
+        middle = torch.empty_like(own)
+        self._worker.centre(own, middle)
+        self._put(middle)
+        try:
+            yield
+        finally:
+            self._put(own)
+
+    def leave(self) -> None:
+        """This worker takes no more steps: asynchronous ones go on without it."""
+        self._worker.leave()
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        """The inner optimiser's, and under "thinwire" this rank's part of the method's state."""
+        own = {"method": self._method, "codec": self._codec, "rank": self._worker.rank,
+               "world_size": self._worker.size, "state": to_tensor(self._worker.save())}
+        return {**self.optim.state_dict(), "thinwire": own}
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Goes on from a state. Called by all ranks; the model's parameters are loaded by the caller.
+
+        Args:
+            state_dict: what this rank's `state_dict` gave; or those of all old ranks in their order, when
+                their number was another. Inner optimisers then get that of old rank r mod n.
+        """
+        given: Sequence[dict[str, Any]]
+        given = [state_dict] if isinstance(state_dict, dict) else list(state_dict)
+        saved: Saved = [one["thinwire"] for one in given]
+        ours = states_for(self._worker.rank, self._worker.size, saved)
+        for one in ours:
+            if (one["method"], one["codec"]) != (self._method, self._codec):
+                raise MismatchError(f"state of '{one['method']}' with codec '{one['codec']}' for "
+                                    f"'{self._method}' with '{self._codec}'")
+        mine = next(one for one in given
+                    if one["thinwire"]["rank"] == self._worker.rank % one["thinwire"]["world_size"])
+        self.optim.load_state_dict({k: v for k, v in mine.items() if k != "thinwire"})
+        self._worker.load([from_tensor(one["rank"], one["state"]) for one in ours])
+
+    def _divide_gradients(self, scale: torch.Tensor) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.div_(scale)
+
+    def _adjust_gradients(self) -> None:
+        assert self._gradient is not None
+        with torch.no_grad():
+            self._flat.gather_gradients(self._gradient)
+            self._worker.adjust_gradient(self._flat.gather(), self._gradient)
+            self._flat.scatter_gradients(self._gradient)
+
+    def _put(self, values: torch.Tensor) -> None:
+        with torch.no_grad():
+            self._flat.values.copy_(values)
+            self._flat.scatter()
+
+    def _count(self, report: dict[str, Any]) -> None:
+        self._last = report
+        self._totals["rounds"] += 1
+        self._totals["total_sent_bytes"] += report["sent_bytes"]
+        self._totals["total_received_bytes"] += report["received_bytes"]
+
+
+def _text(name: str, **options: Any) -> str:
+    """The method as the engine reads it; what is None is left to the engine."""
+    written = [f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+               for key, value in options.items() if value is not None]
+    return f"{name}:{','.join(written)}" if written else name
+
+
+class LeaderSGD(LocalOptimizer):
+    """Leader SGD [Teng et al., NeurIPS 2019]: workers are pulled to the best among them.
+
+        optimizer = tw.LeaderSGD(torch.optim.SGD(model.parameters(), lr=0.1), model, tau=64)
+        ...
+        optimizer.step(loss=loss)
+
+    Args:
+        tau: steps between two pulls to the best of the group.
+        tau_global: steps between two pulls to the best of all, a multiple of tau; 2 tau when absent.
+        pull, pull_global: how far, per communication: the paper's lambda.
+        groups: of neighbouring ranks; 0: one for each host.
+        window: losses whose mean judges a worker.
+        asynchronous, patience: workers at speeds of their own, docs/leader-sgd.md.
+        common: as LocalOptimizer takes them.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        tau: int = 64,
+        tau_global: Optional[int] = None,
+        pull: Optional[float] = None,
+        pull_global: Optional[float] = None,
+        groups: Optional[int] = None,
+        window: Optional[int] = None,
+        asynchronous: Optional[bool] = None,
+        patience: Optional[float] = None,
+        **common: Any,
+    ) -> None:
+        method = _text("leader", tau=tau, tau_global=2 * tau if tau_global is None else tau_global,
+                       pull=pull, pull_global=pull_global, groups=groups, window=window,
+                       asynchronous=asynchronous, patience=patience)
+        super().__init__(optimizer, model, method, **common)
+
+
+class PeriodicAveraging(LocalOptimizer):
+    """Local SGD: all workers become their mean every `tau` steps [Stich, ICLR 2019]."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, model: nn.Module, *, tau: int = 64, **common: Any
+    ) -> None:
+        super().__init__(optimizer, model, _text("average", tau=tau), **common)
+
+
+class ElasticAveraging(LocalOptimizer):
+    """Elastic averaging: workers and a centre pull each other [Zhang et al., NIPS 2015].
+
+    Args:
+        rate: the paper's beta; a worker's pull is rate / n to a centre, rate to the mean.
+        centre: "variable", a centre of its own, or "mean", that of all workers.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        tau: int = 64,
+        rate: Optional[float] = None,
+        centre: Optional[str] = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(optimizer, model, _text("easgd", tau=tau, rate=rate, centre=centre), **common)
+
+
+class DiLoCo(LocalOptimizer):
+    """An outer Nesterov step on how far all workers went [Douillard et al., 2023].
+
+    Args:
+        rate, momentum: of the outer step.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        tau: int = 500,
+        rate: Optional[float] = None,
+        momentum: Optional[float] = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(optimizer, model, _text("diloco", tau=tau, rate=rate, momentum=momentum),
+                         **common)

@@ -1,0 +1,60 @@
+// Vectors of torch as a synchroniser sees them.
+// SPDX-License-Identifier: Apache-2.0
+#include "local_worker.h"
+
+#include <span>
+#include <utility>
+
+#include "thinwire/c10d.h"
+#include "thinwire/status.h"
+
+namespace thinwire::python {
+namespace {
+
+std::span<float> values_of(const at::Tensor& vector) {
+  if (!vector.device().is_cpu() || !vector.is_contiguous() || vector.scalar_type() != at::kFloat)
+    throw Error(ErrorCode::kUnsupported,
+                "parameters are not a contiguous float32 vector in the processor's memory");
+  return {vector.mutable_data_ptr<float>(), static_cast<size_t>(vector.numel())};
+}
+
+}  // namespace
+
+LocalWorker::LocalWorker(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+                         const std::vector<NamedShape>& tensors, const at::Tensor& parameters,
+                         SynchroniserOptions options, double deadline_seconds)
+    : group_(make_c10d_group(processes)),
+      store_(std::make_unique<Store>()),
+      tensors_(specs_of(tensors)),
+      options_(std::move(options)) {
+  group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
+  const std::span<float> start = values_of(parameters);
+  require_agreement(*group_, "parameters", "values " + std::to_string(start.size()));
+  group_->broadcast(std::as_writable_bytes(start), 0);
+  sync_ = make_synchroniser(*group_, *store_, tensors_, start, options_);
+}
+
+void LocalWorker::adjust_gradient(const at::Tensor& parameters, const at::Tensor& gradients) {
+  sync_->adjust_gradient(values_of(parameters), values_of(gradients));
+}
+
+std::optional<RoundReport> LocalWorker::after_step(const at::Tensor& parameters, double loss) {
+  return sync_->after_step(values_of(parameters), loss);
+}
+
+void LocalWorker::centre(const at::Tensor& parameters, const at::Tensor& out) {
+  sync_->centre(values_of(parameters), values_of(out));
+}
+
+void LocalWorker::load(const std::vector<std::vector<SavedArray>>& saved) {
+  auto store = load_store(saved, *group_);
+  size_t count = 0;
+  for (const TensorSpec& tensor : tensors_) count += tensor.count();
+  sync_.reset();  // before the store that it writes to
+  store_ = std::move(store);
+  // The store knows better than any start, which must be alike on all ranks.
+  const std::vector<float> zeros(count);
+  sync_ = make_synchroniser(*group_, *store_, tensors_, zeros, options_);
+}
+
+}  // namespace thinwire::python

@@ -1,0 +1,51 @@
+// One worker of a local method over a torch.distributed process group, for thinwire.torch.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+#include "saved_store.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+#include "thinwire/synchroniser.h"
+
+namespace thinwire::python {
+
+// For one thread. `parameters` and `gradients` are contiguous float32 vectors on the processor: the values
+// of all tensors, one after another.
+class LocalWorker {
+ public:
+  // Called by all ranks of the process group alike; all begin with rank 0's parameters, which are
+  // written to `parameters`. Throws whatever make_synchroniser throws.
+  LocalWorker(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+              const std::vector<NamedShape>& tensors, const at::Tensor& parameters,
+              SynchroniserOptions options, double deadline_seconds);
+
+  bool adjusts_gradient() const { return sync_->adjusts_gradient(); }
+  void adjust_gradient(const at::Tensor& parameters, const at::Tensor& gradients);
+  std::optional<RoundReport> after_step(const at::Tensor& parameters, double loss);
+  void centre(const at::Tensor& parameters, const at::Tensor& out);
+  void leave() { sync_->leave(); }
+
+  std::vector<SavedArray> save() const { return save_store(*store_); }
+  // The method begins anew with these states of `saved.size()` old ranks. Called by all ranks.
+  void load(const std::vector<std::vector<SavedArray>>& saved);
+
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+
+ private:
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<Store> store_;
+  const std::vector<TensorSpec> tensors_;
+  const SynchroniserOptions options_;
+  std::unique_ptr<Synchroniser> sync_;
+};
+
+}  // namespace thinwire::python

@@ -1,0 +1,61 @@
+// Tensors and states in the forms in which Python has them.
+// SPDX-License-Identifier: Apache-2.0
+#include "saved_store.h"
+
+#include <span>
+
+#include "thinwire/status.h"
+
+namespace thinwire::python {
+namespace {
+
+TensorKind kind_from(const std::string& name) {
+  constexpr auto kLast = static_cast<uint8_t>(TensorKind::kOther);
+  for (uint8_t i = 0; i <= kLast; ++i)
+    if (to_string(static_cast<TensorKind>(i)) == name) return static_cast<TensorKind>(i);
+  throw Error(ErrorCode::kUnknownName, "unknown kind of tensor '" + name + "'");
+}
+
+}  // namespace
+
+std::vector<TensorSpec> specs_of(const std::vector<NamedShape>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, shape, kind] : tensors)
+    specs.push_back({.name = name, .shape = shape, .kind = kind_from(kind)});
+  return specs;
+}
+
+std::vector<SavedArray> saved_arrays(const StateArrays& arrays) {
+  std::vector<SavedArray> saved;
+  for (const StateArray& array : arrays)
+    saved.emplace_back(
+        array.name, static_cast<int>(array.type), static_cast<int>(array.on_resize), array.shape,
+        std::string(reinterpret_cast<const char*>(array.data.data()), array.data.size()));
+  return saved;
+}
+
+StateArrays state_arrays(const std::vector<SavedArray>& saved) {
+  StateArrays arrays;
+  for (const auto& [name, type, on_resize, shape, bytes] : saved) {
+    const auto data = std::as_bytes(std::span(bytes));
+    arrays.push_back({.name = name,
+                      .type = static_cast<StateType>(type),
+                      .shape = shape,
+                      .on_resize = static_cast<OnResize>(on_resize),
+                      .data = {data.begin(), data.end()}});
+  }
+  return arrays;
+}
+
+std::vector<SavedArray> save_store(const Store& store) { return saved_arrays(store.save()); }
+
+std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved,
+                                  const Group& group) {
+  std::vector<StateArrays> ranks;
+  for (const auto& rank : saved) ranks.push_back(state_arrays(rank));
+  auto store = std::make_unique<Store>();
+  store->load(ranks, group.rank(), group.size()).or_throw();
+  return store;
+}
+
+}  // namespace thinwire::python

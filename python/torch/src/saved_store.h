@@ -1,0 +1,34 @@
+// Tensors and states in the forms in which Python has them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+#include "thinwire/stream.h"
+
+namespace thinwire::python {
+
+// Name, shape, kind.
+using NamedShape = std::tuple<std::string, std::vector<uint64_t>, std::string>;
+// Name, number of StateType, number of OnResize, shape, bytes: as thinwire._state has it.
+using SavedArray = std::tuple<std::string, int, int, std::vector<uint64_t>, std::string>;
+
+// Throws Error(kUnknownName) for a kind that there is not.
+std::vector<TensorSpec> specs_of(const std::vector<NamedShape>& tensors);
+
+std::vector<SavedArray> saved_arrays(const StateArrays& arrays);
+StateArrays state_arrays(const std::vector<SavedArray>& saved);
+
+std::vector<SavedArray> save_store(const Store& store);
+// A store with what this rank gets of the states of `saved.size()` old ranks. Throws what is wrong with
+// them.
+std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved,
+                                  const Group& group);
+
+}  // namespace thinwire::python

@@ -1,0 +1,309 @@
+"""Workers that step by themselves, around optimisers of torch. SPDX-License-Identifier: Apache-2.0"""
+import math
+import unittest
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nets import batch_of, make_net, weights_of
+from ranks import on_ranks
+
+
+def local(model, kind, settings, momentum=0.0):
+    import thinwire.torch as tw
+    inner = torch.optim.SGD(model.parameters(), lr=0.05, momentum=momentum)
+    return getattr(tw, kind)(inner, model, **settings)
+
+
+def train(model, optimizer, rank, steps, first=0):
+    for step in range(first, first + steps):
+        images, labels = batch_of(step, rank)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step(loss=loss)
+
+
+def plain(model):
+    """Without batch norm, whose statistics no local method shares."""
+    return nn.Sequential(*(layer for layer in model if not isinstance(layer, nn.BatchNorm2d)))
+
+
+def averages_every_step(rank, size):
+    shared = DistributedDataParallel(plain(make_net()))
+    optimizer = torch.optim.SGD(shared.parameters(), lr=0.05)
+    for step in range(6):
+        images, labels = batch_of(step, rank)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(shared(images), labels).backward()
+        optimizer.step()
+    found = {}
+    for kind, settings in (("PeriodicAveraging", {"tau": 1}),
+                           ("DiLoCo", {"tau": 1, "rate": 1, "momentum": 0})):
+        model = plain(make_net(seed=1 + rank))  # all begin as rank 0
+        train(model, local(model, kind, settings), rank, 6)
+        found[kind] = (weights_of(model), (weights_of(model) - weights_of(shared)).abs().max().item())
+    return found
+
+
+def alone(rank, size):
+    own = make_net()
+    optimizer = torch.optim.SGD(own.parameters(), lr=0.05)
+    for step in range(6):
+        images, labels = batch_of(step, rank)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(own(images), labels).backward()
+        optimizer.step()
+    found = {}
+    for kind, settings in (("LeaderSGD", {"tau": 2, "pull": 0, "pull_global": 0}),
+                           ("ElasticAveraging", {"tau": 2, "rate": 0}),
+                           ("PeriodicAveraging", {"tau": 100})):
+        model = make_net()
+        train(model, local(model, kind, settings), rank, 6)
+        found[kind] = torch.equal(weights_of(model), weights_of(own))
+    return found
+
+
+def follows(rank, size, codec):
+    """With pull 1 all become the leader: the first of all ranks whose mean loss is lowest."""
+    model = make_net()
+    optimizer = local(model, "LeaderSGD", {"tau": 3, "tau_global": 3, "pull_global": 1, "codec": codec})
+    own = weights_of(model).clone()
+    for step in range(3):
+        images, labels = batch_of(step, rank)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        if step == 2:
+            for parameter in model.parameters():  # as the optimiser will
+                own = torch.cat([(p - 0.05 * p.grad).detach().flatten() for p in model.parameters()])
+        optimizer.step(loss=loss)
+    return own, weights_of(model), optimizer.metrics()
+
+
+def compressed(rank, size, kind, settings):
+    model = make_net()
+    optimizer = local(model, kind, settings)
+    train(model, optimizer, rank, 8)
+    own = weights_of(model).clone()
+    with optimizer.centre():
+        middle = weights_of(model).clone()
+    return own, middle, optimizer.metrics(), torch.equal(own, weights_of(model))
+
+
+METHODS = (("LeaderSGD", {"tau": 2, "tau_global": 4, "groups": 2}),
+           ("ElasticAveraging", {"tau": 2}),
+           ("PeriodicAveraging", {"tau": 2}),
+           ("DiLoCo", {"tau": 2}),
+           ("LocalOptimizer", {"method": "parle:tau=2"}))
+
+
+def resumed(rank, size, codec):
+    found = []
+    for kind, settings in METHODS:
+        settings = {**settings, "codec": codec}
+        straight = make_net()
+        train(straight, local(straight, kind, settings, momentum=0.9), rank, 10)
+        first = make_net()
+        optimizer = local(first, kind, settings, momentum=0.9)
+        train(first, optimizer, rank, 5)
+        saved = optimizer.state_dict()
+        again = make_net(seed=7)
+        new = local(again, kind, settings, momentum=0.9)
+        again.load_state_dict(first.state_dict())
+        new.load_state_dict(saved)
+        train(again, new, rank, 5, first=5)
+        found.append((kind, torch.equal(weights_of(again), weights_of(straight)), saved))
+    return found
+
+
+def at_another_size(rank, size, saved):
+    model = make_net()
+    optimizer = local(model, "DiLoCo", {"tau": 2, "codec": "int8"}, momentum=0.9)
+    optimizer.load_state_dict(saved)
+    with optimizer.centre():
+        anchor = weights_of(model).clone()
+    train(model, optimizer, rank, 3, first=5)
+    return anchor, weights_of(model)
+
+
+def odd_parameters(rank, size):
+    """bfloat16, channels last, one that is replaced, a tied one, and one that is not trained."""
+    torch.manual_seed(rank)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(4, 4), nn.Linear(4, 4),
+                          nn.Linear(4, 2).bfloat16())
+    model[0].to(memory_format=torch.channels_last)
+    model[3].weight = model[2].weight
+    model[3].bias.requires_grad_(False)
+    kept = model[3].bias.clone()
+    optimizer = local(model, "PeriodicAveraging", {"tau": 1})
+    model[2].bias.data = model[2].bias.data.clone()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.full_like(parameter, float(rank))
+    before = weights_of(model).clone()
+    optimizer.step()
+    return (before, weights_of(model), model[0].weight.is_contiguous(memory_format=torch.channels_last),
+            torch.equal(kept, model[3].bias))
+
+
+def scaled(rank, size):
+    """A gradient scaler whose gradients overflow on rank 1 only: rounds go on."""
+    model = make_net()
+    optimizer = local(model, "LeaderSGD", {"tau": 1, "tau_global": 2, "pull_global": 1})
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for step in range(2):
+        images, labels = batch_of(step, rank)
+        if rank == 1 and step == 1:
+            images[0, 0, 0, 0] = math.inf
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer, loss=loss)
+        scaler.update()
+    return optimizer.metrics(), scaler.get_scale(), weights_of(model)
+
+
+def scale_is_taken_out(rank, size):
+    found = []
+    for scale in (1.0, 1024.0):
+        model = make_net()
+        optimizer = local(model, "PeriodicAveraging", {"tau": 2})
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        for step in range(2):
+            images, labels = batch_of(step, rank)
+            optimizer.zero_grad()
+            scaler.scale(nn.functional.cross_entropy(model(images), labels)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        found.append(weights_of(model))
+    return (found[0] - found[1]).abs().max().item()
+
+
+def mistakes(rank, size):
+    import thinwire.torch as tw
+    model = make_net()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+
+    def expect(action):
+        try:
+            action()
+        except Exception as error:
+            found.append(f"{type(error).__name__}: {error}")
+
+    expect(lambda: tw.LeaderSGD(sgd, DistributedDataParallel(make_net())))
+    expect(lambda: tw.LeaderSGD(sgd, model, tau=3, tau_global=4))
+    expect(lambda: tw.LeaderSGD(sgd, model).step())
+    expect(lambda: tw.PeriodicAveraging(sgd, model, codec="nothing"))
+    expect(lambda: tw.PeriodicAveraging(sgd, nn.Linear(2 + rank, 2)))
+    expect(lambda: tw.PeriodicAveraging(sgd, model).add_param_group(
+        {"params": [nn.Parameter(torch.zeros(2))]}))
+    state = tw.DiLoCo(sgd, model).state_dict()
+    expect(lambda: tw.PeriodicAveraging(sgd, model).load_state_dict(state))
+    return found
+
+
+def with_a_schedule(rank, size):
+    model = make_net()
+    optimizer = local(model, "PeriodicAveraging", {"tau": 1})
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    train(model, optimizer, rank, 1)
+    schedule.step()
+    return optimizer.param_groups[0]["lr"], optimizer.optim.param_groups[0]["lr"]
+
+
+class Local(unittest.TestCase):
+    def test_an_average_every_step_is_data_parallel_sgd(self):
+        for size in (2, 3):
+            ranks = on_ranks(size, averages_every_step)
+            for kind in ranks[0]:
+                for found in ranks:
+                    self.assertLess(found[kind][1], 2e-6, kind)
+                    self.assertTrue(torch.equal(found[kind][0], ranks[0][kind][0]), kind)
+
+    def test_without_pull_workers_are_alone(self):
+        for found in on_ranks(2, alone):
+            self.assertEqual(set(found.values()), {True}, found)
+
+    def test_all_follow_the_best(self):
+        for codec in ("fp32", "int8"):
+            ranks = on_ranks(4, follows, codec)
+            report = ranks[0][2]
+            leader = report["leader"]
+            self.assertEqual(report["losses"][leader], min(report["losses"]))
+            self.assertEqual(len(set(report["losses"])), 4)
+            self.assertEqual((report["round"], report["step"], report["skipped"]), (0, 3, False))
+            # A leader keeps its own bits; with fp32 the others have them too.
+            self.assertTrue(torch.allclose(ranks[leader][0], ranks[leader][1], atol=1e-7))
+            followers = [r for r in range(4) if r != leader]
+            for r in followers:
+                self.assertEqual(ranks[r][2]["losses"], report["losses"])
+                self.assertTrue(torch.equal(ranks[r][1], ranks[followers[0]][1]))
+            same = torch.equal(ranks[followers[0]][1], ranks[leader][1])
+            self.assertEqual(same, codec == "fp32")
+
+    def test_compressed_rounds_keep_their_promises(self):
+        values = weights_of(make_net()).numel()
+        for kind, settings in METHODS:
+            size = 4 if kind == "LeaderSGD" else 3
+            dense = on_ranks(size, compressed, kind, settings)
+            small = on_ranks(size, compressed, kind, {**settings, "codec": "int8"})
+            for own, middle, metrics, restored in dense + small:
+                self.assertTrue(own.isfinite().all() and restored, kind)
+                self.assertFalse(metrics["skipped"], kind)
+                self.assertGreaterEqual(metrics["rounds"], 2 if kind == "LeaderSGD" else 4)
+            for ranks in (dense, small):  # what is judged has the same bits everywhere
+                for one in ranks:
+                    self.assertTrue(torch.equal(one[1], ranks[0][1]), kind)
+                    if kind in ("PeriodicAveraging", "DiLoCo"):
+                        self.assertTrue(torch.equal(one[0], ranks[0][0]), kind)
+            sent = [sum(one[2]["total_sent_bytes"] for one in ranks) for ranks in (dense, small)]
+            self.assertGreater(sent[0], 4 * values)
+            self.assertLess(sent[1], 0.45 * sent[0], kind)  # biases and frames are not compressed
+
+    def test_a_saved_state_continues_bit_for_bit(self):
+        for codec in ("fp32", "int8"):
+            ranks = on_ranks(2, resumed, codec)
+            for found in ranks:
+                for kind, same, _ in found:
+                    self.assertTrue(same, (kind, codec))
+        saved = [found[3][2] for found in ranks]
+        three = on_ranks(3, at_another_size, saved)
+        for anchor, weights in three:
+            self.assertTrue(torch.equal(anchor, three[0][0]))
+            self.assertTrue(torch.equal(weights, three[0][1]))
+
+    def test_parameters_that_are_no_views_are_averaged_too(self):
+        first, second = on_ranks(2, odd_parameters)
+        self.assertTrue(torch.equal(first[0], second[0]))  # rank 0's
+        mean = first[0] - 0.05 * 0.5
+        mean[168:172] += 0.05 * 0.5  # not trained
+        self.assertLess((first[1] - mean).abs().max(), 4e-3)  # bfloat16
+        self.assertTrue(torch.equal(first[1], second[1]))
+        self.assertTrue(first[2] and first[3] and second[2] and not torch.equal(first[0], first[1]))
+
+    def test_a_scaler_skips_one_worker_only(self):
+        (report, scale, weights), (_, other_scale, other) = on_ranks(2, scaled)
+        self.assertEqual((report["leader"], report["skipped"]), (0, False))
+        self.assertEqual(report["losses"][1], math.inf)
+        self.assertEqual((scale, other_scale), (4.0, 2.0))
+        self.assertTrue(torch.equal(weights, other))
+        for difference in on_ranks(2, scale_is_taken_out):
+            self.assertLess(difference, 1e-6)
+
+    def test_mistakes_are_explained(self):
+        for found in on_ranks(2, mistakes):
+            self.assertEqual(len(found), 7, found)
+            for text, error in zip(("DistributedDataParallel", "tau_global", "loss=loss", "known: ",
+                                    "parameters", "came to the optimiser", "state of 'diloco"), found):
+                self.assertIn(text, error)
+
+    def test_schedules_reach_the_inner_optimiser(self):
+        for rates in on_ranks(2, with_a_schedule):
+            self.assertEqual(rates, (0.025, 0.025))
+
+
+if __name__ == "__main__":
+    unittest.main()
