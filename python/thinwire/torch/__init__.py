@@ -22,10 +22,12 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("thinwire.torch needs torch, and to be built for it: ./x build") from error
 
+from ._checkpoint import Checkpoint
 from ._ddp import Link, compress
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
 
 __all__ = [
+    "Checkpoint",
     "DiLoCo",
     "ElasticAveraging",
     "LeaderSGD",

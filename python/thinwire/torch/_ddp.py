@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import warnings
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -12,16 +13,22 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import ContractError, MismatchError
+from ..codec import Codec
+from ..errors import ContractError, Error, MismatchError
 from ._native import Engine
 from ._parameters import describe, share_out
 from ._saved import Saved, from_tensor, states_for, to_tensor
+
+# Of metrics, for plots.
+_LOGGED = ("sent_bytes", "received_bytes", "wire_ratio", "codec_ratio", "skipped", "compress_seconds",
+           "wire_seconds", "decompress_seconds")
 
 
 class _Step:
     """The buckets of one backward pass, each with the future that torch waits for."""
 
     def __init__(self) -> None:
+        self.scale: Optional[float] = None  # of a gradient scaler, taken out while thinwire works
         self.buckets: list[tuple[torch.futures.Future, torch.Tensor]] = []
 
 
@@ -35,6 +42,7 @@ class Link:
         rules: Mapping[str, str],
         options: dict[str, Any],
         deadline_seconds: float,
+        scaler: Optional[torch.amp.GradScaler],
     ) -> None:
         ignored = set(getattr(model, "parameters_to_ignore", ()))
         self._shares = share_out(describe(model.module, ignored), codec, rules)
@@ -47,9 +55,11 @@ class Link:
             )
             for index, parameter in enumerate(parameters):
                 self._places[id(parameter.tensor)] = (number, index)
+        self._scaler = scaler
         self._step = _Step()
         self._reports: list[dict[str, Any]] = []
         self._steps = 0
+        self._writers: list[tuple[Any, str]] = []
         self._ended: queue.SimpleQueue[Optional[_Step]] = queue.SimpleQueue()
         self._error: Optional[BaseException] = None
         self._finisher = threading.Thread(target=self._finish_steps, daemon=True, name="thinwire")
@@ -61,10 +71,14 @@ class Link:
         if self._error is not None:
             future.set_exception(self._error)
             return future
+        if self._scaler is not None and not self._step.buckets:
+            self._step.scale = self._scaler.get_scale()
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
             place = self._places.get(id(parameter))
             if place is None:
                 raise ContractError("a parameter came to the model after compress was called")
+            if self._step.scale is not None:
+                gradient.div_(self._step.scale)
             self._engines[place[0]].start(place[1], gradient)
         self._step.buckets.append((future, bucket.buffer()))
         if bucket.is_last():
@@ -82,7 +96,8 @@ class Link:
                     for _, buffer in step.buckets:
                         buffer.fill_(float("nan"))
                 for future, buffer in step.buckets:
-                    future.set_result(buffer)
+                    future.set_result(buffer if step.scale is None else buffer.mul_(step.scale))
+                self._log()
             except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
                 self._error = error
                 for future, _ in step.buckets:
@@ -114,6 +129,19 @@ class Link:
         sent = total["sent_bytes"]
         total["wire_ratio"] = total["dense_bytes"] / sent if sent else 1.0
         return total
+
+    def log_to(self, writer: Any, tag: str = "thinwire") -> None:
+        """Writes the numbers of every step to a torch.utils.tensorboard.SummaryWriter, or what has its
+        add_scalar(name, value, step), which another thread calls."""
+        self._writers.append((writer, tag))
+
+    def _log(self) -> None:
+        if not self._writers:
+            return
+        metrics = self.metrics()
+        for writer, tag in self._writers:
+            for name in _LOGGED:
+                writer.add_scalar(f"{tag}/{name}", float(metrics[name]), self._steps)
 
     def state_dict(self) -> dict[str, Any]:
         """This rank's memories and encoder states, for its checkpoint: between two steps."""
@@ -152,6 +180,20 @@ def _hook(link, bucket):
     return link._hook(bucket)
 
 
+def _warn_of_loss(specs: list[str]) -> None:
+    for spec in specs:
+        try:
+            info = Codec(spec).info
+        except Error:  # a schedule, or a mistake that the engine explains
+            continue
+        if not info.unbiased and not info.lossless:
+            warnings.warn(
+                f"codec '{spec}' is biased and has no memory: what it leaves out of gradients is lost; "
+                "leave feedback at \"auto\"",
+                stacklevel=3,
+            )
+
+
 def compress(
     model: DistributedDataParallel,
     codec: str = "sidco:density=0.01",
@@ -164,6 +206,7 @@ def compress(
     steps_per_epoch: int = 1,
     seed: int = 0,
     max_skipped: int = 0,
+    scaler: Optional[torch.amp.GradScaler] = None,
     deadline_seconds: float = 60.0,
 ) -> Link:
     """Sends the gradients of a DistributedDataParallel model through thinwire. Called by all ranks alike.
@@ -180,7 +223,12 @@ def compress(
         steps_per_epoch: what schedules of options count in.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
             scaler wants it.
+        scaler: whose scale the gradients carry: memories are then kept without it, so that they stay right
+            when it changes.
         deadline_seconds: the longest wait for another rank.
+
+    Warns:
+        UserWarning: a codec that is biased has no memory: what it leaves out is lost.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
@@ -196,6 +244,8 @@ def compress(
         "seed": seed,
         "max_skipped": max_skipped,
     }
-    link = Link(model, codec, rules or {}, options, deadline_seconds)
+    if feedback == "none":
+        _warn_of_loss([codec, *(rules or {}).values()])
+    link = Link(model, codec, rules or {}, options, deadline_seconds, scaler)
     model.register_comm_hook(link, _hook)
     return link

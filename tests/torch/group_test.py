@@ -1,0 +1,26 @@
+"""The suites of tests/multirank on process groups of gloo. SPDX-License-Identifier: Apache-2.0"""
+import os
+import sys
+import unittest
+
+import torch.distributed as dist
+
+from ranks import on_ranks
+
+
+def suite(rank, size, folder, arguments):
+    sys.path.insert(0, folder)
+    import _c10d_ranks
+    return _c10d_ranks.run(dist.group.WORLD, ["suite", *arguments])
+
+
+class Suites(unittest.TestCase):
+    def test_they_pass_on_two_to_four_ranks(self):
+        for size in (2, 3, 4):
+            for ran, passed in on_ranks(size, suite, os.environ["THINWIRE_SUITES"], []):
+                self.assertTrue(passed, f"{size} ranks")
+                self.assertGreater(ran, 30)
+
+
+if __name__ == "__main__":
+    unittest.main()
