@@ -17,16 +17,14 @@ is for workers that take steps of their own and talk every now and then.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-try:
-    import torch
-except ImportError as error:  # pragma: no cover
-    raise ImportError("thinwire.torch needs torch, and to be built for it: ./x build") from error
-
+from . import _native  # first: says what is missing
+from ._boundary import Boundary
 from ._checkpoint import Checkpoint
 from ._ddp import Link, compress
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
 
 __all__ = [
+    "Boundary",
     "Checkpoint",
     "DiLoCo",
     "ElasticAveraging",

@@ -4,25 +4,41 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 
-import torch
+_REBUILD = "in thinwire's folder, `pip install --force-reinstall --no-deps .` builds it"
 
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        f"thinwire.torch needs torch: `pip install torch`; then, {_REBUILD} for that torch"
+    ) from error
+
+if importlib.util.find_spec("thinwire.torch._engine") is None:
+    raise ImportError(
+        "thinwire was installed where there was no torch, so that thinwire.torch has no engine; "
+        f"{_REBUILD} for torch {torch.__version__}"
+    )
 try:
     from . import _engine
 except ImportError as error:
     raise ImportError(
-        f"thinwire.torch was not built for torch {torch.__version__}; ./x build makes it for "
-        f"the torch in .venv ({error})"
+        f"thinwire.torch was not built for torch {torch.__version__}; {_REBUILD} anew ({error})"
     ) from error
 
 if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
     raise ImportError(
         f"thinwire.torch was built for torch {_engine.torch_version}, this is {torch.__version__}; "
-        "./x build makes it for the torch in .venv"
+        f"{_REBUILD} anew"
     )
 
 Engine = _engine.Engine
 LocalWorker = _engine.LocalWorker
+BoundaryReceiver = _engine.BoundaryReceiver
+BoundarySender = _engine.BoundarySender
+KeptPositions = _engine.KeptPositions
+Wire = _engine.Wire
 
 # Its threads must not wait for a process group while the interpreter goes.
 atexit.register(_engine.close)

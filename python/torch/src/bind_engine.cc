@@ -81,6 +81,7 @@ PYBIND11_MODULE(_engine, module) {
   module.attr("torch_version") = TORCH_VERSION;
   module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
 
+  thinwire::python::bind_boundary(module);
   thinwire::python::bind_worker(module);
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")

@@ -8,6 +8,7 @@
 
 namespace thinwire::python {
 
+void bind_boundary(pybind11::module_& module);
 void bind_worker(pybind11::module_& module);
 
 // (name, type, on_resize, shape, bytes) of each array.

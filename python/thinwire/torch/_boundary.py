@@ -1,0 +1,314 @@
+"""What crosses from one pipeline stage to the next, compressed in both directions."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..errors import ContractError, CorruptError
+from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
+from ._saved import from_tensor, to_tensor
+
+# Tags of a boundary: index x 300 + direction x 100 + micro-batch.
+_FORWARD, _BACKWARD, _LOOK = 0, 1, 2
+_MOST = 100  # micro-batches, and boundaries between two ranks
+
+_Pair = tuple[Optional[KeptPositions], Optional[KeptPositions]]  # of the sender, of the receiver
+
+_wires: dict[tuple[Any, float], Wire] = {}
+
+
+def _wire_of(group: Optional[dist.ProcessGroup], deadline_seconds: float) -> Wire:
+    """One for all boundaries of a process group, since stages have different numbers of them."""
+    key = (group or dist.group.WORLD, deadline_seconds)
+    if key not in _wires:
+        _wires[key] = Wire(*key)
+    return _wires[key]
+
+
+class _Direction:
+    """The ends of one direction that stand in this process: one, or both."""
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        sends: bool,
+        receives: bool,
+        note: _Pair = (None, None),
+        at: _Pair = (None, None),
+    ) -> None:
+        self.sender = BoundarySender(spec, note[0], at[0]) if sends else None
+        self.receiver = BoundaryReceiver(spec, note[1], at[1]) if receives else None
+        self.limit = (self.sender or BoundarySender(spec, note[1], at[1])).max_message_size
+        self.bad = False
+
+    @property
+    def ends(self) -> list[Any]:
+        return [end for end in (self.sender, self.receiver) if end is not None]
+
+    def encode(self, values: torch.Tensor, visit: tuple[Any, ...]) -> torch.Tensor:
+        message, _, finite = self.sender.encode(values.detach().float().contiguous(), visit)
+        self.bad |= not finite
+        return message
+
+    def decode(
+        self, message: torch.Tensor, visit: tuple[Any, ...], shape: Sequence[int]
+    ) -> torch.Tensor:
+        """What arrived; NaN where the sender's values were not finite."""
+        values = torch.empty(shape)
+        if not self.receiver.decode(message, visit, values):
+            self.bad = True
+            values.fill_(math.nan)
+        return values
+
+    def end_step(self, skipped: bool) -> None:
+        for end in self.ends:
+            end.rollback() if skipped or self.bad else end.commit()
+        self.bad = False
+
+
+class _Pass(torch.autograd.Function):
+    """Both ends in one process."""
+
+    @staticmethod
+    def forward(ctx, values, boundary, visit):
+        ctx.boundary, ctx.visit = boundary, visit
+        return boundary._cross(boundary._activations, values, visit)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.boundary._cross(ctx.boundary._gradients, gradient, ctx.visit), None, None
+
+
+class _Send(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, boundary, visit):
+        ctx.boundary, ctx.visit = boundary, visit
+        ctx.shape, ctx.dtype = values.shape, values.dtype
+        boundary._ship(boundary._activations, values, visit, _FORWARD)
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx, _):
+        gradient = ctx.boundary._await(ctx.boundary._gradients, ctx.visit, _BACKWARD)
+        return gradient.view(ctx.shape).to(ctx.dtype), None, None
+
+
+class _Receive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, anchor, boundary, visit):
+        ctx.boundary, ctx.visit = boundary, visit
+        return boundary._await(boundary._activations, visit, _FORWARD)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.boundary._ship(ctx.boundary._gradients, gradient, ctx.visit, _BACKWARD)
+        return torch.zeros(()), None, None
+
+
+class Boundary(nn.Module):
+    """A cut between two stages: activations cross it forward, their gradients backward.
+
+    In one process, for studies, it is a layer, `x = boundary(x)`. Between ranks the first stage calls
+    `token = boundary.send(x)` and later `token.backward()`, the second `x = boundary.receive()`. After each step of
+    the optimiser all call `boundary.step()`. docs/pipeline.md has codecs, memories and bytes.
+
+    Args:
+        sample_shape: of one sample's activation.
+        samples: of a micro-batch; memories none and aqsgd take fewer, too.
+        codec, memory, per_sample: of activations: "uniform:bits=4", "aqsgd:key=sample".
+        gradient_codec, gradient_memory, gradient_per_sample: of gradients; the activations' codec, no memory,
+            and as activations when absent.
+        at_positions: gradients travel only where a sparse codec kept activations; gradient_codec is then fp32,
+            fp16 or bf16.
+        micro_batches: of a step.
+        at_inference: whether what crosses in eval mode passes the codec (without memory) too.
+        to_rank, from_rank: the other stage; exactly one of them, or none in one process.
+        process_group: of backend gloo; all its ranks build their first boundary at the same place among what
+            they build of thinwire.
+        index: of the boundary, where there are several in a process or between two ranks.
+        cache_budget, spill_folder: where what memories keep of samples lies.
+        deadline_seconds: the longest wait for the other rank.
+
+    Raises:
+        thinwire.errors.Error: a name or option is wrong, or does not go with another.
+    """
+
+    def __init__(
+        self,
+        sample_shape: Sequence[int],
+        samples: int,
+        *,
+        codec: str = "fp32",
+        memory: str = "none",
+        per_sample: bool = False,
+        gradient_codec: Optional[str] = None,
+        gradient_memory: str = "none",
+        gradient_per_sample: Optional[bool] = None,
+        at_positions: bool = False,
+        micro_batches: int = 1,
+        at_inference: bool = False,
+        to_rank: Optional[int] = None,
+        from_rank: Optional[int] = None,
+        process_group: Optional[dist.ProcessGroup] = None,
+        index: int = 0,
+        seed: int = 0,
+        cache_budget: int = 0,
+        spill_folder: str = "",
+        deadline_seconds: float = 60.0,
+    ) -> None:
+        super().__init__()
+        if to_rank is not None and from_rank is not None:
+            raise ContractError("a boundary has one other side: give to_rank or from_rank")
+        self._shape = tuple(sample_shape)
+        self._peer = from_rank if to_rank is None else to_rank
+        self._first, self._second = from_rank is None, to_rank is None
+        if max(index, micro_batches - 1) >= _MOST:
+            raise ContractError(f"index is below {_MOST}, and there are at most {_MOST} micro-batches")
+        self._samples, self._tag = samples, 3 * _MOST * index
+        self._wire = None if self._peer is None else _wire_of(process_group, deadline_seconds)
+        here = 0 if self._wire is None else self._wire.rank
+        common = {"name": f"boundary {index}", "sample_shape": list(self._shape), "samples": samples,
+                  "micro_batches": micro_batches, "seed": seed, "cache_budget": cache_budget,
+                  "spill_folder": spill_folder}
+        forward = {**common, "codec": codec, "memory": memory, "per_sample": per_sample,
+                   "stream": 4 * index, "sender": here if self._first else self._peer}
+        backward = {**common, "codec": codec if gradient_codec is None else gradient_codec,
+                    "memory": gradient_memory, "stream": 4 * index + 1,
+                    "per_sample": per_sample if gradient_per_sample is None else gradient_per_sample,
+                    "sender": here if self._second else self._peer}
+        plain = {**forward, "codec": codec if at_inference else "fp32", "memory": "none",
+                 "stream": 4 * index + 2, "micro_batches": 1}
+        near, far = (KeptPositions() if at_positions else None for _ in range(2))
+        self._activations = _Direction(forward, self._first, self._second, note=(near, far))
+        self._gradients = _Direction(backward, self._second, self._first, at=(far, near))
+        self._inference = _Direction(plain, self._first, self._second)
+        self._plain_here = not at_inference and self._wire is None
+        self._step = self._visits = self._seen = 0
+        self._bytes = {"forward_bytes": 0, "backward_bytes": 0}
+
+    def forward(
+        self, values: torch.Tensor, *, ids: Sequence[int] = (), batch: int = 0
+    ) -> torch.Tensor:
+        """What arrives on the other side, in one process; backward its gradient passes the other direction.
+
+        Args:
+            ids: of the samples, for memories that know samples.
+            batch: of the mini-batch, for "aqsgd:key=batch".
+        """
+        if self._wire is not None:
+            raise ContractError("a boundary between ranks has send and receive")
+        if not self.training:
+            return values if self._plain_here else self._infer(values)
+        return _Pass.apply(values, self, self._next_visit(ids, batch))
+
+    def send(
+        self, values: torch.Tensor, *, ids: Sequence[int] = (), batch: int = 0
+    ) -> torch.Tensor:
+        """Sends activations to the second stage, in order of micro-batches; returns at once.
+
+        Returns:
+            A scalar whose `backward()` waits for the gradient and goes on with it.
+        """
+        if self._wire is None or not self._first:
+            raise ContractError("send is for the stage that was given to_rank")
+        if not self.training:
+            self._ship(self._inference, values, self._next_look(), _LOOK)
+            return torch.zeros(())
+        return _Send.apply(values, self, self._next_visit(ids, batch))
+
+    def receive(self, *, ids: Sequence[int] = (), batch: int = 0) -> torch.Tensor:
+        """The activations of the next micro-batch, float32; backward their gradient is sent."""
+        if self._wire is None or not self._second:
+            raise ContractError("receive is for the stage that was given from_rank")
+        if not self.training:
+            return self._await(self._inference, self._next_look(), _LOOK)
+        anchor = torch.zeros((), requires_grad=True)
+        return _Receive.apply(anchor, self, self._next_visit(ids, batch))
+
+    def step(self, *, skipped: bool = False) -> None:
+        """Ends a step: memories become those after it, or, where it was skipped or a value was not finite, stay
+        as they were before it. Both sides say the same."""
+        self._activations.end_step(skipped)
+        self._gradients.end_step(skipped)
+        self._step += 1
+        self._visits = 0
+
+    def invalidate(self) -> None:
+        """Forgets what memories know of samples, as after a change of what ids stand for; on both sides."""
+        for end in (*self._activations.ends, *self._gradients.ends):
+            end.invalidate()
+
+    def metrics(self) -> dict[str, int]:
+        """steps, and forward_bytes and backward_bytes that this process encoded since it was built."""
+        return {"steps": self._step, **self._bytes}
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Memories, as part of a module's state_dict."""
+        return {"step": self._step, "ends": [to_tensor(end.save()) for end in self._all_ends()]}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        ends = self._all_ends()
+        if len(state["ends"]) != len(ends):
+            raise ContractError("the state is of a boundary that has other ends in its process")
+        for end, saved in zip(ends, state["ends"]):
+            end.load(from_tensor(0, saved))
+        self._step, self._visits = int(state["step"]), 0
+
+    def _all_ends(self) -> list[Any]:
+        return [*self._activations.ends, *self._gradients.ends]
+
+    def _next_visit(self, ids: Sequence[int], batch: int) -> tuple[Any, ...]:
+        micro_batch, self._visits = self._visits, self._visits + 1
+        return self._step, micro_batch, [int(one) for one in ids], int(batch)
+
+    def _next_look(self) -> tuple[Any, ...]:
+        self._seen += 1
+        return self._seen, 0, [], 0
+
+    def _cross(
+        self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...]
+    ) -> torch.Tensor:
+        message = self._encode(direction, values, visit)
+        return direction.decode(message, visit, values.shape).to(values.dtype)
+
+    def _infer(self, values: torch.Tensor) -> torch.Tensor:
+        arrived = self._cross(self._inference, values, self._next_look())
+        self._inference.end_step(skipped=True)
+        return arrived
+
+    def _encode(
+        self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...]
+    ) -> torch.Tensor:
+        message = direction.encode(values, visit)
+        if direction is not self._inference:
+            which = "forward_bytes" if direction is self._activations else "backward_bytes"
+            self._bytes[which] += message.numel()
+        return message
+
+    def _ship(
+        self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...], tag: int
+    ) -> None:
+        message = self._encode(direction, values, visit)
+        assert self._wire is not None
+        self._wire.send(message, values.shape[0], self._peer, self._tag + _MOST * tag + visit[1])
+        if direction is self._inference:
+            direction.end_step(skipped=True)
+
+    def _await(self, direction: _Direction, visit: tuple[Any, ...], tag: int) -> torch.Tensor:
+        assert self._wire is not None
+        message, samples = self._wire.receive(
+            direction.limit, self._peer, self._tag + _MOST * tag + visit[1]
+        )
+        if samples > self._samples:
+            raise CorruptError(f"boundary: rank {self._peer} announces {samples} samples")
+        arrived = direction.decode(message, visit, (samples, *self._shape))
+        if direction is self._inference:
+            direction.end_step(skipped=True)
+        return arrived
