@@ -1,4 +1,4 @@
-// Ranks of a torch.distributed process group: the suites of tests/multirank as a module, which every rank's
+// Ranks of a torch.distributed process group: suites of tests/multirank as a module, which every rank's
 // interpreter runs on the process group that it is given.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
