@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Times a step of DistributedDataParallel over thin links: torch's own exchange and hook beside thinwire's.
+
+    sudo lab/compare_ddp.py --rates none,1gbit,100mbit --ranks 2 --json ddp.json --page ddp.md
+    sudo lab/compare_ddp.py --rates 100mbit --ranks 4
+
+Ranks are processes on hosts of thin_links.py, one each, with one thread. Every rank trains the same MLP
+(784-2048-2048-2048-10, 10 M parameters, batch 32, SGD) with one method after another, in rounds, so that all see the same
+machine; the first steps of each round are not counted. The time is the median of a step on rank 0, all ranks
+beginning it together; the bytes are what the host's card sent, headers of all layers included.
+thinwire.torch must be importable.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import thin_links
+
+METHODS = ("alone", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "topk:density=0.01",
+           "sidco:density=0.001", "powersgd:rank=1", "powersgd:rank=4")
+SENT = pathlib.Path("/sys/class/net/net0/statistics/tx_bytes")
+
+
+def build(method, width):
+    """The model of a method, whose backward pass leaves the mean gradient (or, alone, its own)."""
+    import torch
+    from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    import thinwire.torch as tw
+
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
+                        nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+    if method == "alone":
+        return net
+    model = DistributedDataParallel(net)
+    if method == "ddp-fp16":
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif method != "ddp":
+        tw.compress(model, method)
+    return model
+
+
+def time_steps(model, steps, warm_up):
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    batches = torch.Generator().manual_seed(dist.get_rank())
+    times, sent = [], 0
+    for step in range(warm_up + steps):
+        images = torch.randn(32, 784, generator=batches)
+        labels = images[:, :10].argmax(1)
+        dist.barrier()
+        if step == warm_up:
+            sent = int(SENT.read_text())
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        if step >= warm_up:
+            times.append(time.perf_counter() - began)
+    dist.barrier()
+    return times, int(SENT.read_text()) - sent
+
+
+def be_rank(options):
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    times = {method: [] for method in options.methods}
+    sent = dict.fromkeys(options.methods, 0)
+    models = {method: build(method, options.width) for method in options.methods}
+    for _ in range(options.rounds):
+        for method, model in models.items():
+            taken, size = time_steps(model, options.steps, options.warm_up)
+            times[method] += taken
+            sent[method] += size
+    if dist.get_rank() == 0:
+        steps = options.rounds * options.steps
+        rows = {m: {"ms": 1e3 * statistics.median(times[m]), "mb": sent[m] / steps / 1e6} for m in times}
+        pathlib.Path(options.out).write_text(json.dumps(rows))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def measure(options, rate):
+    """ms and MB a step of each method over links of this rate."""
+    lab = thin_links.Lab(options.ranks, "1gbit" if rate == "none" else rate, "256kb", "50ms")
+    thin_links.remove(thin_links.is_left_over)
+    try:
+        lab.set_up()
+        if rate == "none":
+            for host in lab.hosts:
+                thin_links.sh("tc", "-n", lab.namespace(host), "qdisc", "del", "dev", "net0", "root")
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "rows"
+            ranks = []
+            for rank, host in enumerate(lab.hosts):
+                environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(options.ranks),
+                                   MASTER_ADDR=f"{thin_links.NET}.1", MASTER_PORT="29500",
+                                   GLOO_SOCKET_IFNAME="net0")
+                command = ["ip", "netns", "exec", lab.namespace(host), sys.executable, __file__,
+                           "--out", str(out)]
+                for name in ("ranks", "steps", "warm_up", "rounds", "width"):
+                    command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+                ranks.append(subprocess.Popen([*command, "--methods", ";".join(options.methods)],
+                                              env=environment))
+            codes = [rank.wait(timeout=options.timeout) for rank in ranks]
+            if any(codes):
+                sys.exit(f"compare_ddp: ranks end with {codes}")
+            return json.loads(out.read_text())
+    finally:
+        lab.tear_down()
+
+
+def page(results, options):
+    """A table: a row for each method, ms and times computation alone for each rate, and MB sent."""
+    rates = list(results)
+    lines = ["| method | " + " | ".join(f"ms, {rate}" for rate in rates) + " | MB sent per rank and step |",
+             "| --- |" + " --- |" * (len(rates) + 1)]
+    for method in options.methods:
+        cells = []
+        for rate in rates:
+            ms, alone = results[rate][method]["ms"], results[rate].get("alone", {}).get("ms")
+            cells.append(f"{ms:.0f}" + (f" ({ms / alone:.1f}x)" if alone else ""))
+        lines.append(f"| {method} | {' | '.join(cells)} | {results[rates[-1]][method]['mb']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--rates", default="none,1gbit,100mbit", help="as tc writes them; none: no limit")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=10, help="counted, in each round")
+    parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--width", type=int, default=2048, help="of the hidden layers")
+    parser.add_argument("--methods", default=";".join(METHODS), help="with ';' between them")
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds, for each rate")
+    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--page", help="file for the table")
+    parser.add_argument("--out", help=argparse.SUPPRESS)  # given to ranks
+    options = parser.parse_args()
+    options.methods = options.methods.split(";")
+    if options.out:
+        return be_rank(options)
+    if os.geteuid() != 0:
+        sys.exit("compare_ddp: needs root, to make network namespaces")
+    results = {rate: measure(options, rate) for rate in options.rates.split(",")}
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(
+            {"ranks": options.ranks, "width": options.width, "results": results}, indent=1))
+    table = page(results, options)
+    if options.page:
+        pathlib.Path(options.page).write_text(table)
+    print(table, end="")
+    return None
+
+
+if __name__ == "__main__":
+    main()
