@@ -193,6 +193,7 @@ class BetweenRanks(unittest.TestCase):
             losses, boundary, _ = alone(settings)
             self.assertEqual(arrived[0], losses, settings)
             self.assertTrue(torch.equal(sent[1], arrived[1]), settings)
+            self.assertEqual((sent[2]["steps"], arrived[2]["steps"]), (4, 4))
             self.assertEqual(sent[2]["forward_bytes"], boundary.metrics()["forward_bytes"])
             self.assertEqual(arrived[2]["backward_bytes"], boundary.metrics()["backward_bytes"])
 
