@@ -134,6 +134,18 @@ def scaler(rank, size):
     return found
 
 
+def spoilt_in_part(rank, size):
+    """One bias has a NaN on rank 1; other codecs carry the rest."""
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net())
+    tw.compress(model, "topk:density=0.05", rules={"6.bias": "fp16"})
+    if rank == 1:
+        model.module[6].bias.register_hook(lambda gradient: gradient * math.nan)
+    images, labels = batch_of(0, rank)
+    nn.functional.cross_entropy(model(images), labels).backward()
+    return [bool(p.grad.isnan().all()) for p in model.parameters()]
+
+
 def checkpointed(rank, size, folder):
     import thinwire.torch as tw
     model = DistributedDataParallel(make_net())
@@ -238,6 +250,10 @@ class Settings(unittest.TestCase):
             self.assertEqual(scale, 128.0)
             # The change of scale in mid-run changes nothing that is owed.
             self.assertLess((weights - found["without"][0]).abs().max().item(), 1e-6)
+
+    def test_what_one_codec_skips_is_no_step_for_any(self):
+        for seen in on_ranks(2, spoilt_in_part):
+            self.assertTrue(all(seen), seen)
 
     def test_distributed_checkpoints(self):
         with tempfile.TemporaryDirectory() as folder:
