@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,11 @@ struct SynchroniserOptions {
   uint32_t generation = 0;  // of the group, in every frame
 
   std::string host = "";  // where groups are hosts: this rank's; empty: what the system says
+
+  // Where leaders are chosen: the loss that this worker is judged by in a round, at these parameters, in
+  // the place of the mean of its training losses. Called in after_step, by its thread; set by all ranks or
+  // none. What it returns should be of the same samples on every rank.
+  std::function<double(std::span<const float> parameters)> judge = nullptr;
 
   // Asynchronous workers only: all rounds of this worker, which are held again as they were.
   std::optional<std::vector<RecordedRound>> recorded = std::nullopt;

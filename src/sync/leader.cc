@@ -12,6 +12,13 @@
 // With one group, or tau = tau_global, there are global pulls only, as in the authors' code. One
 // worker has nobody to be pulled to: it is SGD.
 //
+// With prox p > 0 each step, before its round if it has one, is followed by a small pull to the last
+// leader's weights as they were in its round, from the first round on, as in the authors' later code:
+//
+//   x <- (1 - p / tau) x + p / tau z_last         and likewise prox_global / tau_global
+//
+// 4 bytes of memory per value for each of the two.
+//
 // Asynchronous, all workers count together: a round is called when they took n tau steps more, wherever
 // each of them is, and a worker comes to it after its next step. Nobody waits but in rounds. Who is
 // late is waited for, or, with a patience, left behind: then a round is held by those who came, and one
@@ -44,11 +51,14 @@ void pull_to(std::span<const float> z, float strength, std::span<float> x) {
     kernel::weighted_sum(1 - strength, x, strength, z, x);
 }
 
+constexpr const char* kLast[] = {"last_local_leader", "last_global_leader"};
+
 class Leader final : public SyncRule {
  public:
   Leader(const SyncSetup& setup, const LeaderRule& rule)
-      : SyncRule(setup, "leader", {},
-                 {{.name = "losses", .values = std::vector<double>(rule.window)},
+      : SyncRule(setup, "leader", last_leaders(setup, rule),
+                 {{.name = "known", .values = {0, 0}},
+                  {.name = "losses", .values = std::vector<double>(rule.window)},
                   {.name = "losses_seen", .values = {0}}}),
         rule_(rule),
         window_(memory().numbers("losses"), memory().numbers("losses_seen")),
@@ -56,6 +66,15 @@ class Leader final : public SyncRule {
         global_(setup.store, "leader/global", 1, setup.tensors, setup.start, setup.options) {}
 
  private:
+  // Memory for those that a worker is pulled to between rounds.
+  static std::vector<SyncMemory::Vector> last_leaders(const SyncSetup& setup,
+                                                      const LeaderRule& rule) {
+    std::vector<SyncMemory::Vector> vectors;
+    if (rule.prox > 0) vectors.push_back({kLast[0], copy_of(setup.start)});
+    if (rule.prox_global > 0) vectors.push_back({kLast[1], copy_of(setup.start)});
+    return vectors;
+  }
+
   std::string shared_memory() const override {
     return std::to_string(global_.reference_checksum());
   }
@@ -87,6 +106,8 @@ class Leader final : public SyncRule {
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override {
     window_.add(loss);
     if (channel().size() == 1) return std::nullopt;
+    pull_to_last(0, rule_.prox / static_cast<float>(rule_.tau), parameters);
+    pull_to_last(1, rule_.prox_global / static_cast<float>(rule_.tau_global), parameters);
     const auto call = pace_->after_step(memory().steps);
     if (!call) return std::nullopt;
     const bool recorded = options().recorded.has_value();
@@ -162,24 +183,36 @@ class Leader final : public SyncRule {
     const Verdict verdict = unpack_verdict(circle.max(faults.word()));
 
     settle(verdict, report, local || global);
-    if (local) end_pull(local_, own_leader, rule_.pull, parameters, report);
-    if (global) end_pull(global_, best, rule_.pull_global, parameters, report);
+    if (local) end_pull(0, own_leader, parameters, report);
+    if (global) end_pull(1, best, parameters, report);
   }
 
-  void end_pull(WeightBroadcast& broadcast, int leader, float strength, std::span<float> parameters,
-                RoundReport& report) {
+  void remember(size_t which, std::span<const float> weights) {
+    std::copy(weights.begin(), weights.end(), memory().vector(kLast[which]).begin());
+    memory().numbers("known")[which] = 1;
+  }
+
+  void pull_to_last(size_t which, float strength, std::span<float> parameters) {
+    if (strength > 0 && memory().numbers("known")[which] != 0)
+      pull_to(memory().vector(kLast[which]), strength, parameters);
+  }
+
+  // Of the group's leader, 0, or that of all, 1.
+  void end_pull(size_t which, int leader, std::span<float> parameters, RoundReport& report) {
+    WeightBroadcast& broadcast = which == 0 ? local_ : global_;
     report.values += count();
     report.payload_bytes += broadcast.payload_bytes();
     if (report.skipped) return broadcast.rollback();
-    if (leader != channel().rank()) pull_to(broadcast.weights(), strength, parameters);
+    if (leader != channel().rank())
+      pull_to(broadcast.weights(), which == 0 ? rule_.pull : rule_.pull_global, parameters);
+    if ((which == 0 ? rule_.prox : rule_.prox_global) > 0) remember(which, broadcast.weights());
     broadcast.commit();
   }
 
   // Losses from everybody in the circle, and who leads; all there come to the same.
   void choose(std::span<const float> parameters, const WorkerGroups& groups, Group& circle,
               RoundReport& report) {
-    const double mine =
-        measure(parameters).finite ? window_.mean() : std::numeric_limits<double>::infinity();
+    const double mine = judge(parameters);
     report.losses.resize(report.ranks.size());
     circle.all_gather(std::as_bytes(std::span(&mine, 1)),
                       std::as_writable_bytes(std::span(report.losses)));
@@ -188,6 +221,12 @@ class Leader final : public SyncRule {
     for (int group = first; group <= last; ++group)
       report.leaders.push_back(best_of(groups.members(group), report));
     if (report.global) report.leader = best_of(report.ranks, report);
+  }
+
+  // What this worker is compared by.
+  double judge(std::span<const float> parameters) {
+    if (!measure(parameters).finite) return std::numeric_limits<double>::infinity();
+    return options().judge ? options().judge(parameters) : window_.mean();
   }
 
   // The fittest of `among`, who are ranks of the report; -1 if none is fit.

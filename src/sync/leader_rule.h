@@ -17,6 +17,8 @@ struct LeaderRule {
   uint64_t tau_global = 1;
   float pull = 0;
   float pull_global = 0;
+  float prox = 0;  // of each step, to the last leader of the group
+  float prox_global = 0;
   int groups = 0;  // 0: one for each host
   size_t window = 1;
   bool asynchronous = false;

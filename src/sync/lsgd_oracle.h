@@ -21,6 +21,7 @@ struct LsgdOracle {
   uint64_t tau, tau_global;
   double pull, pull_global;
   size_t window;
+  double prox = 0, prox_global = 0;
   Quadratic problem = {};
   double rate = 0.1f;
 
@@ -31,6 +32,10 @@ struct LsgdOracle {
   uint64_t steps = 0;
   std::vector<int> leaders = {};  // of the last round, by group
   int leader = -1;
+  // As they were in their last round, by group and of all; empty before the first.
+  std::vector<std::vector<double>> last_local =
+      std::vector<std::vector<double>>(static_cast<size_t>(groups));
+  std::vector<double> last_global = {};
 
   double mean_loss(size_t rank) const {
     double sum = 0;
@@ -45,12 +50,15 @@ struct LsgdOracle {
     return found;
   }
 
-  void pull_all(const std::vector<int>& who, int to, double strength) {
+  // Nowhere while z is not known.
+  static void pull_to(const std::vector<double>& z, double strength, std::vector<double>& mine) {
+    for (size_t i = 0; i < z.size(); ++i) mine[i] -= strength * (mine[i] - z[i]);
+  }
+
+  std::vector<double> pull_all(const std::vector<int>& who, int to, double strength) {
     const std::vector<double> z = x[static_cast<size_t>(to)];
-    for (const int r : who) {
-      auto& mine = x[static_cast<size_t>(r)];
-      for (size_t i = 0; i < z.size(); ++i) mine[i] -= strength * (mine[i] - z[i]);
-    }
+    for (const int r : who) pull_to(z, strength, x[static_cast<size_t>(r)]);
+    return z;
   }
 
   void step() {
@@ -63,6 +71,9 @@ struct LsgdOracle {
       seen.push_back(problem.loss<double>(mine, r, steps, gradient));
       if (seen.size() > window) seen.pop_front();
       for (size_t i = 0; i < mine.size(); ++i) mine[i] -= rate * gradient[i];
+      const auto own = static_cast<size_t>(group_of(r, ranks, groups));
+      pull_to(last_local[own], prox / static_cast<double>(tau), mine);
+      pull_to(last_global, prox_global / static_cast<double>(tau_global), mine);
       members[static_cast<size_t>(group_of(r, ranks, groups))].push_back(r);
       all.push_back(r);
     }
@@ -74,8 +85,9 @@ struct LsgdOracle {
     for (const auto& group : members) leaders.push_back(best(group));
     leader = best(all);
     if (local)
-      for (size_t g = 0; g < members.size(); ++g) pull_all(members[g], leaders[g], pull);
-    if (global) pull_all(all, leader, pull_global);
+      for (size_t g = 0; g < members.size(); ++g)
+        last_local[g] = pull_all(members[g], leaders[g], pull);
+    if (global) last_global = pull_all(all, leader, pull_global);
   }
 };
 

@@ -61,12 +61,12 @@ Chosen choose(const SyncSetup& setup) {
 // What ranks must share; the exchange compares codec and tensors in more detail.
 std::string agreement_text(const SyncSetup& setup, const Chosen& chosen) {
   const SynchroniserOptions& options = setup.options;
-  std::string text = "thinwire " THINWIRE_VERSION "\nmethod " + chosen.canonical + "\ncodec " +
-                     options.codec + "\nfeedback " + options.feedback + "\nexchange " +
-                     options.exchange + "\nseed " + std::to_string(options.seed) +
-                     "\nmax skipped " + std::to_string(options.max_skipped) + "\ngeneration " +
-                     std::to_string(options.generation) + "\nrecorded " +
-                     (options.recorded ? "yes" : "no") + "\n";
+  std::string text =
+      "thinwire " THINWIRE_VERSION "\nmethod " + chosen.canonical + "\ncodec " + options.codec +
+      "\nfeedback " + options.feedback + "\nexchange " + options.exchange + "\nseed " +
+      std::to_string(options.seed) + "\nmax skipped " + std::to_string(options.max_skipped) +
+      "\ngeneration " + std::to_string(options.generation) + "\nrecorded " +
+      (options.recorded ? "yes" : "no") + "\njudge " + (options.judge ? "yes" : "no") + "\n";
   for (const TensorSpec& tensor : setup.tensors) {
     text += "tensor " + tensor.name + " " + std::string(to_string(tensor.kind));
     for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);

@@ -61,6 +61,21 @@ Task with_defaults(Task task) {
   return task;
 }
 
+double own_loss(const Task& task, const Dataset& data, uint64_t samples, uint64_t batch) {
+  const EvaluationMode mode(*task.module);
+  const torch::NoGradGuard no_grad;
+  samples = std::min(samples, data.size());
+  double sum = 0, predictions = 0;
+  for (uint64_t first = 0; first < samples; first += batch) {
+    std::vector<uint64_t> ids(std::min(batch, samples - first));
+    std::iota(ids.begin(), ids.end(), first);
+    const BatchSums sums = judge(task, data.fetch(ids, {}));
+    sum += sums.loss;
+    predictions += static_cast<double>(sums.predictions);
+  }
+  return sum / predictions;
+}
+
 Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t batch,
                const FetchContext& context) {
   const EvaluationMode mode(*task.module);

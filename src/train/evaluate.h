@@ -28,6 +28,10 @@ struct Judge {
 Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t batch,
                const FetchContext& context);
 
+// The mean loss of this rank's network over the first `samples` of the data, in evaluation mode. Talks to
+// nobody.
+double own_loss(const Task& task, const Dataset& data, uint64_t samples, uint64_t batch);
+
 // The task with its absent functions filled in: cross entropy, arg-max.
 Task with_defaults(Task task);
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "train/evaluate.h"
 #include "train/named_tensors.h"
 #include "train/norm_statistics.h"
 
@@ -31,10 +32,23 @@ LocalSteps::LocalSteps(const StepContext& context, Store& store, const Synchroni
     start.assign(worker->weights().begin(), worker->weights().end());  // before a state is loaded
     return worker;
   });
-  sync_ = make_synchroniser(context.group, store, tensors_, start, options);
+  sync_ = make_synchroniser(context.group, store, tensors_, start, with_judge(options));
   if (sync_->adjusts_gradient()) gradient_.resize(start.size());
   streams_.push_back({.name = "weights", .tensors = tensors_});
   dense_bytes_ = dense_exchange_bytes(start.size(), context.group.size());
+}
+
+SynchroniserOptions LocalSteps::with_judge(SynchroniserOptions options) const {
+  const auto samples = static_cast<uint64_t>(context().recipe.integer("sync.judge_samples"));
+  if (samples == 0) return options;
+  if (context().hold_out == nullptr)
+    throw AgreedError(ErrorCode::kBadOption, "sync.judge_samples: no samples are held out");
+  const auto batch = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
+  // The module's weights are the parameters that the synchroniser was given.
+  options.judge = [this, samples, batch](std::span<const float>) {
+    return own_loss(context().task, *context().hold_out, samples, batch);
+  };
+  return options;
 }
 
 StepOutcome LocalSteps::take(uint64_t step) {

@@ -56,6 +56,8 @@ class LocalSteps final : public StepTaker {
   // Root of the mean over workers of |x - common|^2. Called by all ranks.
   double spread();
 
+  // What the method is told besides `options`: how to judge this worker by held-out samples.
+  SynchroniserOptions with_judge(SynchroniserOptions options) const;
   bool gradients_are_finite() const;
   void adjust_gradients();
   void count(const RoundReport& round, StepOutcome& outcome);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "train/checkpoint.h"
 #include "train/norm_statistics.h"
 #include "train/temporary_folder.h"
 #include "train/toy_task.h"
@@ -207,6 +208,90 @@ TEST(LocalSteps, AsynchronousWorkersTakeTheirStepsTogether) {
   EXPECT_LE(run[0].summary.samples, 300u);
   EXPECT_EQ(run[0].summary.weights_xxh3, run[2].summary.weights_xxh3);
   ASSERT_FALSE(run[0].tests.empty());
+}
+
+// Workers whose steps differ still save into one place.
+TEST(LocalSteps, AsynchronousWorkersSaveOneCheckpoint) {
+  const TemporaryFolder folder;
+  ToyOptions toy = local("leader:tau=4,tau_global=4,groups=1,asynchronous=true",
+                         {{"run.slow", "1;25"}, {"train.epochs", "4"}});
+  toy.places.out = folder.path().string();
+  const auto results = run_toy(2, toy);
+  EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(folder / "summary.json"));
+  EXPECT_EQ(results[0].summary.steps, results[0].tests.back().step);
+}
+
+// A worker that is told to take 25 times as long takes fewer of the steps that all share.
+TEST(LocalSteps, ASlowWorkerTakesFewerOfTheCommonSteps) {
+  ToyOptions toy = local("leader:tau=4,tau_global=4,groups=1,asynchronous=true",
+                         {{"run.slow", "1;25"}, {"train.epochs", "8"}});
+  std::vector<uint64_t> passes(2);
+  toy.change = [&](int rank, Task& task) {
+    const auto forward = task.forward;
+    task.forward = [&passes, rank, forward](const torch::Tensor& inputs) {
+      if (torch::GradMode::is_enabled()) ++passes[static_cast<size_t>(rank)];
+      // Long enough that a machine's other work does not turn the order round.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return forward(inputs);
+    };
+  };
+  run_toy(2, toy);
+  EXPECT_GE(passes[0] + passes[1], 80u);
+  EXPECT_GT(passes[0], 2 * passes[1]);
+}
+
+TEST(LocalSteps, SlownessChangesNoBits) {
+  for (const char* method : {"", "average:tau=2"}) {
+    ToyOptions slow = local(method);
+    const auto plain = run_toy(2, slow);
+    slow.settings.emplace_back("run.slow", "3;1");
+    EXPECT_TRUE(same_bits(run_toy(2, slow)[0].weights, plain[0].weights)) << method;
+  }
+}
+
+TEST(LocalSteps, LeadersAreJudgedByHeldOutSamples) {
+  ToyOptions toy = local("leader:tau=2,tau_global=2,groups=1", {{"sync.judge_samples", "40"},
+                                                                {"train.evaluate_batch", "64"},
+                                                                {"train.evaluate_every", "0"}});
+  toy.held_out = 40;
+  // Batches of all held-out samples: one in each round, and on rank 2, which tests them, in the tests.
+  std::vector<int> judged(3);
+  toy.change = [&](int rank, Task& task) {
+    task.loss = [&judged, rank](const torch::Tensor& outputs, const torch::Tensor& targets) {
+      if (targets.size(0) == 40) ++judged[static_cast<size_t>(rank)];
+      return torch::nn::functional::cross_entropy(outputs, targets);
+    };
+  };
+  const auto by_held_out = run_toy(3, toy);
+  EXPECT_EQ(judged[0], 5);  // ten steps
+  EXPECT_EQ(judged[1], 5);
+  toy.settings[0].second = "0";
+  judged = {0, 0, 0};
+  const auto by_training = run_toy(3, toy);
+  EXPECT_EQ(judged[0], 0);
+  EXPECT_FALSE(same_bits(by_held_out[0].weights, by_training[0].weights)) << "the same leaders";
+
+  toy.settings[0].second = "40";
+  toy.held_out = 0;
+  EXPECT_THROW(run_toy(3, toy), Error);
+}
+
+TEST(LocalSteps, JudgingNeedsLeadersAndHeldOutSamples) {
+  const auto fault_of = [](const Settings& settings) {
+    return find_fault(parse_options("test", recipe_keys(), settings).value());
+  };
+  const std::pair<std::string, std::string> judge = {"sync.judge_samples", "100"},
+                                            held = {"data.hold_out", "100"};
+  EXPECT_FALSE(fault_of({judge, held, {"sync.method", "leader"}}));
+  EXPECT_THAT(fault_of({judge, {"sync.method", "leader"}})->status.message(),
+              HasSubstr("needs data.hold_out"));
+  EXPECT_EQ(fault_of({judge, held, {"sync.method", "average"}})->key, "sync.judge_samples");
+  EXPECT_EQ(fault_of({judge, held})->key, "sync.judge_samples");
+  EXPECT_EQ(fault_of({{"data.shards", "zipf"}})->key, "data.shards");
+  EXPECT_FALSE(fault_of({{"data.shards", "dirichlet"}}));
+  EXPECT_EQ(fault_of({{"data.shards", "dirichlet"}, {"train.fixed_batches", "true"}})->key,
+            "data.shards");
 }
 
 TEST(LocalSteps, WrongMethodsAreRefusedWithTheChoices) {

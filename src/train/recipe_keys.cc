@@ -49,6 +49,11 @@ const std::vector<OptionInfo>& table() {
        .unit = "pixels",
        .help = "images: side of the window that is seen, the middle or with augment anywhere; 0: "
                "all of the image"},
+      {.name = "data.shards",
+       .type = kText,
+       .fallback = "",
+       .help = "dirichlet:alpha=0.5: workers have samples of their own, classes shared out "
+               "unevenly; empty: all draw from all"},
       {.name = "data.sequence",
        .type = kInteger,
        .fallback = "0",
@@ -68,6 +73,13 @@ const std::vector<OptionInfo>& table() {
        .fallback = "",
        .help = "begin with these instead of new ones: a model.safetensors, or a folder that a run "
                "wrote; its tensors must fit"},
+      {.name = "model.width",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = 65536,
+       .unit = "channels",
+       .help = "cnn7: of the first convolution, the others in proportion; 0: the network's own"},
       {.name = "model.hidden",
        .type = kInteger,
        .fallback = "0",
@@ -276,6 +288,14 @@ const std::vector<OptionInfo>& table() {
        .unit = "samples",
        .help =
            "training samples that batch norm is measured on anew for the common model of workers"},
+      {.name = "sync.judge_samples",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = kMany,
+       .unit = "samples",
+       .help = "leader: judge workers in a round by their loss on so many held-out samples; 0: by "
+               "their last training losses"},
 
       {.name = "pipeline.stages",
        .type = kInteger,
@@ -401,6 +421,12 @@ const std::vector<OptionInfo>& table() {
        .min = 0,
        .max = 1024,
        .help = "threads of each worker's arithmetic; 0: cores divided by workers"},
+      {.name = "run.slow",
+       .type = kNumbers,
+       .fallback = "",
+       .min = 1,
+       .max = 1e6,
+       .help = "for studies: [1, 4] makes each pass of worker 1 take four times as long"},
       {.name = "run.record_every",
        .type = kInteger,
        .fallback = "0",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "thinwire/trainer.h"
+#include "train/label_shards.h"
 #include "train/pipeline/pipeline_options.h"
 
 namespace thinwire {
@@ -39,6 +40,7 @@ std::optional<RecipeFault> find_data_fault(const DataRequest& all) {
 
 std::optional<RecipeFault> find_model_fault(const ModelOptions& all) {
   const std::pair<const char*, std::function<void(ModelOptions&)>> settings[] = {
+      {"model.width", [&](ModelOptions& one) { one.width = all.width; }},
       {"model.hidden", [&](ModelOptions& one) { one.hidden = all.hidden; }},
       {"model.layers", [&](ModelOptions& one) { one.layers = all.layers; }},
       {"model.embedding", [&](ModelOptions& one) { one.embedding = all.embedding; }},
@@ -50,6 +52,32 @@ std::optional<RecipeFault> find_model_fault(const ModelOptions& all) {
     if (auto fault = fault_of(key, [&] { check_model(one); })) return fault;
   }
   return std::nullopt;
+}
+
+std::optional<RecipeFault> find_judge_fault(const Options& recipe) {
+  if (recipe.integer("sync.judge_samples") == 0) return std::nullopt;
+  const std::string& method = recipe.text("sync.method");
+  const bool leader = method.substr(0, method.find(':')) == "leader";
+  if (leader && recipe.integer("data.hold_out") > 0) return std::nullopt;
+  return RecipeFault{"sync.judge_samples",
+                     Status::fail(ErrorCode::kBadOption,
+                                  leader ? "needs data.hold_out" : "only leader chooses workers")};
+}
+
+// Workers with samples or a speed of their own.
+std::optional<RecipeFault> find_shard_fault(const Options& recipe) {
+  const auto refuse = [](std::string key, const char* why) {
+    return RecipeFault{std::move(key), Status::fail(ErrorCode::kBadOption, why)};
+  };
+  const std::string& shards = recipe.text("data.shards");
+  const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  if (pipeline && !recipe.numbers("run.slow").empty())
+    return refuse("run.slow", "stages of a pipeline are not slowed");
+  if (shards.empty()) return std::nullopt;
+  if (pipeline) return refuse("data.shards", "stages of a pipeline see the same samples");
+  if (recipe.flag("train.fixed_batches"))
+    return refuse("data.shards", "batches of shards are not fixed: train.fixed_batches");
+  return fault_of("data.shards", [&] { shard_alpha(shards); });
 }
 
 std::optional<RecipeFault> find_exchange_fault(const Options& recipe) {
@@ -84,6 +112,7 @@ DataRequest data_request(const Options& recipe, const std::string& folder) {
 
 ModelOptions model_options(const Options& recipe) {
   return {.name = recipe.text("model.name"),
+          .width = recipe.integer("model.width"),
           .hidden = recipe.integer("model.hidden"),
           .layers = recipe.integer("model.layers"),
           .embedding = recipe.integer("model.embedding"),
@@ -131,7 +160,9 @@ std::optional<RecipeFault> find_fault(const Options& recipe) {
         "optimizer.nesterov",
         Status::fail(ErrorCode::kBadOption, "needs optimizer.momentum greater than 0")};
   if (auto fault = find_pipeline_fault(recipe)) return fault;
-  return find_exchange_fault(recipe);
+  if (auto fault = find_exchange_fault(recipe)) return fault;
+  if (auto fault = find_judge_fault(recipe)) return fault;
+  return find_shard_fault(recipe);
 }
 
 }  // namespace thinwire

@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "train/draw_context.h"
 #include "train/optimizer.h"
@@ -18,7 +20,20 @@ StepTaker::StepTaker(const StepContext& context)
       sampler_(context.recipe, context.timetable),
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
-      clip_norm_(context.recipe.number("clip.norm")) {}
+      clip_norm_(context.recipe.number("clip.norm")) {
+  const auto rank = static_cast<size_t>(context.group.rank());
+  const std::vector<double>& slow = context.recipe.numbers("run.slow");
+  if (rank < slow.size()) slowness_ = slow[rank];
+  const std::string& shards = context.recipe.text("data.shards");
+  if (shards.empty()) return;
+  shard_.emplace(context.timetable,
+                 own_shard(context.group, context.data, shard_alpha(shards), seed_), rank,
+                 static_cast<uint64_t>(context.group.size()), seed_);
+}
+
+std::span<const uint64_t> StepTaker::own_ids(uint64_t step, Slice mine) {
+  return shard_ ? shard_->ids(step) : sampler_.ids(step, mine);
+}
 
 void StepTaker::begin(uint64_t step, StepOutcome& outcome) {
   outcome.learning_rate = learning_rate(context_.recipe, context_.timetable, step);
@@ -42,7 +57,7 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
   const auto ranks = static_cast<uint64_t>(context_.group.size());
   const Slice whole = context_.timetable.batch_of(step);
   const Slice mine = whole.part(rank, ranks);
-  const auto ids = sampler_.ids(step, mine);
+  const auto ids = own_ids(step, mine);
   const FetchContext fetching_for{
       .training = true, .seed = seed_, .epoch = step / context_.timetable.steps_per_epoch};
   const bool over_all = mean == MeanOver::kWholeBatch;
@@ -68,8 +83,13 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
     outcome.loss += loss.item<double>() * samples / static_cast<double>(mine.size);
     const double weight = samples * copies / total;
     if (weight != 1) loss = loss * weight;
+    const double forward = computing.seconds();
+    // Before gradients leave, which they do inside the backward pass.
+    std::this_thread::sleep_for(std::chrono::duration<double>((slowness_ - 1) * last_seconds_));
+    Stopwatch backward;
     loss.backward();
-    outcome.times.compute += computing.seconds();
+    last_seconds_ = forward + backward.seconds();
+    outcome.times.compute += last_seconds_;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "thinwire/synchroniser.h"
 #include "thinwire/torch.h"
 #include "train/evaluate.h"
+#include "train/label_shards.h"
 #include "train/own_buffers.h"
 #include "train/run_totals.h"
 #include "train/timetable.h"
@@ -34,6 +35,7 @@ struct StepContext {
   const Dataset& data;
   OwnBuffers& buffers;
   torch::optim::Optimizer& optimizer;
+  const Dataset* hold_out = nullptr;  // absent where nothing is held out
 };
 
 class StepTaker {
@@ -82,10 +84,15 @@ class StepTaker {
 
  private:
   const StepContext context_;
+  std::span<const uint64_t> own_ids(uint64_t step, Slice mine);
+
   Sampler sampler_;
+  std::optional<ShardSampler> shard_;  // where workers have samples of their own
   uint64_t seed_;
   uint64_t micro_batches_;
   double clip_norm_;
+  double slowness_ = 1;      // of this worker: run.slow
+  double last_seconds_ = 0;  // that a pass took
 };
 
 }  // namespace thinwire

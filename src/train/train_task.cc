@@ -370,7 +370,8 @@ void Run::make_taker() {
                             .task = task_,
                             .data = data_.train,
                             .buffers = *buffers_,
-                            .optimizer = *optimizer_};
+                            .optimizer = *optimizer_,
+                            .hold_out = data_.hold_out};
   if (local) {
     auto steps =
         std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe_.options));
@@ -393,6 +394,8 @@ void Run::take_steps_alone() {
     tell(outcome);
   }
   local_->leave();
+  // One checkpoint and one test of all, whatever each of them took.
+  group_.broadcast(std::as_writable_bytes(std::span(&step_, 1)), 0);
   save();
 }
 

@@ -76,6 +76,56 @@ TEST_P(SyncLeader, FollowsTheFormulaLeaderByLeaderOver200Steps) {
   }
 }
 
+// The proximal pull of the authors' later code, to where leaders were in their last round.
+TEST_P(SyncLeader, FollowsTheFormulaWithProximalPulls) {
+  if (n() == 1) return;  // who has nobody to be pulled to is not pulled to its past either
+  const int groups = n() < 4 ? 1 : 2;  // nobody alone in a group
+  on_all([&](Group& group) {
+    Worker worker(group, {.method = lsgd(groups, 4, 12, ",window=7,prox=0.4,prox_global=0.6")});
+    LsgdOracle oracle{.ranks = n(),
+                      .groups = groups,
+                      .tau = 4,
+                      .tau_global = 12,
+                      .pull = 0.1f,
+                      .pull_global = 0.1f,
+                      .window = 7,
+                      .prox = 0.4f,
+                      .prox_global = 0.6f};
+    // Three roundings a step in float: after a hundred they are 1e-6.
+    for (uint64_t step = 1; step <= 50; ++step) {
+      worker.step();
+      oracle.step();
+      for (size_t i = 0; i < worker.x.size(); ++i)
+        ASSERT_NEAR(worker.x[i], oracle.x[static_cast<size_t>(group.rank())][i], 1e-6)
+            << "step " << step << ", value " << i;
+    }
+  });
+}
+
+// Judged by samples of its own choosing, not by training losses: here the last rank is always the best.
+TEST_P(SyncLeader, AJudgeTakesThePlaceOfTrainingLosses) {
+  if (n() == 1) return;
+  on_all([&](Group& group) {
+    int asked = 0;
+    bool own = true;
+    const float* parameters = nullptr;
+    Worker worker(group, {.method = lsgd(1, 3, 3), .judge = [&](std::span<const float> x) {
+                            ++asked;
+                            own &= x.data() == parameters;
+                            return -1.0 * group.rank();
+                          }});
+    parameters = worker.x.data();
+    for (int step = 0; step < 9; ++step) {
+      const auto report = worker.step();
+      if (!report) continue;
+      EXPECT_EQ(report->leader, n() - 1);
+      EXPECT_EQ(report->losses[1], -1);
+    }
+    EXPECT_EQ(asked, 3) << "in rounds only";
+    EXPECT_TRUE(own);
+  });
+}
+
 // As in the authors' code: with one period for both there is the global pull alone.
 TEST_P(SyncLeader, EqualPeriodsLeaveTheGlobalPullAlone) {
   if (n() < 2) return;

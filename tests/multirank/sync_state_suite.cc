@@ -31,6 +31,7 @@ std::vector<SynchroniserOptions> all_options(int ranks) {
       if (info.name == "leader") method += ",tau_global=4,window=3" + groups;
       all.push_back({.method = method, .codec = codec, .seed = 3});
     }
+  all.push_back({.method = "leader:tau=2,tau_global=4,prox=0.3,prox_global=0.3" + groups});
   return all;
 }
 

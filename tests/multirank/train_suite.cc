@@ -34,6 +34,35 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Training,
                          ::testing::Values("fp32", "topk:density=0.1", "adacomp",
                                            "sidco:density=0.05"));
 
+class LocalTraining : public ::testing::TestWithParam<const char*> {};
+
+// The same for workers that step by themselves, whose leaders are the same then, too.
+TEST_P(LocalTraining, EndsWithTheBitsOfThreads) {
+  const ToyOptions toy{.settings = {{"sync.method", GetParam()},
+                                    {"exchange.codec", "int8"},
+                                    {"optimizer.lr", "0.3"}},
+                       .norm = true,
+                       .samples = 200};  // ten steps an epoch
+  for (const int count : rank_counts()) {
+    if (count == 1) continue;  // nobody to talk to, and no two groups
+    const ToyResult expected = run_toy(count, toy)[0];
+    on_ranks(count, [&](Group& group) {
+      const ToyResult mine = train_toy(group, toy);
+      EXPECT_EQ(mine.summary.weights_xxh3, expected.summary.weights_xxh3) << count << " ranks";
+      EXPECT_EQ(mine.summary.steps, 20u);
+      if (group.rank() == 0) {
+        EXPECT_EQ(mine.tests.back().leader, expected.tests.back().leader);
+        EXPECT_EQ(mine.tests.back().spread, expected.tests.back().spread);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, LocalTraining,
+                         ::testing::Values("leader:tau=2,tau_global=4,groups=2",
+                                           "leader:tau=3,tau_global=3,groups=1,prox=0.2",
+                                           "average:tau=4", "easgd:tau=2"));
+
 // Every rank writes its part of the checkpoint, and each finds its own again.
 TEST(TrainingFiles, ResumesBitForBit) {
   ToyOptions toy{

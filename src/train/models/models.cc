@@ -16,14 +16,15 @@ struct ModelRow {
   std::string_view name;
   Task (*make)(const ModelOptions&, const SampleShape&);
   // Which settings it has.
-  bool hidden = false, layers = false, embedding = false, activation = false, dropout = false;
+  bool width = false, hidden = false, layers = false, embedding = false, activation = false,
+       dropout = false;
 };
 
 constexpr auto kModels = std::to_array<ModelRow>({
     {.name = "mlp", .make = make_mlp, .hidden = true, .layers = true, .dropout = true},
     {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
     {.name = "cnn-cifar", .make = make_cnn_cifar, .hidden = true, .dropout = true},
-    {.name = "cnn7", .make = make_cnn7, .hidden = true, .dropout = true},
+    {.name = "cnn7", .make = make_cnn7, .width = true, .hidden = true, .dropout = true},
     {.name = "resnet20", .make = make_resnet20},
     {.name = "resnet18", .make = make_resnet18, .hidden = true},
     {.name = "char-lstm",
@@ -56,13 +57,14 @@ void check_options(const ModelRow& row, const ModelOptions& options) {
       throw Error(ErrorCode::kBadOption,
                   "model " + options.name + " has no setting '" + setting + "'");
   };
+  refuse(row.width, options.width != 0, "width");
   refuse(row.hidden, options.hidden != 0, "hidden");
   refuse(row.layers, options.layers != 0, "layers");
   refuse(row.embedding, options.embedding != 0, "embedding");
   refuse(row.activation, options.activation != "auto", "activation");
   refuse(row.dropout, options.dropout != 0, "dropout");
-  if (options.hidden < 0 || options.layers < 0 || options.embedding < 0 || options.dropout < 0 ||
-      options.dropout >= 1)
+  if (options.width < 0 || options.hidden < 0 || options.layers < 0 || options.embedding < 0 ||
+      options.dropout < 0 || options.dropout >= 1)
     throw Error(ErrorCode::kBadOption,
                 "model " + options.name + ": sizes must not be negative, dropout in [0, 1)");
 }

@@ -15,6 +15,7 @@ namespace thinwire {
 // Setting what a model does not have is an error: 0 and "auto" stand for its own default.
 struct ModelOptions {
   std::string name = "mlp";
+  int64_t width = 0;      // channels of the first convolution, which others are multiples of
   int64_t hidden = 0;     // units of each hidden layer
   int64_t layers = 0;     // hidden layers
   int64_t embedding = 0;  // char-lstm: length of learned character vectors; default: one-hot

@@ -119,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{.name = "mlp", .hidden = 2048, .layers = 3}, kGrey28, 10'020'874},
         Case{{.name = "cnn-mnist"}, kGrey28, 582'026},
         Case{{.name = "cnn-cifar"}, kColour32, 145'578}, Case{{.name = "cnn7"}, kColour28, 351'946},
+        Case{{.name = "cnn7", .width = 16, .hidden = 64}, kColour28, 23'482},
         Case{{.name = "resnet20"}, kColour32, 269'722},
         // The size that everybody's ResNet18 for CIFAR has.
         Case{{.name = "resnet18"}, kColour32, 11'173'962},
@@ -167,6 +168,8 @@ TEST(Models, RefuseWhatTheyDoNotHave) {
   EXPECT_EQ(code_of([] { make_model({.name = "mlp"}, {}); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "cnn-cifar"}, kText); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "cnn7"}, {{3, 20, 20}, 10}); }), ErrorCode::kMismatch);
+  EXPECT_EQ(code_of([] { make_model({.name = "mlp", .width = 8}, kGrey28); }),
+            ErrorCode::kBadOption);
   EXPECT_EQ(code_of([] { make_model({.name = "resnet20"}, kSpeech); }), ErrorCode::kMismatch);
   EXPECT_EQ(code_of([] { make_model({.name = "resnet20", .dropout = 0.1}, kColour32); }),
             ErrorCode::kBadOption);
