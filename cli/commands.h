@@ -8,6 +8,7 @@ namespace thinwire::cli {
 
 void add_train_command(CLI::App& program, int& exit_code);
 void add_compare_command(CLI::App& program, int& exit_code);
+void add_sweep_command(CLI::App& program, int& exit_code);
 void add_codecs_command(CLI::App& program, int& exit_code);
 void add_measure_command(CLI::App& program, int& exit_code);
 void add_data_command(CLI::App& program, int& exit_code);

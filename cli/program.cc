@@ -76,6 +76,7 @@ int run_program(int argc, char** argv) {
   program.footer(kFooter);
   add_train_command(program, exit_code);
   add_compare_command(program, exit_code);
+  add_sweep_command(program, exit_code);
   add_measure_command(program, exit_code);
   add_codecs_command(program, exit_code);
   add_data_command(program, exit_code);

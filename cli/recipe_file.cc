@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "cli/recipe_toml.h"
 #include "cli/text.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
@@ -202,35 +203,46 @@ Status flatten(const toml::table& table, const std::string& prefix, const std::s
         return status;
       continue;
     }
-    const OptionInfo* row = find_row(key, keys);
-    if (row == nullptr) return unknown_key(origin, key, keys);
-    Setting setting{.key = key, .value = {}, .origin = origin};
-    if (!to_text(node, row->type, setting.value))
-      return fail(ErrorCode::kBadOption, origin,
-                  fmt::format("'{}' is {}, but must be {}", key, kind_of(node), wanted(row->type)));
-    if (Status status = check(setting, keys); !status) return status;
-    settings.push_back(std::move(setting));
+    auto setting = setting_of(key, node, path, keys);
+    if (!setting) return setting.status();
+    settings.push_back(std::move(setting).value());
   }
   return Status::ok();
 }
 
 }  // namespace
 
+Result<Setting> setting_of(const std::string& key, const toml::node& node, const std::string& path,
+                           std::span<const OptionInfo> keys) {
+  const std::string origin = fmt::format("{}:{}", path, node.source().begin.line);
+  const OptionInfo* row = find_row(key, keys);
+  if (row == nullptr) return unknown_key(origin, key, keys);
+  Setting setting{.key = key, .value = {}, .origin = origin};
+  if (!to_text(node, row->type, setting.value))
+    return fail(ErrorCode::kBadOption, origin,
+                fmt::format("'{}' is {}, but must be {}", key, kind_of(node), wanted(row->type)));
+  if (Status status = check(setting, keys); !status) return status;
+  return setting;
+}
+
+Result<std::vector<Setting>> settings_of(const toml::table& table, const std::string& path,
+                                         std::span<const OptionInfo> keys) {
+  std::vector<Setting> settings;
+  if (Status status = flatten(table, "", path, keys, settings); !status) return status;
+  return settings;
+}
+
 Result<std::vector<Setting>> parse_recipe(std::string_view toml, const std::string& path,
                                           std::span<const OptionInfo> keys) {
   try {
-    const toml::table table = toml::parse(toml, path);
-    std::vector<Setting> settings;
-    if (Status status = flatten(table, "", path, keys, settings); !status) return status;
-    return settings;
+    return settings_of(toml::parse(toml, path), path, keys);
   } catch (const toml::parse_error& error) {
     return fail(ErrorCode::kCorrupt, fmt::format("{}:{}", path, error.source().begin.line),
                 "not valid TOML: " + std::string(error.description()));
   }
 }
 
-Result<std::vector<Setting>> read_recipe(const std::string& path,
-                                         std::span<const OptionInfo> keys) {
+Result<std::string> read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   std::error_code absent;
@@ -238,7 +250,14 @@ Result<std::vector<Setting>> read_recipe(const std::string& path,
                      std::filesystem::is_regular_file(path, absent);  // copies as a failure
   if (!file || (!empty && !(text << file.rdbuf())))
     return fail(ErrorCode::kIo, path, "cannot be read");
-  return parse_recipe(text.str(), path, keys);
+  return text.str();
+}
+
+Result<std::vector<Setting>> read_recipe(const std::string& path,
+                                         std::span<const OptionInfo> keys) {
+  auto text = read_text(path);
+  if (!text) return text.status();
+  return parse_recipe(text.value(), path, keys);
 }
 
 // Lists as in TOML: "[80, 120]" is "80;120".

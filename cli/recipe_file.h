@@ -22,6 +22,9 @@ struct Setting {
   std::string origin;  // "recipes/demo.toml:12" or "--set"
 };
 
+// A whole file. Fails with its name.
+Result<std::string> read_text(const std::string& path);
+
 // The settings of the TOML file at `path`: each key of a section becomes "section.key".
 Result<std::vector<Setting>> read_recipe(const std::string& path, std::span<const OptionInfo> keys);
 
