@@ -5,17 +5,13 @@
 #include <torch/torch.h>
 
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <utility>
 
 #include "train/describe.h"
-#include "train/draw_context.h"
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_state.h"
-#include "train/sequence.h"
-#include "train/stopwatch.h"
 
 namespace thinwire {
 namespace {
@@ -30,53 +26,7 @@ std::shared_ptr<torch::nn::Module> stage_module(const Task& task, const StagePla
   return module;
 }
 
-// What spoiled a step on a rank, in the order it is looked for.
-enum class Spoiled : uint8_t { kNothing, kActivations, kGradients, kWeights };
-
 }  // namespace
-
-// What a step knows while it lasts.
-struct PipelineSteps::Step {
-  uint64_t number = 0;
-  bool warming_up = false;
-  Slice whole, mine;          // of the batch; this pipeline's
-  std::vector<uint64_t> ids;  // of mine
-  std::vector<Slice> parts;   // of mine: micro-batches
-  uint64_t batch = 0;         // id, of fixed batches
-  FetchContext fetching_for;
-  std::vector<Passing> passing;
-  std::deque<std::future<Arrived>> activations, gradients;  // to come, in order
-  std::vector<std::future<Departed>> activations_out, gradients_out;
-  StageCounters counters;
-  Spoiled spoiled = Spoiled::kNothing;
-
-  Visit visit(size_t micro_batch) const {
-    const Slice part = parts[micro_batch];
-    return {.step = number,
-            .micro_batch = micro_batch,
-            .ids = std::span(ids).subspan(part.begin, part.size),
-            .batch = batch};
-  }
-  void spoil(Spoiled how) {
-    if (spoiled == Spoiled::kNothing) spoiled = how;
-  }
-  Arrived next(std::deque<std::future<Arrived>>& queue, Spoiled how) {
-    const Stopwatch waiting;
-    Arrived arrived = queue.front().get();
-    queue.pop_front();
-    counters.wait += waiting.seconds();
-    counters.decompress += arrived.decompress_seconds;
-    if (!arrived.finite) spoil(how);
-    return arrived;
-  }
-  void collect(std::vector<std::future<Departed>>& sends, bool backward, Spoiled how) {
-    for (std::future<Departed>& send : sends) {
-      const Departed departed = send.get();
-      counters.add(departed, backward);
-      if (!departed.sent.finite) spoil(how);
-    }
-  }
-};
 
 PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& options,
                              const ExchangeOptions& exchange, Store& store, uint64_t first_step)
@@ -100,8 +50,7 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
   among_peers.max_skipped = 0;  // counted here, where it is known which stage it was
   parallel_ = std::make_unique<DataParallel>(*stage_, *peers_, store, among_peers);
   parallel_->exchange().set_step(first_step);
-  parallel_->set_accumulating(
-      true);  // the exchange starts when all stages know that the step counts
+  parallel_->set_accumulating(true);  // nothing is sent before all stages know that the step counts
   store.open<StageState>("stage/optimizer",
                          [&] { return std::make_unique<StageState>(*stage_, context.optimizer); });
 
@@ -132,7 +81,7 @@ void PipelineSteps::check_batches() const {
 StepOutcome PipelineSteps::take(uint64_t number) {
   StepOutcome outcome;
   begin(number, outcome);
-  Step step;
+  PipelineStep step;
   step.number = number;
   step.warming_up = number < warmup_steps_;
   if (step.warming_up && number % context().timetable.steps_per_epoch == 0)
@@ -178,85 +127,6 @@ StepOutcome PipelineSteps::take(uint64_t number) {
   return outcome;
 }
 
-void PipelineSteps::compute(Step& step, StepOutcome& outcome) {
-  const Stopwatch watch;
-  const auto operations = step.parts.empty() ? std::vector<PipelineOp>()
-                                             : stage_operations(options_.order, plan_.stages,
-                                                                plan_.stage, step.parts.size());
-  const StageWays& ways = boundaries_->ways(step.warming_up);
-  for (const PipelineOp& op : operations) {
-    const Visit visit = step.visit(op.micro_batch);
-    if (!op.backward && !plan_.is_first())
-      step.activations.push_back(links_->receive_activations(ways.activations_in, visit));
-    if (op.backward && !plan_.is_last())
-      step.gradients.push_back(links_->receive_gradients(ways.gradients_in, visit));
-  }
-  for (const PipelineOp& op : operations)
-    op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
-
-  const Stopwatch sending;
-  step.collect(step.activations_out, false, Spoiled::kActivations);
-  step.collect(step.gradients_out, true, Spoiled::kGradients);
-  step.counters.wait += sending.seconds();
-  step.counters.seconds = watch.seconds();
-  outcome.samples = step.mine.size;
-}
-
-void PipelineSteps::forward(Step& step, size_t micro_batch, StepOutcome& outcome) {
-  const Slice part = step.parts[micro_batch];
-  const Visit visit = step.visit(micro_batch);
-  Passing& passing = step.passing[micro_batch];
-  Batch batch;
-  if (plan_.is_first() || plan_.is_last()) {
-    const Stopwatch fetching;
-    batch = context().data.fetch(visit.ids, step.fetching_for);
-    outcome.times.fetch += fetching.seconds();
-  }
-  passing.inputs = plan_.is_first()
-                       ? batch.inputs
-                       : step.next(step.activations, Spoiled::kActivations).values.requires_grad_();
-
-  const Stopwatch computing;
-  const DrawScope draws({.seed = seed_,
-                         .step = step.number,
-                         .first = step.mine.begin - step.whole.begin + part.begin,
-                         .rows = part.size});
-  torch::Tensor x = passing.inputs;
-  for (size_t i = plan_.begin(); i < plan_.end(); ++i)
-    x = run_layer(context().task.layers[i], i, x);
-  if (plan_.is_last()) {
-    x = context().task.loss(x, batch.targets);
-    const auto samples = static_cast<double>(part.size);
-    step.counters.loss += x.item<double>() * samples;
-    step.counters.samples += part.size;
-    const double weight =
-        samples * static_cast<double>(plan_.replicas) / static_cast<double>(step.whole.size);
-    if (weight != 1) x = x * weight;
-  }
-  passing.outputs = x;
-  outcome.times.compute += computing.seconds();
-  if (!plan_.is_last())
-    step.activations_out.push_back(links_->send_activations(
-        boundaries_->ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
-}
-
-void PipelineSteps::backward(Step& step, size_t micro_batch, StepOutcome& outcome) {
-  Passing passing = std::exchange(step.passing[micro_batch], {});
-  torch::Tensor gradient;
-  if (!plan_.is_last())
-    gradient = step.next(step.gradients, Spoiled::kGradients)
-                   .values.contiguous(passing.outputs.suggest_memory_format());
-  const Stopwatch computing;
-  passing.outputs.backward(gradient);
-  outcome.times.compute += computing.seconds();
-  if (plan_.is_first()) return;
-  const torch::Tensor& inputs = passing.inputs;
-  torch::Tensor back =
-      inputs.grad().defined() ? inputs.grad().contiguous() : torch::zeros_like(inputs);
-  step.gradients_out.push_back(links_->send_gradients(
-      boundaries_->ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
-}
-
 bool PipelineSteps::gradients_are_finite() const {
   for (const torch::Tensor& parameter : stage_->parameters()) {
     const torch::Tensor& gradient = parameter.grad();
@@ -293,7 +163,7 @@ void PipelineSteps::clip_gradients() {
     if (parameter.grad().defined()) parameter.mutable_grad().mul_(share);
 }
 
-void PipelineSteps::end(Step& step, bool skipped, StepOutcome& outcome) {
+void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) {
   if (skipped) {
     context().buffers.restore();
     boundaries_->rollback(step.warming_up);

@@ -11,6 +11,7 @@
 #include "thinwire/store.h"
 #include "train/pipeline/pipeline_counters.h"
 #include "train/pipeline/pipeline_options.h"
+#include "train/pipeline/pipeline_step.h"
 #include "train/pipeline/stage_boundaries.h"
 #include "train/pipeline/stage_links.h"
 #include "train/pipeline/stage_plan.h"
@@ -46,20 +47,14 @@ class PipelineSteps final : public StepTaker {
   void judge_more(const Judge& judge, EvaluationEvent& event) override;
 
  private:
-  // A micro-batch between its forward and its backward pass.
-  struct Passing {
-    torch::Tensor inputs, outputs;  // of this stage; the last stage's output is its weighted loss
-  };
-  struct Step;
-
   void check_batches() const;
-  void compute(Step& step, StepOutcome& outcome);
-  void forward(Step& step, size_t micro_batch, StepOutcome& outcome);
-  void backward(Step& step, size_t micro_batch, StepOutcome& outcome);
+  void compute(PipelineStep& step, StepOutcome& outcome);
+  void forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
+  void backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
   bool gradients_are_finite() const;
   void poison_gradients();
   void clip_gradients();
-  void end(Step& step, bool skipped, StepOutcome& outcome);
+  void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 
   const PipelineOptions options_;
   const uint64_t seed_;

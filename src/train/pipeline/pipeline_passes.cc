@@ -1,0 +1,92 @@
+// The passes of a step: what the schedule says, each as soon as its input is there.
+// SPDX-License-Identifier: Apache-2.0
+#include <torch/torch.h>
+
+#include <utility>
+
+#include "train/draw_context.h"
+#include "train/pipeline/pipeline_steps.h"
+#include "train/sequence.h"
+
+namespace thinwire {
+
+void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
+  const Stopwatch watch;
+  const auto operations = step.parts.empty() ? std::vector<PipelineOp>()
+                                             : stage_operations(options_.order, plan_.stages,
+                                                                plan_.stage, step.parts.size());
+  const StageWays& ways = boundaries_->ways(step.warming_up);
+  for (const PipelineOp& op : operations) {
+    const Visit visit = step.visit(op.micro_batch);
+    if (!op.backward && !plan_.is_first())
+      step.activations.push_back(links_->receive_activations(ways.activations_in, visit));
+    if (op.backward && !plan_.is_last())
+      step.gradients.push_back(links_->receive_gradients(ways.gradients_in, visit));
+  }
+  for (const PipelineOp& op : operations)
+    op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
+
+  const Stopwatch sending;
+  step.collect(step.activations_out, false, Spoiled::kActivations);
+  step.collect(step.gradients_out, true, Spoiled::kGradients);
+  step.counters.wait += sending.seconds();
+  step.counters.seconds = watch.seconds();
+  outcome.samples = step.mine.size;
+}
+
+void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
+  const Slice part = step.parts[micro_batch];
+  const Visit visit = step.visit(micro_batch);
+  Passing& passing = step.passing[micro_batch];
+  Batch batch;
+  if (plan_.is_first() || plan_.is_last()) {
+    const Stopwatch fetching;
+    batch = context().data.fetch(visit.ids, step.fetching_for);
+    outcome.times.fetch += fetching.seconds();
+  }
+  passing.inputs = plan_.is_first()
+                       ? batch.inputs
+                       : step.next(step.activations, Spoiled::kActivations).values.requires_grad_();
+
+  const Stopwatch computing;
+  const DrawScope draws({.seed = seed_,
+                         .step = step.number,
+                         .first = step.mine.begin - step.whole.begin + part.begin,
+                         .rows = part.size});
+  torch::Tensor x = passing.inputs;
+  for (size_t i = plan_.begin(); i < plan_.end(); ++i)
+    x = run_layer(context().task.layers[i], i, x);
+  if (plan_.is_last()) {
+    x = context().task.loss(x, batch.targets);
+    const auto samples = static_cast<double>(part.size);
+    step.counters.loss += x.item<double>() * samples;
+    step.counters.samples += part.size;
+    const double weight =
+        samples * static_cast<double>(plan_.replicas) / static_cast<double>(step.whole.size);
+    if (weight != 1) x = x * weight;
+  }
+  passing.outputs = x;
+  outcome.times.compute += computing.seconds();
+  if (!plan_.is_last())
+    step.activations_out.push_back(links_->send_activations(
+        boundaries_->ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
+}
+
+void PipelineSteps::backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
+  Passing passing = std::exchange(step.passing[micro_batch], {});
+  torch::Tensor gradient;
+  if (!plan_.is_last())
+    gradient = step.next(step.gradients, Spoiled::kGradients)
+                   .values.contiguous(passing.outputs.suggest_memory_format());
+  const Stopwatch computing;
+  passing.outputs.backward(gradient);
+  outcome.times.compute += computing.seconds();
+  if (plan_.is_first()) return;
+  const torch::Tensor& inputs = passing.inputs;
+  torch::Tensor back =
+      inputs.grad().defined() ? inputs.grad().contiguous() : torch::zeros_like(inputs);
+  step.gradients_out.push_back(links_->send_gradients(
+      boundaries_->ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
+}
+
+}  // namespace thinwire
