@@ -77,16 +77,19 @@ def measure(options, kept: Kept) -> None:
     for number in range(options.rounds):
         for rate in options.rates:
             for way in options.ways:
-                if not kept.get("time", way, rate, number):
-                    kept.put("time", way, rate, number, **time_steps(options, way, rate))
+                of = ("time", way, rate, number, options.setting)
+                if not kept.get(*of):
+                    kept.put(*of, **time_steps(options, way, rate))
     for way in options.ways if options.epochs else []:
-        if not kept.get("error", way):
-            kept.put("error", way, **learn(options, way))
+        of = ("error", way, options.epochs, options.setting)
+        if not kept.get(*of):
+            kept.put(*of, **learn(options, way))
 
 
 def table(options, kept: Kept) -> list[str]:
     def times(way, rate):
-        return [kept.get("time", way, rate, n)["seconds"] for n in range(options.rounds)]
+        return [kept.get("time", way, rate, n, options.setting)["seconds"]
+                for n in range(options.rounds)]
 
     free = statistics.median(times("fp32", "free"))
     lines = ["| way | MB forward | MB back | " +
@@ -94,12 +97,12 @@ def table(options, kept: Kept) -> list[str]:
              " | error, compression off | on |",
              "| --- |" + " ---: |" * (2 + 2 * len(options.rates) + 2)]
     for way in options.ways:
-        one = kept.get("time", way, options.rates[0], 0)
+        one = kept.get("time", way, options.rates[0], 0, options.setting)
         cells = [way, f"{one['forward'] / 1e6:.3f}", f"{one['backward'] / 1e6:.3f}"]
         for rate in options.rates:
             seconds = times(way, rate)
             cells += [spread(seconds), f"{statistics.median(seconds) / free:.2f}"]
-        error = kept.get("error", way)
+        error = kept.get("error", way, options.epochs, options.setting)
         cells += [f"{100 * error['off']:.2f} %", f"{100 * error['on']:.2f} %"] if error else ["", ""]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
@@ -123,6 +126,10 @@ def main() -> None:
                         default=ROOT / "docs/results/runs/thin-links/mp-resnet18.jsonl")
     parser.add_argument("--page", type=pathlib.Path)
     options = parser.parse_args()
+    if options.ways[0] != "fp32" or options.rates[0] != "free" or options.timed_steps < 6:
+        parser.error("--ways begins with fp32, --rates with free; --timed-steps is 6 at least")
+    # What figures are kept by, besides the way.
+    options.setting = " ".join([options.recipe.stem, options.cut, *options.settings])
     options.kept.parent.mkdir(parents=True, exist_ok=True)
     kept = Kept(options.kept)
     measure(options, kept)

@@ -18,7 +18,8 @@ namespace thinwire {
 
 // The positions that a sparse message kept, at one end of a cut, for the gradients that come back. Of
 // an activation's receiver and its gradient's sender there is one, of the activation's sender and the
-// gradient's receiver another. For one thread.
+// gradient's receiver another. Both may be on threads of their own, where the activation of a
+// micro-batch has passed before its gradient does.
 class KeptPositions;
 std::shared_ptr<KeptPositions> make_kept_positions();
 

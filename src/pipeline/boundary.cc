@@ -9,9 +9,19 @@ namespace thinwire {
 
 std::shared_ptr<KeptPositions> make_kept_positions() { return std::make_shared<KeptPositions>(); }
 
+namespace {
+
+void prepare(const BoundarySpec& spec) {
+  if (spec.note_positions) spec.note_positions->prepare(spec.micro_batches);
+  if (spec.at_positions) spec.at_positions->prepare(spec.micro_batches);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<BoundarySender>> make_boundary_sender(const BoundarySpec& spec) {
   Result<BoundaryPlan> plan = plan_boundary(spec);
   if (!plan) return plan.status();
+  prepare(spec);
   return spec.at_positions ? make_positioned_sender(std::move(plan).value())
                            : make_sender(std::move(plan).value());
 }
@@ -19,6 +29,7 @@ Result<std::unique_ptr<BoundarySender>> make_boundary_sender(const BoundarySpec&
 Result<std::unique_ptr<BoundaryReceiver>> make_boundary_receiver(const BoundarySpec& spec) {
   Result<BoundaryPlan> plan = plan_boundary(spec);
   if (!plan) return plan.status();
+  prepare(spec);
   return spec.at_positions ? make_positioned_receiver(std::move(plan).value())
                            : make_receiver(std::move(plan).value());
 }

@@ -12,9 +12,13 @@ namespace thinwire {
 
 class KeptPositions {
  public:
+  // Called by both ends that share this, when they are made: nothing grows later.
+  void prepare(size_t micro_batches) {
+    if (notes_.size() < micro_batches) notes_.resize(micro_batches);
+  }
+
   // Of a micro-batch's whole tensor, ascending. Forgets what was noted of the micro-batch before.
   std::vector<uint32_t>& note(const Visit& visit) {
-    if (notes_.size() <= visit.micro_batch) notes_.resize(visit.micro_batch + 1);
     Note& note = notes_[visit.micro_batch];
     note.step = visit.step;
     note.there = true;

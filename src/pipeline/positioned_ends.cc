@@ -43,6 +43,11 @@ class PositionedSender final : public BoundarySender {
   Sent encode(std::span<const float> values, const Visit& visit,
               std::span<std::byte> out) override {
     THINWIRE_CHECK(out.size() >= max_size_, plan_.origin() + "too few bytes for a message");
+    // An activation that was not finite has no positions, and must have such a gradient.
+    if (plan_.spec.at_positions->find(visit) == nullptr && !kernel::moments(values).finite) {
+      marks_.begin(values.size(), visit);
+      return {.size = seal_non_finite(plan_, visit, values.size(), out), .finite = false};
+    }
     const auto& positions = noted_positions(plan_, visit, values.size());
     marks_.begin(values.size(), visit);
     values_.clear();
@@ -82,10 +87,13 @@ class PositionedReceiver final : public BoundaryReceiver {
 
   Status decode(std::span<const std::byte> bytes, const Visit& visit,
                 std::span<float> values) override {
+    Result<OpenedMessage> opened = open_message(plan_, visit, values.size(), 0, bytes);
+    if (!opened) {
+      marks_.begin(values.size(), visit);
+      return opened.status();
+    }
     const auto& positions = noted_positions(plan_, visit, values.size());
     marks_.begin(values.size(), visit);
-    Result<OpenedMessage> opened = open_message(plan_, visit, values.size(), 0, bytes);
-    if (!opened) return opened.status();
     ByteReader reader(opened.value().body);
     const auto payload = reader.take(reader.get<uint32_t>());
     if (!reader.ok() || reader.remaining() > 0 || opened.value().full > 0)

@@ -18,7 +18,8 @@ RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& gr
     data = make_data_set(data_request(recipe.options, places.data));
     task = make_model(model_options(recipe.options), data.shape);
     const std::string& weights = recipe.options.text("model.weights");
-    if (!weights.empty()) load_weights(*task.module, weights);
+    // A checkpoint has all of them.
+    if (!weights.empty() && places.resume.empty()) load_weights(*task.module, weights);
   });
   return train_task(recipe, places, group, std::move(task),
                     {.train = *data.train, .test = *data.test, .hold_out = data.held_out.get()},

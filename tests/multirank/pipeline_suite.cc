@@ -17,7 +17,7 @@ constexpr int kLayers = 4;  // of the network: stages at most
 
 Settings staged(int stages) {
   return {{"pipeline.stages", std::to_string(stages)},
-          {"train.micro_batches", "4"},
+          {"train.micro_batches", "2"},
           {"train.drop_last", "true"},
           {"optimizer.momentum", "0.9"},
           {"pipeline.forward", "topk:density=0.25"},
@@ -56,7 +56,8 @@ TEST(Pipelines, ResumeBitForBit) {
       std::strncpy(path, folder.path().c_str(), sizeof path - 1);
       group.broadcast(std::as_writable_bytes(std::span(path)), 0);
 
-      StagedOptions options{.settings = staged(count), .normed = true};
+      // With four, two pipelines, whose statistics of batch norm are their own.
+      StagedOptions options{.settings = staged(count == 4 ? 2 : count), .normed = true};
       const StagedResult whole = train_staged(group, options);
       options.places.out = path;
       options.stop_after = 6;

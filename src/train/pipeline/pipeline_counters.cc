@@ -33,7 +33,7 @@ void StageCounters::add(const Departed& departed, bool backward) {
   Sends& sends = backward ? gradients : activations;
   sends.values += departed.values;
   sends.message_bytes += departed.sent.size;
-  sends.payload_bytes += departed.sent.size - kBodyOffset;
+  if (departed.sent.finite) sends.payload_bytes += departed.sent.size - kBodyOffset;
   sends.full += departed.sent.full;
   sent_bytes += departed.sent.size + kLengthBytes;
   dense_bytes += departed.values * sizeof(float);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_options.h"
 
+#include <cmath>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -97,6 +99,9 @@ std::optional<RecipeFault> find_batch_fault(const Options& recipe, const Pipelin
 
 std::optional<RecipeFault> find_identity_fault(const Options& recipe,
                                                const PipelineOptions& options) {
+  if (any_starts_with(options.backward_memory, "aqsgd"))
+    return fault("pipeline.backward_memory",
+                 "aqsgd remembers activations; gradients of a sample change with the weights");
   if (!any_starts_with(options.forward_memory, "aqsgd")) return std::nullopt;
   for (const std::string& memory : options.forward_memory)
     if (memory.find("key=batch") != std::string::npos && !recipe.flag("train.fixed_batches"))
@@ -124,8 +129,11 @@ PipelineOptions pipeline_options(const Options& recipe) {
   options.streams = recipe.text("pipeline.streams");
   options.shared_positions = recipe.flag("pipeline.shared_positions");
   options.warmup = recipe.number("pipeline.warmup");
-  options.cache_budget = static_cast<size_t>(recipe.integer("pipeline.cache_budget_mb")) << 20;
+  options.cache_budget =
+      static_cast<size_t>(std::ceil(recipe.number("pipeline.cache_budget_mb") * 0x1p20));
   options.spill_folder = recipe.text("pipeline.spill_folder");
+  if (options.spill_folder.empty())
+    options.spill_folder = std::filesystem::temp_directory_path().string();
   options.save_caches = recipe.flag("pipeline.save_caches");
   return options;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 
+#include <limits>
 #include <utility>
 
 #include "train/draw_context.h"
@@ -27,8 +28,8 @@ void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
     op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
 
   const Stopwatch sending;
-  step.collect(step.activations_out, false, Spoiled::kActivations);
-  step.collect(step.gradients_out, true, Spoiled::kGradients);
+  step.spoiled.activations = !step.collect(step.activations_out, false);
+  step.spoiled.gradients = !step.collect(step.gradients_out, true);
   step.counters.wait += sending.seconds();
   step.counters.seconds = watch.seconds();
   outcome.samples = step.mine.size;
@@ -44,9 +45,12 @@ void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome&
     batch = context().data.fetch(visit.ids, step.fetching_for);
     outcome.times.fetch += fetching.seconds();
   }
-  passing.inputs = plan_.is_first()
-                       ? batch.inputs
-                       : step.next(step.activations, Spoiled::kActivations).values.requires_grad_();
+  passing.inputs = batch.inputs;
+  if (!plan_.is_first()) {
+    Arrived arrived = step.next(step.activations);
+    passing.finite = arrived.finite;
+    passing.inputs = arrived.values.requires_grad_();
+  }
 
   const Stopwatch computing;
   const DrawScope draws({.seed = seed_,
@@ -76,15 +80,17 @@ void PipelineSteps::backward(PipelineStep& step, size_t micro_batch, StepOutcome
   Passing passing = std::exchange(step.passing[micro_batch], {});
   torch::Tensor gradient;
   if (!plan_.is_last())
-    gradient = step.next(step.gradients, Spoiled::kGradients)
-                   .values.contiguous(passing.outputs.suggest_memory_format());
+    gradient = step.next(step.gradients).values.contiguous(passing.outputs.suggest_memory_format());
   const Stopwatch computing;
-  passing.outputs.backward(gradient);
+  // Without weights in front of it there is nothing to learn.
+  if (passing.outputs.requires_grad()) passing.outputs.backward(gradient);
   outcome.times.compute += computing.seconds();
   if (plan_.is_first()) return;
   const torch::Tensor& inputs = passing.inputs;
   torch::Tensor back =
       inputs.grad().defined() ? inputs.grad().contiguous() : torch::zeros_like(inputs);
+  // A layer may swallow what is not finite; the stage in front waits for its answer.
+  if (!passing.finite) back.fill_(std::numeric_limits<float>::quiet_NaN());
   step.gradients_out.push_back(links_->send_gradients(
       boundaries_->ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
 }

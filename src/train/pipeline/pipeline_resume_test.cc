@@ -36,6 +36,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Settings{{"pipeline.forward", "uniform:bits=2"},
                                {"pipeline.forward_memory", "aqsgd:cache=fp16"}},
                       Settings{{"pipeline.forward", "uniform:bits=2"},
+                               {"pipeline.cache_budget_mb", "0.002"},  // a third of a cache
+                               {"pipeline.forward_memory", "aqsgd"}},
+                      Settings{{"pipeline.forward", "uniform:bits=2"},
                                {"train.fixed_batches", "true"},
                                {"pipeline.warmup", "1"},
                                {"pipeline.forward_memory", "aqsgd:key=batch"}}));

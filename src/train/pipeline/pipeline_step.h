@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <future>
@@ -17,12 +19,16 @@
 
 namespace thinwire {
 
-// What was not finite on a rank, in the order it is looked for.
-enum class Spoiled : uint8_t { kNothing, kActivations, kGradients, kWeights };
+// What a rank sent or holds that is not finite.
+struct Spoiled {
+  bool activations = false, gradients = false;  // of those that it sent
+  bool weights = false;                         // their gradients
+};
 
 // A micro-batch between its forward and its backward pass.
 struct Passing {
   torch::Tensor inputs, outputs;  // of this stage; the last stage's output is its weighted loss
+  bool finite = true;             // the activations that came
 };
 
 // What a step knows while it lasts.
@@ -38,7 +44,7 @@ struct PipelineStep {
   std::deque<std::future<Arrived>> activations, gradients;  // to come, in order
   std::vector<std::future<Departed>> activations_out, gradients_out;
   StageCounters counters;
-  Spoiled spoiled = Spoiled::kNothing;
+  Spoiled spoiled;
 
   Visit visit(size_t micro_batch) const {
     const Slice part = parts[micro_batch];
@@ -47,23 +53,38 @@ struct PipelineStep {
             .ids = std::span(ids).subspan(part.begin, part.size),
             .batch = batch};
   }
-  void spoil(Spoiled how) {
-    if (spoiled == Spoiled::kNothing) spoiled = how;
-  }
-  Arrived next(std::deque<std::future<Arrived>>& queue, Spoiled how) {
+  Arrived next(std::deque<std::future<Arrived>>& queue) {
     const Stopwatch waiting;
     Arrived arrived = queue.front().get();
     queue.pop_front();
-    counters.wait += waiting.seconds();
+    counters.wait += std::max(0.0, waiting.seconds() - arrived.decompress_seconds);
     counters.decompress += arrived.decompress_seconds;
-    if (!arrived.finite) spoil(how);
     return arrived;
   }
-  void collect(std::vector<std::future<Departed>>& sends, bool backward, Spoiled how) {
+  // Of all that was sent one way; whether it was finite.
+  bool collect(std::vector<std::future<Departed>>& sends, bool backward) {
+    bool finite = true;
     for (std::future<Departed>& send : sends) {
       const Departed departed = send.get();
       counters.add(departed, backward);
-      if (!departed.sent.finite) spoil(how);
+      finite = finite && departed.sent.finite;
+    }
+    sends.clear();
+    return finite;
+  }
+  // After an error: that of a message that could not leave is the reason for all others.
+  void throw_what_sending_threw() {
+    for (auto* sends : {&activations_out, &gradients_out}) {
+      for (std::future<Departed>& send : *sends) {
+        if (!send.valid() || send.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+          continue;
+        try {
+          send.get();
+        } catch (const Error& error) {
+          if (error.code() != ErrorCode::kPeerLost) throw;
+        } catch (const std::future_error&) {  // it was not begun
+        }
+      }
     }
   }
 };

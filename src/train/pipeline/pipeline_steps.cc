@@ -4,7 +4,9 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_state.h"
+#include "train/together.h"
 
 namespace thinwire {
 namespace {
@@ -48,7 +51,9 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
   stage_ = stage_module(context.task, plan_);
   ExchangeOptions among_peers = exchange;
   among_peers.max_skipped = 0;  // counted here, where it is known which stage it was
+  context.buffers.keep();       // a resumed rank's own, which the next line broadcasts over
   parallel_ = std::make_unique<DataParallel>(*stage_, *peers_, store, among_peers);
+  context.buffers.restore();
   parallel_->exchange().set_step(first_step);
   parallel_->set_accumulating(true);  // nothing is sent before all stages know that the step counts
   store.open<StageState>("stage/optimizer",
@@ -58,7 +63,9 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
   const StepShape shape{.samples = parts_up(share, std::min(micro_batches_, share)),
                         .micro_batches = std::min(micro_batches_, share),
                         .seed = seed_};
-  boundaries_ = std::make_unique<StageBoundaries>(options, plan_, context.task, shape, store);
+  together(group, [&] {  // not every stage is beside every cut
+    boundaries_ = std::make_unique<StageBoundaries>(options, plan_, context.task, shape, store);
+  });
   counters_ = std::make_unique<PipelineCounters>(plan_, context.task, shape,
                                                  parallel_->exchange().streams());
   links_ = std::make_unique<StageLinks>(group, plan_);
@@ -66,16 +73,16 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
 
 void PipelineSteps::check_batches() const {
   const uint64_t parts = micro_batches_ * plan_.replicas;
+  const Timetable& table = context().timetable;
+  const bool whole = table.batch % parts == 0 && table.samples % table.batch == 0;
   for (const auto* memories : {&options_.forward_memory, &options_.backward_memory})
     for (const std::string& memory : *memories)
-      if (memory.starts_with("ef") && context().timetable.batch % parts != 0)
-        throw AgreedError(ErrorCode::kBadOption, "pipeline: memory '" + memory +
-                                                     "' takes whole micro-batches only: a "
-                                                     "batch of " +
-                                                     std::to_string(context().timetable.batch) +
-                                                     " must be a multiple of " +
-                                                     std::to_string(parts) +
-                                                     " (micro-batches x pipelines)");
+      if (memory.starts_with("ef") && !whole)
+        throw AgreedError(
+            ErrorCode::kBadOption,
+            "pipeline: memory '" + memory + "' takes whole micro-batches only: a batch of " +
+                std::to_string(table.batch) + " must be a multiple of " + std::to_string(parts) +
+                " (micro-batches x pipelines), and an epoch of batches (train.drop_last)");
 }
 
 StepOutcome PipelineSteps::take(uint64_t number) {
@@ -99,32 +106,62 @@ StepOutcome PipelineSteps::take(uint64_t number) {
   step.passing.resize(passes);
   try {
     compute(step, outcome);
-    if (!gradients_are_finite()) step.spoil(Spoiled::kWeights);
-    std::vector<Spoiled> all(static_cast<size_t>(context().group.size()));
-    context().group.all_gather(std::as_bytes(std::span(&step.spoiled, 1)),
-                               std::as_writable_bytes(std::span(all)));
-    const auto culprit =
-        std::find_if(all.begin(), all.end(), [](Spoiled how) { return how != Spoiled::kNothing; });
-    const bool skipped = culprit != all.end();
-    if (skipped) poison_gradients();  // so that the exchange skips as well
+    step.spoiled.weights = !gradients_are_finite();
+    const std::optional<Fault> fault = find_fault(step.spoiled);
+    if (fault) poison_gradients();  // so that the exchange skips as well
     outcome.report = parallel_->finish();
-    if (skipped) {
-      const auto rank = static_cast<int>(culprit - all.begin());
-      const char* what[] = {"", "activations", "gradients of activations", "gradients of weights"};
-      outcome.report.skipped = true;
-      outcome.report.fault = {.code = ErrorCode::kNonFinite,
-                              .rank = rank,
-                              .stream = std::string(what[static_cast<size_t>(*culprit)]) +
-                                        " of stage " +
-                                        std::to_string(static_cast<size_t>(rank) % plan_.stages)};
-    }
+    agree_on_exchange(outcome.report);
+    if (fault) outcome.report.fault = *fault;
     end(step, outcome.report.skipped, outcome);
+  } catch (const AgreedError&) {  // the others have it too
+    links_.reset();
+    throw;
   } catch (const std::exception& error) {
     links_->abort(error.what());
     links_.reset();  // its threads may still look at the ids of this step
+    step.throw_what_sending_threw();
     throw;
   }
   return outcome;
+}
+
+// Of all ranks. What is not finite spreads, activations towards the last stage and gradients towards the
+// first: it began where no stage was before.
+std::optional<Fault> PipelineSteps::find_fault(const Spoiled& mine) {
+  std::vector<Spoiled> all(static_cast<size_t>(context().group.size()));
+  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                             std::as_writable_bytes(std::span(all)));
+  const auto fault_of = [&](size_t rank, const char* what) {
+    return Fault{.code = ErrorCode::kNonFinite,
+                 .rank = static_cast<int>(rank),
+                 .stream = std::string(what) + " of stage " + std::to_string(rank % plan_.stages)};
+  };
+  for (size_t stage = 0; stage < plan_.stages; ++stage)
+    for (size_t rank = stage; rank < all.size(); rank += plan_.stages)
+      if (all[rank].activations) return fault_of(rank, "activations");
+  for (size_t stage = plan_.stages; stage-- > 0;)
+    for (size_t rank = stage; rank < all.size(); rank += plan_.stages) {
+      if (all[rank].gradients) return fault_of(rank, "gradients of activations");
+      if (all[rank].weights) return fault_of(rank, "gradients of weights");
+    }
+  return std::nullopt;
+}
+
+// The ranks of one stage may have skipped what those of another did not: a corrupt frame, a sum that
+// overflowed. Then all do.
+void PipelineSteps::agree_on_exchange(StepReport& report) {
+  if (plan_.replicas == 1) return;
+  const uint8_t mine = report.skipped ? static_cast<uint8_t>(report.fault.code) : 0;
+  std::vector<uint8_t> all(static_cast<size_t>(context().group.size()));
+  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                             std::as_writable_bytes(std::span(all)));
+  const auto culprit = std::find_if(all.begin(), all.end(), [](uint8_t code) { return code != 0; });
+  if (culprit == all.end()) return;
+  const auto rank = static_cast<size_t>(culprit - all.begin());
+  report.skipped = true;
+  report.fault = {.code = static_cast<ErrorCode>(*culprit),
+                  .rank = static_cast<int>(rank),
+                  .stream = "exchange of stage " + std::to_string(rank % plan_.stages)};
 }
 
 bool PipelineSteps::gradients_are_finite() const {
@@ -148,17 +185,21 @@ void PipelineSteps::poison_gradients() {
   }
 }
 
-// As torch's clip_grad_norm_ does, over all stages.
+// In the operations of torch's clip_grad_norm_, on the norms of all stages' gradients.
 void PipelineSteps::clip_gradients() {
-  double mine = 0;
-  for (const torch::Tensor& parameter : stage_->parameters())
-    if (parameter.grad().defined()) mine += std::pow(parameter.grad().norm().item<double>(), 2);
-  std::vector<double> all(plan_.stages);
-  pipe_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  double sum = 0;
-  for (const double square : all) sum += square;
-  const double share = std::min(1.0, clip_norm_ / (std::sqrt(sum) + 1e-6));
   const torch::NoGradGuard no_grad;
+  std::vector<float> mine;
+  for (const torch::Tensor& parameter : stage_->parameters())
+    if (parameter.grad().defined()) mine.push_back(parameter.grad().norm(2.0).item<float>());
+  std::vector<torch::Tensor> norms;
+  for (const auto& bytes : pipe_->all_gather_v(std::as_bytes(std::span(mine)))) {
+    std::vector<float> stage(bytes.size() / sizeof(float));
+    std::memcpy(stage.data(), bytes.data(), stage.size() * sizeof(float));
+    for (const float norm : stage) norms.push_back(torch::tensor(norm));
+  }
+  if (norms.empty()) return;
+  const torch::Tensor total = norms.size() == 1 ? norms[0] : torch::stack(norms).norm(2.0);
+  const torch::Tensor share = torch::clamp(clip_norm_ / (total + 1e-6), std::nullopt, 1.0);
   for (const torch::Tensor& parameter : stage_->parameters())
     if (parameter.grad().defined()) parameter.mutable_grad().mul_(share);
 }

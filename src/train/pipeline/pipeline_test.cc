@@ -20,7 +20,8 @@ class Stages : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Counts, Stages, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(Stages, GiveTheBitsOfOneProcess) {
-  const Settings more = {{"optimizer.momentum", "0.9"}, {"optimizer.weight_decay", "0.01"}};
+  const Settings more = {
+      {"optimizer.momentum", "0.9"}, {"optimizer.weight_decay", "0.01"}, {"clip.norm", "0.5"}};
   for (const bool normed : {false, true}) {
     StagedOptions options{.settings = more, .dropout = 0.25, .normed = normed};
     const StagedResult one = run_staged(1, options);
@@ -162,23 +163,49 @@ TEST_P(Compressed, RunsAgainBitForBit) {
   EXPECT_EQ(first.summary.sent_bytes_per_step, again.summary.sent_bytes_per_step);
 }
 
-// A loss that is not finite in one step, on the last stage alone.
-TEST_P(Compressed, AStepThatIsNotFiniteLeavesNoTrace) {
-  StagedOptions options{.settings = with(settings(), {{"train.epochs", "3"}})};
-  const StagedResult plain = run_staged(4, options);
-  options.change = [](int rank, Task& task) {
-    if (rank != 3) return;
+// What comes out of `layer`, or the loss, is infinite in the step behind two good ones, on one rank.
+StagedResult spoiled(StagedOptions options, int at_rank, std::optional<size_t> layer) {
+  options.change = [=](int rank, Task& task) {
+    if (rank != at_rank) return;
     auto calls = std::make_shared<int>(0);
-    task.loss = [calls](const torch::Tensor& x, const torch::Tensor& targets) {
-      const torch::Tensor loss = torch::nn::functional::cross_entropy(x, targets);
-      return (*calls)++ == 5 ? loss * std::numeric_limits<float>::infinity() : loss;
+    const auto spoil = [calls](const torch::Tensor& x) {  // two micro-batches a step
+      return (*calls)++ == 5 ? x * std::numeric_limits<float>::infinity() : x;
     };
+    if (layer) {
+      // Also called twice for the shapes of what crosses.
+      *calls = -2;
+      task.layers[*layer].forward = [spoil, inner = task.layers[*layer].forward](
+                                        const torch::Tensor& x) { return spoil(inner(x)); };
+    } else {
+      task.loss = [spoil](const torch::Tensor& x, const torch::Tensor& targets) {
+        return spoil(torch::nn::functional::cross_entropy(x, targets));
+      };
+    }
   };
-  const StagedResult spoiled = run_staged(4, options);
-  EXPECT_EQ(spoiled.summary.skipped_steps, 1u);
-  EXPECT_EQ(spoiled.steps.size(), plain.steps.size());
-  EXPECT_THAT(spoiled.notes, ::testing::Contains(HasSubstr("step 3 skipped")));
-  EXPECT_FALSE(same_bits(spoiled.weights, plain.weights));
+  return run_staged(4, options);
+}
+
+// Whatever was not finite, and where: the step is as if it had not been, on all stages.
+TEST_P(Compressed, AStepThatIsNotFiniteLeavesNoTrace) {
+  const StagedOptions options{.settings = with(settings(), {{"train.epochs", "3"}}),
+                              .normed = true};
+  const StagedResult plain = run_staged(4, options);
+  const StagedResult loss = spoiled(options, 3, std::nullopt);
+  const StagedResult first = spoiled(options, 0, 0), second = spoiled(options, 1, 1);
+  EXPECT_THAT(loss.notes, ::testing::Contains(HasSubstr("gradients of activations of stage 3")));
+  EXPECT_THAT(first.notes, ::testing::Contains(HasSubstr("activations of stage 0' of rank 0")));
+  EXPECT_THAT(second.notes, ::testing::Contains(HasSubstr("activations of stage 1' of rank 1")));
+  for (const StagedResult* result : {&loss, &first, &second}) {
+    EXPECT_EQ(result->summary.skipped_steps, 1u);
+    EXPECT_THAT(result->notes, ::testing::Contains(HasSubstr("step 3 skipped")));
+    EXPECT_TRUE(same_bits(result->weights, loss.weights));
+    EXPECT_FALSE(same_bits(result->weights, plain.weights));
+    EXPECT_LE(result->pipelines[2].boundaries[0].forward.payload_bytes,
+              2 * plain.pipelines[0].boundaries[0].forward.payload_bytes);
+    for (size_t i = 3; i < plain.pipelines.size(); ++i)
+      for (const auto& boundary : result->pipelines[i].boundaries)
+        EXPECT_EQ(boundary.forward.full, loss.pipelines[i].boundaries[0].forward.full);
+  }
 }
 
 void expect_refused(int ranks, const Settings& settings, const std::string& why) {
@@ -200,6 +227,8 @@ TEST(Pipeline, RefusesWhatDoesNotFit) {
                                   {"train.drop_last", "true"},
                                   {"pipeline.forward_memory", "ef"}}),
                  "a batch of 20 must be a multiple of 3");
+  expect_refused(2, with(stages(2), {{"pipeline.forward_memory", "ef"}}),
+                 "an epoch of batches (train.drop_last)");
   try {
     run_toy(2, {.settings = stages(2)});
     ADD_FAILURE() << "a network without layers";
@@ -218,6 +247,8 @@ TEST(Pipeline, FindsFaultsInARecipe) {
               HasSubstr("pipeline.forward: "));
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.backward_memory", "efx"}})),
               HasSubstr("pipeline.backward_memory: "));
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.backward_memory", "aqsgd"}})),
+              HasSubstr("pipeline.backward_memory: aqsgd remembers activations"));
   EXPECT_THAT(fault(with(stages(4), {{"pipeline.forward", "fp32 / fp16"}})),
               HasSubstr("has 2 parts where 4 stages have 3 boundaries"));
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward_memory", "ef21"}})),

@@ -42,7 +42,8 @@ struct StageBoundaries::Maker {
     spec.sample_shape = plan.crossing[cut];
     spec.samples = shape.samples;
     spec.micro_batches = shape.micro_batches;
-    spec.seed = shape.seed;
+    // Pipelines draw independently; both ends of a boundary are of the same one.
+    spec.seed = shape.seed + plan.replica * 0x9e3779b97f4a7c15;
     spec.sender = static_cast<uint16_t>(plan.rank_of(backward ? cut + 1 : cut));
     return spec;
   }

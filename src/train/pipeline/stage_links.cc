@@ -95,9 +95,10 @@ std::future<Arrived> StageLinks::receive(Wire& wire, const WayIn& way, const Vis
   });
 }
 
-std::future<Departed> StageLinks::send(Wire& wire, const WayOut& way, torch::Tensor values,
+std::future<Departed> StageLinks::send(Wire& wire, const WayOut& way, torch::Tensor tensor,
                                        const Visit& visit) {
-  return sending_.post([&wire, way, visit, values = std::move(values)] {
+  return sending_.post([&wire, way, visit, given = std::move(tensor)]() mutable {
+    const torch::Tensor values = std::move(given);  // or the future would keep it
     const int other = 1 - wire.group->rank();
     try {
       const Stopwatch watch;

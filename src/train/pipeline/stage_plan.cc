@@ -37,13 +37,11 @@ struct LayerFacts {
   double seconds = 0;
 };
 
-std::vector<uint64_t> sample_shape(const Layer& layer, const torch::Tensor& output,
-                                   uint64_t samples) {
+// Empty where the output cannot cross a boundary.
+std::vector<uint64_t> sample_shape(const torch::Tensor& output, uint64_t samples) {
   if (output.dim() < 1 || static_cast<uint64_t>(output.size(0)) != samples ||
       output.scalar_type() != torch::kFloat32 || output.numel() == 0)
-    throw Error(ErrorCode::kUnsupported, "layer '" + layer.name +
-                                             "' does not give a float32 tensor whose first "
-                                             "dimension is the samples");
+    return {};
   std::vector<uint64_t> shape;
   for (const int64_t extent : output.sizes().slice(1))
     shape.push_back(static_cast<uint64_t>(extent));
@@ -69,7 +67,7 @@ std::vector<LayerFacts> try_layers(const Task& task, const Dataset& data, uint64
       x = run_layer(layer, i, inputs);
       fact.seconds = watch.seconds();
     }
-    fact.shape = sample_shape(layer, x, ids.size());
+    fact.shape = sample_shape(x, ids.size());
     if (layer.module)
       for (const torch::Tensor& weight : layer.module->parameters())
         fact.parameters += static_cast<double>(weight.numel());
@@ -161,8 +159,14 @@ StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store
   saved.starts = starts;
   plan.starts.assign(starts.begin(), starts.end());
   plan.starts.push_back(task.layers.size());
-  for (size_t cut = 0; cut + 1 < plan.stages; ++cut)
+  for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
     plan.crossing.push_back(facts[plan.starts[cut + 1] - 1].shape);
+    if (plan.crossing.back().empty())
+      throw AgreedError(
+          ErrorCode::kUnsupported,
+          "pipeline.cut: layer '" + plan.cut_name(task, cut) +
+              "' does not give a float32 tensor whose first dimension is the samples");
+  }
   return plan;
 }
 
