@@ -1,5 +1,7 @@
 // Gradients at the positions of their activations.
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "pipeline/boundary_testing.h"
 #include "thinwire/frame.h"
 
@@ -96,6 +98,33 @@ TEST(PositionedEnds, WhatWasNotNotedIsAnError) {
   EXPECT_THROW(cut.backward(x, {.micro_batch = 1}), Error);
   EXPECT_THROW(cut.backward(Values(7 * kSample), {}), Error);
   EXPECT_NO_THROW(cut.backward(x, {}));
+}
+
+// A step whose activations are not finite has no positions: NaN comes back, the next step is as ever.
+TEST(PositionedEnds, WhatIsNotFiniteHasNoPositionsAndComesBackAsSuch) {
+  for (const bool per_sample : {false, true}) {
+    Cut cut(per_sample);
+    const Values x = activations(numbers(0, 8), 0);
+    const Values nan(x.size(), std::numeric_limits<float>::quiet_NaN());
+    Values arrived(x.size());
+    std::vector<std::byte> bytes(cut.upper->max_message_size());
+    Sent sent = cut.upper->encode(nan, {}, bytes);
+    EXPECT_FALSE(sent.finite);
+    EXPECT_EQ(cut.lower->decode(std::span(bytes).first(sent.size), {}, arrived).code(),
+              ErrorCode::kNonFinite);
+    bytes.resize(cut.back->max_message_size());
+    EXPECT_THROW(cut.back->encode(x, {}, bytes), Error);  // a finite one has nowhere to be
+    sent = cut.back->encode(nan, {}, bytes);
+    EXPECT_FALSE(sent.finite);
+    EXPECT_EQ(cut.returned->decode(std::span(bytes).first(sent.size), {}, arrived).code(),
+              ErrorCode::kNonFinite);
+    for (BoundaryEnd* end :
+         {static_cast<BoundaryEnd*>(cut.upper.get()), static_cast<BoundaryEnd*>(cut.lower.get()),
+          static_cast<BoundaryEnd*>(cut.back.get()), static_cast<BoundaryEnd*>(cut.returned.get())})
+      end->rollback();
+    cut.forward(x, {});
+    EXPECT_NO_THROW(cut.backward(x, {}));
+  }
 }
 
 TEST(PositionedEnds, HostileBytes) {
