@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/run_folder.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -38,18 +39,6 @@ std::string folder_of(size_t index, const std::string& codec) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '-';
   return name;
-}
-
-// Whether a run was cut off in this folder and left something to go on from.
-bool unfinished(const fs::path& folder) {
-  std::error_code absent;
-  bool checkpoint = false;
-  for (const auto& entry : fs::directory_iterator(folder, absent))
-    checkpoint |= entry.path().filename().string().starts_with("checkpoint-") &&
-                  entry.path().extension() != ".tmp";
-  std::ifstream file(folder / "summary.json");
-  const auto summary = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return checkpoint && !(summary.is_object() && summary.value("finished", false));
 }
 
 // fp32, the recipe's own codec, and SIDCo or else AdaComp: what a recipe is compared by.
@@ -139,7 +128,7 @@ int compare(const CompareArguments& arguments) {
     RunPlaces places{.data = arguments.data, .out = {}, .resume = {}};
     if (!arguments.out.empty())
       places.out = (fs::path(arguments.out) / folder_of(finished, run.codec)).string();
-    if (unfinished(places.out)) places.resume = places.out;
+    if (is_unfinished(places.out)) places.resume = places.out;
     run.summary = train_and_show(workers, run.recipe, places);
     if (!run.summary.finished) break;
     ++finished;

@@ -16,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/mpirun.h"
+#include "cli/run_folder.h"
 #include "cli/sweep_file.h"
 #include "cli/sweep_results.h"
 #include "cli/terminal.h"
@@ -51,18 +52,6 @@ struct Running {
   ChildProcess process;
   std::chrono::steady_clock::time_point began;
 };
-
-// Whether a run was cut off in this folder and left something to go on from.
-bool is_unfinished(const fs::path& folder) {
-  std::error_code absent;
-  bool checkpoint = false;
-  for (const auto& entry : fs::directory_iterator(folder, absent))
-    checkpoint |= entry.path().filename().string().starts_with("checkpoint-") &&
-                  entry.path().extension() != ".tmp";
-  std::ifstream file(folder / "summary.json");
-  const auto summary = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return checkpoint && !(summary.is_object() && summary.value("finished", false));
-}
 
 std::string last_line(const fs::path& log) {
   std::ifstream file(log);

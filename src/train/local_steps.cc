@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "train/evaluate.h"
+#include "train/finite_gradients.h"
 #include "train/named_tensors.h"
 #include "train/norm_statistics.h"
 
@@ -58,7 +59,7 @@ StepOutcome LocalSteps::take(uint64_t step) {
   backward(step, MeanOver::kOwnPart, outcome);
   if (outcome.samples > 0) worker_->loss = outcome.loss;  // who had none is judged by the last
   if (sync_->adjusts_gradient()) adjust_gradients();
-  const bool bad = !gradients_are_finite();
+  const bool bad = !gradients_are_finite(*context().task.module);
   end(bad);
 
   StepReport& report = outcome.report;
@@ -96,17 +97,6 @@ void LocalSteps::count(const RoundReport& round, StepOutcome& outcome) {
   if (asynchronous() &&
       (round.round + 1) * sync_->asynchronous_period() >= context().timetable.steps)
     over_ = true;
-}
-
-bool LocalSteps::gradients_are_finite() const {
-  for (const TrainableParameter& parameter : worker_->parameters()) {
-    const torch::Tensor& gradient = parameter.tensor.grad();
-    // One pass where all is well: what is not finite makes the sum so too.
-    if (gradient.defined() && !std::isfinite(gradient.sum().item<float>()) &&
-        !gradient.isfinite().all().item<bool>())
-      return false;
-  }
-  return true;
 }
 
 void LocalSteps::adjust_gradients() {

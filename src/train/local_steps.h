@@ -58,7 +58,6 @@ class LocalSteps final : public StepTaker {
 
   // What the method is told besides `options`: how to judge this worker by held-out samples.
   SynchroniserOptions with_judge(SynchroniserOptions options) const;
-  bool gradients_are_finite() const;
   void adjust_gradients();
   void count(const RoundReport& round, StepOutcome& outcome);
   void form_common();

@@ -9,14 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "train/pipeline/tensor_floats.h"
 #include "train/sequence.h"
 
 namespace thinwire {
 namespace {
-
-std::span<float> floats_of(const torch::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
 
 // Both ends of a boundary, with nothing between them.
 class Loop {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "train/describe.h"
+#include "train/finite_gradients.h"
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_state.h"
@@ -106,7 +107,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
   step.passing.resize(passes);
   try {
     compute(step, outcome);
-    step.spoiled.weights = !gradients_are_finite();
+    step.spoiled.weights = !gradients_are_finite(*stage_);
     const std::optional<Fault> fault = find_fault(step.spoiled);
     if (fault) poison_gradients();  // so that the exchange skips as well
     outcome.report = parallel_->finish();
@@ -162,16 +163,6 @@ void PipelineSteps::agree_on_exchange(StepReport& report) {
   report.fault = {.code = static_cast<ErrorCode>(*culprit),
                   .rank = static_cast<int>(rank),
                   .stream = "exchange of stage " + std::to_string(rank % plan_.stages)};
-}
-
-bool PipelineSteps::gradients_are_finite() const {
-  for (const torch::Tensor& parameter : stage_->parameters()) {
-    const torch::Tensor& gradient = parameter.grad();
-    if (gradient.defined() && !std::isfinite(gradient.sum().item<float>()) &&
-        !gradient.isfinite().all().item<bool>())
-      return false;
-  }
-  return true;
 }
 
 void PipelineSteps::poison_gradients() {

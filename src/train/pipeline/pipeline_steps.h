@@ -51,7 +51,6 @@ class PipelineSteps final : public StepTaker {
   void compute(PipelineStep& step, StepOutcome& outcome);
   void forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
   void backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
-  bool gradients_are_finite() const;
   std::optional<Fault> find_fault(const Spoiled& mine);
   void agree_on_exchange(StepReport& report);
   void poison_gradients();

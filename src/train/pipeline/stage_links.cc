@@ -9,16 +9,13 @@
 #include <string>
 #include <utility>
 
+#include "train/pipeline/tensor_floats.h"
 #include "train/stopwatch.h"
 
 namespace thinwire {
 namespace {
 
 constexpr int kLengthTag = 1, kMessageTag = 2;
-
-std::span<float> floats_of(const torch::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
 
 }  // namespace
 
