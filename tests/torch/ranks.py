@@ -11,9 +11,11 @@ import traceback
 import torch
 import torch.distributed as dist
 
-# Ranks are forked from one process that has imported torch: seconds for each, where they were spawned.
+# Ranks are forked from one process that has imported torch, and what torch imports when the first
+# DistributedDataParallel or optimiser is made: seconds for each, where they were spawned.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch.nn.parallel", "thinwire.torch"])
+_CONTEXT.set_forkserver_preload(["torch._dynamo", "torch.distributed._functional_collectives",
+                                 "thinwire.torch"])
 
 
 def _main(rank, size, work, arguments, folder, results):
