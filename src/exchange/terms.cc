@@ -7,6 +7,7 @@
 
 #include "exchange/codec_schedule.h"
 #include "thinwire/feedback.h"
+#include "thinwire/settled.h"
 #include "thinwire/version.h"
 
 namespace thinwire {
@@ -113,6 +114,16 @@ std::string describe(const Fault& fault) {
 
 Status check_exchange(const ExchangeOptions& options) {
   return settle(options, options.first_step).status();
+}
+
+Result<SettledOptions> settled_options(const ExchangeOptions& options) {
+  Result<Terms> settled = settle(options, options.first_step);
+  if (!settled) return settled.status();
+  const Terms& terms = settled.value();
+  return SettledOptions{.codec = terms.codec_text,
+                        .feedback = terms.feedback,
+                        .method = std::string(to_string(terms.method)),
+                        .grouping = terms.grouping};
 }
 
 // What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.

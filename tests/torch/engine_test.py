@@ -48,7 +48,8 @@ def record(rank, size, codecs):
     for codec in codecs:
         model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
         link = tw.compress(model, codec, seed=5)
-        engine = link._engines[0] = Recorder(link._engines[0])
+        engines = link._exchanges._engines
+        engine = engines[codec] = Recorder(engines[codec])
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         reports = []
         for step in range(STEPS):

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ..codec import Codec
-from ..errors import ContractError, Error, MismatchError
-from ._native import Engine
-from ._parameters import describe, share_out
+from ..errors import ContractError, Error, MismatchError, TimeoutError
+from ._exchanges import Exchanges
+from ._parameters import describe
 from ._saved import Saved, from_tensor, states_for, to_tensor
 
 # Of metrics, for plots.
@@ -45,16 +45,9 @@ class Link:
         scaler: Optional[torch.amp.GradScaler],
     ) -> None:
         ignored = set(getattr(model, "parameters_to_ignore", ()))
-        self._shares = share_out(describe(model.module, ignored), codec, rules)
-        self._places: dict[int, tuple[int, int]] = {}
-        self._engines: list[Engine] = []
-        for number, (spec, parameters) in enumerate(self._shares.items()):
-            tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
-            self._engines.append(
-                Engine(model.process_group, tensors, {**options, "codec": spec}, deadline_seconds)
-            )
-            for index, parameter in enumerate(parameters):
-                self._places[id(parameter.tensor)] = (number, index)
+        self._exchanges = Exchanges(model.process_group, describe(model.module, ignored), codec, rules,
+                                    options, deadline_seconds, memories={})
+        self._changed = False
         self._scaler = scaler
         self._step = _Step()
         self._reports: list[dict[str, Any]] = []
@@ -74,12 +67,9 @@ class Link:
         if self._scaler is not None and not self._step.buckets:
             self._step.scale = self._scaler.get_scale()
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
-            place = self._places.get(id(parameter))
-            if place is None:
-                raise ContractError("a parameter came to the model after compress was called")
             if self._step.scale is not None:
                 gradient.div_(self._step.scale)
-            self._engines[place[0]].start(place[1], gradient)
+            self._exchanges.start(parameter, gradient)
         self._step.buckets.append((future, bucket.buffer()))
         if bucket.is_last():
             step, self._step = self._step, _Step()
@@ -89,7 +79,7 @@ class Link:
     def _finish_steps(self) -> None:
         while (step := self._ended.get()) is not None:
             try:
-                self._reports = [engine.wait() for engine in self._engines]
+                self._reports = self._exchanges.wait()
                 self._steps += 1
                 # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
                 if any(report["skipped"] for report in self._reports):
@@ -143,36 +133,68 @@ class Link:
             for name in _LOGGED:
                 writer.add_scalar(f"{tag}/{name}", float(metrics[name]), self._steps)
 
+    def change(
+        self, codec: str, *, rules: Optional[Mapping[str, str]] = None, method: str = "auto"
+    ) -> None:
+        """Goes on with another codec from the next step on. Called by all ranks between the same two steps.
+
+        Memories stay, as in a schedule of codecs: what the codec before left out is sent by this one, even
+        one that needs no memory itself. What shares a memory goes on sharing it, whatever this codec
+        would rather have. Where only options differ encoders go on from their state, as far as it fits.
+
+        Args:
+            codec, rules, method: as `compress` takes them; all of them anew.
+
+        Raises:
+            thinwire.errors.Error: as `compress`; the link is then as it was. BadOptionError: the codec goes
+                with another memory than the one that holds what is owed.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._step.buckets:
+            raise ContractError("change: a backward pass is under way; change between two steps")
+        try:
+            self._exchanges = self._exchanges.changed(codec, rules or {}, method, self._steps)
+        except TimeoutError as error:
+            raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
+        self._changed = True
+        if self._exchanges.options["feedback"] == "none":
+            _warn_of_loss(self._exchanges.specs)
+
     def state_dict(self) -> dict[str, Any]:
         """This rank's memories and encoder states, for its checkpoint: between two steps."""
-        states = {
-            spec: to_tensor(engine.save())
-            for spec, engine in zip(self._shares, self._engines)
-        }
+        exchanges = self._exchanges
         return {
-            "rank": self._engines[0].rank,
-            "world_size": self._engines[0].size,
+            "rank": exchanges.rank,
+            "world_size": exchanges.size,
             "steps": self._steps,
-            "states": states,
+            "states": {spec: to_tensor(arrays) for spec, arrays in exchanges.save().items()},
+            # Where it was changed a new link has to become the same first.
+            "changed": self._changed and {"codec": exchanges.codec, "rules": exchanges.rules,
+                                          "method": exchanges.options["method"],
+                                          "memories": exchanges.memories},
         }
 
     def load_state_dict(self, saved: Saved) -> None:
-        """Goes on from a state. Called by all ranks, between two steps.
+        """Goes on from a state, with the codec that the link of the state had been changed to, if it was.
+        Called by all ranks, between two steps.
 
         Args:
             saved: what this rank's `state_dict` gave; or those of all old ranks, in any order, when their
                 number was another. What they owe to the mean is then kept: every rank gets the mean
                 over the old ranks' memories.
         """
-        all_saved = states_for(self._engines[0].rank, self._engines[0].size, saved)
-        if set(all_saved[0]["states"]) != set(self._shares):
+        all_saved = states_for(self._exchanges.rank, self._exchanges.size, saved)
+        changed = all_saved[0].get("changed", False)
+        exchanges = self._exchanges.again(**changed) if changed else self._exchanges
+        if set(all_saved[0]["states"]) != set(exchanges.specs):
             raise MismatchError(
-                f"state of codecs {sorted(all_saved[0]['states'])} for {sorted(self._shares)}"
+                f"state of codecs {sorted(all_saved[0]['states'])} for {sorted(exchanges.specs)}"
             )
-        self._steps = int(all_saved[0]["steps"])
-        for spec, engine in zip(self._shares, self._engines):
-            arrays = [from_tensor(one["rank"], one["states"][spec]) for one in all_saved]
-            engine.load(arrays, self._steps)
+        steps = int(all_saved[0]["steps"])
+        exchanges.load({spec: [from_tensor(one["rank"], one["states"][spec]) for one in all_saved]
+                        for spec in exchanges.specs}, steps)
+        self._exchanges, self._steps, self._changed = exchanges, steps, bool(changed)
 
 
 # Without annotations: torch compares them with its classes, and they are texts in this file.

@@ -39,6 +39,7 @@ BoundaryReceiver = _engine.BoundaryReceiver
 BoundarySender = _engine.BoundarySender
 KeptPositions = _engine.KeptPositions
 Wire = _engine.Wire
+settle = _engine.settle
 
 # Its threads must not wait for a process group while the interpreter goes.
 atexit.register(_engine.close)

@@ -62,6 +62,15 @@ ExchangeOptions options_of(const py::dict& given) {
   return options;
 }
 
+py::dict to_dict(const SettledOptions& settled) {
+  py::dict row;
+  row["codec"] = settled.codec;
+  row["feedback"] = settled.feedback;
+  row["method"] = settled.method;
+  row["grouping"] = settled.grouping == Grouping::kModel ? "model" : "tensor";
+  return row;
+}
+
 }  // namespace
 
 py::list to_list(const std::vector<SavedArray>& saved) {
@@ -80,6 +89,11 @@ PYBIND11_MODULE(_engine, module) {
   module.attr("version") = THINWIRE_VERSION;
   module.attr("torch_version") = TORCH_VERSION;
   module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
+
+  module.def("settle", [](const py::dict& options) {
+    return thinwire::python::to_dict(
+        thinwire::settled_options(thinwire::python::options_of(options)).value());
+  });
 
   thinwire::python::bind_boundary(module);
   thinwire::python::bind_worker(module);
@@ -107,6 +121,9 @@ PYBIND11_MODULE(_engine, module) {
            })
       .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())
+      .def("take_over", &Engine::take_over, py::call_guard<NoGil>())
+      .def("settled",
+           [](const Engine& engine) { return thinwire::python::to_dict(engine.settled()); })
       .def("streams",
            [](const Engine& engine) {
              py::list names;

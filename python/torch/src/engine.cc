@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "thinwire/c10d.h"
@@ -52,7 +53,23 @@ StepReport Engine::wait() {
 }
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
-  auto store = load_store(saved, *group_);
+  begin_with(load_store(saved, *group_), step);
+}
+
+void Engine::take_over(const std::vector<SavedArray>& saved, uint64_t step) {
+  std::map<std::string, std::vector<SavedArray>> encoders;
+  std::vector<SavedArray> memories;
+  for (const SavedArray& array : saved) {
+    const std::string& name = std::get<0>(array);
+    const std::string key = name.substr(0, name.rfind('/'));
+    (key.ends_with("/encoder") ? encoders[key] : memories).push_back(array);
+  }
+  begin_with(load_store({memories}, *group_), step);
+  for (const auto& [key, arrays] : encoders)
+    if (store_->holds(key)) (void)store_->load({state_arrays(arrays)}, group_->rank(), size());
+}
+
+void Engine::begin_with(std::unique_ptr<Store> store, uint64_t step) {
   exchange_.reset();  // before the store that it writes to
   store_ = std::move(store);
   options_.first_step = step;

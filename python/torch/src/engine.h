@@ -12,6 +12,7 @@
 #include "saved_store.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
+#include "thinwire/settled.h"
 #include "thinwire/store.h"
 
 namespace thinwire::python {
@@ -34,12 +35,18 @@ class Engine {
   std::vector<SavedArray> save() const { return save_store(*store_); }
   // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks.
   void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
+  // The same with what other engines of this rank saved. As in a schedule of codecs, memories must fit, and an
+  // encoder starts afresh where the old one's state does not.
+  void take_over(const std::vector<SavedArray>& saved, uint64_t step);
 
+  SettledOptions settled() const { return settled_options(options_).value(); }
   const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
 
  private:
+  void begin_with(std::unique_ptr<Store> store, uint64_t step);
+
   std::unique_ptr<Group> group_;
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;

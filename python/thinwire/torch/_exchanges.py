@@ -1,0 +1,151 @@
+"""The exchanges of a model's parameters, one for each codec, and what passes from some to others."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..errors import BadOptionError, ContractError
+from ._native import Engine, settle
+from ._parameters import Parameter, share_out
+
+_Arrays = list[tuple[Any, ...]]
+# "feedback" and "grouping" of each codec.
+Memories = Mapping[str, Mapping[str, str]]
+
+
+def _names(share: list[Parameter]) -> set[str]:
+    return {parameter.name for parameter in share}
+
+
+class Exchanges:
+    """Built by all ranks alike.
+
+    Args:
+        options: of all exchanges, as `compress` takes them.
+        memories: what replaces these options where a codec has to go on with what others remember.
+    """
+
+    def __init__(
+        self,
+        processes: dist.ProcessGroup,
+        parameters: list[Parameter],
+        codec: str,
+        rules: Mapping[str, str],
+        options: Mapping[str, Any],
+        deadline_seconds: float,
+        memories: Memories,
+    ) -> None:
+        self.codec, self.rules, self.options = codec, dict(rules), dict(options)
+        self._processes, self._parameters, self._deadline = processes, parameters, deadline_seconds
+        self._places: dict[int, tuple[str, int]] = {}
+        self._shares = share_out(parameters, codec, rules)
+        self._engines: dict[str, Engine] = {}
+        for spec, share in self._shares.items():
+            tensors = [(p.name, list(p.tensor.shape), p.kind) for p in share]
+            own = {**options, **memories.get(spec, {}), "codec": spec}
+            self._engines[spec] = Engine(processes, tensors, own, deadline_seconds)
+            for index, parameter in enumerate(share):
+                self._places[id(parameter.tensor)] = (spec, index)
+
+    @property
+    def rank(self) -> int:
+        return next(iter(self._engines.values())).rank
+
+    @property
+    def size(self) -> int:
+        return next(iter(self._engines.values())).size
+
+    @property
+    def specs(self) -> list[str]:
+        return list(self._shares)
+
+    @property
+    def memories(self) -> dict[str, dict[str, str]]:
+        """Which memory each codec has, and what shares one: "auto" decided."""
+        settled = {spec: engine.settled() for spec, engine in self._engines.items()}
+        return {spec: {key: one[key] for key in ("feedback", "grouping")} for spec, one in settled.items()}
+
+    def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
+        place = self._places.get(id(parameter))
+        if place is None:
+            raise ContractError("a parameter came to the model after compress was called")
+        self._engines[place[0]].start(place[1], gradient)
+
+    def wait(self) -> list[dict[str, Any]]:
+        """Ends the step; its reports."""
+        return [engine.wait() for engine in self._engines.values()]
+
+    def save(self) -> dict[str, _Arrays]:
+        """What this rank remembers, by codec."""
+        return {spec: engine.save() for spec, engine in self._engines.items()}
+
+    def load(self, saved: Mapping[str, Sequence[_Arrays]], step: int) -> None:
+        """Goes on at `step` with what old ranks saved, by codec. Called by all ranks."""
+        for spec, engine in self._engines.items():
+            engine.load(saved[spec], step)
+
+    def again(self, codec: str, rules: Mapping[str, str], method: str, memories: Memories) -> Exchanges:
+        """Others of the same parameters, which remember nothing."""
+        return Exchanges(self._processes, self._parameters, codec, rules,
+                         {**self.options, "method": method}, self._deadline, memories)
+
+    def changed(self, codec: str, rules: Mapping[str, str], method: str, step: int) -> Exchanges:
+        """Others that go on at `step` with all that these remember. Called by all ranks; where it fails these
+        are as they were."""
+        had = self.memories
+        memories = {spec: self._memory_for(spec, share, method, had)
+                    for spec, share in share_out(self._parameters, codec, rules).items()}
+        others = self.again(codec, rules, method, memories)
+        saved = {spec: self._by_stream(arrays) for spec, arrays in self.save().items()}
+        for spec, engine in others._engines.items():
+            arrays = []
+            for old, streams in saved.items():
+                grouping = had[old]["grouping"]
+                if grouping != others.memories[spec]["grouping"] or (
+                        grouping == "model" and _names(self._shares[old]) != _names(others._shares[spec])):
+                    continue  # of other streams; if they remember anything, _memory_for refused
+                same_codec = old.partition(":")[0] == spec.partition(":")[0]
+                for name in engine.streams():
+                    arrays += [array for part, array in streams.get(name, ())
+                               if part != "encoder" or same_codec]
+            engine.take_over(arrays, step)
+        return others
+
+    def _memory_for(
+        self, spec: str, share: list[Parameter], method: str, had: Memories
+    ) -> dict[str, str]:
+        """The memory that a codec goes on with: the old one where there is one, since it owes something."""
+        settled = settle({**self.options, "method": method, "codec": spec})
+        names = _names(share)
+        memory = {key: settled[key] for key in ("feedback", "grouping")}
+        for old, its in had.items():
+            owners = _names(self._shares[old])
+            if its["feedback"] == "none" or not owners & names:
+                continue
+            if memory["feedback"] not in ("none", its["feedback"]):
+                raise BadOptionError(
+                    f"change: codec '{spec}' goes with memory {memory['feedback']}, and what '{old}' left out "
+                    f"is in memory {its['feedback']}; compress(..., feedback=) chooses one for both"
+                )
+            if its["grouping"] == "model" and owners != names:
+                raise BadOptionError(
+                    f"change: all parameters of '{old}' share a memory, and rules would part them; "
+                    "compress(..., grouping=\"tensor\") gives each its own"
+                )
+            memory = dict(its)
+        return memory
+
+    @staticmethod
+    def _by_stream(arrays: _Arrays) -> dict[str, list[tuple[str, tuple[Any, ...]]]]:
+        """(feedback, owner or encoder; array) of each stream."""
+        streams: dict[str, list[tuple[str, tuple[Any, ...]]]] = {}
+        for array in arrays:
+            stream, part, _ = array[0].rsplit("/", 2)
+            streams.setdefault(stream, []).append((part, array))
+        return streams

@@ -1,0 +1,218 @@
+"""Codecs that are changed in mid-run. SPDX-License-Identifier: Apache-2.0"""
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import thinwire.errors
+from nets import batch_of, make_net, weights_of
+from ranks import on_ranks
+
+TOPK, INT8 = "topk:density=0.05", "int8"
+LARGE = "4.weight"  # 6912 values that every codec compresses
+
+
+def linked(codec, **settings):
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+    return model, tw.compress(model, codec, **settings)
+
+
+def gradient_of(model):
+    return dict(model.module.named_parameters())[LARGE].grad.clone()
+
+
+def step(model, number, rank, move=True):
+    """One step of plain SGD; the mean gradient of LARGE."""
+    images, labels = batch_of(number, rank)
+    model.zero_grad()
+    nn.functional.cross_entropy(model(images), labels).backward()
+    if move:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.05 * parameter.grad
+    return gradient_of(model)
+
+
+def owed(rank, size, changes, settings):
+    """All means of LARGE, and what they would be of an exchange without loss: at fixed weights."""
+    found = []
+    for first, *others in changes:
+        model, link = linked(first, **settings)
+        plain = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+        got, given = 0, 0
+        for number in range(8):
+            if number and number % 2 == 0 and others:
+                link.change(**others.pop(0))
+            got = got + step(model, number, rank, move=False).double()
+            given = given + step(plain, number, rank, move=False).double()
+        found.append((got, given, weights_of(model), link.metrics()))
+    return found
+
+
+# Each begins with a codec and is changed before steps 2, 4 and 6; the last sends all that is owed.
+PATHS = (
+    (TOPK, {"codec": "sidco:density=0.1"}, {"codec": INT8}, {"codec": "fp32"}),
+    (TOPK, {"codec": TOPK, "method": "sparse-reduce"}, {"codec": INT8}, {"codec": "fp32"}),
+    (INT8, {"codec": "topk:density=0.2"}, {"codec": TOPK, "rules": {"4.*": "int4"}}, {"codec": "fp32"}),
+    ("sidco:density=0.05", {"codec": "powersgd:rank=1"}, {"codec": "fp16"}, {"codec": "fp32"}),
+    ("fp32", {"codec": "sidco:density=0.05"}, {"codec": "topk:density=0.2"}, {"codec": "fp32"}),
+)
+
+
+def as_a_schedule(rank, size):
+    """The bits of a schedule that says the same."""
+    found = []
+    for schedule, first, settings, others in (
+            ("topk:density=0.05 | 2steps: topk:density=0.2 | 4steps: int8", TOPK, {},
+             [{"codec": "topk:density=0.2"}, {"codec": INT8}]),
+            ("sidco:density=0.1 | 2steps: sidco:density=0.05 | 4steps: fp32", "sidco:density=0.1",
+             {"grouping": "model"}, [{"codec": "sidco:density=0.05"}, {"codec": "fp32"}]),
+            ("randomk:density=0.1 | 2steps: randomk:density=0.3 | 4steps: topk:density=table(0.1;0.3@5steps)",
+             "randomk:density=0.1", {},  # whose draws follow from the step
+             [{"codec": "randomk:density=0.3"}, {"codec": "topk:density=table(0.1;0.3@5steps)"}])):
+        one, _ = linked(schedule, **settings)
+        other, link = linked(first, **settings)
+        same = []
+        for number in range(6):
+            if number in (2, 4):
+                link.change(**others.pop(0))
+            step(one, number, rank)
+            step(other, number, rank)
+            same.append(torch.equal(weights_of(one), weights_of(other)))
+        found.append(same)
+    return found
+
+
+def resumed(rank, size, changes):
+    """Stopped and resumed two steps after the change, by a script that begins as it began."""
+    found = []
+    for first, change in changes:
+        model, link = linked(first)
+        for number in range(8):
+            if number == 2:
+                link.change(**change)
+            if number == 4:
+                saved = (link.state_dict(), {k: v.clone() for k, v in model.state_dict().items()})
+            step(model, number, rank)
+        again, new = linked(first)
+        again.load_state_dict(saved[1])
+        new.load_state_dict(saved[0])
+        for number in range(4, 8):
+            step(again, number, rank)
+        found.append((torch.equal(weights_of(again), weights_of(model)), new.metrics()["step"], saved[0]))
+    return found
+
+
+def by_three(rank, size, saved):
+    model, link = linked(TOPK)
+    link.load_state_dict(saved)
+    step(model, 4, rank)
+    return weights_of(model), [s["name"] for s in link.metrics()["streams"]]
+
+
+def mistakes(rank, size):
+    found = []
+
+    def expect(action):
+        try:
+            action()
+        except thinwire.errors.Error as error:
+            found.append(f"{type(error).__name__}: {error}")
+        else:
+            found.append("nothing")
+
+    model, link = linked(TOPK)
+    step(model, 0, rank)
+    before = link.state_dict()["states"]
+    expect(lambda: link.change("topkk"))
+    expect(lambda: link.change(INT8, method="low-rank"))
+    expect(lambda: link.change(INT8, rules={"nothing*": "fp32"}))
+    expect(lambda: link.change("scalecom"))  # goes with another memory
+    expect(lambda: link.change("int4" if rank else INT8))
+    expect(lambda: link.change(INT8, rules={"4.*": "int4"} if rank else None))
+    after = link.state_dict()["states"]
+    same = all(torch.equal(before[spec], state) for spec, state in after.items())
+    step(model, 1, rank)  # goes on as it was
+    whole, vector = linked("sidco:density=0.05")
+    step(whole, 0, rank)
+    expect(lambda: vector.change(INT8, rules={"4.*": "int4"}))
+    return found, same, weights_of(model)
+
+
+def not_by_all(rank, size):
+    model, link = linked(TOPK, deadline_seconds=2)
+    step(model, 0, rank)
+    try:
+        if rank == 0:
+            link.change(INT8)
+        step(model, 1, rank)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nobody noticed"
+
+
+def warns(rank, size):
+    model, link = linked("fp32", feedback="none")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        link.change(TOPK)
+    return [str(one.message) for one in seen]
+
+
+class Change(unittest.TestCase):
+    def test_nothing_that_is_owed_is_lost(self):
+        for settings in ({}, {"grouping": "tensor"}):
+            first, second = on_ranks(2, owed, PATHS, settings)
+            for path, (got, given, weights, metrics), other in zip(PATHS, first, second):
+                # Means are the same on both ranks, and so is what they add up to once fp32 sent the rest.
+                self.assertTrue(torch.equal(got, other[0]), path)
+                self.assertTrue(torch.equal(weights, other[2]), path)
+                bound = 1e-4 if "fp16" in str(path) else 1e-6  # of means that were rounded once more
+                self.assertLess((got - given).abs().max().item(), bound, path)
+                self.assertGreater(given.abs().max().item(), 1e-2)
+                self.assertEqual(metrics["step"], 8)
+
+    def test_is_what_a_schedule_does(self):
+        for found in on_ranks(2, as_a_schedule):
+            self.assertEqual(found, [[True] * 6] * 3)
+
+    def test_a_saved_state_remembers_the_change(self):
+        changes = ((TOPK, {"codec": INT8, "rules": {"4.*": "topk:density=0.2"}}),
+                   (TOPK, {"codec": "fp16"}),
+                   ("fp32", {"codec": "sidco:density=0.05"}))
+        ranks = on_ranks(2, resumed, changes)
+        for found in ranks:
+            self.assertEqual([one[:2] for one in found], [(True, 8)] * 3)
+        three = on_ranks(3, by_three, [found[0][2] for found in ranks])
+        for weights, streams in three:
+            self.assertTrue(torch.equal(weights, three[0][0]))
+            self.assertIn(LARGE, streams)
+
+    def test_mistakes_leave_the_link_as_it_was(self):
+        first, second = on_ranks(2, mistakes)
+        for found, same, weights in (first, second):
+            self.assertTrue(same)
+            self.assertTrue(torch.equal(weights, first[2]))
+            self.assertEqual(len(found), 7, found)
+            for text, error in zip(("known: fp32", "use scatter-reduce", "nothing", "memory lowpass",
+                                    "codec", "tensor", "rules would part them"), found):
+                self.assertIn(text, error)
+        for found, _, _ in (first, second):
+            self.assertRegex(found[4] + found[5], "MismatchError.*MismatchError")
+
+    def test_a_rank_that_does_not_change_is_noticed(self):
+        first, second = on_ranks(2, not_by_all)
+        self.assertIn("between the same two steps", first)
+        self.assertNotIn("nobody noticed", second)
+
+    def test_what_is_lost_is_a_warning(self):
+        for seen in on_ranks(2, warns):
+            self.assertEqual(len(seen), 1)
+            self.assertIn("biased and has no memory", seen[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
