@@ -48,10 +48,13 @@ std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>>& worlds() {
 // One rank's two threads.
 struct C10dWorld::Peer {
   int rank = 0;
-  std::deque<std::shared_ptr<Outgoing>> outbox;  // guarded by the world's mutex, as is the next
-  c10::intrusive_ptr<c10d::Work> receiving;
   std::thread sender, receiver;
-  bool sender_ended = false;  // guarded likewise
+  // Guarded by the world's mutex:
+  std::deque<std::shared_ptr<Outgoing>> outbox;
+  uint64_t queued = 0;    // messages, in all
+  uint64_t received = 0;  // whole messages
+  c10::intrusive_ptr<c10d::Work> receiving;
+  bool sender_ended = false;
 };
 
 std::shared_ptr<C10dWorld> C10dWorld::of(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
@@ -103,7 +106,8 @@ bool C10dWorld::close() noexcept {
       if (!peer) continue;
       auto end = std::make_shared<Outgoing>();
       end->kind = kEnd;
-      peer->outbox.push_back(std::move(end));
+      end->context = peer->received;
+      enqueue(*peer, std::move(end));
     }
     closing_ = true;
     changed_.notify_all();
@@ -123,6 +127,11 @@ bool C10dWorld::close() noexcept {
       peer->sender.detach();
   }
   return ended;
+}
+
+void C10dWorld::enqueue(Peer& peer, std::shared_ptr<Outgoing> message) {
+  message->number = peer.queued++;
+  peer.outbox.push_back(std::move(message));
 }
 
 void C10dWorld::transmit(const Outgoing& message, int to) {
@@ -196,7 +205,7 @@ void C10dWorld::receive_all(Peer& peer) {
       std::memcpy(&fields, head.data(), sizeof fields);
       if (fields.magic != kMagic || fields.kind > kEnd)
         throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
-      if (fields.kind == kEnd) return lose(kEveryGroup, peer.rank, "left");
+      if (fields.kind == kEnd) return peer_left(peer, fields.context);
       // Memory grows with what arrives, not with what is announced.
       std::vector<std::byte> bytes(std::min<uint64_t>(fields.size, kInline));
       if (!bytes.empty()) std::memcpy(bytes.data(), head.data() + sizeof fields, bytes.size());
@@ -205,11 +214,25 @@ void C10dWorld::receive_all(Peer& peer) {
         bytes.resize(before + std::min<uint64_t>(kPiece, fields.size - before));
         if (!fetch(peer, std::span(bytes).subspan(before))) return;
       }
+      {
+        const std::lock_guard lock(mutex_);
+        ++peer.received;
+      }
       deliver(fields.kind, {fields.context, peer.rank, fields.tag}, std::move(bytes));
     }
   } catch (const std::exception& error) {
     lose(kEveryGroup, peer.rank, error.what());
   }
+}
+
+// What it received is sent, even if the thread that sent it has not said so yet.
+void C10dWorld::peer_left(Peer& peer, uint64_t received) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& message : peer.outbox)
+      if (message->number < received) message->sent = true;
+  }
+  lose(kEveryGroup, peer.rank, "left");
 }
 
 void C10dWorld::deliver(uint32_t kind, const Lane& lane, std::vector<std::byte> bytes) {
@@ -253,7 +276,7 @@ std::shared_ptr<const C10dWorld::Outgoing> C10dWorld::send(std::span<const std::
     return message;
   }
   const std::lock_guard lock(mutex_);
-  peers_[static_cast<size_t>(to)]->outbox.push_back(message);
+  enqueue(*peers_[static_cast<size_t>(to)], message);
   changed_.notify_all();
   return message;
 }
@@ -290,7 +313,7 @@ void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
     notice->context = context;
     const auto text = std::as_bytes(std::span(why.substr(0, kInline)));
     notice->bytes.assign(text.begin(), text.end());
-    peers_[static_cast<size_t>(r)]->outbox.push_back(notice);
+    enqueue(*peers_[static_cast<size_t>(r)], notice);
     notices.push_back(std::move(notice));
   }
   changed_.notify_all();

@@ -3,7 +3,8 @@
 // Point-to-point only, under one tag. Each pair of ranks has a queue in either direction, and each
 // direction a thread, since a backend such as Gloo can wait for a message but not be asked whether it is
 // there. A message is a head of kHeadSize bytes (kind, context, tag, size, the first kInline bytes) and the
-// rest, if any, in pieces of at most kPiece bytes.
+// rest, if any, in pieces of at most kPiece bytes. Who leaves says with the last message how many it got: a sender may
+// learn that its rank has left before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -43,6 +44,7 @@ class C10dWorld {
 
   // A message that is on its way out.
   struct Outgoing {
+    uint64_t number = 0;  // among those to the same rank
     uint64_t context = 0;
     int tag = 0;
     uint32_t kind = 0;
@@ -100,6 +102,8 @@ class C10dWorld {
   void send_all(Peer& peer);
   void send_until_closed(Peer& peer);
   void receive_all(Peer& peer);
+  static void enqueue(Peer& peer, std::shared_ptr<Outgoing> message);
+  void peer_left(Peer& peer, uint64_t received);
   void transmit(const Outgoing& message, int to);
   bool fetch(Peer& peer, std::span<std::byte> into);
   void deliver(uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
