@@ -14,8 +14,13 @@ import torch.distributed as dist
 # Ranks are forked from one process that has imported torch, and what torch imports when the first
 # DistributedDataParallel or optimiser is made: seconds for each, where they were spawned.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch._dynamo", "torch.distributed._functional_collectives",
-                                 "thinwire.torch"])
+_IMPORTS = ["torch._dynamo", "torch.distributed._functional_collectives", "thinwire.torch"]
+_CONTEXT.set_forkserver_preload(_IMPORTS)
+
+
+def imports_too(*modules):
+    """Has ranks forked from a process that has imported these besides; before the first on_ranks."""
+    _CONTEXT.set_forkserver_preload([*_IMPORTS, *modules])
 
 
 def _main(rank, size, work, arguments, folder, results):
