@@ -230,5 +230,13 @@ TEST(CodecChange, StreamsStayTheSame) {
   });
 }
 
+TEST(CodecChange, ScheduledCodecsAreThoseAtTheEnds) {
+  auto codecs = scheduled_codecs("fp32 | 1: topk:density=linear(0.5;0.1;4)");
+  ASSERT_EQ(codecs.value().size(), 3u);
+  EXPECT_THAT(codecs.value()[2].canonical, HasSubstr("density=0.1"));
+  EXPECT_EQ(scheduled_codecs("fp16").value().size(), 1u);
+  EXPECT_FALSE(scheduled_codecs("fp32 | topk").is_ok());
+}
+
 }  // namespace
 }  // namespace thinwire::testing

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/codec_schedule.h"
+#include "codec/codec_schedule.h"
 #include "exchange/collective.h"
 #include "exchange/owner_memory.h"
 #include "exchange/plan.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <optional>
 
-#include "exchange/codec_schedule.h"
+#include "codec/codec_schedule.h"
 #include "thinwire/feedback.h"
 #include "thinwire/settled.h"
 #include "thinwire/version.h"
@@ -201,6 +201,15 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     line("tensor",
          tensor.name + " " + shape_text(tensor.shape) + " " + std::string(to_string(tensor.kind)));
   return text;
+}
+
+Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view text) {
+  Result<CodecSchedule> schedule = CodecSchedule::parse(text);
+  if (!schedule) return schedule.status();
+  std::vector<NamedCodec> codecs;
+  for (const std::string& spec : schedule.value().ends())
+    codecs.push_back(std::move(make_codec(spec).value()));
+  return codecs;
 }
 
 }  // namespace thinwire

@@ -1,12 +1,10 @@
 // Takes schedules of codecs apart and follows them.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/codec_schedule.h"
+#include "codec/codec_schedule.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
-#include "thinwire/exchange.h"
 
 namespace thinwire {
 namespace {
@@ -145,15 +143,6 @@ std::string CodecSchedule::canonical() const {
     text += spec(phase, [](const Setting& setting) { return setting.course[0].canonical(); });
   }
   return text;
-}
-
-Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view text) {
-  Result<CodecSchedule> schedule = CodecSchedule::parse(text);
-  if (!schedule) return schedule.status();
-  std::vector<NamedCodec> codecs;
-  for (const std::string& spec : schedule.value().ends())
-    codecs.push_back(std::move(make_codec(spec).value()));
-  return codecs;
 }
 
 }  // namespace thinwire

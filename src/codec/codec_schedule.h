@@ -14,7 +14,7 @@
 
 namespace thinwire {
 
-// ExchangeOptions::codec taken apart. A pure function of the step, so that ranks agree by agreeing on
+// `codec` of an exchange or a boundary, taken apart. A pure function of the step, so that ranks agree by agreeing on
 // the text, and a resumed run needs no more than its step.
 class CodecSchedule {
  public:
