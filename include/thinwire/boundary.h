@@ -29,10 +29,12 @@ struct BoundarySpec {
   std::vector<uint64_t> sample_shape;  // of one sample
   size_t samples = 1;                  // of a micro-batch
   size_t micro_batches = 1;            // of a step
-  std::string codec = "fp32";          // as make_codec reads it
+  std::string codec = "fp32";          // as make_codec reads it, or a schedule: docs/memories.md
   bool per_sample = false;             // each is a stream of its own; else the micro-batch is one
   std::string memory = "none";         // of list_boundary_memories(): "aqsgd:key=batch"
   uint64_t seed = 0;                   // of the run
+  uint64_t steps_per_epoch = 1;        // what schedules count in
+  uint64_t first_step = 0;             // of a resumed run: whose codec a saved state is of
   uint32_t stream = 0;      // index of the boundary's direction: for the frames, as below
   uint16_t sender = 0;      // rank
   uint32_t generation = 0;  // of the group

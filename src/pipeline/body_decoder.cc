@@ -23,6 +23,10 @@ const Decoder& BodyDecoder::decoder(size_t samples) {
   return *made;
 }
 
+void BodyDecoder::change_codec() {
+  for (auto& made : decoders_) made.reset();
+}
+
 // Calls take(decoder, payload, first value, number of values) for each stream.
 template <typename Take>
 Status BodyDecoder::each_stream(std::span<const std::byte> streams, size_t coded,

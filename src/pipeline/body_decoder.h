@@ -20,6 +20,8 @@ class BodyDecoder {
   // to the others what is there in full. Takes any bytes. On failure `values` are unspecified.
   Status add(std::span<const std::byte> body, size_t coded, std::span<float> values);
 
+  void change_codec();  // to the plan's
+
   // Notes what the streams of a sparse codec keep. All samples are coded.
   Status note(std::span<const std::byte> body, size_t samples, const Visit& visit,
               KeptPositions& positions);

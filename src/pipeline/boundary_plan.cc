@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace thinwire {
 namespace {
@@ -102,12 +103,18 @@ Status check_sizes(const BoundarySpec& spec, size_t& sample_count) {
 // Notes are of what is sent, so that it must be all that arrives; and gradients there are as they are.
 Status check_positions(const BoundaryPlan& plan) {
   const BoundarySpec& spec = plan.spec;
-  if (spec.note_positions && (!plan.codec->info().sparse || plan.estimates))
+  const auto all = [&](const auto& is) {
+    return std::all_of(plan.ends.begin(), plan.ends.end(), is);
+  };
+  const bool sparse = all([](const auto& codec) { return codec->info().sparse; });
+  if (spec.note_positions && (!sparse || plan.estimates))
     return fail(ErrorCode::kUnsupported, spec,
                 "positions can be noted of sparse codecs, without ef21 and aqsgd");
   if (!spec.at_positions) return Status::ok();
-  const auto name = plan.codec->info().name;
-  const bool plain = name == "fp32" || name == "fp16" || name == "bf16";
+  const bool plain = all([](const auto& codec) {
+    const auto name = codec->info().name;
+    return name == "fp32" || name == "fp16" || name == "bf16";
+  });
   if (!plain || plan.estimates || plan.feedback != "none" || spec.note_positions)
     return fail(ErrorCode::kUnsupported, spec,
                 "values at noted positions travel as fp32, fp16 or bf16, without memory");
@@ -128,6 +135,14 @@ StreamSpec BoundaryPlan::stream(size_t samples) const {
   return single_tensor(std::move(tensor));
 }
 
+bool BoundaryPlan::follow(uint64_t step) {
+  std::string text = schedule.at(step, spec.steps_per_epoch);
+  if (text == codec_text) return false;
+  codec = make_codec(text).value().codec;
+  codec_text = std::move(text);
+  return true;
+}
+
 // The most over all shares of samples that are coded; the others go in full.
 size_t BoundaryPlan::max_body() const {
   const bool in_full = estimates && estimates->first;
@@ -138,8 +153,10 @@ size_t BoundaryPlan::max_body() const {
   for (size_t coded = 0; coded <= spec.samples; ++coded) {
     size_t size = (spec.samples - coded) * full_size;
     if (coded > 0) {
-      const size_t stream_size =
-          sizeof(uint32_t) + codec->max_encoded_size(stream(stream_samples(coded)));
+      size_t stream_size = 0;
+      for (const auto& end : ends)
+        stream_size = std::max(
+            stream_size, sizeof(uint32_t) + end->max_encoded_size(stream(stream_samples(coded))));
       size += spec.per_sample ? coded * stream_size : stream_size;
     }
     most = std::max(most, size);
@@ -148,11 +165,13 @@ size_t BoundaryPlan::max_body() const {
 }
 
 Result<BoundaryPlan> plan_boundary(const BoundarySpec& spec) {
-  BoundaryPlan plan{.spec = spec};
+  Result<CodecSchedule> schedule = CodecSchedule::parse(spec.codec);
+  if (!schedule) return schedule.status();
+  BoundaryPlan plan{.spec = spec, .schedule = std::move(schedule).value()};
   if (Status status = check_sizes(spec, plan.sample_count); !status) return status;
-  Result<NamedCodec> codec = make_codec(spec.codec);
-  if (!codec) return codec.status();
-  plan.codec = std::move(codec).value().codec;
+  for (const std::string& end : plan.schedule.ends())
+    plan.ends.push_back(make_codec(end).value().codec);
+  plan.follow(spec.first_step);
   if (Status status = set_memory(plan); !status) return status;
   if (Status status = check_positions(plan); !status) return status;
   if (plan.max_body() > std::numeric_limits<uint32_t>::max())

@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "codec/codec_schedule.h"
 #include "thinwire/boundary.h"
 #include "thinwire/codec.h"
 
@@ -29,7 +31,10 @@ struct EstimateRule {
 struct BoundaryPlan {
   BoundarySpec spec;
   size_t sample_count = 0;  // values of a sample
-  std::shared_ptr<const Codec> codec = {};
+  CodecSchedule schedule;
+  std::string codec_text = {};                          // as the schedule has it
+  std::shared_ptr<const Codec> codec = {};              // of the step
+  std::vector<std::shared_ptr<const Codec>> ends = {};  // at the ends of the schedule's courses
   std::string feedback = "none";  // of each stream of the sender, as make_feedback reads it
   std::optional<EstimateRule> estimates = {};  // of both ends
 
@@ -38,13 +43,16 @@ struct BoundaryPlan {
   // Whether every micro-batch must have spec.samples of them: memories whose vectors have that shape.
   bool whole_batches() const noexcept;
 
+  // Takes the codec of a step. Whether it is another one than before.
+  bool follow(uint64_t step);
+
   // The stream of `samples` samples; per sample that is one of them.
   StreamSpec stream(size_t samples) const;
 
   // How many samples a stream has where a message codes so many.
   size_t stream_samples(size_t coded) const noexcept { return spec.per_sample ? 1 : coded; }
 
-  // Upper bound on what follows the heads of a message, in bytes.
+  // Upper bound on what follows the heads of a message, in bytes, in all steps.
   size_t max_body() const;
 
   std::string origin() const { return "boundary '" + spec.name + "': "; }

@@ -16,18 +16,13 @@ namespace {
 
 class Receiver final : public BoundaryReceiver {
  public:
-  explicit Receiver(BoundaryPlan plan)
-      : plan_(std::move(plan)),
-        // Adding a value to -0 gives that value, so that nothing is lost of a lossless codec; what a
-        // sparse one does not send is 0.
-        background_(plan_.codec->info().sparse ? 0.0f : -0.0f),
-        marks_(plan_),
-        decoder_(plan_) {
+  explicit Receiver(BoundaryPlan plan) : plan_(std::move(plan)), marks_(plan_), decoder_(plan_) {
     if (plan_.estimates) estimates_.emplace(plan_);
   }
 
   Status decode(std::span<const std::byte> bytes, const Visit& visit,
                 std::span<float> values) override {
+    if (plan_.follow(visit.step)) decoder_.change_codec();
     const size_t samples = marks_.begin(values.size(), visit);
     const uint64_t history = estimates_ ? estimates_->history() : 0;
     Estimates::Recalled* recalled = estimates_ ? &estimates_->recall(visit, samples) : nullptr;
@@ -66,7 +61,9 @@ class Receiver final : public BoundaryReceiver {
  private:
   Status take_values(std::span<const std::byte> body, size_t samples, const Visit& visit,
                      std::span<float> values) {
-    std::fill(values.begin(), values.end(), background_);
+    // Adding a value to -0 gives that value, so that nothing is lost of a lossless codec; what a
+    // sparse one does not send is 0.
+    std::fill(values.begin(), values.end(), plan_.codec->info().sparse ? 0.0f : -0.0f);
     if (Status status = decoder_.add(body, samples, values); !status) return status;
     if (!plan_.spec.note_positions) return Status::ok();
     return decoder_.note(body, samples, visit, *plan_.spec.note_positions);
@@ -83,8 +80,7 @@ class Receiver final : public BoundaryReceiver {
     return Status::ok();
   }
 
-  const BoundaryPlan plan_;
-  const float background_;
+  BoundaryPlan plan_;
   StepMarks marks_;
   BodyDecoder decoder_;
   std::optional<Estimates> estimates_;

@@ -38,6 +38,7 @@ class Sender final : public BoundarySender {
   Sent encode(std::span<const float> values, const Visit& visit,
               std::span<std::byte> out) override {
     THINWIRE_CHECK(out.size() >= max_size_, plan_.origin() + "too few bytes for a message");
+    follow(visit.step);
     const size_t samples = marks_.begin(values.size(), visit);
     const auto body = out.subspan(kBodyOffset);
     const uint64_t history = estimates_ ? estimates_->history() : 0;
@@ -59,11 +60,13 @@ class Sender final : public BoundarySender {
     marks_.commit();
     coders_.commit();
     if (estimates_) estimates_->commit();
+    follow(marks_.next_step());  // what is saved now is read by the end of the next step
   }
   void rollback() override {
     marks_.rollback();
     coders_.rollback();
     if (estimates_) estimates_->rollback();
+    follow(marks_.next_step());
   }
   void invalidate() override {
     if (estimates_) estimates_->invalidate();
@@ -76,6 +79,12 @@ class Sender final : public BoundarySender {
   }
 
  private:
+  void follow(uint64_t step) {
+    if (!plan_.follow(step)) return;
+    coders_.change_codec();
+    decoder_.change_codec();
+  }
+
   std::span<float> sample(std::span<float> values, size_t i) const {
     return values.subspan(i * plan_.sample_count, plan_.sample_count);
   }
@@ -123,7 +132,7 @@ class Sender final : public BoundarySender {
     return written;
   }
 
-  const BoundaryPlan plan_;
+  BoundaryPlan plan_;
   const size_t max_size_;
   StepMarks marks_;
   StreamCoders coders_;

@@ -230,6 +230,27 @@ TEST(BoundaryState, AMicroBatchPassesOnceInAStep) {
 }
 
 // A step of which one micro-batch came through and the next did not is forgotten whole.
+// Whatever passed before it and behind it.
+TEST(BoundaryState, AStepWithAMicroBatchThatFailedDoesNotCount) {
+  for (size_t bad = 0; bad < 3; ++bad) {
+    BoundarySpec spec = spec_of("topk:density=0.25", "none");
+    spec.micro_batches = 3;
+    Pair pair(spec);
+    for (size_t i = 0; i < 3; ++i) {
+      Values x = activations(numbers(8 * i, 8), 0);
+      if (i == bad) x[5] = std::numeric_limits<float>::infinity();
+      Values arrived(x.size());
+      pair.send(x, {.micro_batch = i});
+      EXPECT_EQ(pair.sent.finite, i != bad);
+      EXPECT_EQ(pair.receiver->decode(pair.bytes(), {.micro_batch = i}, arrived).is_ok(), i != bad);
+    }
+    EXPECT_THROW(pair.sender->commit(), Error) << bad;
+    EXPECT_THROW(pair.receiver->commit(), Error) << bad;
+    pair.rollback();
+    pair.commit();
+  }
+}
+
 TEST(BoundaryState, WhatASkippedStepHadIsNotKeptByTheNext) {
   BoundarySpec spec = spec_of("int4", "aqsgd");
   spec.micro_batches = 2;

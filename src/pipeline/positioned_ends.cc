@@ -43,6 +43,7 @@ class PositionedSender final : public BoundarySender {
   Sent encode(std::span<const float> values, const Visit& visit,
               std::span<std::byte> out) override {
     THINWIRE_CHECK(out.size() >= max_size_, plan_.origin() + "too few bytes for a message");
+    if (plan_.follow(visit.step)) encoder_ = plan_.codec->make_encoder(plan_.stream(1));
     // An activation that was not finite has no positions, and must have such a gradient.
     if (plan_.spec.at_positions->find(visit) == nullptr && !kernel::moments(values).finite) {
       marks_.begin(values.size(), visit);
@@ -69,7 +70,7 @@ class PositionedSender final : public BoundarySender {
   void invalidate() override {}
 
  private:
-  const BoundaryPlan plan_;
+  BoundaryPlan plan_;
   const size_t max_size_;
   StepMarks marks_;
   std::unique_ptr<Encoder> encoder_;  // of values one by one: takes any number
@@ -87,6 +88,7 @@ class PositionedReceiver final : public BoundaryReceiver {
 
   Status decode(std::span<const std::byte> bytes, const Visit& visit,
                 std::span<float> values) override {
+    if (plan_.follow(visit.step)) decoder_ = plan_.codec->make_decoder(plan_.stream(1));
     Result<OpenedMessage> opened = open_message(plan_, visit, values.size(), 0, bytes);
     if (!opened) {
       marks_.begin(values.size(), visit);
@@ -112,7 +114,7 @@ class PositionedReceiver final : public BoundaryReceiver {
   void invalidate() override {}
 
  private:
-  const BoundaryPlan plan_;
+  BoundaryPlan plan_;
   StepMarks marks_;
   std::unique_ptr<const Decoder> decoder_;
   std::vector<float> values_;

@@ -12,9 +12,10 @@ namespace thinwire {
 
 class StepMarks {
  public:
-  explicit StepMarks(const BoundaryPlan& plan) : plan_(plan), passed_(plan.spec.micro_batches) {}
+  explicit StepMarks(const BoundaryPlan& plan)
+      : plan_(plan), passed_(plan.spec.micro_batches), next_step_(plan.spec.first_step) {}
 
-  // Checks what the caller gave, and takes the micro-batch's turn. Until done() the step cannot count.
+  // Checks what the caller gave, and takes the micro-batch's turn. Without its done() the step cannot count.
   // Returns the number of samples.
   size_t begin(size_t values, const Visit& visit) {
     const std::string origin = plan_.origin();
@@ -27,24 +28,27 @@ class StepMarks {
     THINWIRE_CHECK(!plan_.whole_batches() || samples == plan_.spec.samples,
                    origin + "memory '" + plan_.spec.memory + "' takes whole batches only");
     passed_[visit.micro_batch] = true;
-    broken_ = true;
+    next_step_ = visit.step + 1;
+    ++unfinished_;
     return samples;
   }
-  void done() noexcept { broken_ = false; }
+  uint64_t next_step() const noexcept { return next_step_; }
+  void done() noexcept { --unfinished_; }
 
   void commit() {
-    THINWIRE_CHECK(!broken_, plan_.origin() + "commit of a step that failed");
+    THINWIRE_CHECK(unfinished_ == 0, plan_.origin() + "commit of a step that failed");
     rollback();
   }
   void rollback() noexcept {
     std::fill(passed_.begin(), passed_.end(), false);
-    broken_ = false;
+    unfinished_ = 0;
   }
 
  private:
   const BoundaryPlan& plan_;
   std::vector<bool> passed_;
-  bool broken_ = false;
+  uint64_t next_step_;     // behind the last one that something passed in
+  size_t unfinished_ = 0;  // micro-batches that began and failed, or are under way
 };
 
 }  // namespace thinwire

@@ -15,8 +15,20 @@ constexpr std::string_view kEncoder = "encoder/";
 
 }  // namespace
 
-StreamCoder::StreamCoder(const Codec& codec, const StreamSpec& stream, const std::string& feedback)
-    : feedback_(make_feedback(feedback, stream).value()), encoder_(codec.make_encoder(stream)) {}
+StreamCoder::StreamCoder(const BoundaryPlan& plan, const StreamSpec& stream)
+    : feedback_(make_feedback(plan.feedback, stream).value()),
+      encoder_(plan.codec->make_encoder(stream)),
+      codec_(plan.codec->info().name) {}
+
+// A codec with other options takes over the encoder's state as far as it fits; another codec starts
+// afresh.
+void StreamCoder::change_codec(const BoundaryPlan& plan, const StreamSpec& stream) {
+  auto next = plan.codec->make_encoder(stream);
+  if (codec_ == plan.codec->info().name)
+    (void)next->load(encoder_->save());  // one that does not fit leaves it as it was
+  encoder_ = std::move(next);
+  codec_ = plan.codec->info().name;
+}
 
 std::optional<size_t> StreamCoder::encode(std::span<const float> values, const Call& call,
                                           std::span<std::byte> out) {
@@ -57,16 +69,15 @@ Status StreamCoder::load(const StateArrays& arrays) {
 StreamCoders::StreamCoders(const BoundaryPlan& plan)
     : plan_(plan), coders_(plan.spec.samples * plan.spec.micro_batches) {}
 
-std::unique_ptr<StreamCoder> StreamCoders::make(size_t index) const {
-  const size_t samples = plan_.stream_samples(index % plan_.spec.samples + 1);
-  return std::make_unique<StreamCoder>(*plan_.codec, plan_.stream(samples), plan_.feedback);
+StreamSpec StreamCoders::stream(size_t index) const {
+  return plan_.stream(plan_.stream_samples(index % plan_.spec.samples + 1));
 }
 
 std::optional<size_t> StreamCoders::encode(std::span<const float> values, const Visit& visit,
                                            size_t place, size_t samples, std::span<std::byte> out) {
   const size_t index =
       visit.micro_batch * plan_.spec.samples + (plan_.spec.per_sample ? place : samples - 1);
-  if (!coders_[index]) coders_[index] = make(index);
+  if (!coders_[index]) coders_[index] = std::make_unique<StreamCoder>(plan_, stream(index));
   const Call call{.seed = plan_.spec.seed, .step = visit.step, .salt = index};
   const auto size = coders_[index]->encode(values, call, out.subspan(sizeof(uint32_t)));
   if (!size) return std::nullopt;
@@ -84,6 +95,11 @@ void StreamCoders::rollback() {
     if (coder) coder->rollback();
 }
 
+void StreamCoders::change_codec() {
+  for (size_t i = 0; i < coders_.size(); ++i)
+    if (coders_[i]) coders_[i]->change_codec(plan_, stream(i));
+}
+
 StateArrays StreamCoders::save() const {
   StateArrays arrays;
   for (size_t i = 0; i < coders_.size(); ++i)
@@ -99,7 +115,7 @@ Status StreamCoders::load(const StateArrays& arrays) {
     const StateArrays own = take_level(arrays, std::to_string(i) + "/");
     found += own.size();
     if (own.empty()) continue;
-    loaded[i] = make(i);
+    loaded[i] = std::make_unique<StreamCoder>(plan_, stream(i));
     if (Status status = loaded[i]->load(own); !status) return status;
   }
   if (found != arrays.size())

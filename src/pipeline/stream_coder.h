@@ -17,7 +17,10 @@ namespace thinwire {
 // One stream: what has the same place in every step.
 class StreamCoder {
  public:
-  StreamCoder(const Codec& codec, const StreamSpec& stream, const std::string& feedback);
+  StreamCoder(const BoundaryPlan& plan, const StreamSpec& stream);
+
+  // Goes on with another codec; what its memory holds stays. Between steps.
+  void change_codec(const BoundaryPlan& plan, const StreamSpec& stream);
 
   // The payload's bytes; none if a value, or what the memory makes of it, is not finite.
   std::optional<size_t> encode(std::span<const float> values, const Call& call,
@@ -31,6 +34,7 @@ class StreamCoder {
  private:
   std::unique_ptr<Feedback> feedback_;
   std::unique_ptr<Encoder> encoder_;
+  std::string codec_;  // its name
   bool used_ = false;  // since the last commit or rollback
 };
 
@@ -46,6 +50,7 @@ class StreamCoders final : public Stateful {
                                size_t samples, std::span<std::byte> out);
   void commit();
   void rollback();
+  void change_codec();  // to the plan's. Between steps
 
   StateArrays save() const override;
   Status load(const StateArrays& arrays) override;
@@ -53,7 +58,7 @@ class StreamCoders final : public Stateful {
  private:
   using Coders = std::vector<std::unique_ptr<StreamCoder>>;
 
-  std::unique_ptr<StreamCoder> make(size_t index) const;
+  StreamSpec stream(size_t index) const;
 
   const BoundaryPlan& plan_;
   Coders coders_;
