@@ -31,7 +31,8 @@ TEST(ShippedRecipes, AllParse) {
     EXPECT_THAT(line, StartsWith("# ")) << path;
   }
   EXPECT_THAT(names, IsSupersetOf({"demo", "adacomp-mnist", "adacomp-cifar", "adacomp-shakespeare",
-                                   "adacomp-speech", "sidco-resnet20", "sidco-lstm"}));
+                                   "adacomp-speech", "sidco-resnet20", "sidco-lstm", "lsgd-cnn7",
+                                   "lsgd-resnet20", "mp-resnet18", "mp-gpt"}));
 }
 
 TEST(ShippedRecipes, AreFoundByTheirBareNames) {

@@ -1,6 +1,7 @@
 """The program under mpirun: same bits as threads, and failures that end. SPDX-License-Identifier: Apache-2.0"""
 import os
 import pathlib
+import shutil
 import signal
 import time
 
@@ -57,21 +58,35 @@ class Mpi(program.ProgramTest):
         _, err = self.under_mpirun("train", "demo", "--workers", "3", *settings(), code=None)
         self.assertIn("--workers 3, but mpirun started 2 ranks", err)
 
-    def test_a_killed_rank_ends_the_job_in_time_and_is_named(self):
-        process = self.start([self.mpirun, "-n", "2", self.program, "train", "demo", "--out", "run",
-                              *settings(train__max_steps=100000, train__epochs=100000)])
+    def output_when_killed(self, ranks, victim, **changes):
+        """Of a job whose rank `victim` dies after its first steps."""
+        words = settings(train__max_steps=100000, train__epochs=100000, **changes)
+        process = self.start([self.mpirun, "-n", str(ranks), self.program, "train", "demo",
+                              "--out", "run", *words])
         metrics = self.folder / "run" / "metrics.jsonl"
         give_up = time.monotonic() + 60
         while not metrics.exists() and time.monotonic() < give_up:
             time.sleep(0.02)
-        victims = ranks_of(process.pid)
-        self.assertIn(1, victims)
-        os.kill(victims[1], signal.SIGKILL)
+        processes = ranks_of(process.pid)
+        self.assertIn(victim, processes)
+        os.kill(processes[victim], signal.SIGKILL)
         killed = time.monotonic()
         out, err = process.communicate(timeout=60)
         self.assertLess(time.monotonic() - killed, 20)  # the deadline of settings
         self.assertNotEqual(process.returncode, 0)
-        self.assertRegex(out + err, r"rank 1")
+        return out + err
+
+    def test_a_killed_rank_ends_the_job_in_time_and_is_named(self):
+        self.assertRegex(self.output_when_killed(2, 1), "rank 1")
+
+    def test_a_killed_stage_ends_the_pipeline_in_time_and_is_named(self):
+        for stage in (0, 1, 2):
+            with self.subTest(stage):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                found = self.output_when_killed(
+                    3, stage, pipeline__stages=3, train__micro_batches=2,
+                    pipeline__forward="uniform:bits=4", pipeline__backward="uniform:bits=8")
+                self.assertRegex(found, f"rank {stage}")
 
 
 if __name__ == "__main__":

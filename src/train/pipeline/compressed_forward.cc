@@ -21,14 +21,15 @@ class Loop {
   explicit Loop(const BoundarySpec& spec)
       : sender_(std::move(make_boundary_sender(spec)).value()),
         receiver_(std::move(make_boundary_receiver(spec)).value()),
-        message_(sender_->max_message_size()) {}
+        message_(sender_->max_message_size()),
+        visit_{.step = spec.first_step} {}
 
   torch::Tensor pass(const torch::Tensor& values) {
     const torch::Tensor sent = values.contiguous();
     torch::Tensor arrived = torch::empty(sent.sizes());
-    const Sent size = sender_->encode(floats_of(sent), {}, message_);
+    const Sent size = sender_->encode(floats_of(sent), visit_, message_);
     const Status status =
-        receiver_->decode(std::span(message_).first(size.size), {}, floats_of(arrived));
+        receiver_->decode(std::span(message_).first(size.size), visit_, floats_of(arrived));
     sender_->rollback();
     receiver_->rollback();
     if (status.code() == ErrorCode::kNonFinite) return values;  // to be judged as what it is
@@ -40,12 +41,13 @@ class Loop {
   std::unique_ptr<BoundarySender> sender_;
   std::unique_ptr<BoundaryReceiver> receiver_;
   std::vector<std::byte> message_;
+  Visit visit_;
 };
 
 }  // namespace
 
 Task compressed_task(const PipelineOptions& options, const StagePlan& plan, const Task& task,
-                     uint64_t samples) {
+                     uint64_t samples, uint64_t step, uint64_t steps_per_epoch) {
   auto loops = std::make_shared<std::vector<Loop>>();
   for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
     BoundarySpec spec = boundary_options(options, cut, /*backward=*/false);
@@ -54,6 +56,8 @@ Task compressed_task(const PipelineOptions& options, const StagePlan& plan, cons
     spec.cache_budget = 0;
     spec.sample_shape = plan.crossing[cut];
     spec.samples = samples;
+    spec.steps_per_epoch = steps_per_epoch;
+    spec.first_step = step;
     loops->emplace_back(spec);
   }
   Task compressed = task;

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "thinwire/codec.h"
+#include "thinwire/exchange.h"
 
 namespace thinwire {
 namespace {
@@ -30,9 +32,11 @@ const std::string& of_cut(const std::vector<std::string>& list, size_t cut) {
   return list.size() == 1 ? list.front() : list.at(cut);
 }
 
+// In any part of the run.
 bool is_sparse(const std::string& codec) {
-  auto made = make_codec(codec);
-  return made && made.value().codec->info().sparse;
+  auto codecs = scheduled_codecs(codec);
+  return codecs && std::any_of(codecs.value().begin(), codecs.value().end(),
+                               [](const NamedCodec& one) { return one.codec->info().sparse; });
 }
 
 RecipeFault fault(std::string key, std::string message) {
@@ -72,7 +76,7 @@ std::optional<RecipeFault> find_boundary_fault(const PipelineOptions& options, s
   const Status status = make_boundary_sender(spec).status();
   if (status) return std::nullopt;
   // The codec alone tells whose fault it is.
-  const bool codec = !make_codec(spec.codec);
+  const bool codec = !scheduled_codecs(spec.codec);
   return RecipeFault{codec || spec.memory == "none" ? key : key + "_memory", status};
 }
 
@@ -129,6 +133,7 @@ PipelineOptions pipeline_options(const Options& recipe) {
   options.streams = recipe.text("pipeline.streams");
   options.shared_positions = recipe.flag("pipeline.shared_positions");
   options.warmup = recipe.number("pipeline.warmup");
+  options.warmup_steps = static_cast<uint64_t>(recipe.integer("pipeline.warmup_steps"));
   options.cache_budget =
       static_cast<size_t>(std::ceil(recipe.number("pipeline.cache_budget_mb") * 0x1p20));
   options.spill_folder = recipe.text("pipeline.spill_folder");
@@ -157,6 +162,8 @@ std::optional<RecipeFault> find_pipeline_fault(const Options& recipe) {
   if (options.stages == 0) return std::nullopt;
   if (!recipe.text("sync.method").empty())
     return fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages");
+  if (options.warmup > 0 && options.warmup_steps > 0)
+    return fault("pipeline.warmup_steps", "pipeline.warmup is given too; give one of them");
   if (auto found = find_list_fault(options)) return found;
   for (size_t cut = 0; cut + 1 < options.stages; ++cut)
     for (const bool backward : {false, true})

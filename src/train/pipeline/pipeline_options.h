@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,8 +23,9 @@ struct PipelineOptions {
   std::vector<std::string> forward, forward_memory, backward, backward_memory;
   std::string streams;
   bool shared_positions = false;
-  double warmup = 0;        // epochs
-  size_t cache_budget = 0;  // bytes
+  double warmup = 0;          // epochs; or else
+  uint64_t warmup_steps = 0;  // steps
+  size_t cache_budget = 0;    // bytes
   std::string spill_folder;
   bool save_caches = true;
 };

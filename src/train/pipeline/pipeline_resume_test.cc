@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "exchange/tampering_group.h"
+#include "thinwire/codec.h"
+#include "thinwire/frame.h"
 #include "train/pipeline/pipeline_testing.h"
 #include "train/start_weights.h"
 #include "train/temporary_folder.h"
@@ -33,6 +35,9 @@ INSTANTIATE_TEST_SUITE_P(
                                {"pipeline.backward", "topk:density=0.5"},
                                {"pipeline.forward_memory", "ef"},
                                {"pipeline.backward_memory", "ef21"}},
+                      Settings{
+                          {"pipeline.forward", "fp16 | 7steps: topk:density=table(0.5;0.25@3)"},
+                          {"pipeline.forward_memory", "ef"}},
                       Settings{{"pipeline.forward", "uniform:bits=2"},
                                {"pipeline.forward_memory", "aqsgd:cache=fp16"}},
                       Settings{{"pipeline.forward", "uniform:bits=2"},
@@ -177,6 +182,39 @@ void expect_named(int tag, const std::string& what) {
 TEST(PipelineBytes, ThatAreCorruptStopAllAndNameTheStage) {
   expect_named(2, "from stage 1 (rank 1): boundary 'second/forward': ");
   expect_named(1, "from stage 1 (rank 1): announces ");
+}
+
+// Gradients that pipelines exchange: of step `at`, what stage 1 of the second pipeline gets from the first.
+std::vector<StagedResult> with_a_corrupt_exchange(const StagedOptions& options, uint64_t at) {
+  const uint8_t codec = make_codec("topk").value().codec->info().id;
+  std::vector<StagedResult> results(4);
+  run_local(4, [&](Group& group) {
+    testing::TamperingGroup tampering(group, [&](int, int, std::span<std::byte> message) {
+      if (group.rank() != 3) return;
+      auto frame = read_frame(message);
+      if (frame && frame.value().header.codec == codec && frame.value().header.step == at)
+        message.back() ^= std::byte{1};
+    });
+    results[static_cast<size_t>(group.rank())] = train_staged(tampering, options);
+  });
+  return results;
+}
+
+TEST(PipelineBytes, ThatAreCorruptInOneStagesExchangeSkipTheStepInAll) {
+  const StagedOptions options{.settings = base({{"pipeline.stages", "2"},
+                                                {"pipeline.forward", "uniform:bits=2"},
+                                                {"pipeline.forward_memory", "aqsgd"},
+                                                {"exchange.codec", "topk:density=0.2"}}),
+                              .normed = true};
+  const auto results = with_a_corrupt_exchange(options, 3);
+  const StagedResult clean = run_staged(4, options);
+  EXPECT_EQ(clean.summary.skipped_steps, 0u);
+  EXPECT_EQ(results[0].summary.skipped_steps, 1u);
+  EXPECT_THAT(results[0].notes, ::testing::Contains(HasSubstr("exchange of stage 1")));
+  for (const StagedResult& result : results)
+    EXPECT_TRUE(same_bits(result.weights, results[0].weights));
+  EXPECT_FALSE(same_bits(results[0].weights, clean.weights));
+  EXPECT_LT(results[0].steps.back().loss, results[0].steps.front().loss);  // caches still agree
 }
 
 }  // namespace

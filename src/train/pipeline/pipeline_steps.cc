@@ -41,9 +41,13 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
       clip_norm_(context.recipe.number("clip.norm")),
       max_skipped_(exchange.max_skipped),
       plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
-      sampler_(context.recipe, context.timetable) {
-  warmup_steps_ = static_cast<uint64_t>(
-      std::ceil(options.warmup * static_cast<double>(context.timetable.steps_per_epoch)));
+      sampler_(context.recipe, context.timetable),
+      last_step_(first_step) {
+  warmup_steps_ =
+      options.warmup_steps > 0
+          ? options.warmup_steps
+          : static_cast<uint64_t>(
+                std::ceil(options.warmup * static_cast<double>(context.timetable.steps_per_epoch)));
   check_batches();
   Group& group = context.group;
   pipe_ = group.split(static_cast<int>(plan_.replica));
@@ -63,7 +67,9 @@ PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& 
   const uint64_t share = parts_up(context.timetable.batch, plan_.replicas);
   const StepShape shape{.samples = parts_up(share, std::min(micro_batches_, share)),
                         .micro_batches = std::min(micro_batches_, share),
-                        .seed = seed_};
+                        .seed = seed_,
+                        .steps_per_epoch = context.timetable.steps_per_epoch,
+                        .first_step = first_step};
   together(group, [&] {  // not every stage is beside every cut
     boundaries_ = std::make_unique<StageBoundaries>(options, plan_, context.task, shape, store);
   });
@@ -89,6 +95,7 @@ void PipelineSteps::check_batches() const {
 StepOutcome PipelineSteps::take(uint64_t number) {
   StepOutcome outcome;
   begin(number, outcome);
+  last_step_ = number;
   PipelineStep step;
   step.number = number;
   step.warming_up = number < warmup_steps_;
@@ -239,7 +246,8 @@ void PipelineSteps::show_own() { context().buffers.restore(); }
 
 void PipelineSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
   const auto most = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
-  const Task compressed = compressed_task(options_, plan_, context().task, most);
+  const Task compressed = compressed_task(options_, plan_, context().task, most, last_step_,
+                                          context().timetable.steps_per_epoch);
   show_common();
   const Score test = judge.score(compressed, judge.test);
   event.compressed_loss = test.loss;

@@ -64,6 +64,7 @@ class PipelineSteps final : public StepTaker {
   const int max_skipped_;
   StagePlan plan_;
   Sampler sampler_;
+  uint64_t last_step_;
   uint64_t warmup_steps_;
   std::unique_ptr<Group> pipe_, peers_;  // this pipeline; this stage of all pipelines
   std::shared_ptr<torch::nn::Module> stage_;

@@ -66,6 +66,18 @@ TEST(Pipeline, CompressesGradientsBetweenPipelinesToo) {
   EXPECT_GT(result.summary.codec_ratio, 1.4);  // with activations, which are not compressed
 }
 
+// The last batch of an epoch has one sample: the second pipeline has none.
+TEST(Pipeline, MayHaveNoSamplesInAStep) {
+  StagedOptions options{.samples = 41};
+  const StagedResult one = run_staged(1, options);
+  options.settings = with(stages(2), {{"train.micro_batches", "3"}});
+  const StagedResult two = run_staged(4, options);
+  EXPECT_LT(distance(two.weights, one.weights), 1e-5);
+  ASSERT_EQ(two.steps.size(), one.steps.size());
+  for (size_t i = 0; i < one.steps.size(); ++i)
+    EXPECT_NEAR(two.steps[i].loss, one.steps[i].loss, 1e-5);
+}
+
 // A batch of 20 samples in two micro-batches, 16 values each.
 TEST(Pipeline, CountsTheBytesOfEachBoundaryAndDirection) {
   StagedOptions options{.settings = with(stages(3), {{"train.micro_batches", "2"},
@@ -89,6 +101,20 @@ TEST(Pipeline, CountsTheBytesOfEachBoundaryAndDirection) {
   EXPECT_NEAR(result.summary.codec_ratio, 4 * 4 * 320 / (184.0 + 344 + 648 + 344), 1e-9);
 }
 
+TEST(Pipeline, WarmsUpForSteps) {
+  const StagedOptions options{.settings = with(stages(2), {{"pipeline.warmup_steps", "3"},
+                                                           {"train.drop_last", "true"},
+                                                           {"pipeline.forward", "uniform:bits=4"},
+                                                           {"pipeline.forward_memory", "ef"}})};
+  const StagedResult result = run_staged(2, options);
+  ASSERT_GT(result.pipelines.size(), 4u);
+  for (size_t i = 0; i < result.pipelines.size(); ++i) {
+    EXPECT_EQ(result.pipelines[i].warming_up, i < 3) << i;
+    const uint64_t size = result.pipelines[i].boundaries[0].forward.payload_bytes;
+    EXPECT_EQ(size >= 4 * 320, i < 3) << i << ": " << size;
+  }
+}
+
 struct Compression {
   const char* name;
   Settings settings;
@@ -106,36 +132,40 @@ class Compressed : public ::testing::TestWithParam<Compression> {
 };
 INSTANTIATE_TEST_SUITE_P(
     Ways, Compressed,
-    ::testing::Values(Compression{"bits",
-                                  {{"pipeline.forward", "uniform:bits=4"},
-                                   {"pipeline.backward", "uniform:bits=8"}}},
-                      Compression{"random",
-                                  {{"pipeline.forward", "qsgd"}, {"pipeline.backward", "fp16"}}},
-                      Compression{"ef",
-                                  {{"pipeline.forward", "topk:density=0.25"},
-                                   {"pipeline.backward", "topk:density=0.5"},
-                                   {"pipeline.forward_memory", "ef"},
-                                   {"pipeline.backward_memory", "ef"}}},
-                      Compression{"efmixed",
-                                  {{"pipeline.forward", "topk:density=0.25"},
-                                   {"pipeline.forward_memory", "efmixed:density=0.25"}}},
-                      Compression{"ef21",
-                                  {{"pipeline.forward", "topk:density=0.25"},
-                                   {"pipeline.backward", "uniform:bits=4"},
-                                   {"pipeline.forward_memory", "ef21"},
-                                   {"pipeline.backward_memory", "ef21"}}},
-                      Compression{"aqsgd",
-                                  {{"pipeline.forward", "uniform:bits=2"},
-                                   {"pipeline.backward", "uniform:bits=8"},
-                                   {"pipeline.forward_memory", "aqsgd"}}},
-                      Compression{"aqsgd_batches",
-                                  {{"pipeline.forward", "topk:density=0.25"},
-                                   {"train.fixed_batches", "true"},
-                                   {"pipeline.warmup", "1"},
-                                   {"pipeline.forward_memory", "aqsgd:key=batch"}}},
-                      Compression{"positions",
-                                  {{"pipeline.forward", "topk:density=0.5"},
-                                   {"pipeline.shared_positions", "true"}}}),
+    ::testing::Values(
+        Compression{
+            "bits",
+            {{"pipeline.forward", "uniform:bits=4"}, {"pipeline.backward", "uniform:bits=8"}}},
+        Compression{"random", {{"pipeline.forward", "qsgd"}, {"pipeline.backward", "fp16"}}},
+        Compression{"ef",
+                    {{"pipeline.forward", "topk:density=0.25"},
+                     {"pipeline.backward", "topk:density=0.5"},
+                     {"pipeline.forward_memory", "ef"},
+                     {"pipeline.backward_memory", "ef"}}},
+        Compression{"efmixed",
+                    {{"pipeline.forward", "topk:density=0.25"},
+                     {"pipeline.forward_memory", "efmixed:density=0.25"}}},
+        Compression{"ef21",
+                    {{"pipeline.forward", "topk:density=0.25"},
+                     {"pipeline.backward", "uniform:bits=4"},
+                     {"pipeline.forward_memory", "ef21"},
+                     {"pipeline.backward_memory", "ef21"}}},
+        Compression{"scheduled",
+                    {{"pipeline.forward", "fp32 | 1: topk:density=linear(0.5;0.25;3)"},
+                     {"pipeline.backward", "topk:density=warmup(0.5;2)"},
+                     {"pipeline.forward_memory", "ef"}}},
+        Compression{"aqsgd",
+                    {{"pipeline.forward", "uniform:bits=2"},
+                     {"pipeline.backward", "uniform:bits=8"},
+                     {"pipeline.forward_memory", "aqsgd"}}},
+        Compression{"aqsgd_batches",
+                    {{"pipeline.forward", "topk:density=0.25"},
+                     {"train.fixed_batches", "true"},
+                     {"pipeline.warmup", "1"},
+                     {"pipeline.forward_memory", "aqsgd:key=batch"}}},
+        Compression{
+            "positions",
+            {{"pipeline.forward", "topk:density=0.5"}, {"pipeline.shared_positions", "true"}}}),
     [](const auto& way) { return way.param.name; });
 
 TEST_P(Compressed, LearnsAndIsTestedWithAndWithoutCompression) {
@@ -229,6 +259,19 @@ TEST(Pipeline, RefusesWhatDoesNotFit) {
                  "a batch of 20 must be a multiple of 3");
   expect_refused(2, with(stages(2), {{"pipeline.forward_memory", "ef"}}),
                  "an epoch of batches (train.drop_last)");
+  const auto tie = [](int, Task& task) {  // two stages, each with a layer of the two
+    task.layers[2] = task.layers[1];
+    task.layers[2].name = "third";
+  };
+  try {
+    run_staged(2, {.settings = with(stages(2), {{"pipeline.cut", "second"}}), .change = tie});
+    ADD_FAILURE() << "a weight of two stages";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(),
+                HasSubstr("'second' and 'third' share a weight, and are in stages 0 and 1"));
+  }
+  run_staged(2, {.settings = with(stages(2), {{"pipeline.cut", "first"}}), .change = tie});
   try {
     run_toy(2, {.settings = stages(2)});
     ADD_FAILURE() << "a network without layers";
@@ -262,6 +305,8 @@ TEST(Pipeline, FindsFaultsInARecipe) {
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.shared_positions", "true"}})),
               HasSubstr("keeps no positions"));
   EXPECT_THAT(fault(with(stages(2), {{"sync.method", "average"}})), HasSubstr("pipeline.stages: "));
+  EXPECT_THAT(fault(with(stages(2), {{"pipeline.warmup", "1"}, {"pipeline.warmup_steps", "9"}})),
+              HasSubstr("pipeline.warmup_steps: pipeline.warmup is given too"));
 }
 
 TEST(Pipeline, AStageThatThrowsEndsTheOthersAndIsNamed) {

@@ -44,6 +44,8 @@ struct StageBoundaries::Maker {
     spec.micro_batches = shape.micro_batches;
     // Pipelines draw independently; both ends of a boundary are of the same one.
     spec.seed = shape.seed + plan.replica * 0x9e3779b97f4a7c15;
+    spec.steps_per_epoch = shape.steps_per_epoch;
+    spec.first_step = shape.first_step;
     spec.sender = static_cast<uint16_t>(plan.rank_of(backward ? cut + 1 : cut));
     return spec;
   }

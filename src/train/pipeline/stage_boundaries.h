@@ -37,6 +37,8 @@ struct StepShape {
   size_t samples = 1;  // of the largest micro-batch
   size_t micro_batches = 1;
   uint64_t seed = 0;
+  uint64_t steps_per_epoch = 1;
+  uint64_t first_step = 0;  // of this run
 };
 
 class StageBoundaries {

@@ -5,7 +5,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "pipeline/stage_cut.h"
 #include "train/sequence.h"
@@ -134,6 +136,26 @@ void check_ranks(const PipelineOptions& options, const Group& group, const Task&
                       "own, mlp, dnn-speech, resnet18 and gpt-mini are");
 }
 
+// Its gradient would come from two stages, and each would step its own copy.
+void refuse_shared_weights(const StagePlan& plan, const Task& task) {
+  std::map<const void*, std::pair<size_t, std::string>> owners;  // stage, and the layer's name
+  for (size_t stage = 0; stage < plan.stages; ++stage)
+    for (size_t i = plan.starts[stage]; i < plan.starts[stage + 1]; ++i) {
+      const Layer& layer = task.layers[i];
+      if (!layer.module) continue;
+      for (const torch::Tensor& weight : layer.module->parameters()) {
+        const auto& [owner, name] =
+            owners.try_emplace(weight.unsafeGetTensorImpl(), stage, layer.name).first->second;
+        if (owner != stage)
+          throw AgreedError(ErrorCode::kUnsupported,
+                            "pipeline.cut: layers '" + name + "' and '" + layer.name +
+                                "' share a weight, and are in stages " + std::to_string(owner) +
+                                " and " + std::to_string(stage) +
+                                "; cut where both stay together, or give each its own");
+      }
+    }
+}
+
 }  // namespace
 
 StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store, const Task& task,
@@ -159,6 +181,7 @@ StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store
   saved.starts = starts;
   plan.starts.assign(starts.begin(), starts.end());
   plan.starts.push_back(task.layers.size());
+  refuse_shared_weights(plan, task);
   for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
     plan.crossing.push_back(facts[plan.starts[cut + 1] - 1].shape);
     if (plan.crossing.back().empty())

@@ -40,8 +40,8 @@ struct StagePlan {
 // Cuts the network as the options say; the store keeps where, so that a resumed run measures no times
 // again. `samples` of `data` pass through all layers once, to learn the shapes of what crosses. Throws
 // AgreedError, on all ranks: kBadOption for ranks that are not whole pipelines, for a network that cannot
-// be cut, and for a wrong cut; kUnsupported for what is not a float32 tensor of samples. Called by all
-// ranks.
+// be cut, and for a wrong cut; kUnsupported for what is not a float32 tensor of samples, and for a
+// weight of two stages. Called by all ranks.
 StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store, const Task& task,
                       const Dataset& data, uint64_t samples);
 
