@@ -14,12 +14,21 @@ def suite(rank, size, folder, arguments):
     return _c10d_ranks.run(dist.group.WORLD, ["suite", *arguments])
 
 
+def leave_early(rank, size, folder):
+    sys.path.insert(0, folder)
+    import _c10d_ranks
+    _c10d_ranks.leave_early(dist.group.WORLD)
+
+
 class Suites(unittest.TestCase):
     def test_they_pass_on_two_to_four_ranks(self):
         for size in (2, 3, 4):
             for ran, passed in on_ranks(size, suite, os.environ["THINWIRE_SUITES"], []):
                 self.assertTrue(passed, f"{size} ranks")
                 self.assertEqual(ran, 20)
+
+    def test_what_a_rank_that_left_has_received_is_sent(self):
+        on_ranks(2, leave_early, os.environ["THINWIRE_SUITES"])
 
 
 if __name__ == "__main__":
