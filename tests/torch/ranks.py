@@ -11,6 +11,8 @@ import traceback
 import torch
 import torch.distributed as dist
 
+torch.set_num_threads(1)  # two that wait for each other take seconds where a core is busy
+
 # Ranks are forked from one process that has imported torch, and what torch imports when the first
 # DistributedDataParallel or optimiser is made: seconds for each, where they were spawned.
 _CONTEXT = multiprocessing.get_context("forkserver")
