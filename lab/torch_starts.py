@@ -143,14 +143,15 @@ def pairs(options):
     found = []
     for codec in codecs:
         place = 0
-        for method in options.methods.split(";") if options.methods else METHODS:
+        for method in METHODS if options.methods in ("", "auto") else options.methods.split(";"):
             try:
                 thinwire.all_reduce([numpy.ones(8, numpy.float32)] * 2, codec, method)
             except thinwire.UnsupportedError:
                 continue
             found.append((place, codec, method))
             place += 1
-    return [(codec, method) for _, codec, method in sorted(found, key=lambda one: one[0])]
+    return [(codec, method) for place, codec, method in sorted(found, key=lambda one: one[0])
+            if place == 0 or options.methods != "auto"]
 
 
 def machine():
@@ -193,7 +194,8 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--codecs", default="", help="names or specs with ';' between them; all when absent")
-    parser.add_argument("--methods", default="", help="with ';' between them; all that carry a codec when absent")
+    parser.add_argument("--methods", default="",
+                        help="with ';' between them; auto: the first that carries a codec; all when absent")
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a start hangs")
     parser.add_argument("--torchrun", action="store_true", help="start by torch.distributed.run")
     parser.add_argument("--json", type=pathlib.Path,

@@ -98,6 +98,10 @@ class Exchanges:
     def changed(self, codec: str, rules: Mapping[str, str], method: str, step: int) -> Exchanges:
         """Others that go on at `step` with all that these remember. Called by all ranks; where it fails these
         are as they were."""
+        # First of all, so that what follows is the same on all ranks, mistakes included.
+        said = [f"step {step}", f"codec {codec}", f"method {method}",
+                *(f"rule {pattern}: {spec}" for pattern, spec in rules.items())]
+        next(iter(self._engines.values())).agree("change", "\n".join(said))
         had = self.memories
         memories = {spec: self._memory_for(spec, share, method, had)
                     for spec, share in share_out(self._parameters, codec, rules).items()}

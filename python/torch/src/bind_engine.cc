@@ -109,6 +109,7 @@ PYBIND11_MODULE(_engine, module) {
            }),
            py::arg("processes"), py::arg("tensors"), py::arg("options"),
            py::arg("deadline_seconds"))
+      .def("agree", &Engine::agree, py::call_guard<NoGil>())
       .def("start", &Engine::start, py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {

@@ -24,6 +24,12 @@ class Engine {
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, ExchangeOptions options, double deadline_seconds);
 
+  // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks. Called by all ranks between two
+  // steps.
+  void agree(const std::string& what, const std::string& text) {
+    require_agreement(*group_, what, text);
+  }
+
   // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32 or
   // bfloat16.
   void start(size_t index, const at::Tensor& gradient);
