@@ -70,6 +70,7 @@ class Request {
   ~Request() {
     if (state_ != State::kStarted) return;
     int ended = 0;
+    world_->gave_up();
     if (const auto inside = world_->enter()) {
       if (is_receive_) MPI_Cancel(&request_);
       MPI_Test(&request_, &ended, MPI_STATUS_IGNORE);

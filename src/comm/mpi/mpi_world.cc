@@ -2,10 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/mpi_world.h"
 
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 namespace thinwire {
@@ -48,6 +54,7 @@ Status MpiWorld::start() {
   if (contexts_ <= kFirstContext + 1)
     return Status::fail(ErrorCode::kUnsupported,
                         "mpi: tags end at " + std::to_string(largest_tag) + ", too few for groups");
+  watch_processes();
   post_listener();
   on_exit(&MpiWorld::at_exit, this);
   return Status::ok();
@@ -70,11 +77,22 @@ void MpiWorld::at_exit(int status, void* self) {
 // Waits for all processes to come here; false when one is lost. MPI_Finalize waits too, but cannot be
 // left when the job fails meanwhile, and mpirun of Open MPI 4.1 then sometimes hangs instead of ending
 // the job.
+//
+// Where something was given up, a process may be lost of which nobody here knows: then the end is
+// awaited for a while only, and the others are told to do without.
 bool MpiWorld::all_end() {
+  constexpr auto kLongest = std::chrono::seconds(10);
+  const auto until = std::chrono::steady_clock::now() + kLongest;
   const auto until_done = [&](std::span<MPI_Request> requests) {
     for (;;) {
       listen();
       if (any_lost_) return false;
+      if (gave_up_ && std::chrono::steady_clock::now() >= until) {
+        std::vector<Listener> all;
+        for (int r = 0; r < size_; ++r) all.push_back({r, kEveryGroup});
+        announce(all, "rank " + std::to_string(rank_) + " ended MPI without those that are lost");
+        return false;
+      }
       if (const auto inside = enter()) {
         int all = 0;
         if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all,
@@ -153,6 +171,60 @@ void MpiWorld::announce(std::span<const Listener> listeners, std::string_view wh
   close();  // out of memory: the others will miss this rank at their deadline
 }
 
+// mpirun ends the job of a process that dies, unless it was told to let the others recover; MPI itself
+// says nothing then, and what was sent to that process never ends.
+void MpiWorld::watch_processes() {
+  struct Process {
+    char system[64];   // one boot of one kernel
+    uint64_t numbers;  // the namespace that process ids are of
+    int64_t pid;
+  };
+  Process mine{.system = {}, .numbers = 0, .pid = getpid()};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(mine.system, sizeof mine.system - 1);
+  struct stat numbers {};
+  if (stat("/proc/self/ns/pid", &numbers) == 0) mine.numbers = numbers.st_ino;
+  std::vector<Process> all(static_cast<size_t>(size_));
+  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm_);
+  if (mine.system[0] == 0 || mine.numbers == 0) return;
+  for (int r = 0; r < size_; ++r) {
+    const Process& other = all[static_cast<size_t>(r)];
+    if (r == rank_ || other.numbers != mine.numbers ||
+        std::memcmp(other.system, mine.system, sizeof mine.system) != 0)
+      continue;
+    const int pid = static_cast<int>(other.pid);
+    const auto handle = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    if (handle >= 0) watched_.push_back({.rank = r, .pid = pid, .handle = handle});
+  }
+}
+
+// A look costs a system call. What ended is believed after a while: a job that is not to recover is
+// ended by mpirun meanwhile, which then names the process that failed first.
+void MpiWorld::look_for_ended() {
+  constexpr auto kPeriod = std::chrono::milliseconds(20);
+  constexpr auto kDoubt = std::chrono::milliseconds(500);
+  const auto now = std::chrono::steady_clock::now();
+  if (watched_.empty() || now - looked_ < kPeriod) return;
+  looked_ = now;
+  std::vector<pollfd> handles;
+  for (const Watched& one : watched_)
+    handles.push_back({.fd = one.handle, .events = POLLIN, .revents = 0});
+  if (poll(handles.data(), handles.size(), 0) <= 0) return;
+  for (size_t i = handles.size(); i-- > 0;) {
+    if (handles[i].revents == 0) continue;
+    Watched& one = watched_[i];
+    if (one.ended == std::chrono::steady_clock::time_point{}) one.ended = now;
+    if (now - one.ended < kDoubt) continue;
+    {
+      const std::lock_guard lock(losses_);
+      ended_[one.rank] = "rank " + std::to_string(one.rank) + " is gone: process " +
+                         std::to_string(one.pid) + " has ended";
+    }
+    any_lost_ = true;
+    ::close(one.handle);
+    watched_.erase(watched_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 void MpiWorld::post_listener() {
   MPI_Irecv(&heard_, sizeof(Notice), MPI_BYTE, MPI_ANY_SOURCE, kNoticeTag, notices_, &listener_);
 }
@@ -162,6 +234,7 @@ void MpiWorld::listen() {
   if (!lock) return;  // another thread listens just now
   const auto inside = enter();
   if (!inside) return;
+  look_for_ended();
   for (int heard = 1; heard != 0;) {
     if (MPI_Test(&listener_, &heard, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
     if (heard != 0) {
@@ -184,6 +257,7 @@ void MpiWorld::note(const Notice& notice) {
 std::string MpiWorld::lost(uint32_t context, int peer) {
   if (!any_lost_) return {};
   const std::lock_guard lock(losses_);
+  if (const auto gone = ended_.find(peer); gone != ended_.end()) return gone->second;
   if (!lost_to_all_.empty()) return lost_to_all_;
   const auto found = lost_.find({context, peer});
   return found == lost_.end() ? std::string() : found->second;

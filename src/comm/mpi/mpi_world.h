@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -61,8 +62,11 @@ class MpiWorld {
   void announce(std::span<const Listener> listeners, std::string_view why) noexcept;
   // Listens for such announcements.
   void listen();
-  // Why a peer is lost to the group; empty when it is not.
+  // Why a peer is lost to the group; empty when it is not. Of processes on this host that ended without a
+  // word it is known half a second later; those elsewhere are missed at a deadline.
   std::string lost(uint32_t context, int peer);
+  // A transfer was given up before it ended: its peer may be lost without anybody saying so.
+  void gave_up() noexcept { gave_up_ = true; }
 
  private:
   static constexpr uint32_t kTags = 32768;  // as many as a group has; MPI promises no more
@@ -80,6 +84,8 @@ class MpiWorld {
   Status start();
   void post_listener();
   void note(const Notice& notice);
+  void watch_processes();
+  void look_for_ended();
   bool all_end();
   static void at_exit(int status, void* self);
 
@@ -98,10 +104,22 @@ class MpiWorld {
   MPI_Request listener_ = MPI_REQUEST_NULL;
   Notice heard_{};
 
+  // Processes of this host, one each; under listening_.
+  struct Watched {
+    int rank;
+    int pid;
+    int handle;  // readable when the process has ended
+    std::chrono::steady_clock::time_point ended{};
+  };
+  std::vector<Watched> watched_;
+  std::chrono::steady_clock::time_point looked_{};
+
+  std::atomic<bool> gave_up_{false};
   std::atomic<bool> any_lost_{false};
   std::mutex losses_;  // guards the rest
   std::string lost_to_all_;
   std::map<std::pair<uint32_t, int>, std::string> lost_;
+  std::map<int, std::string> ended_;
 };
 
 }  // namespace thinwire
