@@ -9,6 +9,7 @@
 
 #include "cli/mpirun.h"
 #include "cli/text.h"
+#include "thinwire/survived.h"
 
 namespace thinwire::cli {
 
@@ -41,6 +42,8 @@ RunSummary Workers::train(const Recipe& recipe, const RunPlaces& places, const R
   if (group_ == nullptr) return train_threads(recipe, places, events);
   try {
     return train_recipe(recipe, places, *group_, rank_ == 0 ? events : RunEvents{});
+  } catch (const SurvivedError&) {
+    throw;
   } catch (const std::exception& error) {
     group_->abort(first_line(error.what()));
     throw;
@@ -58,6 +61,8 @@ RunSummary Workers::train_threads(const Recipe& recipe, const RunPlaces& places,
       try {
         RunSummary mine = train_recipe(recipe, places, group, rank == 0 ? events : RunEvents{});
         if (rank == 0) summary = std::move(mine);
+      } catch (const SurvivedError&) {  // rank 0 says so
+        throw;
       } catch (const std::exception& error) {
         const std::lock_guard lock(mutex);
         failures.emplace_back(rank, error.what());

@@ -71,6 +71,12 @@ struct RoundReport {
   double seconds = 0;          // spent in it, waiting included
 };
 
+// A worker that the others go on without.
+struct LostWorker {
+  int rank = 0;
+  std::string why = {};  // "the disk is full", "process 4711 has ended"
+};
+
 // The report as one line of JSON, without a line break.
 std::string to_json(const RoundReport& report);
 
@@ -97,12 +103,23 @@ class Synchroniser {
   // round; 0 where all take the same ones.
   virtual uint64_t asynchronous_period() const noexcept { return 0; }
 
-  // This worker takes no more steps; asynchronous ones go on without it. Rank 0, where these report
-  // their steps, returns when all have left.
-  virtual void leave() {}
+  // This worker takes no more steps; asynchronous ones go on without it. These return when all have
+  // left or are lost: the ranks that left, the same on each of them; others return nothing.
+  virtual std::vector<int> leave() { return {}; }
+
+  // This worker can go on no more. True where the others are told and go on without it: all that is
+  // left to do here is to destroy what is its own. False where its error is theirs.
+  virtual bool fail(std::string_view /*why*/) noexcept { return false; }
+
+  // On rank 0 of asynchronous workers: those that were lost so far, in this order.
+  virtual std::vector<LostWorker> lost() const { return {}; }
+
+  // Right after a global round that counted: the leader's parameters as all who were there took them;
+  // empty where leaders are not chosen.
+  virtual std::span<const float> led_by() const { return {}; }
 
   // What the method wants judged, with the same bits on every rank: its centre if it has one, else
-  // the mean of all workers' parameters. Changes no worker. Called by all ranks.
+  // the mean of all workers' parameters. Changes no worker. Called by all ranks, or all that left.
   virtual void centre(std::span<const float> parameters, std::span<float> out) = 0;
 };
 

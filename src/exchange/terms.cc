@@ -105,6 +105,7 @@ std::string_view to_string(Method method) noexcept {
 }
 
 std::string describe(const Fault& fault) {
+  if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout) return fault.stream;
   const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
   const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
                            : fault.rank < 0                  ? "has a sum that is not finite"

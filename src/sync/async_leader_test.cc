@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 
 #include "sync/sync_testing.h"
+#include "thinwire/survived.h"
 
 namespace thinwire::testing {
 namespace {
@@ -150,31 +153,185 @@ TEST(AsyncLeader, ALateWorkerIsLeftBehindAndTakenInAgain) {
   EXPECT_GT(runs[1].reports.back().round + 1, runs[1].reports.size());
 }
 
-TEST(AsyncLeader, ALostWorkerIsSurvived) {
-  constexpr int kLost = 2;
-  const auto has_lost = [&](const RoundReport& report) {
-    return std::find(report.ranks.begin(), report.ranks.end(), kLost) != report.ranks.end();
-  };
+bool has(const RoundReport& report, int rank) {
+  return std::find(report.ranks.begin(), report.ranks.end(), rank) != report.ranks.end();
+}
+
+// Its first step comes when the others have had rounds without it.
+TEST(AsyncLeader, AWorkerMayJoinLate) {
+  constexpr int kLate = 2;
+  std::atomic<uint64_t> without{0};
+  std::atomic<bool> taken_in{false};
   std::vector<Training> runs(kRanks);
-  const auto since = std::chrono::steady_clock::now();
   run_local(kRanks, [&](Group& group) {
     Worker worker(group, {.method = "leader:groups=2,tau=5,tau_global=10,asynchronous=true,"
-                                    "patience=30"});
-    const auto enough = [&](const Training& run) {
-      if (group.rank() == kLost) return run.reports.size() == 3;
-      return run.reports.size() >= 12 && run.reports.back().global && !has_lost(run.reports.back());
-    };
-    runs[static_cast<size_t>(group.rank())] = train(worker, 1ms, enough);
-    if (group.rank() == kLost) return;  // without a word
-    worker.sync().leave();
+                                    "patience=0.05"});
+    if (group.rank() == kLate)
+      while (without < 3) std::this_thread::sleep_for(1ms);
+    auto& run = runs[static_cast<size_t>(group.rank())];
+    run = train(worker, 1ms, [&](const Training& so_far) {
+      if (so_far.reports.empty()) return false;
+      const RoundReport& last = so_far.reports.back();
+      if (group.rank() == 0 && !has(last, kLate)) without = last.round + 1;
+      if (group.rank() == 0 && last.global && has(last, kLate)) taken_in = true;
+      return taken_in.load();
+    });
+    EXPECT_EQ(worker.sync().leave(), (std::vector<int>{0, 1, 2, 3}));
+    EXPECT_TRUE(worker.sync().lost().empty());
   });
-  for (const int rank : {0, 1, 3}) {
-    const auto& reports = runs[static_cast<size_t>(rank)].reports;
-    const auto together = std::count_if(reports.begin(), reports.end(), has_lost);
-    EXPECT_LT(together, std::ssize(reports));
-    EXPECT_FALSE(reports.back().skipped);
+  EXPECT_GE(runs[kLate].reports.front().round, 3u);
+  EXPECT_LT(runs[kLate].steps, runs[0].steps);
+}
+
+// What became of workers one of which is lost after three of its rounds, as `die` does it.
+struct Survival {
+  std::vector<Training> runs{kRanks};
+  std::vector<std::vector<int>> left{kRanks};
+  std::vector<std::vector<float>> centres{kRanks};
+  std::vector<LostWorker> lost;  // to rank 0
+};
+
+constexpr int kLost = 2;
+
+Survival survive(const std::string& method, const std::function<void(Worker&)>& die,
+                 const std::function<double(int rank, size_t rounds, double loss)>& judge = nullptr,
+                 Milliseconds deadline = 60s, const std::function<bool()>& may_end = nullptr) {
+  Survival all;
+  run_local(kRanks, [&](Group& group) {
+    group.set_deadline(deadline);
+    const auto me = static_cast<size_t>(group.rank());
+    Training& run = all.runs[me];
+    SynchroniserOptions options{.method = method};
+    if (judge)
+      options.judge = [&](std::span<const float>) {
+        return judge(group.rank(), run.reports.size(), static_cast<double>(group.rank()));
+      };
+    Worker worker(group, options);
+    const auto over = [&] {
+      const auto& reports = run.reports;
+      if (group.rank() == kLost) return reports.size() >= 3;
+      if (may_end && !may_end()) return false;
+      return reports.size() >= 12 && reports.back().global && !has(reports.back(), kLost);
+    };
+    try {
+      while (!over()) {
+        std::this_thread::sleep_for(1ms);
+        if (const auto report = worker.step()) run.reports.push_back(*report);
+        ++run.steps;
+      }
+      if (group.rank() == kLost) return die(worker);
+    } catch (const std::runtime_error& error) {
+      if (group.rank() != kLost || !worker.sync().fail(error.what())) throw;
+      return;
+    }
+    all.left[me] = worker.sync().leave();
+    if (group.rank() == 0) all.lost = worker.sync().lost();
+    run.x = worker.x;
+    all.centres[me].resize(worker.x.size());
+    worker.sync().centre(worker.x, all.centres[me]);
+  });
+  return all;
+}
+
+void expect_survived(const Survival& all) {
+  for (const size_t rank : {0, 1, 3}) {
+    EXPECT_EQ(all.left[rank], (std::vector<int>{0, 1, 3}));
+    EXPECT_FALSE(all.runs[rank].reports.back().skipped);
+    EXPECT_TRUE(same_bits(all.centres[rank], all.centres[0]));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - since, 30s) << "waited for whom it had lost";
+  for (size_t i = 0; i < all.centres[0].size(); ++i)
+    EXPECT_NEAR(all.centres[0][i], (all.runs[0].x[i] + all.runs[1].x[i] + all.runs[3].x[i]) / 3,
+                1e-6);
+  ASSERT_EQ(all.lost.size(), 1u);
+  EXPECT_EQ(all.lost[0].rank, kLost);
+}
+
+const std::string kSurviving = "leader:groups=2,tau=5,tau_global=10,asynchronous=true,patience=30";
+
+TEST(AsyncLeader, AWorkerThatFailsIsNamedAndSurvived) {
+  const auto since = std::chrono::steady_clock::now();
+  const Survival all = survive(
+      kSurviving, [](Worker& worker) { EXPECT_TRUE(worker.sync().fail("the disk is full")); });
+  expect_survived(all);
+  EXPECT_EQ(all.lost[0].why, "the disk is full");
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 20s) << "waited for whom it had lost";
+}
+
+TEST(AsyncLeader, AWorkerThatGoesWithoutAWordIsNamedToo) {
+  const Survival all = survive(kSurviving, [](Worker&) {});
+  expect_survived(all);
+  EXPECT_THAT(all.lost[0].why, ::testing::HasSubstr("rank 2 left the group"));
+}
+
+// All have come, and wait for each other when one of them fails: who waits for a worker that has given
+// the round up must not wait until the deadline.
+TEST(AsyncLeader, AWorkerMayDieInARound) {
+  const auto since = std::chrono::steady_clock::now();
+  const Survival all = survive(
+      "leader:groups=1,tau=5,tau_global=5,asynchronous=true,patience=30", [](Worker&) { FAIL(); },
+      [](int rank, size_t rounds, double loss) {
+        if (rank == kLost && rounds == 2) throw std::runtime_error("the samples are gone");
+        return loss;
+      });
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 20s) << "waited for whom it had lost";
+  expect_survived(all);
+  EXPECT_EQ(all.lost[0].why, "the samples are gone");
+  for (const size_t rank : {0, 1, 3}) {
+    const auto& reports = all.runs[rank].reports;
+    const auto bad = std::count_if(reports.begin(), reports.end(),
+                                   [](const RoundReport& report) { return report.skipped; });
+    EXPECT_EQ(bad, 1) << rank;
+    EXPECT_TRUE(reports[2].skipped);
+    EXPECT_EQ(reports[2].fault.code, ErrorCode::kPeerLost);
+  }
+}
+
+TEST(AsyncLeader, ASilentWorkerIsGivenUpAndTold) {
+  std::string told;
+  std::atomic<bool> was_told{false};
+  const Survival all = survive(
+      "leader:groups=2,tau=5,tau_global=10,asynchronous=true,patience=0.1",
+      [&](Worker& worker) {
+        while (worker.step()) {
+        }  // its last word is of a step, not of a round that it came to
+        std::this_thread::sleep_for(1500ms);
+        try {
+          for (;;) worker.step();
+        } catch (const SurvivedError& error) {
+          told = error.what();
+        }
+        was_told = true;
+      },
+      nullptr, 1s, [&] { return was_told.load(); });
+  expect_survived(all);
+  EXPECT_EQ(all.lost[0].why, "said nothing for 900 ms");
+  EXPECT_THAT(told, ::testing::HasSubstr("gave this one up"));
+}
+
+TEST(AsyncLeader, NobodySurvivesRankZeroOrALossWithoutPatience) {
+  run_local(2, [&](Group& group) {
+    Worker patient(group, {.method = "leader:asynchronous=true,patience=5"});
+    Worker strict(group, {.method = "leader:asynchronous=true"});
+    if (group.rank() == 0) {
+      EXPECT_FALSE(patient.sync().fail("no reason"));
+    }
+    EXPECT_FALSE(strict.sync().fail("no reason"));
+    patient.sync().leave();
+    strict.sync().leave();
+  });
+  const auto lose = [](const std::string& more, int culprit) {
+    run_local(kRanks, [&](Group& group) {
+      Worker worker(group,
+                    {.method = "leader:groups=1,tau=5,tau_global=5,asynchronous=true" + more});
+      train(worker, 1ms, [&](const Training& run) {
+        if (group.rank() == culprit && run.reports.size() == 2)
+          throw std::runtime_error("the disk is full");
+        return run.reports.size() == 10;
+      });
+    });
+  };
+  EXPECT_THROW(lose("", 2), std::runtime_error);
+  EXPECT_THROW(lose(",patience=5", 0), std::runtime_error);
 }
 
 TEST(AsyncLeader, RefusesWhatCannotBe) {

@@ -1,11 +1,14 @@
 // A worker's way to the desk: words there, notes back.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <deque>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "sync/desk_service.h"
 #include "sync/pace.h"
+#include "thinwire/survived.h"
 
 namespace thinwire {
 namespace {
@@ -16,7 +19,9 @@ class DeskLine {
   virtual ~DeskLine() = default;
   virtual void tell(DeskWord word, uint64_t round) = 0;
   virtual std::optional<DeskNote> take(bool wait) = 0;
-  virtual void hang_up() = 0;
+  // That this worker failed; false where it cannot be said.
+  virtual bool report(std::string_view why) = 0;
+  virtual std::vector<LostWorker> lost() { return {}; }
 };
 
 class LineAtHand final : public DeskLine {
@@ -25,7 +30,8 @@ class LineAtHand final : public DeskLine {
       : service_(std::move(channel), std::move(desk), survives_losses) {}
   void tell(DeskWord word, uint64_t round) override { service_.tell(word, round); }
   std::optional<DeskNote> take(bool wait) override { return service_.take(wait); }
-  void hang_up() override { service_.drain(); }
+  bool report(std::string_view /*why*/) override { return false; }  // the desk goes with it
+  std::vector<LostWorker> lost() override { return service_.lost(); }
 
  private:
   DeskService service_;
@@ -40,6 +46,8 @@ class FarLine final : public DeskLine {
 
   // Sends wait for nobody until there are kMost of them on their way.
   void tell(DeskWord word, uint64_t round) override {
+    // What comes next is the end, which waits for a silent worker for three deadlines.
+    if (word == DeskWord::kLeft) channel_->set_deadline(channel_->deadline() * 4);
     while (!out_.empty() && (out_.size() >= kMost || out_.front().transfer->done())) {
       channel_->wait(out_.front().transfer);
       out_.pop_front();
@@ -56,13 +64,18 @@ class FarLine final : public DeskLine {
       return std::nullopt;
     const std::optional<DeskNote> note = read_note(note_, channel_->rank());
     if (!note) throw Error(ErrorCode::kCorrupt, "desk: a note of rank 0 is none");
-    listen();
+    if (note->kind != DeskNote::kEnd) listen();
     return note;
   }
 
-  void hang_up() override {
-    for (const Sent& sent : out_) channel_->wait(sent.transfer);
-    out_.clear();
+  bool report(std::string_view why) override {
+    tell(DeskWord::kFailed, 0);
+    DeskReason reason{};
+    std::copy_n(why.begin(), std::min(why.size(), reason.size() - 1), reason.begin());
+    const auto sent = channel_->send(std::as_bytes(std::span(reason)), 0, kReasonTag);
+    for (const Sent& word : out_) channel_->wait(word.transfer);
+    channel_->wait(sent);
+    return true;
   }
 
  private:
@@ -82,12 +95,14 @@ class FarLine final : public DeskLine {
 
 class CountedPace final : public Pace {
  public:
-  CountedPace(Group& group, uint64_t period, std::chrono::milliseconds patience) {
+  CountedPace(Group& group, uint64_t period, std::chrono::milliseconds patience)
+      : rank_(group.rank()),
+        survives_(patience.count() > 0),
+        lost_(static_cast<size_t>(group.size())) {
     std::unique_ptr<Group> channel = group.split(0);
-    const bool survives = patience.count() > 0;
     if (channel->rank() == 0) {
       RoundDesk desk(channel->size(), period, patience, channel->deadline() * 9 / 10);
-      line_ = std::make_unique<LineAtHand>(std::move(channel), std::move(desk), survives);
+      line_ = std::make_unique<LineAtHand>(std::move(channel), std::move(desk), survives_);
     } else {
       line_ = std::make_unique<FarLine>(std::move(channel));
     }
@@ -100,14 +115,42 @@ class CountedPace final : public Pace {
     return come();
   }
 
-  void leave() override {
+  std::vector<int> leave() override {
     line_->tell(DeskWord::kLeft, 0);
-    line_->hang_up();
+    for (;;) {
+      const DeskNote note = *line_->take(true);
+      hear(note);
+      if (note.kind == DeskNote::kEnd) return ranks_of(note);
+    }
+  }
+
+  bool fail(std::string_view why) override { return survives_ && line_->report(why); }
+  std::vector<LostWorker> lost() override { return line_->lost(); }
+
+  bool heard_lost(std::span<const int> ranks) override {
+    while (const auto note = line_->take(false)) hear(*note);
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return lost_[static_cast<size_t>(rank)]; });
   }
 
  private:
+  static std::vector<int> ranks_of(const DeskNote& note) {
+    std::vector<int> ranks;
+    for (size_t r = 0; r < note.members.size(); ++r)
+      if (note.members[r]) ranks.push_back(static_cast<int>(r));
+    return ranks;
+  }
+
   void hear(const DeskNote& note) {
     if (note.kind == DeskNote::kCalled) called_ = note.round;
+    if (note.kind != DeskNote::kLost) return;
+    for (const int rank : ranks_of(note)) {
+      if (rank == rank_)
+        throw SurvivedError(ErrorCode::kTimeout,
+                            "desk: the other workers gave this one up: it said nothing for nine "
+                            "tenths of the deadline, and they went on without it");
+      lost_[static_cast<size_t>(rank)] = true;
+    }
   }
 
   // To the latest round that was called; the desk may have closed it meanwhile.
@@ -119,9 +162,7 @@ class CountedPace final : public Pace {
       hear(note);
       if (note.kind == DeskNote::kCalled || note.round != round) continue;
       if (note.kind == DeskNote::kClosed) return std::nullopt;
-      std::vector<int> ranks;
-      for (size_t r = 0; r < note.members.size(); ++r)
-        if (note.members[r]) ranks.push_back(static_cast<int>(r));
+      const std::vector<int> ranks = ranks_of(note);
       if (note.kind == DeskNote::kMembers) return RoundCall{.number = round, .ranks = ranks};
       std::string missing;
       for (const int rank : ranks)
@@ -131,6 +172,9 @@ class CountedPace final : public Pace {
     }
   }
 
+  const int rank_;
+  const bool survives_;
+  std::vector<bool> lost_;  // by rank, as far as this one has heard
   std::unique_ptr<DeskLine> line_;
   uint64_t called_ = 0;  // and not answered
 };

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/desk_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace thinwire {
 namespace {
@@ -16,6 +18,11 @@ constexpr auto kNap = std::chrono::microseconds(200);
 template <typename T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(value));
+}
+
+// What a group says of a lost rank, without what was waited for.
+std::string cause_of(const std::string& error) {
+  return error.substr(0, error.find("; no end to"));
 }
 
 }  // namespace
@@ -30,7 +37,7 @@ void write_note(const DeskNote& note, std::vector<std::byte>& out) {
 std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank) {
   uint64_t words[2];
   std::memcpy(words, bytes.data(), sizeof words);
-  if (words[0] > DeskNote::kFailed) return std::nullopt;
+  if (words[0] > DeskNote::kEnd) return std::nullopt;
   DeskNote note{.kind = static_cast<DeskNote::Kind>(words[0]), .to = rank, .round = words[1]};
   for (size_t at = sizeof words; at < bytes.size(); ++at) {
     if (bytes[at] > std::byte{1}) return std::nullopt;
@@ -73,9 +80,9 @@ std::optional<DeskNote> DeskService::take(bool wait) {
   return note;
 }
 
-void DeskService::drain() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return idle_ || !error_.empty(); });
+std::vector<LostWorker> DeskService::lost() {
+  const std::lock_guard lock(mutex_);
+  return losses_;
 }
 
 void DeskService::run() {
@@ -87,8 +94,6 @@ void DeskService::run() {
     for (;;) {
       const bool moved = look();
       std::unique_lock lock(mutex_);
-      idle_ = desk_.live() == 0 && notes_.empty();
-      if (idle_) changed_.notify_all();
       if (stop_) return;
       if (!moved) changed_.wait_for(lock, kNap, [&] { return stop_ || !told_.empty(); });
     }
@@ -110,20 +115,28 @@ bool DeskService::look() {
     told.swap(told_);
   }
   for (const DeskMessage& message : told) hand_out(answer(0, message));
-  hand_out(desk_.waited(RoundDesk::Clock::now()));
-  std::vector<int> gone;
+  const auto now = RoundDesk::Clock::now();
+  hand_out(desk_.waited(now));
+  look_for_silence(now);
+  look_at_notes();
+  if (desk_.live() == 0) end();
+  return moved || !told.empty();
+}
+
+void DeskService::look_at_notes() {
+  std::vector<std::pair<int, std::string>> gone;
   for (Note& note : notes_) {
     try {
       if (note.out != nullptr && note.out->done()) note.out.reset();
     } catch (const Error& error) {
-      note.out.reset();
       if (!survives_losses_ || error.code() != ErrorCode::kPeerLost) throw;
-      gone.push_back(note.to);
+      gone.emplace_back(note.to, error.what());
+      stuck_.push_back(std::move(note));
+      note.out = nullptr;
     }
   }
-  for (const int rank : gone) lose(rank);
+  for (const auto& [rank, why] : gone) lose(rank, cause_of(why));
   while (!notes_.empty() && notes_.front().out == nullptr) notes_.pop_front();
-  return moved || !told.empty();
 }
 
 // One message at most, so that a fast worker is not the only one heard.
@@ -132,25 +145,79 @@ bool DeskService::listen(int rank) {
   if (line.in == nullptr) return false;
   try {
     if (!line.in->done()) return false;
+    line.heard = RoundDesk::Clock::now();
     const DeskMessage message = line.message;
-    if (static_cast<DeskWord>(message[0]) == DeskWord::kLeft)
+    const auto word = static_cast<DeskWord>(message[0]);
+    line.came = word == DeskWord::kCame;
+    line.left = word == DeskWord::kLeft;
+    if (word == DeskWord::kFailed) {
+      DeskReason reason{};
+      channel_->wait(channel_->receive(bytes_of(reason), rank, kReasonTag));
+      reason.back() = 0;
+      lose(rank, reason.data());
+      return true;
+    }
+    if (line.left)
       line.in.reset();
     else
       line.in = channel_->receive(bytes_of(line.message), rank, kDeskTag);
     hand_out(answer(rank, message));
   } catch (const Error& error) {
     if (!survives_losses_ || error.code() != ErrorCode::kPeerLost) throw;
-    lose(rank);
+    lose(rank, cause_of(error.what()));
   }
   return true;
 }
 
-void DeskService::lose(int rank) {
+// A worker that came to a round is silent for want of others, at most until its own waits end.
+void DeskService::look_for_silence(RoundDesk::Clock::time_point now) {
+  const bool alone = own_left_ != RoundDesk::Clock::time_point{};
+  if (!survives_losses_ && !alone) return;  // rounds have a deadline of their own
+  for (int rank = 1; rank < channel_->size(); ++rank) {
+    const Line& line = lines_[static_cast<size_t>(rank)];
+    if (line.lost || line.left) continue;
+    const auto limit = channel_->deadline() * (line.came ? 30 : 9) / 10;
+    const auto since = survives_losses_ ? line.heard : std::max(line.heard, own_left_);
+    if (now - since < limit) continue;
+    const std::string why = "said nothing for " + std::to_string(limit.count()) + " ms";
+    if (!survives_losses_)
+      throw Error(ErrorCode::kTimeout, "rank " + std::to_string(rank) + " " + why);
+    lose(rank, why, /*tell=*/true);
+  }
+}
+
+void DeskService::lose(int rank, const std::string& why, bool tell) {
   Line& line = lines_[static_cast<size_t>(rank)];
-  if (line.lost) return;
-  line.lost = true;
+  if (line.lost || line.left) return;
   line.in.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    losses_.push_back({.rank = rank, .why = why});
+  }
+  DeskNote note{.kind = DeskNote::kLost, .to = 0, .round = 0, .members = {}};
+  note.members.resize(lines_.size());
+  note.members[static_cast<size_t>(rank)] = true;
+  for (; note.to < channel_->size(); ++note.to)
+    if (note.to != rank || tell) send(note);
+  line.lost = true;
   hand_out(desk_.left(rank, RoundDesk::Clock::now()));
+}
+
+// To those who left first, so that this rank goes when all of them know.
+void DeskService::end() {
+  DeskNote note{.kind = DeskNote::kEnd, .to = 0, .round = 0, .members = {}};
+  note.members.push_back(true);
+  for (size_t rank = 1; rank < lines_.size(); ++rank) note.members.push_back(lines_[rank].left);
+  if (!std::exchange(ended_, true)) {
+    for (note.to = 1; note.to < channel_->size(); ++note.to)
+      if (note.members[static_cast<size_t>(note.to)]) send(note);
+  } else if (!told_end_ && std::none_of(notes_.begin(), notes_.end(), [&](const Note& on_its_way) {
+               return !lines_[static_cast<size_t>(on_its_way.to)].lost;
+             })) {
+    told_end_ = true;
+    note.to = 0;
+    send(note);
+  }
 }
 
 std::vector<DeskNote> DeskService::answer(int rank, const DeskMessage& message) {
@@ -161,26 +228,31 @@ std::vector<DeskNote> DeskService::answer(int rank, const DeskMessage& message) 
     case DeskWord::kCame:
       return desk_.came(rank, message[1], now);
     case DeskWord::kLeft:
+      if (rank == 0) own_left_ = now;
       return desk_.left(rank, now);
+    case DeskWord::kFailed:
+      break;
   }
   throw Error(ErrorCode::kCorrupt, "desk: rank " + std::to_string(rank) + " says what is no word");
 }
 
 void DeskService::hand_out(const std::vector<DeskNote>& notes) {
-  for (const DeskNote& note : notes) {
-    if (note.to == 0) {
-      const std::lock_guard lock(mutex_);
-      mine_.push_back(note);
-      changed_.notify_all();
-      continue;
-    }
-    if (lines_[static_cast<size_t>(note.to)].lost) continue;
-    Note& sent = notes_.emplace_back();
-    sent.to = note.to;
-    sent.bytes.resize(note_size(channel_->size()));
-    write_note(note, sent.bytes);
-    sent.out = channel_->send(sent.bytes, note.to, kNoteTag);
+  for (const DeskNote& note : notes) send(note);
+}
+
+void DeskService::send(const DeskNote& note) {
+  if (note.to == 0) {
+    const std::lock_guard lock(mutex_);
+    mine_.push_back(note);
+    changed_.notify_all();
+    return;
   }
+  if (lines_[static_cast<size_t>(note.to)].lost) return;
+  Note& sent = notes_.emplace_back();
+  sent.to = note.to;
+  sent.bytes.resize(note_size(channel_->size()));
+  write_note(note, sent.bytes);
+  sent.out = channel_->send(sent.bytes, note.to, kNoteTag);
 }
 
 }  // namespace thinwire

@@ -16,12 +16,15 @@
 
 #include "sync/round_desk.h"
 #include "thinwire/group.h"
+#include "thinwire/synchroniser.h"
 
 namespace thinwire {
 
 // What a worker tells the desk: two words.
-enum class DeskWord : uint64_t { kStepped = 1, kCame = 2, kLeft = 3 };
+enum class DeskWord : uint64_t { kStepped = 1, kCame = 2, kLeft = 3, kFailed = 4 };
 using DeskMessage = std::array<uint64_t, 2>;  // word, round
+using DeskReason =
+    std::array<char, 512>;  // follows kFailed under a tag of its own; ends with a zero
 
 // What the desk tells a worker, as bytes: u64 kind, u64 round, u8 member[ranks].
 inline size_t note_size(int ranks) { return 16 + static_cast<size_t>(ranks); }
@@ -31,9 +34,12 @@ std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank)
 
 constexpr int kDeskTag = 0;  // to the desk
 constexpr int kNoteTag = 1;  // from it
+constexpr int kReasonTag = 2;
 
 // Only the service's thread uses `channel` from the constructor on; the worker of this rank calls
-// tell and take.
+// the rest. A worker is lost when its messages end, when it says so, and when it says nothing for nine tenths
+// of the channel's deadline. Where losses are survived the others hear of it, a silent one itself too;
+// else it ends the service, and a worker may be silent as long as no other waits for it to leave.
 class DeskService {
  public:
   DeskService(std::unique_ptr<Group> channel, RoundDesk desk, bool survives_losses);
@@ -46,14 +52,17 @@ class DeskService {
   // The next note to this rank, if there is one; waits for it when told to. Throws the error that ended
   // the service.
   std::optional<DeskNote> take(bool wait);
-  // Returns when the last worker has left.
-  void drain();
+  // Those that were lost so far, in this order.
+  std::vector<LostWorker> lost();
 
  private:
   struct Line {  // to one other rank
     DeskMessage message{};
     std::unique_ptr<Transfer> in;
+    RoundDesk::Clock::time_point heard = RoundDesk::Clock::now();  // the last word
+    bool came = false;                                             // was that word
     bool lost = false;
+    bool left = false;
   };
   struct Note {
     std::vector<std::byte> bytes;
@@ -64,23 +73,31 @@ class DeskService {
   void run();
   bool look();
   bool listen(int rank);
-  void lose(int rank);
+  void look_for_silence(RoundDesk::Clock::time_point now);
+  void look_at_notes();
+  void lose(int rank, const std::string& why, bool tell = false);
+  void send(const DeskNote& note);
+  void end();
   std::vector<DeskNote> answer(int rank, const DeskMessage& message);
   void hand_out(const std::vector<DeskNote>& notes);
 
   const std::unique_ptr<Group> channel_;
   RoundDesk desk_;  // the thread's
   const bool survives_losses_;
-  std::vector<Line> lines_;  // by rank
-  std::deque<Note> notes_;   // on their way
+  std::vector<Line> lines_;                  // by rank
+  std::deque<Note> notes_;                   // on their way
+  std::vector<Note> stuck_;                  // to those who are lost; MPI does not take them back
+  RoundDesk::Clock::time_point own_left_{};  // when this rank's worker did; zero before
+  bool told_end_ = false;
+  bool ended_ = false;  // nobody takes steps any more, and those who left are being told
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<DeskMessage> told_;  // by this rank's worker
   std::deque<DeskNote> mine_;     // to it
+  std::vector<LostWorker> losses_;
   std::string error_;
   bool stop_ = false;
-  bool idle_ = false;  // nobody is left
   std::thread thread_;
 };
 

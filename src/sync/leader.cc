@@ -22,7 +22,7 @@
 // Asynchronous, all workers count together: a round is called when they took n tau steps more, wherever
 // each of them is, and a worker comes to it after its next step. Nobody waits but in rounds. Who is
 // late is waited for, or, with a patience, left behind: then a round is held by those who came, and one
-// that breaks down because a worker does is skipped by those who notice.
+// that breaks down because a worker does is skipped by those who notice or hear of it.
 //
 // A round, n ranks in the circle that talks (all, or one group): n - 1 losses of 8 bytes to each other,
 // a frame to everybody but its leader, ceil(log2 n) words of 8 bytes to agree whether it counts.
@@ -39,6 +39,7 @@
 #include "sync/sync_rules.h"
 #include "sync/weight_broadcast.h"
 #include "sync/worker_groups.h"
+#include "thinwire/survived.h"
 
 namespace thinwire {
 namespace {
@@ -113,14 +114,39 @@ class Leader final : public SyncRule {
     const bool recorded = options().recorded.has_value();
     const uint64_t number = call->number + (recorded ? 0 : rounds_before_);
     if (!rule_.asynchronous) return meet(parameters, *groups_, number);
-    WorkerGroups present(channel(), colours_, call->ranks, number);
+    salvage_.sweep(number);
+    WorkerGroups present(channel(), colours_, call->ranks, number,
+                         rule_.patience.count() > 0 ? &salvage_ : nullptr);
     return meet(parameters, present, number);
   }
 
   uint64_t asynchronous_period() const noexcept override {
     return rule_.asynchronous ? period_ : 0;
   }
-  void leave() override { pace_->leave(); }
+
+  std::vector<int> leave() override {
+    if (!rule_.asynchronous || channel().size() == 1) return {};
+    left_ = pace_->leave();
+    return left_;
+  }
+  std::vector<int> remaining() const override {
+    return std::ssize(left_) < channel().size() ? left_ : std::vector<int>();
+  }
+  // Rank 0 takes the desk with it.
+  bool is_survived() const override {
+    return rule_.patience.count() > 0 && channel().rank() != 0 && !options().recorded;
+  }
+  bool fail(std::string_view why) noexcept override {
+    try {
+      return is_survived() && pace_->fail(why);
+    } catch (...) {  // there is nobody to tell
+      return false;
+    }
+  }
+  std::vector<LostWorker> lost() const override {
+    return pace_ ? pace_->lost() : std::vector<LostWorker>();
+  }
+  std::span<const float> led_by() const override { return global_.taken(); }
 
   // Round `number` with those of `groups`.
   std::optional<RoundReport> meet(std::span<float> parameters, WorkerGroups& groups,
@@ -156,6 +182,8 @@ class Leader final : public SyncRule {
                     RoundReport& report) {
     try {
       hold(parameters, groups, local, report);
+    } catch (const SurvivedError&) {
+      throw;
     } catch (const Error& error) {
       const bool lost = error.code() == ErrorCode::kPeerLost || error.code() == ErrorCode::kTimeout;
       if (rule_.patience.count() == 0 || !lost) throw;
@@ -263,6 +291,8 @@ class Leader final : public SyncRule {
   bool has_local_ = false;
   uint64_t period_ = 1;  // steps from round to round
   std::unique_ptr<Pace> pace_;
+  Salvage salvage_{[this](std::span<const int> ranks) { return pace_->heard_lost(ranks); }};
+  std::vector<int> left_;       // when this one did
   uint64_t rounds_before_ = 0;  // in the run that an asynchronous one continues
 };
 

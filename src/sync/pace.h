@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "thinwire/group.h"
@@ -26,8 +28,13 @@ class Pace {
   // After the worker's local step number `steps` (from 1).
   virtual std::optional<RoundCall> after_step(uint64_t steps) = 0;
 
-  // The worker takes no more steps.
-  virtual void leave() {}
+  // As those of Synchroniser.
+  virtual std::vector<int> leave() { return {}; }
+  virtual bool fail(std::string_view /*why*/) { return false; }
+  virtual std::vector<LostWorker> lost() { return {}; }
+
+  // Whether one of these ranks is known to be lost. Makes progress, never blocks.
+  virtual bool heard_lost(std::span<const int> /*ranks*/) { return false; }
 };
 
 // All ranks, after every `period` steps of each.
@@ -39,7 +46,8 @@ std::unique_ptr<Pace> make_recorded_pace(const std::vector<RecordedRound>& round
 // When all workers together took `period` steps each on average; RoundDesk has the rules. Rank 0 keeps
 // the desk on a thread of its own. Takes a channel of its own from `group`; a worker waits for nobody
 // but at a round. Throws Error(kTimeout) naming who did not come where there is no patience. A lost
-// worker is one that left where there is patience, and an error otherwise. `rounds` were held before.
+// worker is one that left where there is patience, and an error otherwise. Throws SurvivedError on a worker
+// that the others gave up.
 std::unique_ptr<Pace> make_counted_pace(Group& group, uint64_t period,
                                         std::chrono::milliseconds patience);
 

@@ -15,6 +15,8 @@ struct DeskNote {
     kMembers,  // it is held now, by those of `members`
     kClosed,   // it was held without you
     kFailed,   // those of `members` did not come in time
+    kLost,     // those of `members` are lost; a round that they came to may not end
+    kEnd,      // those of `members` have left; nobody else is there
   };
 
   Kind kind = kCalled;

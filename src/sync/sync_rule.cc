@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "sync/member_group.h"
 
 namespace thinwire {
 namespace {
@@ -17,6 +18,8 @@ size_t total_count(const std::vector<TensorSpec>& tensors) {
 
 std::string describe(const RoundReport& report) {
   const Fault& fault = report.fault;
+  if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout)
+    return fault.stream + " in round " + std::to_string(report.round);
   std::string text = "'" + fault.stream + "'";
   if (fault.rank >= 0) text += " of rank " + std::to_string(fault.rank);
   text += fault.code == ErrorCode::kCorrupt ? " arrived corrupt" : " is not finite";
@@ -64,7 +67,7 @@ auto SyncRule::guarded(const Body& body) -> decltype(body()) {
     throw;
   } catch (const std::exception& error) {
     over_ = std::current_exception();
-    channel_->abort(error.what());
+    if (!is_survived()) channel_->abort(error.what());
     throw;
   }
 }
@@ -86,6 +89,7 @@ void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
                      std::to_string(count_));
   guarded([&] {
     if (own_centre(out)) return;
+    if (const auto ranks = remaining(); !ranks.empty()) return mean_of(ranks, parameters, out);
     if (!plain_mean_)
       plain_mean_ = std::make_unique<ReplicaMean>(*channel_, plain_store_, tensors_);
     const StepReport report = plain_mean_->form(parameters, {});
@@ -97,6 +101,20 @@ void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
     const std::span<const float> mean = plain_mean_->mean();
     std::copy(mean.begin(), mean.end(), out.begin());
   });
+}
+
+// Without those that are lost, whom an exchange would wait for: one rank after the other shows its
+// parameters to all, which add them in this order.
+void SyncRule::mean_of(const std::vector<int>& ranks, std::span<const float> parameters,
+                       std::span<float> out) {
+  MemberGroup there(*channel_, ranks, 0);
+  std::vector<double> sum(parameters.size());
+  for (int rank = 0; rank < there.size(); ++rank) {
+    if (rank == there.rank()) std::copy(parameters.begin(), parameters.end(), out.begin());
+    there.broadcast(std::as_writable_bytes(out), rank);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += double{out[i]};
+  }
+  for (size_t i = 0; i < sum.size(); ++i) out[i] = static_cast<float>(sum[i] / there.size());
 }
 
 void SyncRule::end_round(const RoundReport& report) {

@@ -57,8 +57,15 @@ class SyncRule : public Synchroniser {
   // Writes the rule's own centre; false when it has none.
   virtual bool own_centre(std::span<float> /*out*/) { return false; }
 
+  // Whether the others go on when this rank fails, which tells them by itself.
+  virtual bool is_survived() const { return false; }
+
+  // After leave: the ranks that left, when some did not; empty otherwise.
+  virtual std::vector<int> remaining() const { return {}; }
+
   // Of the whole, this rule's own.
   Group& channel() noexcept { return *channel_; }
+  const Group& channel() const noexcept { return *channel_; }
   Store& store() noexcept { return store_; }  // the caller's
   SyncMemory& memory() noexcept { return memory_; }
   const SyncMemory& memory() const noexcept { return memory_; }
@@ -76,6 +83,8 @@ class SyncRule : public Synchroniser {
   // Runs `body`; an error becomes the end of this object, and of the other ranks' waits.
   template <typename Body>
   auto guarded(const Body& body) -> decltype(body());
+  void mean_of(const std::vector<int>& ranks, std::span<const float> parameters,
+               std::span<float> out);
 
   Store& store_;
   const std::vector<TensorSpec> tensors_;

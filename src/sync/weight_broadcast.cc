@@ -124,6 +124,10 @@ void WeightBroadcast::commit() {
   if (reference_ != nullptr) std::swap(next_, reference_->values);
 }
 
+std::span<const float> WeightBroadcast::taken() const noexcept {
+  return reference_ != nullptr ? reference_->values : next_;
+}
+
 void WeightBroadcast::rollback() { encoder_->rollback(); }
 
 uint64_t WeightBroadcast::reference_checksum() const {

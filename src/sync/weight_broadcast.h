@@ -50,6 +50,9 @@ class WeightBroadcast {
   const std::string& name() const noexcept { return spec_.name; }
   uint64_t payload_bytes() const noexcept { return payload_bytes_; }  // of the last frame
 
+  // The same after commit, until the next send.
+  std::span<const float> taken() const noexcept;
+
   void commit();
   void rollback();
 

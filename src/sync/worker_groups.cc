@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sync/member_group.h"
-
 namespace thinwire {
 namespace {
 
@@ -39,13 +37,14 @@ WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours)
 }
 
 WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours,
-                           const std::vector<int>& ranks, uint64_t round)
-    : ranks_(ranks), own_all_(std::make_unique<MemberGroup>(whole, ranks, round)) {
+                           const std::vector<int>& ranks, uint64_t round, Salvage* salvage)
+    : ranks_(ranks), own_all_(std::make_unique<MemberGroup>(whole, ranks, round, salvage)) {
   all_ = own_all_.get();
   number(whole.rank(), colours);
   const std::vector<int>& mine = members_[static_cast<size_t>(index_)];
-  own_ = std::make_unique<MemberGroup>(whole, mine, round);
-  if (mine.front() == whole.rank()) heads_ = std::make_unique<MemberGroup>(whole, heads(), round);
+  own_ = std::make_unique<MemberGroup>(whole, mine, round, salvage);
+  if (mine.front() == whole.rank())
+    heads_ = std::make_unique<MemberGroup>(whole, heads(), round, salvage);
 }
 
 void WorkerGroups::number(int rank, std::span<const int> colours) {

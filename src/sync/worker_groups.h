@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sync/member_group.h"
 #include "sync/weight_broadcast.h"
 #include "thinwire/group.h"
 
@@ -26,9 +27,10 @@ class WorkerGroups {
   // All ranks, in groups split from the whole. Collective.
   WorkerGroups(Group& whole, std::span<const int> colours);
 
-  // Those of `ranks` only, which hold this one, without a word between them; for round `round`.
+  // Those of `ranks` only, which hold this one, without a word between them; for round `round`. With
+  // `salvage`, which outlives it, they may abandon the round.
   WorkerGroups(Group& whole, std::span<const int> colours, const std::vector<int>& ranks,
-               uint64_t round);
+               uint64_t round, Salvage* salvage);
 
   int count() const noexcept { return static_cast<int>(members_.size()); }
   int index() const noexcept { return index_; }  // of this rank's group

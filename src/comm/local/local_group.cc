@@ -9,6 +9,7 @@
 #include "comm/tags.h"
 #include "core/check.h"
 #include "thinwire/group.h"
+#include "thinwire/survived.h"
 
 namespace thinwire {
 namespace {
@@ -172,6 +173,7 @@ void run_local(int size, const std::function<void(Group&)>& body) {
         std::move(groups[rank]);  // ends with the thread: who returns early is missed
     try {
       body(*group);
+    } catch (const SurvivedError&) {  // the others know
     } catch (const std::exception& error) {
       fail(rank, *group, error.what());
     } catch (...) {
