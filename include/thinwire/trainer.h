@@ -73,6 +73,7 @@ struct StepEvent {
   const StepReport* exchange = nullptr;
   const RoundReport* round = nullptr;  // where workers step by themselves and just talked
   const PipelineReport* pipeline = nullptr;
+  std::vector<LostWorker> lost = {};  // that rank 0 heard of since the step before
 };
 
 // One pass over the test data, the same on every rank.
@@ -90,6 +91,10 @@ struct EvaluationEvent {
   std::optional<int> leader = {};           // of the last global round; where one is chosen
   std::optional<double> leader_error = {};  // of the leader's own network
   std::optional<double> leader_hold_out_error = {};
+
+  // Of asynchronous workers before the end all of it is of the leader of the last global round, as rank
+  // 0 measures it: that round.
+  std::optional<uint64_t> round = {};
 
   // Of pipelines the above is without compression. This is with the boundaries' codecs, without memory.
   std::optional<double> compressed_loss = {};
@@ -127,13 +132,15 @@ struct RunSummary {
   double achieved_over_target = 0;  // kept / target; 0 when the codec has no target
   double seconds = 0;
   uint64_t skipped_steps = 0;
-  uint64_t weights_xxh3 = 0;  // of names and contents of all weights at the end
-  bool finished = true;       // false: stopped early, to be resumed
+  std::vector<int> lost_workers;  // ranks that the others went on without
+  uint64_t weights_xxh3 = 0;      // of names and contents of all weights at the end
+  bool finished = true;           // false: stopped early, to be resumed
 };
 
 // Trains as the recipe says, as one rank of the group. All ranks return the same summary, but for
 // times. Throws Error: kMismatch when ranks differ (naming the first difference), kIo for files,
-// and whatever the exchange and the group throw.
+// and whatever the exchange and the group throw; SurvivedError on a rank that fails where the others
+// go on without it.
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,
                         const RunEvents& events);
 

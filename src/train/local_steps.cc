@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "sync/member_group.h"
+#include "thinwire/survived.h"
 #include "train/evaluate.h"
 #include "train/finite_gradients.h"
 #include "train/named_tensors.h"
@@ -25,6 +27,7 @@ uint64_t dense_exchange_bytes(uint64_t values, int ranks) {
 
 LocalSteps::LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options)
     : StepTaker(context),
+      group_(&context.group),
       tensors_(describe_parameters(*context.task.module)),
       max_bad_(options.max_skipped) {
   AlignedVector<float> start;
@@ -53,6 +56,22 @@ SynchroniserOptions LocalSteps::with_judge(SynchroniserOptions options) const {
 }
 
 StepOutcome LocalSteps::take(uint64_t step) {
+  try {
+    return take_one(step);
+  } catch (const SurvivedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const ErrorCode code = known != nullptr ? known->code() : ErrorCode::kContract;
+    // What all throw, and the loss of the desk, are no failure of this worker.
+    const bool own = dynamic_cast<const AgreedError*>(&error) == nullptr &&
+                     code != ErrorCode::kPeerLost && code != ErrorCode::kTimeout;
+    if (own && sync_->fail(error.what())) throw SurvivedError(code, error.what());
+    throw;
+  }
+}
+
+StepOutcome LocalSteps::take_one(uint64_t step) {
   common_.reset();
   StepOutcome outcome;
   begin(step, outcome);
@@ -94,9 +113,7 @@ void LocalSteps::count(const RoundReport& round, StepOutcome& outcome) {
   report.received_bytes = round.received_bytes;
   report.wait_seconds = round.seconds;
   // A round of all is held when all together have taken as many steps as each would have.
-  if (asynchronous() &&
-      (round.round + 1) * sync_->asynchronous_period() >= context().timetable.steps)
-    over_ = true;
+  if (asynchronous() && steps_before(round) >= context().timetable.steps) over_ = true;
 }
 
 void LocalSteps::adjust_gradients() {
@@ -132,13 +149,24 @@ void LocalSteps::show(const Shown& what) {
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(what.buffers[i]);
 }
 
+void LocalSteps::leave() {
+  ranks_ = sync_->leave();
+  if (ranks_.empty() || std::ssize(ranks_) == group_->size()) return;
+  left_ = std::make_unique<MemberGroup>(context().group, ranks_, 0);
+  group_ = left_.get();
+}
+
+void LocalSteps::measure_norms_in(Group& group) {
+  const auto batch = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
+  const auto samples = static_cast<uint64_t>(context().recipe.integer("sync.norm_samples"));
+  measure_norms(group, context().task, context().data, samples, batch, context().buffers);
+}
+
 void LocalSteps::form_common() {
   AlignedVector<float> centre(weights().size());
   sync_->centre(own_->weights, centre);
   std::copy(centre.begin(), centre.end(), weights().begin());
-  const auto batch = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
-  const auto samples = static_cast<uint64_t>(context().recipe.integer("sync.norm_samples"));
-  measure_norms(context().group, context().task, context().data, samples, batch, context().buffers);
+  measure_norms_in(*group_);
   common_ = shown();
 }
 
@@ -167,17 +195,48 @@ void LocalSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
   show_own();
 }
 
+void LocalSteps::judge_leader(const RoundReport& round, const Judge& judge,
+                              EvaluationEvent& event) {
+  own_ = shown();
+  const auto led = sync_->led_by();
+  std::copy(led.begin(), led.end(), weights().begin());
+  measure_norms_in(*make_local_groups(1)[0]);
+  const Score test = judge.score(context().task, judge.test);
+  event.loss = test.loss;
+  event.error = test.error;
+  event.samples = test.samples;
+  event.round = round.round;
+  event.leader = round.leader;
+  event.leader_error = test.error;
+  if (judge.hold_out != nullptr)
+    event.hold_out_error = event.leader_hold_out_error =
+        judge.score(context().task, *judge.hold_out).error;
+  show_own();
+}
+
+std::vector<LostWorker> LocalSteps::lost() const {
+  std::vector<LostWorker> lost = sync_->lost();
+  if (context().group.rank() == 0 || !left_) return lost;
+  for (int rank = 0; rank < context().group.size(); ++rank)
+    if (std::find(ranks_.begin(), ranks_.end(), rank) == ranks_.end())
+      lost.push_back({.rank = rank});
+  return lost;
+}
+
 std::optional<int> LocalSteps::leader() {
   int64_t who = worker_->leader;
-  context().group.broadcast(std::as_writable_bytes(std::span(&who, 1)), 0);
-  if (who < 0 || who >= context().group.size()) return std::nullopt;
+  group_->broadcast(std::as_writable_bytes(std::span(&who, 1)), 0);
+  const auto there = [&] { return std::find(ranks_.begin(), ranks_.end(), who) != ranks_.end(); };
+  if (who < 0 || who >= context().group.size() || (left_ && !there())) return std::nullopt;
   return static_cast<int>(who);
 }
 
 void LocalSteps::show_worker(int rank) {
   own_ = shown();
+  if (left_)
+    rank = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
   for (const NamedTensor& weight : named_weights(*context().task.module))
-    context().group.broadcast(bytes_of(weight), rank);
+    group_->broadcast(bytes_of(weight), rank);
 }
 
 double LocalSteps::spread() {
@@ -190,9 +249,8 @@ double LocalSteps::spread() {
     const double distance = double{weights()[i]} - double{common_->weights[i]};
     mine += distance * distance;
   }
-  std::vector<double> all(static_cast<size_t>(context().group.size()));
-  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                             std::as_writable_bytes(std::span(all)));
+  std::vector<double> all(static_cast<size_t>(group_->size()));
+  group_->all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   double sum = 0;
   for (const double square : all) sum += square;
   return std::sqrt(sum / static_cast<double>(all.size()));

@@ -23,6 +23,7 @@ class LocalSteps final : public StepTaker {
   // is not float32.
   LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options);
 
+  // Where the others go on without this worker if it fails, it tells them and throws SurvivedError.
   StepOutcome take(uint64_t step) override;
   const std::vector<StreamSpec>& streams() const override { return streams_; }
 
@@ -34,11 +35,23 @@ class LocalSteps final : public StepTaker {
   // How far workers are from what they have in common, and the leader's own network.
   void judge_more(const Judge& judge, EvaluationEvent& event) override;
 
+  // The leader of a global round that has just counted, as all who were there took it: its network, with
+  // batch norm measured anew, tested by this rank alone, as `judge` does without the others.
+  void judge_leader(const RoundReport& round, const Judge& judge, EvaluationEvent& event);
+
   // Of workers that do not take the same number of steps: whether the run is over for this one. It is
   // when all together have taken their steps, or this one all of theirs.
   bool asynchronous() const noexcept { return sync_->asynchronous_period() != 0; }
   bool is_over() const noexcept { return over_; }
-  void leave() { sync_->leave(); }
+  // The steps that each has taken on average when `round` is held.
+  uint64_t steps_before(const RoundReport& round) const noexcept {
+    return (round.round + 1) * sync_->asynchronous_period();
+  }
+  // Takes no more steps. From then on `group` is of those that left, who judge and save together.
+  void leave();
+  Group& group() noexcept { return *group_; }
+  // Known to rank 0, and after leave to all: who was lost, and, to rank 0, why.
+  std::vector<LostWorker> lost() const;
 
  private:
   // A copy of everything that a network is.
@@ -58,13 +71,18 @@ class LocalSteps final : public StepTaker {
 
   // What the method is told besides `options`: how to judge this worker by held-out samples.
   SynchroniserOptions with_judge(SynchroniserOptions options) const;
+  StepOutcome take_one(uint64_t step);
   void adjust_gradients();
   void count(const RoundReport& round, StepOutcome& outcome);
   void form_common();
+  void measure_norms_in(Group& group);
   void show(const Shown& what);
   Shown shown() const;
   std::span<float> weights() noexcept { return worker_->weights(); }
 
+  Group* group_;  // all, or those that left
+  std::unique_ptr<Group> left_;
+  std::vector<int> ranks_;  // of those that left, in the whole; empty: all
   std::vector<TensorSpec> tensors_;
   std::vector<StreamSpec> streams_;
   OwnWorker* worker_ = nullptr;  // in the store

@@ -143,6 +143,8 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
   json["kinds"] = kinds_json(kinds);
   if (event.round != nullptr) json["round"] = Json::parse(to_json(*event.round));
   if (event.pipeline != nullptr) json["pipeline"] = pipeline_json(*event.pipeline);
+  for (const LostWorker& worker : event.lost)
+    json["lost"].push_back({{"rank", worker.rank}, {"why", worker.why}});
   if (with_streams_)
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
@@ -159,6 +161,7 @@ void MetricsFile::evaluation(const EvaluationEvent& event) {
     if (value) json[key] = *value;
   };
   add("hold_out_error", event.hold_out_error);
+  add("round", event.round);
   add("spread", event.spread);
   add("leader", event.leader);
   add("leader_error", event.leader_error);
@@ -205,6 +208,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
   json["achieved_over_target"] = summary.achieved_over_target;
   json["seconds"] = summary.seconds;
   json["skipped_steps"] = summary.skipped_steps;
+  if (!summary.lost_workers.empty()) json["lost_workers"] = summary.lost_workers;
   json["weights_xxh3"] = hex(summary.weights_xxh3);
   json["kinds"] = kinds_json(totals.kinds);
   json["totals"] = Json::parse(totals.to_json());

@@ -72,7 +72,7 @@ class Run {
       const RunEvents& events)
       : recipe_(recipe),
         places_(places),
-        group_(group),
+        whole_(group),
         task_(with_defaults(std::move(task))),
         data_(data),
         events_(events),
@@ -89,9 +89,12 @@ class Run {
   void make_taker();
   bool take_steps();
   void take_steps_alone();
+  std::vector<LostWorker> new_losses();
   void tell(const StepOutcome& outcome);
   void judge();
-  Score score(const Task& task, const Dataset& data);
+  void judge_leader(const RoundReport& round);
+  void conclude(const EvaluationEvent& event);
+  Score score(Group& among, const Task& task, const Dataset& data) const;
   void save();
   bool asked_to_stop();
   void note(const std::string& text) const {
@@ -99,13 +102,15 @@ class Run {
   }
   RunSummary summarise(bool finished);
 
-  bool first() const { return group_.rank() == 0; }
+  // All, or those that are left of asynchronous workers.
+  Group& group() const { return local_ != nullptr ? local_->group() : whole_; }
+  bool first() const { return whole_.rank() == 0; }
   bool writes() const { return !places_.out.empty(); }
   double seconds() const { return earlier_seconds_ + clock_.seconds(); }
 
   const Recipe& recipe_;
   const RunPlaces& places_;
-  Group& group_;
+  Group& whole_;
   const Task task_;
   const TaskData data_;
   const RunEvents& events_;
@@ -124,8 +129,9 @@ class Run {
   LocalSteps* local_ = nullptr;  // the taker, where workers step by themselves
   std::unique_ptr<MetricsFile> metrics_;
 
-  uint64_t step_ = 0;                     // steps done
-  uint64_t own_samples_ = 0;              // of asynchronous workers
+  uint64_t step_ = 0;         // steps done
+  uint64_t own_samples_ = 0;  // of asynchronous workers
+  std::vector<int> lost_workers_;
   std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run
   uint64_t saved_at_ = UINT64_MAX;
   uint64_t judged_at_ = UINT64_MAX;
@@ -137,23 +143,23 @@ class Run {
 
 // Before the first byte of a gradient: whatever would make ranks wait for each other in vain.
 void Run::agree() {
-  set_deadline(group_, recipe_.options);
-  require_agreement(group_, "recipe", agreement_text(recipe_));
+  set_deadline(group(), recipe_.options);
+  require_agreement(group(), "recipe", agreement_text(recipe_));
   const auto yes = [](bool is) { return is ? "yes\n" : "no\n"; };
   require_agreement(
-      group_, "run",
+      group(), "run",
       "training samples=" + std::to_string(data_.train.size()) +
           "\ntest samples=" + std::to_string(data_.test.size()) + "\nheld-out samples=" +
           std::to_string(data_.hold_out != nullptr ? data_.hold_out->size() : 0) +
           "\nwrites files=" + yes(writes()) + "resumes=" + yes(!places_.resume.empty()));
   std::byte flag{events_.stop != nullptr};
-  group_.broadcast(std::span(&flag, 1), 0);
+  group().broadcast(std::span(&flag, 1), 0);
   may_stop_ = flag != std::byte{0};
 }
 
 void Run::resume() {
-  Checkpoint saved = load_checkpoint(group_, places_.resume);
-  require_agreement(group_, "checkpoint",
+  Checkpoint saved = load_checkpoint(group(), places_.resume);
+  require_agreement(group(), "checkpoint",
                     "step=" + std::to_string(saved.step) +
                         "\nranks=" + std::to_string(saved.world_size) + '\n' + saved.recipe);
   const RecipeChanges changes = compare_recipes(saved.recipe, agreement_text(recipe_));
@@ -161,18 +167,18 @@ void Run::resume() {
     throw AgreedError(ErrorCode::kMismatch,
                       places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
   for (const std::string& change : changes.allowed) note("resumed with " + change);
-  if (pipeline_.stages > 0 && saved.world_size != group_.size())
+  if (pipeline_.stages > 0 && saved.world_size != group().size())
     throw AgreedError(ErrorCode::kMismatch, places_.resume + ": was saved by " +
                                                 std::to_string(saved.world_size) +
                                                 " workers; a pipeline goes on with as many, not " +
-                                                std::to_string(group_.size()));
+                                                std::to_string(group().size()));
 
-  together(group_, [&] {
+  together(group(), [&] {
     const torch::NoGradGuard no_grad;
     for (const NamedTensor& weight : named_weights(*task_.module))
       if (const Status status = from_state(saved.model, weight); !status)
         throw Error(status.code(), places_.resume + ": model: " + status.message());
-    if (const Status status = store_.load(saved.ranks, group_.rank(), group_.size()); !status)
+    if (const Status status = store_.load(saved.ranks, group().rank(), group().size()); !status)
       throw Error(status.code(), places_.resume + ": " + status.message());
   });
   saved_optimizer_ = std::move(saved.optimizer);
@@ -190,9 +196,9 @@ void Run::resume() {
     latest_.compressed_hold_out_error = totals_.last_compressed_hold_out_error;
   earlier_seconds_ = totals_.seconds;
   note("resumed at step " + std::to_string(step_));
-  if (saved.world_size != group_.size())
+  if (saved.world_size != group().size())
     note("saved by " + std::to_string(saved.world_size) + " ranks, resumed by " +
-         std::to_string(group_.size()) +
+         std::to_string(group().size()) +
          ": residuals were redistributed; (1/n) times their sum over ranks is unchanged");
 }
 
@@ -226,17 +232,18 @@ void Run::tell(const StepOutcome& outcome) {
                         .seconds = seconds(),
                         .exchange = &report,
                         .round = outcome.round ? &*outcome.round : nullptr,
-                        .pipeline = outcome.pipeline ? &*outcome.pipeline : nullptr};
+                        .pipeline = outcome.pipeline ? &*outcome.pipeline : nullptr,
+                        .lost = new_losses()};
   if (metrics_) metrics_->step(event, outcome.times, kinds, streams);
   if (events_.step) events_.step(event);
 }
 
-Score Run::score(const Task& task, const Dataset& data) {
+Score Run::score(Group& among, const Task& task, const Dataset& data) const {
   const auto batch = static_cast<uint64_t>(recipe_.options.integer("train.evaluate_batch"));
   const FetchContext context{.training = false,
                              .seed = static_cast<uint64_t>(recipe_.options.integer("train.seed")),
                              .epoch = 0};
-  return evaluate(group_, task, data, batch, context);
+  return evaluate(among, task, data, batch, context);
 }
 
 void Run::judge() {
@@ -245,20 +252,21 @@ void Run::judge() {
   taker_->show_common();
   // Steps of asynchronous workers differ.
   require_agreement(
-      group_, local_ != nullptr ? "common weights" : "weights after step " + std::to_string(step_),
+      group(), local_ != nullptr ? "common weights" : "weights after step " + std::to_string(step_),
       hex(checksum_of(trained_weights(*task_.module))));
-  const Score test = score(task_, data_.test);
+  const auto score_of = [this](const Task& task, const Dataset& data) {
+    return score(group(), task, data);
+  };
+  const Score test = score_of(task_, data_.test);
   latest_ = {.step = step_,
              .epoch = timetable_.epoch(step_),
              .loss = test.loss,
              .error = test.error,
              .samples = test.samples};
-  if (data_.hold_out != nullptr) latest_.hold_out_error = score(task_, *data_.hold_out).error;
+  if (data_.hold_out != nullptr) latest_.hold_out_error = score_of(task_, *data_.hold_out).error;
   taker_->show_own();
-  const auto score_of = [this](const Task& task, const Dataset& data) { return score(task, data); };
   taker_->judge_more({.score = score_of, .test = data_.test, .hold_out = data_.hold_out}, latest_);
   judged_at_ = step_;
-  totals_.best_error = std::min(totals_.best_error, latest_.error);
   totals_.last_error = latest_.error;
   totals_.last_loss = latest_.loss;
   totals_.last_hold_out_error = latest_.hold_out_error.value_or(2);
@@ -266,8 +274,28 @@ void Run::judge() {
   totals_.last_compressed_loss = latest_.compressed_loss.value_or(0);
   totals_.last_compressed_hold_out_error = latest_.compressed_hold_out_error.value_or(2);
   totals_.evaluate_seconds += judging.seconds();
-  if (metrics_) metrics_->evaluation(latest_);
-  if (events_.evaluation) events_.evaluation(latest_);
+  conclude(latest_);
+}
+
+void Run::conclude(const EvaluationEvent& event) {
+  totals_.best_error = std::min(totals_.best_error, event.error);
+  if (metrics_) metrics_->evaluation(event);
+  if (events_.evaluation) events_.evaluation(event);
+}
+
+// Of asynchronous workers, by the first of them in its own time: others train on, and wait for it in the
+// next round only.
+void Run::judge_leader(const RoundReport& round) {
+  Stopwatch judging;
+  const auto alone = make_local_groups(1);
+  const auto score_of = [&](const Task& task, const Dataset& data) {
+    return score(*alone[0], task, data);
+  };
+  EvaluationEvent event{.step = step_, .epoch = timetable_.epoch(local_->steps_before(round))};
+  local_->judge_leader(round, {.score = score_of, .test = data_.test, .hold_out = data_.hold_out},
+                       event);
+  totals_.evaluate_seconds += judging.seconds();
+  conclude(event);
 }
 
 void Run::save() {
@@ -275,7 +303,7 @@ void Run::save() {
   if (metrics_) metrics_->sync();
   totals_.seconds = seconds();
   Checkpoint checkpoint{.step = step_,
-                        .world_size = group_.size(),
+                        .world_size = group().size(),
                         .others_after = others_after_,
                         .recipe = agreement_text(recipe_),
                         .totals = totals_,
@@ -291,7 +319,7 @@ void Run::save() {
       checkpoint.optimizer = save_optimizer(*optimizer_, *task_.module);
   }
   taker_->show_own();
-  save_checkpoint(group_, places_.out, checkpoint);
+  save_checkpoint(group(), places_.out, checkpoint);
   others_after_.reset();
   saved_at_ = step_;
 }
@@ -300,7 +328,7 @@ void Run::save() {
 bool Run::asked_to_stop() {
   if (!may_stop_) return false;
   std::byte stop{first() && events_.stop()};
-  group_.broadcast(std::span(&stop, 1), 0);
+  group().broadcast(std::span(&stop, 1), 0);
   return stop != std::byte{0};
 }
 
@@ -308,13 +336,14 @@ RunSummary Run::summarise(bool finished) {
   totals_.seconds = seconds();
   RunSummary summary;
   summary.recipe = recipe_.name;
-  summary.world_size = group_.size();
+  summary.world_size = whole_.size();
+  summary.lost_workers = lost_workers_;
   const std::string& codec = recipe_.options.text("exchange.codec");
   auto codecs = scheduled_codecs(codec);
   summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
   summary.samples = timetable_.samples_before(step_);
   if (local_ != nullptr && local_->asynchronous())
-    summary.samples = sum_over_ranks(group_, own_samples_);
+    summary.samples = sum_over_ranks(group(), own_samples_);
   if (taker_->keeps_optimizer()) taker_->show_common();  // what the module is left with
   summary.final_test_error = latest_.error;
   summary.final_test_loss = latest_.loss;
@@ -325,15 +354,15 @@ RunSummary Run::summarise(bool finished) {
   summary.finished = finished;
   // Bytes and times differ between ranks; all return rank 0's.
   const std::string mine = first() ? totals_.to_json() : "";
-  const auto texts = group_.all_gather_v(std::as_bytes(std::span(mine)));
+  const auto texts = group().all_gather_v(std::as_bytes(std::span(mine)));
   const RunTotals totals =
       RunTotals::from_json({reinterpret_cast<const char*>(texts[0].data()), texts[0].size()})
           .value();
   totals.summarise(summary);
   summary.weights_xxh3 = checksum_of(named_weights(*task_.module));
-  group_.broadcast(std::as_writable_bytes(std::span(&summary.weights_xxh3, 1)), 0);
+  group().broadcast(std::as_writable_bytes(std::span(&summary.weights_xxh3, 1)), 0);
   if (writes())
-    together(group_, [&] {
+    together(group(), [&] {
       if (first())
         write_summary(std::filesystem::path(places_.out) / "summary.json", summary, totals,
                       recipe_);
@@ -355,9 +384,9 @@ void Run::make_taker() {
       recorder_->observe(stream, signal, call);
     };
   if (local || pipeline_.stages > 0)
-    broadcast_weights(*task_.module, group_);
+    broadcast_weights(*task_.module, group());
   else
-    parallel_ = std::make_unique<DataParallel>(*task_.module, group_, store_, options);
+    parallel_ = std::make_unique<DataParallel>(*task_.module, group(), store_, options);
   buffers_ = &store_.open<OwnBuffers>("module/buffers",
                                       [&] { return std::make_unique<OwnBuffers>(*task_.module); });
   optimizer_ = make_optimizer(recipe_.options, *task_.module);
@@ -366,7 +395,7 @@ void Run::make_taker() {
 
   const StepContext context{.recipe = recipe_.options,
                             .timetable = timetable_,
-                            .group = group_,
+                            .group = group(),
                             .task = task_,
                             .data = data_.train,
                             .buffers = *buffers_,
@@ -385,24 +414,44 @@ void Run::make_taker() {
   }
 }
 
+// Workers that are lost, and not yet spoken of.
+std::vector<LostWorker> Run::new_losses() {
+  std::vector<LostWorker> lost;
+  if (local_ != nullptr) lost = local_->lost();
+  lost.erase(lost.begin(), lost.begin() + static_cast<std::ptrdiff_t>(lost_workers_.size()));
+  for (const LostWorker& worker : lost) {
+    note("rank " + std::to_string(worker.rank) + " is lost: " + worker.why +
+         "; the others go on without it");
+    lost_workers_.push_back(worker.rank);
+  }
+  return lost;
+}
+
 // Steps that no other rank need take at the same time, until all together have taken theirs.
 void Run::take_steps_alone() {
+  uint64_t tests = 0;  // that were due by the last of them
   while (!local_->is_over()) {
     const StepOutcome outcome = taker_->take(step_);
     ++step_;
     own_samples_ += outcome.samples;
     tell(outcome);
+    const auto& round = outcome.round;
+    if (!first() || timetable_.evaluate_period == 0 || local_->is_over()) continue;
+    if (!round || !round->global || round->skipped || round->leader < 0) continue;
+    const uint64_t due = local_->steps_before(*round) / timetable_.evaluate_period;
+    if (due > std::exchange(tests, std::max(tests, due))) judge_leader(*round);
   }
   local_->leave();
+  new_losses();
   // One checkpoint and one test of all, whatever each of them took.
-  group_.broadcast(std::as_writable_bytes(std::span(&step_, 1)), 0);
+  group().broadcast(std::as_writable_bytes(std::span(&step_, 1)), 0);
   save();
 }
 
 RunSummary Run::train() {
   agree();
   if (!places_.resume.empty()) resume();
-  together(group_, [&] { open_files(); });
+  together(group(), [&] { open_files(); });
   task_.module->train();
   make_taker();
   for (const std::string& key : store_.unclaimed()) note("checkpoint: nobody took '" + key + "'");
