@@ -8,6 +8,8 @@ import time
 import program
 from program import settings
 
+LEADER = "leader:tau=4,tau_global=4,groups=1,asynchronous=true"
+
 
 def ranks_of(launcher):
     """Process ids below `launcher` by MPI rank."""
@@ -58,23 +60,31 @@ class Mpi(program.ProgramTest):
         _, err = self.under_mpirun("train", "demo", "--workers", "3", *settings(), code=None)
         self.assertIn("--workers 3, but mpirun started 2 ranks", err)
 
-    def output_when_killed(self, ranks, victim, **changes):
-        """Of a job whose rank `victim` dies after its first steps."""
-        words = settings(train__max_steps=100000, train__epochs=100000, **changes)
-        process = self.start([self.mpirun, "-n", str(ranks), self.program, "train", "demo",
+    def kill(self, ranks, victim, words, lines=0, mpirun=()):
+        """Kills a rank when the run has written `lines`: the job's code and output, and how long it took."""
+        process = self.start([self.mpirun, *mpirun, "-n", str(ranks), self.program, "train", "demo",
                               "--out", "run", *words])
         metrics = self.folder / "run" / "metrics.jsonl"
         give_up = time.monotonic() + 60
-        while not metrics.exists() and time.monotonic() < give_up:
+        while time.monotonic() < give_up and process.poll() is None:
+            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
+                break
             time.sleep(0.02)
         processes = ranks_of(process.pid)
-        self.assertIn(victim, processes)
-        os.kill(processes[victim], signal.SIGKILL)
+        if victim in processes:
+            os.kill(processes[victim], signal.SIGKILL)
         killed = time.monotonic()
-        out, err = process.communicate(timeout=60)
-        self.assertLess(time.monotonic() - killed, 20)  # the deadline of settings
-        self.assertNotEqual(process.returncode, 0)
-        return out + err
+        out, err = process.communicate(timeout=100)
+        self.assertIn(victim, processes, out + err)
+        return process.returncode, out + err, time.monotonic() - killed
+
+    def output_when_killed(self, ranks, victim, **changes):
+        """Of a job whose rank `victim` dies after its first steps."""
+        words = settings(train__max_steps=100000, train__epochs=100000, **changes)
+        code, said, seconds = self.kill(ranks, victim, words)
+        self.assertLess(seconds, 20)  # the deadline of settings
+        self.assertNotEqual(code, 0)
+        return said
 
     def test_a_killed_rank_ends_the_job_in_time_and_is_named(self):
         self.assertRegex(self.output_when_killed(2, 1), "rank 1")
@@ -87,6 +97,41 @@ class Mpi(program.ProgramTest):
                     3, stage, pipeline__stages=3, train__micro_batches=2,
                     pipeline__forward="uniform:bits=4", pipeline__backward="uniform:bits=8")
                 self.assertRegex(found, f"rank {stage}")
+
+    def test_a_killed_worker_ends_asynchronous_ones_without_recovery(self):
+        for method in (LEADER, LEADER + ",patience=5"):
+            with self.subTest(method):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                found = self.output_when_killed(2, 1, sync__method=method, exchange__codec="fp32")
+                self.assertRegex(found, "rank 1")
+
+    # A hundred steps are there when one of four is killed, and thousands are to come.
+    def test_with_recovery_and_patience_the_others_end_well(self):
+        words = settings(train__max_steps=3000, train__epochs=100, train__evaluate_every=0.2,
+                         exchange__codec="fp32", sync__method=LEADER + ",patience=5")
+        code, said, _ = self.kill(4, 2, words, lines=100, mpirun=["--enable-recovery"])
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"rank 2 is lost: .*process \d+ has ended; the others go on")
+        summary = self.summary("run")
+        self.assertTrue(summary["finished"])
+        self.assertEqual(summary["lost_workers"], [2])
+        lines = self.metrics("run")
+        self.assertEqual([lost["rank"] for line in lines for lost in line.get("lost", [])], [2])
+        self.assertTrue(any("test_error" in line and "round" in line for line in lines))
+        rounds = [line["round"] for line in lines if "loss" in line and "round" in line]
+        self.assertEqual(rounds[0]["ranks"], [0, 1, 2, 3])
+        self.assertEqual(rounds[-1]["ranks"], [0, 1, 3])
+        (checkpoint,) = (self.folder / "run").glob("checkpoint-*")
+        self.assertEqual(len(list(checkpoint.glob("state-rank-*-of-0003.safetensors"))), 3)
+        self.assertGreater((checkpoint / "model.safetensors").stat().st_size, 10000)
+
+    def test_with_recovery_the_loss_of_rank_0_ends_the_others(self):
+        words = settings(train__max_steps=100000, train__epochs=100000, exchange__codec="fp32",
+                         sync__method=LEADER + ",patience=5")
+        _, said, seconds = self.kill(3, 0, words, mpirun=["--enable-recovery"])
+        self.assertLess(seconds, 40)
+        for rank in (1, 2):
+            self.assertRegex(said, f"thinwire: rank {rank}: .*rank 0 is gone")
 
 
 if __name__ == "__main__":
