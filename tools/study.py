@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tomllib
 
+from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
 T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
@@ -88,6 +90,7 @@ def keep(run: pathlib.Path, kept: pathlib.Path, commit: str) -> None:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     summary["ratios_over_time"] = ratios_over_time(lines)
     summary["course"] = course(lines)
+    summary.update(boundaries_of(lines))
     summary["commit"] = commit
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(summary, indent=1) + "\n")
@@ -98,14 +101,19 @@ def percent(values: list[float]) -> str:
     return f"{100 * statistics.mean(values):.2f}" + ("" if math.isnan(half) else f" ± {100 * half:.2f}")
 
 
-# One row per case and variant: means over seeds. `rows` are those of sweep.json.
-def table(study: dict, rows: list[dict], kept: pathlib.Path) -> list[str]:
+# {case: {variant: {seed: summary}}} of what is kept. `rows` are those of sweep.json.
+def kept_runs(rows: list[dict], kept: pathlib.Path) -> dict:
     found: dict = {}
     for row in rows:
         for name, seed in zip(row["runs"], row["seeds"]):
             summary = read_json(kept / f"{name}.json")
             if summary:
                 found.setdefault(row["case"], {}).setdefault(row["variant"], {})[seed] = summary
+    return found
+
+
+# One row per case and variant: means over seeds.
+def table(study: dict, found: dict) -> list[str]:
     lines = ["| case | variant | seeds | workers | epochs | test error % | difference in points | "
              "held-out error % | difference | bytes per step and rank | wire ratio | codec ratio | "
              "kept / target | skipped |", "| --- " * 14 + "|"]
@@ -145,6 +153,7 @@ def commit() -> str:
 
 
 def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: pathlib.Path) -> list[str]:
+    found = kept_runs(rows, kept)
     processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
                       if line.startswith("model name")), "unknown")
     return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
@@ -152,7 +161,8 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: pathlib.Pat
             f"Processor: {processor}, {len(os.sched_getaffinity(0))} cores. "
             f"{commits(kept)} (each run's own is in `runs/{file.stem}/`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
-            "paired by seed.", "", *table(study, rows, kept), ""]
+            "paired by seed.", "",
+            *(pipeline_table if is_of_pipelines(found) else table)(study, found), ""]
 
 
 def main() -> int:

@@ -17,4 +17,5 @@ NB_MODULE(_core, module) {
   bind_frame(module);
   bind_store(module);
   bind_exchange(module);
+  bind_threads(module);
 }

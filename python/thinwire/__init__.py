@@ -37,6 +37,7 @@ from .frame import FRAME_HEADER_SIZE, Frame, pack, unpack, unpack_all
 from .options import OptionInfo
 from .store import Store
 from .streams import TensorSpec, tensor_kinds
+from .threads import codec_threads, set_codec_threads
 
 __all__ = [
     "AllReduced",
@@ -71,9 +72,11 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "all_reduce",
+    "codec_threads",
     "codecs",
     "feedbacks",
     "pack",
+    "set_codec_threads",
     "tensor_kinds",
     "unpack",
     "unpack_all",

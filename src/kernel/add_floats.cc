@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.h.
 #include "hwy/highway.h"
+#include "kernel/parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
@@ -60,7 +61,10 @@ HWY_EXPORT(AddFloats);
 
 bool add_floats(std::span<const std::byte> bytes, float weight, std::span<float> out) noexcept {
   assert(bytes.size() == out.size_bytes());
-  return HWY_DYNAMIC_DISPATCH(AddFloats)(bytes.data(), weight, out.data(), out.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddFloats);
+  return all_parts(out.size(), kPartUnit, [&](size_t begin, size_t end) {
+    return add(bytes.data() + begin * sizeof(float), weight, out.data() + begin, end - begin);
+  });
 }
 
 }  // namespace thinwire::kernel

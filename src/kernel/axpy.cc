@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/axpy.h"
 
+#include "kernel/parts.h"
+
 namespace thinwire::kernel {
 
 void scale(std::span<float> values, float factor) noexcept {
-  for (float& value : values) value *= factor;
+  parallel_for(values.size(), kPartUnit, [&](size_t begin, size_t end) {
+    for (float& value : values.subspan(begin, end - begin)) value *= factor;
+  });
 }
 
 }  // namespace thinwire::kernel

@@ -17,6 +17,7 @@
 #include "kernel/block_statistics-inl.h"
 #include "kernel/code_values-inl.h"
 #include "kernel/fixed_lanes-inl.h"
+#include "kernel/parts.h"
 #include "kernel/random_bits-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -315,24 +316,35 @@ void quantise_grid(std::span<const float> values, const GridBlocks& blocks, cons
   assert(bytes.size() == blocks.size(values.size()));
   assert(rest.empty() || rest.size() == values.size());
   assert(scales.empty() || scales.size() == blocks.count(values.size()));
-  HWY_DYNAMIC_DISPATCH(QuantiseGrid)
-  (values.data(), values.size(), blocks, dither, scales.empty() ? nullptr : scales.data(),
-   bytes.data(), bytes.size(), rest.empty() ? nullptr : rest.data());
+  const auto& quantise = HWY_DYNAMIC_DISPATCH(QuantiseGrid);
+  parallel_for(values.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    Dither from;
+    if (dither != nullptr) from = {.key = dither->key, .position = dither->position + begin};
+    quantise(values.data() + begin, end - begin, blocks, dither != nullptr ? &from : nullptr,
+             scales.empty() ? nullptr : scales.data() + begin / blocks.block,
+             bytes.data() + blocks.size(begin), blocks.size(end - begin), part_of(rest, begin));
+  });
 }
 
 void grid_scales(std::span<const float> values, const GridBlocks& blocks,
                  std::span<float> scales) noexcept {
   assert(blocks.rule != GridRule::kMinMax && blocks.rule != GridRule::kHalf);
   assert(scales.size() == blocks.count(values.size()));
-  HWY_DYNAMIC_DISPATCH(GridScales)(values.data(), values.size(), blocks, scales.data());
+  const auto& measure = HWY_DYNAMIC_DISPATCH(GridScales);
+  parallel_for(values.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    measure(values.data() + begin, end - begin, blocks, scales.data() + begin / blocks.block);
+  });
 }
 
 bool add_grid(std::span<const std::byte> bytes, const GridBlocks& blocks, float weight,
               std::span<float> out) noexcept {
   assert(bytes.size() == blocks.size(out.size()));
   assert(blocks.rule == GridRule::kMinMax || blocks.rule == GridRule::kHalf);
-  return HWY_DYNAMIC_DISPATCH(AddGrid)(bytes.data(), bytes.size(), blocks, weight, out.data(),
-                                       out.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddGrid);
+  return all_parts(out.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    return add(bytes.data() + blocks.size(begin), blocks.size(end - begin), blocks, weight,
+               out.data() + begin, end - begin);
+  });
 }
 
 }  // namespace thinwire::kernel

@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.h.
 #include "hwy/highway.h"
+#include "kernel/parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
@@ -238,50 +239,70 @@ HWY_EXPORT(FromHalf);
 HWY_EXPORT(FromBfloat);
 HWY_EXPORT(AddHalf);
 HWY_EXPORT(AddBfloat);
+
+// On parts, each by encode(values, count, bytes, rest).
+template <typename Encode>
+void encode_parts(const Encode& encode, std::span<const float> values, std::span<std::byte> bytes,
+                  std::span<float> rest) noexcept {
+  assert(bytes.size() == 2 * values.size() && (rest.empty() || rest.size() == values.size()));
+  parallel_for(values.size(), kPartUnit, [&](size_t begin, size_t end) {
+    encode(values.data() + begin, end - begin, bytes.data() + 2 * begin, part_of(rest, begin));
+  });
+}
+
+// On parts, each by decode(bytes, out, count).
+template <typename Decode>
+bool decode_parts(const Decode& decode, std::span<const std::byte> bytes,
+                  std::span<float> out) noexcept {
+  assert(bytes.size() == 2 * out.size());
+  return all_parts(out.size(), kPartUnit, [&](size_t begin, size_t end) {
+    return decode(bytes.data() + 2 * begin, out.data() + begin, end - begin);
+  });
+}
+
+template <typename Add>
+bool add_parts(const Add& add, std::span<const std::byte> bytes, float weight,
+               std::span<float> out) noexcept {
+  assert(bytes.size() == 2 * out.size());
+  return all_parts(out.size(), kPartUnit, [&](size_t begin, size_t end) {
+    return add(bytes.data() + 2 * begin, weight, out.data() + begin, end - begin);
+  });
+}
+
 }  // namespace
 
 void to_half(std::span<const float> values, std::span<std::byte> bytes) noexcept {
-  assert(bytes.size() == 2 * values.size());
-  HWY_DYNAMIC_DISPATCH(ToHalf)(values.data(), values.size(), bytes.data(), nullptr);
+  encode_parts(HWY_DYNAMIC_DISPATCH(ToHalf), values, bytes, {});
 }
 
 void to_bfloat(std::span<const float> values, std::span<std::byte> bytes) noexcept {
-  assert(bytes.size() == 2 * values.size());
-  HWY_DYNAMIC_DISPATCH(ToBfloat)(values.data(), values.size(), bytes.data(), nullptr);
+  encode_parts(HWY_DYNAMIC_DISPATCH(ToBfloat), values, bytes, {});
 }
 
 void to_half_saturated(std::span<const float> values, std::span<std::byte> bytes,
                        std::span<float> rest) noexcept {
-  assert(bytes.size() == 2 * values.size() && (rest.empty() || rest.size() == values.size()));
-  HWY_DYNAMIC_DISPATCH(ToHalfSaturated)
-  (values.data(), values.size(), bytes.data(), rest.empty() ? nullptr : rest.data());
+  encode_parts(HWY_DYNAMIC_DISPATCH(ToHalfSaturated), values, bytes, rest);
 }
 
 void to_bfloat_saturated(std::span<const float> values, std::span<std::byte> bytes,
                          std::span<float> rest) noexcept {
-  assert(bytes.size() == 2 * values.size() && (rest.empty() || rest.size() == values.size()));
-  HWY_DYNAMIC_DISPATCH(ToBfloatSaturated)
-  (values.data(), values.size(), bytes.data(), rest.empty() ? nullptr : rest.data());
+  encode_parts(HWY_DYNAMIC_DISPATCH(ToBfloatSaturated), values, bytes, rest);
 }
 
 bool from_half(std::span<const std::byte> bytes, std::span<float> out) noexcept {
-  assert(bytes.size() == 2 * out.size());
-  return HWY_DYNAMIC_DISPATCH(FromHalf)(bytes.data(), out.data(), out.size());
+  return decode_parts(HWY_DYNAMIC_DISPATCH(FromHalf), bytes, out);
 }
 
 bool from_bfloat(std::span<const std::byte> bytes, std::span<float> out) noexcept {
-  assert(bytes.size() == 2 * out.size());
-  return HWY_DYNAMIC_DISPATCH(FromBfloat)(bytes.data(), out.data(), out.size());
+  return decode_parts(HWY_DYNAMIC_DISPATCH(FromBfloat), bytes, out);
 }
 
 bool add_half(std::span<const std::byte> bytes, float weight, std::span<float> out) noexcept {
-  assert(bytes.size() == 2 * out.size());
-  return HWY_DYNAMIC_DISPATCH(AddHalf)(bytes.data(), weight, out.data(), out.size());
+  return add_parts(HWY_DYNAMIC_DISPATCH(AddHalf), bytes, weight, out);
 }
 
 bool add_bfloat(std::span<const std::byte> bytes, float weight, std::span<float> out) noexcept {
-  assert(bytes.size() == 2 * out.size());
-  return HWY_DYNAMIC_DISPATCH(AddBfloat)(bytes.data(), weight, out.data(), out.size());
+  return add_parts(HWY_DYNAMIC_DISPATCH(AddBfloat), bytes, weight, out);
 }
 
 }  // namespace thinwire::kernel

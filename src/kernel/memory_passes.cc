@@ -11,25 +11,27 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernel/moment_lanes-inl.h"
+#include "kernel/moment_parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-Moments WeightedSum(float p, const float* a, float q, const float* b, float* out, size_t count) {
+Moments WeightedSum(float p, const float* a, float q, const float* b, float* out, size_t count,
+                    size_t whole, Moments* chunks) {
   const VF p_lanes = hn::Set(DF(), p), q_lanes = hn::Set(DF(), q);
   const auto sum = [=](size_t i) HWY_ATTR {
     return hn::Add(hn::Mul(p_lanes, hn::LoadU(DF(), a + i)),
                    hn::Mul(q_lanes, hn::LoadU(DF(), b + i)));
   };
   const auto tail = [=](size_t i) { return out[i] = p * a[i] + q * b[i]; };
-  if (CanStream(out, count) && out != a && out != b) {
+  if (CanStream(out, whole) && out != a && out != b) {
     const auto at = [=](size_t i) HWY_ATTR {
       const VF x = sum(i);
       hn::Stream(x, DF(), out + i);
       return x;
     };
-    const Moments total = ReduceMoments(count, at, tail, a, b);
+    const Moments total = ReduceMoments(chunks, count, at, tail, a, b);
     hwy::FlushStream();
     return total;
   }
@@ -38,14 +40,14 @@ Moments WeightedSum(float p, const float* a, float q, const float* b, float* out
     hn::StoreU(x, DF(), out + i);
     return x;
   };
-  return ReduceMoments(count, at, tail, a, b);
+  return ReduceMoments(chunks, count, at, tail, a, b);
 }
 
 template <bool kNesterov>
 Moments AddVelocity(float momentum, float scale, const float* g, const float* u, const float* v,
-                    float* new_u, float* new_v, size_t count) {
+                    float* new_u, float* new_v, size_t count, size_t whole, Moments* chunks) {
   const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale);
-  const bool stream = CanStream(new_u, count) && CanStream(new_v, count);
+  const bool stream = CanStream(new_u, whole) && CanStream(new_v, whole);
   const auto tail = [=](size_t i) {
     const float own = scale * g[i];
     new_u[i] = kNesterov ? momentum * (u[i] + own) : momentum * u[i] + own;
@@ -66,19 +68,19 @@ Moments AddVelocity(float momentum, float scale, const float* g, const float* u,
     }
     return sum;
   };
-  const Moments total = ReduceMoments(count, at, tail, g, u, v);
+  const Moments total = ReduceMoments(chunks, count, at, tail, g, u, v);
   if (stream) hwy::FlushStream();
   return total;
 }
 
 Moments AddPlain(float momentum, float scale, const float* g, const float* u, const float* v,
-                 float* new_u, float* new_v, size_t count) {
-  return AddVelocity<false>(momentum, scale, g, u, v, new_u, new_v, count);
+                 float* new_u, float* new_v, size_t count, size_t whole, Moments* chunks) {
+  return AddVelocity<false>(momentum, scale, g, u, v, new_u, new_v, count, whole, chunks);
 }
 
 Moments AddNesterov(float momentum, float scale, const float* g, const float* u, const float* v,
-                    float* new_u, float* new_v, size_t count) {
-  return AddVelocity<true>(momentum, scale, g, u, v, new_u, new_v, count);
+                    float* new_u, float* new_v, size_t count, size_t whole, Moments* chunks) {
+  return AddVelocity<true>(momentum, scale, g, u, v, new_u, new_v, count, whole, chunks);
 }
 
 }  // namespace
@@ -95,48 +97,60 @@ HWY_EXPORT(AddNesterov);
 
 Moments weighted_sum_with_moments(float p, std::span<const float> a, float q,
                                   std::span<const float> b, std::span<float> out) noexcept {
-  return HWY_DYNAMIC_DISPATCH(WeightedSum)(p, a.data(), q, b.data(), out.data(), out.size());
+  const auto& sum = HWY_DYNAMIC_DISPATCH(WeightedSum);
+  return moments_of_parts(out.size(), [&](size_t begin, size_t end, Moments* chunks) {
+    return sum(p, a.data() + begin, q, b.data() + begin, out.data() + begin, end - begin,
+               out.size(), chunks);
+  });
 }
 
 void weighted_sum(float p, std::span<const float> a, float q, std::span<const float> b,
                   std::span<float> out) noexcept {
-  for (size_t i = 0; i < out.size(); ++i) out[i] = p * a[i] + q * b[i];
+  parallel_for(out.size(), kPartUnit, [=](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) out[i] = p * a[i] + q * b[i];
+  });
 }
 
 Moments add_velocity(const MomentumRule& rule, std::span<const float> gradient,
                      std::span<const float> velocity, std::span<const float> sum,
                      std::span<float> new_velocity, std::span<float> new_sum) noexcept {
-  const size_t count = new_sum.size();
-  if (rule.nesterov)
-    return HWY_DYNAMIC_DISPATCH(AddNesterov)(rule.momentum, rule.scale, gradient.data(),
-                                             velocity.data(), sum.data(), new_velocity.data(),
-                                             new_sum.data(), count);
-  return HWY_DYNAMIC_DISPATCH(AddPlain)(rule.momentum, rule.scale, gradient.data(), velocity.data(),
-                                        sum.data(), new_velocity.data(), new_sum.data(), count);
+  const auto& add =
+      rule.nesterov ? HWY_DYNAMIC_DISPATCH(AddNesterov) : HWY_DYNAMIC_DISPATCH(AddPlain);
+  return moments_of_parts(new_sum.size(), [&](size_t begin, size_t end, Moments* chunks) {
+    return add(rule.momentum, rule.scale, gradient.data() + begin, velocity.data() + begin,
+               sum.data() + begin, new_velocity.data() + begin, new_sum.data() + begin, end - begin,
+               new_sum.size(), chunks);
+  });
 }
 
 void mask_velocity(const MomentumRule& rule, std::span<const float> gradient,
                    std::span<const float> sum, std::span<const float> rest,
                    std::span<float> new_velocity) noexcept {
-  if (rule.nesterov) {
-    for (size_t i = 0; i < rest.size(); ++i) {
-      const float was = (sum[i] + new_velocity[i]) + rule.scale * gradient[i];
-      new_velocity[i] = rest[i] == was ? new_velocity[i] : 0.0f;
+  parallel_for(rest.size(), kPartUnit, [&](size_t begin, size_t end) {
+    if (rule.nesterov) {
+      for (size_t i = begin; i < end; ++i) {
+        const float was = (sum[i] + new_velocity[i]) + rule.scale * gradient[i];
+        new_velocity[i] = rest[i] == was ? new_velocity[i] : 0.0f;
+      }
+    } else {
+      for (size_t i = begin; i < end; ++i)
+        new_velocity[i] = rest[i] == sum[i] + new_velocity[i] ? new_velocity[i] : 0.0f;
     }
-  } else {
-    for (size_t i = 0; i < rest.size(); ++i)
-      new_velocity[i] = rest[i] == sum[i] + new_velocity[i] ? new_velocity[i] : 0.0f;
-  }
+  });
 }
 
 void advance_estimate(std::span<const float> estimate, std::span<const float> gradient,
                       std::span<float> rest) noexcept {
-  for (size_t i = 0; i < rest.size(); ++i)
-    rest[i] = estimate[i] + ((gradient[i] - estimate[i]) - rest[i]);
+  parallel_for(rest.size(), kPartUnit, [=](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i)
+      rest[i] = estimate[i] + ((gradient[i] - estimate[i]) - rest[i]);
+  });
 }
 
 void add_and_copy(std::span<float> total, std::span<float> values) noexcept {
-  for (size_t i = 0; i < total.size(); ++i) values[i] = total[i] += values[i];
+  parallel_for(total.size(), kPartUnit, [=](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) values[i] = total[i] += values[i];
+  });
 }
 
 }  // namespace thinwire::kernel

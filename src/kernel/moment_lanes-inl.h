@@ -21,6 +21,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 
+// The sums of a vector, or those of each of its chunks, for kernel/moment_parts.h to add in order.
+struct MomentSums {
+  Moments total;
+  Moments* chunks = nullptr;
+};
+
 // Sums of one chunk. A square of floats is exact in double, so that MulAdd rounds once whether or
 // not the target fuses it.
 struct MomentLanes {
@@ -43,6 +49,14 @@ struct MomentLanes {
 
   HWY_INLINE void settle() {}
 
+  HWY_INLINE void flush(MomentSums& sums) const {
+    if (sums.chunks == nullptr) {
+      flush(sums.total);
+    } else {
+      *sums.chunks = Moments{};
+      flush(*sums.chunks++);
+    }
+  }
   HWY_INLINE void flush(Moments& total) const {
     total.abs_sum += FoldSum(abs_sum);
     total.square_sum += FoldSum(square_sum);
@@ -58,23 +72,26 @@ struct MomentLanes {
   }
 };
 
-// Moments of at(i) and tail(i), as ReduceChunks calls them.
+// Moments of at(i) and tail(i), as ReduceChunks calls them; or, unless `chunks` is null, those of each
+// chunk, without `finite`, to there.
 template <class At, class Tail, class... Sources>
-HWY_INLINE Moments ReduceMoments(size_t count, const At& at, const Tail& tail, Sources... sources) {
+HWY_INLINE Moments ReduceMoments(Moments* chunks, size_t count, const At& at, const Tail& tail,
+                                 Sources... sources) {
   MomentLanes lanes;
-  Moments total;
-  ReduceChunks(count, at, tail, lanes, total, sources...);
+  MomentSums sums{.total = {}, .chunks = chunks};
+  ReduceChunks(count, at, tail, lanes, sums, sources...);
   // No sum of finite floats overflows a double, and a NaN or Inf stays in the sum of magnitudes.
-  total.finite = std::isfinite(total.abs_sum);
-  return total;
+  sums.total.finite = std::isfinite(sums.total.abs_sum);
+  return sums.total;
 }
 
 // An ordinary store reads the line it is about to overwrite: a stream that non-temporal stores save.
 // They only pay where the result would not have stayed in cache.
 constexpr size_t kStreamFrom = size_t{1} << 21;  // values
 
-inline bool CanStream(const float* out, size_t count) {
-  return count >= kStreamFrom && reinterpret_cast<uintptr_t>(out) % (kStep * sizeof(float)) == 0;
+// `whole` is the length of all of the vector.
+inline bool CanStream(const float* out, size_t whole) {
+  return whole >= kStreamFrom && reinterpret_cast<uintptr_t>(out) % (kStep * sizeof(float)) == 0;
 }
 
 }  // namespace thinwire::kernel::HWY_NAMESPACE

@@ -13,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kernel/block_statistics-inl.h"
 #include "kernel/code_values-inl.h"
+#include "kernel/parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
@@ -132,16 +133,21 @@ void quantise_blocks(std::span<const float> values, ScaledBlocks blocks, std::sp
                      std::span<float> rest) noexcept {
   assert(bytes.size() == blocks.size(values.size()));
   assert(rest.empty() || rest.size() == values.size());
-  HWY_DYNAMIC_DISPATCH(QuantiseBlocks)
-  (values.data(), values.size(), blocks, bytes.data(), bytes.size(),
-   rest.empty() ? nullptr : rest.data());
+  const auto& quantise = HWY_DYNAMIC_DISPATCH(QuantiseBlocks);
+  parallel_for(values.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    quantise(values.data() + begin, end - begin, blocks, bytes.data() + blocks.size(begin),
+             blocks.size(end - begin), part_of(rest, begin));
+  });
 }
 
 bool add_blocks(std::span<const std::byte> bytes, ScaledBlocks blocks, float weight,
                 std::span<float> out) noexcept {
   assert(bytes.size() == blocks.size(out.size()));
-  return HWY_DYNAMIC_DISPATCH(AddBlocks)(bytes.data(), bytes.size(), blocks, weight, out.data(),
-                                         out.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddBlocks);
+  return all_parts(out.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    return add(bytes.data() + blocks.size(begin), blocks.size(end - begin), blocks, weight,
+               out.data() + begin, end - begin);
+  });
 }
 
 }  // namespace thinwire::kernel

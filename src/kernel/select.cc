@@ -8,6 +8,7 @@
 #include "kernel/select.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <limits>
@@ -19,6 +20,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernel/fixed_lanes-inl.h"
+#include "kernel/parts.h"
 #include "kernel/select-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -148,14 +150,23 @@ Selection select(std::span<const float> values, size_t begin, int32_t key,
                                       data_or_null(kept), data_or_null(rest));
 }
 
+size_t count(std::span<const float> values, int32_t key) noexcept {
+  const auto& count_part = HWY_DYNAMIC_DISPATCH(Count);
+  std::atomic<size_t> total{0};
+  parallel_for(values.size(), kPartUnit, [&](size_t begin, size_t end) {
+    total += count_part(values.data() + begin, end - begin, key);
+  });
+  return total;
+}
+
 }  // namespace
 
 size_t count_above(std::span<const float> values, float threshold) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Count)(values.data(), values.size(), key_above(threshold));
+  return count(values, key_above(threshold));
 }
 
 size_t count_at_least(std::span<const float> values, float threshold) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Count)(values.data(), values.size(), key_above(threshold) - 1);
+  return count(values, key_above(threshold) - 1);
 }
 
 Selection select_above(std::span<const float> values, size_t begin, float threshold,

@@ -15,6 +15,7 @@
 #include "hwy/highway.h"
 #include "kernel/fetch_early-inl.h"
 #include "kernel/fixed_lanes-inl.h"
+#include "kernel/parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
@@ -252,27 +253,38 @@ void pack_levels(std::span<const float> values, Levels levels, std::span<std::by
                  std::span<float> rest) noexcept {
   assert(bits.size() == code_bytes(values.size(), 1));
   assert(rest.empty() || rest.size() == values.size());
-  HWY_DYNAMIC_DISPATCH(PackLevels)
-  (values.data(), values.size(), levels, bits.data(), rest.empty() ? nullptr : rest.data());
+  const auto& pack = HWY_DYNAMIC_DISPATCH(PackLevels);
+  parallel_for(values.size(), kPartUnit, [&](size_t begin, size_t end) {
+    pack(values.data() + begin, end - begin, levels, bits.data() + begin / 8, part_of(rest, begin));
+  });
 }
 
 void add_level_bits(std::span<const std::byte> bits, Levels levels, std::span<float> out) noexcept {
   assert(bits.size() == code_bytes(out.size(), 1));
-  HWY_DYNAMIC_DISPATCH(AddLevelBits)(bits.data(), levels, out.data(), out.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddLevelBits);
+  parallel_for(out.size(), kPartUnit, [&](size_t begin, size_t end) {
+    add(bits.data() + begin / 8, levels, out.data() + begin, end - begin);
+  });
 }
 
 void encode_levels(std::span<const float> values, LevelBlocks blocks, std::span<std::byte> bytes,
                    std::span<float> rest) noexcept {
   assert(bytes.size() == blocks.size(values.size()));
   assert(rest.empty() || rest.size() == values.size());
-  HWY_DYNAMIC_DISPATCH(EncodeLevels)
-  (values.data(), values.size(), blocks, bytes.data(), rest.empty() ? nullptr : rest.data());
+  const auto& encode = HWY_DYNAMIC_DISPATCH(EncodeLevels);
+  parallel_for(values.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    encode(values.data() + begin, end - begin, blocks, bytes.data() + blocks.size(begin),
+           part_of(rest, begin));
+  });
 }
 
 bool add_levels(std::span<const std::byte> bytes, LevelBlocks blocks, float weight,
                 std::span<float> out) noexcept {
   assert(bytes.size() == blocks.size(out.size()));
-  return HWY_DYNAMIC_DISPATCH(AddLevels)(bytes.data(), blocks, weight, out.data(), out.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddLevels);
+  return all_parts(out.size(), part_unit(blocks.block), [&](size_t begin, size_t end) {
+    return add(bytes.data() + blocks.size(begin), blocks, weight, out.data() + begin, end - begin);
+  });
 }
 
 }  // namespace thinwire::kernel

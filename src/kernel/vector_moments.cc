@@ -11,26 +11,28 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernel/moment_lanes-inl.h"
+#include "kernel/moment_parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-Moments Measure(const float* x, size_t count) {
+Moments Measure(const float* x, size_t count, Moments* chunks) {
   return ReduceMoments(
-      count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
+      chunks, count, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
       [x](size_t i) { return x[i]; }, x);
 }
 
-Moments AddWithMoments(const float* a, const float* b, float* out, size_t count) {
+Moments AddWithMoments(const float* a, const float* b, float* out, size_t count, size_t whole,
+                       Moments* chunks) {
   const auto tail = [=](size_t i) { return out[i] = a[i] + b[i]; };
-  if (CanStream(out, count) && out != a && out != b) {
+  if (CanStream(out, whole) && out != a && out != b) {
     const auto at = [=](size_t i) HWY_ATTR {
       const VF sum = hn::Add(hn::LoadU(DF(), a + i), hn::LoadU(DF(), b + i));
       hn::Stream(sum, DF(), out + i);
       return sum;
     };
-    const Moments total = ReduceMoments(count, at, tail, a, b);
+    const Moments total = ReduceMoments(chunks, count, at, tail, a, b);
     hwy::FlushStream();
     return total;
   }
@@ -39,7 +41,7 @@ Moments AddWithMoments(const float* a, const float* b, float* out, size_t count)
     hn::StoreU(sum, DF(), out + i);
     return sum;
   };
-  return ReduceMoments(count, at, tail, a, b);
+  return ReduceMoments(chunks, count, at, tail, a, b);
 }
 
 struct SumLanes {
@@ -79,12 +81,19 @@ HWY_EXPORT(Sum);
 }  // namespace
 
 Moments moments(std::span<const float> values) noexcept {
-  return HWY_DYNAMIC_DISPATCH(Measure)(values.data(), values.size());
+  const auto& measure = HWY_DYNAMIC_DISPATCH(Measure);
+  return moments_of_parts(values.size(), [&](size_t begin, size_t end, Moments* chunks) {
+    return measure(values.data() + begin, end - begin, chunks);
+  });
 }
 
 Moments add_with_moments(std::span<const float> a, std::span<const float> b,
                          std::span<float> out) noexcept {
-  return HWY_DYNAMIC_DISPATCH(AddWithMoments)(a.data(), b.data(), out.data(), a.size());
+  const auto& add = HWY_DYNAMIC_DISPATCH(AddWithMoments);
+  return moments_of_parts(out.size(), [&](size_t begin, size_t end, Moments* chunks) {
+    return add(a.data() + begin, b.data() + begin, out.data() + begin, end - begin, out.size(),
+               chunks);
+  });
 }
 
 double value_sum(std::span<const float> values) noexcept {

@@ -427,7 +427,7 @@ const std::vector<OptionInfo>& table() {
        .fallback = "0",
        .min = 0,
        .max = 1024,
-       .help = "threads of each worker's arithmetic; 0: cores divided by workers"},
+       .help = "threads of each worker's arithmetic and codecs; 0: cores divided by workers"},
       {.name = "run.slow",
        .type = kNumbers,
        .fallback = "",

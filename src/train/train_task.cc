@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "thinwire/threads.h"
 #include "train/broadcast_weights.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
@@ -32,7 +33,10 @@ namespace {
 // Threads of this rank's arithmetic, while it lives.
 class ThreadCount {
  public:
-  explicit ThreadCount(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  explicit ThreadCount(int count) : before_(at::get_num_threads()) {
+    at::set_num_threads(count);
+    if (count > 1) set_codec_threads(count);  // of all workers in this process
+  }
   ~ThreadCount() { at::set_num_threads(before_); }
   ThreadCount(const ThreadCount&) = delete;
   ThreadCount& operator=(const ThreadCount&) = delete;

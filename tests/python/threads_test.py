@@ -123,5 +123,27 @@ class Sharing(unittest.TestCase):
         self.assertEqual(wrong, [])
 
 
+
+class CodecThreads(unittest.TestCase):
+
+    def tearDown(self):
+        thinwire.set_codec_threads(1)
+
+    def test_any_number_gives_the_same_bytes(self):
+        values = normal(COUNT, 3)
+        found = []
+        for count in (1, 2, 0):
+            thinwire.set_codec_threads(count)
+            self.assertGreaterEqual(thinwire.codec_threads(), max(1, count))
+            encoder = thinwire.Codec("int8").encoder(shape=COUNT)
+            found.append(encoder.encode(values))
+        self.assertEqual(found[0], found[1])
+        self.assertEqual(found[0], found[2])
+
+    def test_a_negative_number_is_refused(self):
+        with self.assertRaisesRegex(thinwire.ContractError, "set_codec_threads"):
+            thinwire.set_codec_threads(-1)
+
+
 if __name__ == "__main__":
     unittest.main()
