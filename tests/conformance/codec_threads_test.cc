@@ -29,6 +29,12 @@ struct Trace {
   std::vector<float> values;
 
   void add(std::span<const float> more) { values.insert(values.end(), more.begin(), more.end()); }
+  void add_moments(const Moments& moments) {
+    for (const double sum : {moments.abs_sum, moments.square_sum, double{moments.abs_max}}) {
+      const auto raw = std::as_bytes(std::span(&sum, 1));
+      bytes.insert(bytes.end(), raw.begin(), raw.end());
+    }
+  }
   bool operator==(const Trace& other) const {
     return bytes == other.bytes && values.size() == other.values.size() &&
            std::memcmp(values.data(), other.values.data(), values.size() * sizeof(float)) == 0;
@@ -85,6 +91,7 @@ TEST_P(FeedbackThreads, KeepTheSameValues) {
     for (const std::vector<float>& step : steps) {
       const Signal signal = memory->prepare(step, {});
       trace.add(signal.values);
+      if (signal.moments) trace.add_moments(*signal.moments);
       encoder->encode(signal, {}, payload, memory->rest());
       memory->sent(step, 0, kCount);
       memory->commit();
