@@ -23,13 +23,20 @@ enum Kind : uint32_t { kMessage, kLoss, kEnd };
 
 struct HeadFields {
   uint32_t magic = kMagic;
-  uint32_t kind = kMessage;
+  uint32_t messages = 1;
+  uint64_t size = 0;  // of the body
+};
+constexpr size_t kInline = kHeadSize - sizeof(HeadFields);  // bytes of the body in the head
+
+struct MessageFields {
   uint64_t context = 0;
   uint64_t size = 0;
   int32_t tag = 0;
-  uint32_t reserved = 0;
+  uint32_t kind = kMessage;
 };
-constexpr size_t kInline = kHeadSize - sizeof(HeadFields);
+// A message longer than that goes alone, and so is never copied into a parcel.
+constexpr size_t kParcel = size_t{1} << 20;  // bytes of a body of several messages
+constexpr size_t kNotice = 256;              // bytes of the reason for a loss
 
 at::Tensor as_tensor(std::span<const std::byte> bytes) {
   return at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
@@ -134,23 +141,63 @@ void C10dWorld::enqueue(Peer& peer, std::shared_ptr<Outgoing> message) {
   peer.outbox.push_back(std::move(message));
 }
 
-void C10dWorld::transmit(const Outgoing& message, int to) {
-  std::vector<std::byte> head(kHeadSize);
-  const HeadFields fields{.kind = message.kind,
-                          .context = message.context,
-                          .size = message.bytes.size(),
-                          .tag = message.tag};
-  const std::span<const std::byte> bytes(message.bytes);
-  const size_t first = std::min(bytes.size(), kInline);
-  std::memcpy(head.data(), &fields, sizeof fields);
-  if (first > 0) std::memcpy(head.data() + sizeof fields, bytes.data(), first);
+// The first of the queue, and those behind it as far as a parcel takes them.
+C10dWorld::Messages C10dWorld::next_parcel(const Peer& peer) {
+  Messages parcel;
+  size_t size = 0;
+  for (const auto& message : peer.outbox) {
+    size += sizeof(MessageFields) + message->bytes.size();
+    if (!parcel.empty() && size > kParcel) break;
+    parcel.push_back(message);
+  }
+  return parcel;
+}
+
+void C10dWorld::transmit(const Messages& parcel, int to) {
+  const auto fields_of = [](const Outgoing& message) {
+    return MessageFields{.context = message.context,
+                         .size = message.bytes.size(),
+                         .tag = message.tag,
+                         .kind = message.kind};
+  };
+  const auto append = [](std::vector<std::byte>& to_end, std::span<const std::byte> bytes) {
+    to_end.insert(to_end.end(), bytes.begin(), bytes.end());
+  };
   const auto send = [&](std::span<const std::byte> part) {
     std::vector<at::Tensor> tensors = {as_tensor(part)};
     group_->send(tensors, to, kTag)->wait(kForever);
   };
+  HeadFields head_fields{.messages = static_cast<uint32_t>(parcel.size())};
+  for (const auto& message : parcel)
+    head_fields.size += sizeof(MessageFields) + message->bytes.size();
+
+  // The body is packed where there are several messages; one alone is sent from where it lies.
+  std::vector<std::byte> packed, head;
+  const MessageFields first = fields_of(*parcel.front());
+  append(packed, std::as_bytes(std::span(&first, 1)));
+  std::span<const std::byte> rest = parcel.front()->bytes;
+  if (parcel.size() > 1) {
+    packed.reserve(head_fields.size);
+    append(packed, rest);
+    for (size_t i = 1; i < parcel.size(); ++i) {
+      const MessageFields fields = fields_of(*parcel[i]);
+      append(packed, std::as_bytes(std::span(&fields, 1)));
+      append(packed, parcel[i]->bytes);
+    }
+    rest = {};
+  }
+  head.reserve(kHeadSize);
+  append(head, std::as_bytes(std::span(&head_fields, 1)));
+  const std::span<const std::byte> front(packed);
+  append(head, front.first(std::min(front.size(), kInline)));
+  const size_t room = kHeadSize - head.size();
+  append(head, rest.first(std::min(rest.size(), room)));
+  rest = rest.subspan(std::min(rest.size(), room));
+  if (front.size() > kInline) rest = front.subspan(kInline);
+  head.resize(kHeadSize);
   send(head);
-  for (size_t begin = first; begin < bytes.size(); begin += kPiece)
-    send(bytes.subspan(begin, std::min(kPiece, bytes.size() - begin)));
+  for (; !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size())))
+    send(rest.first(std::min(kPiece, rest.size())));
 }
 
 void C10dWorld::send_all(Peer& peer) {
@@ -162,22 +209,24 @@ void C10dWorld::send_all(Peer& peer) {
 
 void C10dWorld::send_until_closed(Peer& peer) {
   for (;;) {
-    std::shared_ptr<Outgoing> next;
+    Messages next;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return closing_ || !peer.outbox.empty(); });
       if (peer.outbox.empty()) return;
-      next = peer.outbox.front();
+      next = next_parcel(peer);
     }
     try {
-      transmit(*next, peer.rank);
+      transmit(next, peer.rank);
     } catch (const std::exception& error) {
       lose(kEveryGroup, peer.rank, error.what());
       return;
     }
     const std::lock_guard lock(mutex_);
-    next->sent = true;
-    peer.outbox.pop_front();
+    for (const auto& message : next) {
+      message->sent = true;
+      peer.outbox.pop_front();
+    }
     changed_.notify_all();
   }
 }
@@ -199,30 +248,70 @@ bool C10dWorld::fetch(Peer& peer, std::span<std::byte> into) {
 
 void C10dWorld::receive_all(Peer& peer) {
   std::vector<std::byte> head(kHeadSize);
+  const auto corrupt = [](bool wrong) {
+    if (wrong)
+      throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
+  };
   try {
     while (fetch(peer, head)) {
       HeadFields fields;
+      MessageFields first;
       std::memcpy(&fields, head.data(), sizeof fields);
-      if (fields.magic != kMagic || fields.kind > kEnd)
-        throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
-      if (fields.kind == kEnd) return peer_left(peer, fields.context);
+      std::memcpy(&first, head.data() + sizeof fields, sizeof first);
+      corrupt(fields.magic != kMagic || fields.messages == 0 || fields.size < sizeof first ||
+              first.size > fields.size - sizeof first ||
+              (fields.messages == 1 && first.size != fields.size - sizeof first) ||
+              (fields.messages > 1 && fields.size > kParcel));
       // Memory grows with what arrives, not with what is announced.
-      std::vector<std::byte> bytes(std::min<uint64_t>(fields.size, kInline));
-      if (!bytes.empty()) std::memcpy(bytes.data(), head.data() + sizeof fields, bytes.size());
-      while (bytes.size() < fields.size) {
+      const uint64_t size = fields.size - sizeof first;
+      const size_t room = kInline - sizeof first;
+      const auto begin = head.begin() + static_cast<std::ptrdiff_t>(kHeadSize - room);
+      std::vector<std::byte> bytes(
+          begin, begin + static_cast<std::ptrdiff_t>(std::min<uint64_t>(size, room)));
+      while (bytes.size() < size) {
         const size_t before = bytes.size();
-        bytes.resize(before + std::min<uint64_t>(kPiece, fields.size - before));
+        bytes.resize(before + std::min<uint64_t>(kPiece, size - before));
         if (!fetch(peer, std::span(bytes).subspan(before))) return;
       }
-      {
-        const std::lock_guard lock(mutex_);
-        ++peer.received;
+      if (fields.messages == 1) {
+        if (!hand_on(peer, first.kind, {first.context, peer.rank, first.tag}, std::move(bytes)))
+          return;
+        continue;
       }
-      deliver(fields.kind, {fields.context, peer.rank, fields.tag}, std::move(bytes));
+      std::span<const std::byte> left(bytes);
+      for (uint32_t i = 0; i < fields.messages; ++i) {
+        if (i > 0) {
+          corrupt(left.size() < sizeof first);
+          std::memcpy(&first, left.data(), sizeof first);
+          left = left.subspan(sizeof first);
+        }
+        corrupt(first.size > left.size());
+        const auto one = left.first(first.size);
+        left = left.subspan(first.size);
+        if (!hand_on(peer, first.kind, {first.context, peer.rank, first.tag},
+                     {one.begin(), one.end()}))
+          return;
+      }
+      corrupt(!left.empty());
     }
   } catch (const std::exception& error) {
     lose(kEveryGroup, peer.rank, error.what());
   }
+}
+
+// False when it was the last.
+bool C10dWorld::hand_on(Peer& peer, uint32_t kind, const Lane& lane, std::vector<std::byte> bytes) {
+  if (kind > kEnd) throw Error(ErrorCode::kCorrupt, "a message of no known kind came");
+  if (kind == kEnd) {
+    peer_left(peer, lane.context);
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    ++peer.received;
+  }
+  deliver(kind, lane, std::move(bytes));
+  return true;
 }
 
 // What it received is sent, even if the thread that sent it has not said so yet.
@@ -311,7 +400,7 @@ void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
     auto notice = std::make_shared<Outgoing>();
     notice->kind = kLoss;
     notice->context = context;
-    const auto text = std::as_bytes(std::span(why.substr(0, kInline)));
+    const auto text = std::as_bytes(std::span(why.substr(0, kNotice)));
     notice->bytes.assign(text.begin(), text.end());
     enqueue(*peers_[static_cast<size_t>(r)], notice);
     notices.push_back(std::move(notice));
