@@ -35,8 +35,9 @@ struct MessageFields {
   uint32_t kind = kMessage;
 };
 // A message longer than that goes alone, and so is never copied into a parcel.
-constexpr size_t kParcel = size_t{1} << 20;  // bytes of a body of several messages
-constexpr size_t kNotice = 256;              // bytes of the reason for a loss
+constexpr size_t kParcel = size_t{1}
+                           << 17;  // bytes of a body of several messages: 10 ms at 100 Mbit/s
+constexpr size_t kNotice = 256;    // bytes of the reason for a loss
 
 at::Tensor as_tensor(std::span<const std::byte> bytes) {
   return at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
