@@ -3,10 +3,11 @@
 // Point-to-point only, under one tag. Each pair of ranks has a queue in either direction, and each
 // direction a thread, since a backend such as Gloo can wait for a message but not be asked whether it is
 // there. Messages that wait for the same rank travel as one parcel, since a transfer of Gloo costs a
-// handshake, 0.15 ms on busy cores, however short it is. A parcel is a head of kHeadSize bytes (number of messages, size
-// of the body, its first kInline bytes) and the rest of the body, if any, in pieces of at most kPiece bytes; the
-// body has for each message its context, size, tag and kind, and its bytes. Who leaves says with the last message how many it got: a sender may
-// learn that its rank has left before it learns that what it sent has arrived.
+// handshake, 0.15 ms on busy cores, however short it is. A parcel is a head of kHeadSize bytes (number
+// of messages, size of the body, its first kInline bytes) and the rest of the body, if any, in pieces of
+// at most kPiece bytes; the body has for each message its context, size, tag and kind, and its bytes.
+// Who leaves says with the last message how many it got: a sender may learn that its rank has left
+// before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
