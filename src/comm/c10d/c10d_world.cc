@@ -8,36 +8,19 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/c10d/parcel.h"
 #include "thinwire/status.h"
 
 namespace thinwire {
 namespace {
 
 constexpr int kTag = 29783;  // of all that thinwire sends, among the user's own
-constexpr size_t kHeadSize = 512;
-constexpr uint32_t kMagic = 0x6431'7774;  // "tw1d"
 constexpr size_t kPiece = size_t{16} << 20;
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
 enum Kind : uint32_t { kMessage, kLoss, kEnd };
 
-struct HeadFields {
-  uint32_t magic = kMagic;
-  uint32_t messages = 1;
-  uint64_t size = 0;  // of the body
-};
-constexpr size_t kInline = kHeadSize - sizeof(HeadFields);  // bytes of the body in the head
-
-struct MessageFields {
-  uint64_t context = 0;
-  uint64_t size = 0;
-  int32_t tag = 0;
-  uint32_t kind = kMessage;
-};
-// A message longer than that goes alone, and so is never copied into a parcel.
-constexpr size_t kParcel = size_t{1}
-                           << 17;  // bytes of a body of several messages: 10 ms at 100 Mbit/s
-constexpr size_t kNotice = 256;    // bytes of the reason for a loss
+constexpr size_t kNotice = 256;  // bytes of the reason for a loss
 
 at::Tensor as_tensor(std::span<const std::byte> bytes) {
   return at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
@@ -154,51 +137,22 @@ C10dWorld::Messages C10dWorld::next_parcel(const Peer& peer) {
   return parcel;
 }
 
-void C10dWorld::transmit(const Messages& parcel, int to) {
-  const auto fields_of = [](const Outgoing& message) {
-    return MessageFields{.context = message.context,
-                         .size = message.bytes.size(),
-                         .tag = message.tag,
-                         .kind = message.kind};
-  };
-  const auto append = [](std::vector<std::byte>& to_end, std::span<const std::byte> bytes) {
-    to_end.insert(to_end.end(), bytes.begin(), bytes.end());
-  };
+void C10dWorld::transmit(const Messages& messages, int to) {
+  std::vector<MessageView> views;
+  for (const auto& message : messages)
+    views.push_back({.fields = {.context = message->context,
+                                .size = message->bytes.size(),
+                                .tag = message->tag,
+                                .kind = message->kind},
+                     .bytes = message->bytes});
+  const PackedParcel parcel = pack_parcel(views);
   const auto send = [&](std::span<const std::byte> part) {
     std::vector<at::Tensor> tensors = {as_tensor(part)};
     group_->send(tensors, to, kTag)->wait(kForever);
   };
-  HeadFields head_fields{.messages = static_cast<uint32_t>(parcel.size())};
-  for (const auto& message : parcel)
-    head_fields.size += sizeof(MessageFields) + message->bytes.size();
-
-  // The body is packed where there are several messages; one alone is sent from where it lies.
-  std::vector<std::byte> packed, head;
-  const MessageFields first = fields_of(*parcel.front());
-  append(packed, std::as_bytes(std::span(&first, 1)));
-  std::span<const std::byte> rest = parcel.front()->bytes;
-  if (parcel.size() > 1) {
-    packed.reserve(head_fields.size);
-    append(packed, rest);
-    for (size_t i = 1; i < parcel.size(); ++i) {
-      const MessageFields fields = fields_of(*parcel[i]);
-      append(packed, std::as_bytes(std::span(&fields, 1)));
-      append(packed, parcel[i]->bytes);
-    }
-    rest = {};
-  }
-  head.reserve(kHeadSize);
-  append(head, std::as_bytes(std::span(&head_fields, 1)));
-  const std::span<const std::byte> front(packed);
-  append(head, front.first(std::min(front.size(), kInline)));
-  const size_t room = kHeadSize - head.size();
-  append(head, rest.first(std::min(rest.size(), room)));
-  rest = rest.subspan(std::min(rest.size(), room));
-  if (front.size() > kInline) rest = front.subspan(kInline);
-  head.resize(kHeadSize);
-  send(head);
-  for (; !rest.empty(); rest = rest.subspan(std::min(kPiece, rest.size())))
-    send(rest.first(std::min(kPiece, rest.size())));
+  send(parcel.head);
+  for (size_t begin = 0; begin < parcel.rest.size(); begin += kPiece)
+    send(parcel.rest.subspan(begin, std::min(kPiece, parcel.rest.size() - begin)));
 }
 
 void C10dWorld::send_all(Peer& peer) {
@@ -249,51 +203,34 @@ bool C10dWorld::fetch(Peer& peer, std::span<std::byte> into) {
 
 void C10dWorld::receive_all(Peer& peer) {
   std::vector<std::byte> head(kHeadSize);
-  const auto corrupt = [](bool wrong) {
-    if (wrong)
+  const auto lane_of = [&](const MessageFields& fields) {
+    return Lane{fields.context, peer.rank, fields.tag};
+  };
+  const auto require = [](bool right) {
+    if (!right)
       throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
   };
   try {
-    while (fetch(peer, head)) {
-      HeadFields fields;
+    for (bool more = true; more && fetch(peer, head);) {
+      ParcelFields parcel;
       MessageFields first;
-      std::memcpy(&fields, head.data(), sizeof fields);
-      std::memcpy(&first, head.data() + sizeof fields, sizeof first);
-      corrupt(fields.magic != kMagic || fields.messages == 0 || fields.size < sizeof first ||
-              first.size > fields.size - sizeof first ||
-              (fields.messages == 1 && first.size != fields.size - sizeof first) ||
-              (fields.messages > 1 && fields.size > kParcel));
+      require(read_head(head, parcel, first));
       // Memory grows with what arrives, not with what is announced.
-      const uint64_t size = fields.size - sizeof first;
-      const size_t room = kInline - sizeof first;
-      const auto begin = head.begin() + static_cast<std::ptrdiff_t>(kHeadSize - room);
-      std::vector<std::byte> bytes(
-          begin, begin + static_cast<std::ptrdiff_t>(std::min<uint64_t>(size, room)));
+      const uint64_t size = parcel.size - sizeof first;
+      const auto behind = std::span(head).subspan(sizeof parcel + sizeof first);
+      const auto in_head = behind.first(std::min<uint64_t>(size, behind.size()));
+      std::vector<std::byte> bytes(in_head.begin(), in_head.end());
       while (bytes.size() < size) {
         const size_t before = bytes.size();
         bytes.resize(before + std::min<uint64_t>(kPiece, size - before));
         if (!fetch(peer, std::span(bytes).subspan(before))) return;
       }
-      if (fields.messages == 1) {
-        if (!hand_on(peer, first.kind, {first.context, peer.rank, first.tag}, std::move(bytes)))
-          return;
-        continue;
-      }
-      std::span<const std::byte> left(bytes);
-      for (uint32_t i = 0; i < fields.messages; ++i) {
-        if (i > 0) {
-          corrupt(left.size() < sizeof first);
-          std::memcpy(&first, left.data(), sizeof first);
-          left = left.subspan(sizeof first);
-        }
-        corrupt(first.size > left.size());
-        const auto one = left.first(first.size);
-        left = left.subspan(first.size);
-        if (!hand_on(peer, first.kind, {first.context, peer.rank, first.tag},
-                     {one.begin(), one.end()}))
-          return;
-      }
-      corrupt(!left.empty());
+      if (parcel.messages == 1)  // is not copied again
+        more = hand_on(peer, first.kind, lane_of(first), std::move(bytes));
+      else
+        require(unpack_parcel(parcel, first, bytes, [&](const MessageFields& fields, auto one) {
+          return more = hand_on(peer, fields.kind, lane_of(fields), {one.begin(), one.end()});
+        }));
     }
   } catch (const std::exception& error) {
     lose(kEveryGroup, peer.rank, error.what());

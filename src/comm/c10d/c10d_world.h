@@ -3,9 +3,8 @@
 // Point-to-point only, under one tag. Each pair of ranks has a queue in either direction, and each
 // direction a thread, since a backend such as Gloo can wait for a message but not be asked whether it is
 // there. Messages that wait for the same rank travel as one parcel, since a transfer of Gloo costs a
-// handshake, 0.15 ms on busy cores, however short it is. A parcel is a head of kHeadSize bytes (number
-// of messages, size of the body, its first kInline bytes) and the rest of the body, if any, in pieces of
-// at most kPiece bytes; the body has for each message its context, size, tag and kind, and its bytes.
+// handshake, 0.15 ms on busy cores, however short it is: parcel.h. Its bytes behind the head go in
+// pieces of at most kPiece.
 // Who leaves says with the last message how many it got: a sender may learn that its rank has left
 // before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
@@ -109,7 +108,7 @@ class C10dWorld {
   void peer_left(Peer& peer, uint64_t received);
   using Messages = std::vector<std::shared_ptr<Outgoing>>;
   static Messages next_parcel(const Peer& peer);
-  void transmit(const Messages& parcel, int to);
+  void transmit(const Messages& messages, int to);
   bool hand_on(Peer& peer, uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
   bool fetch(Peer& peer, std::span<std::byte> into);
   void deliver(uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
