@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -139,6 +140,9 @@ TEST(LostWorker, EndsTheRunWhereItIsRankZero) {
 TEST(AsynchronousTests, AreOfTheLeaderAtRounds) {
   ToyOptions toy = losing("", /*lost=*/-1);
   toy.settings[2].second = "2.4";  // epochs of five steps: every twelve of sixty
+  ToyOptions still = toy;
+  still.settings.emplace_back("optimizer.lr", "0");
+  const double untrained = run_toy(4, still)[0].tests.back().loss;
   const auto run = run_toy(4, toy);
   const auto& tests = run[0].tests;
   ASSERT_EQ(tests.size(), 5u);
@@ -150,7 +154,9 @@ TEST(AsynchronousTests, AreOfTheLeaderAtRounds) {
     EXPECT_EQ(tests[i].leader_error, tests[i].error);
     EXPECT_FALSE(tests[i].spread);
   }
-  EXPECT_LT(tests[3].loss, tests[0].loss);
+  // Which worker leads is a matter of time, and a leader's loss may be above that of an earlier one.
+  EXPECT_LT(std::min({tests[0].loss, tests[1].loss, tests[2].loss, tests[3].loss}),
+            untrained - 0.01);
   EXPECT_FALSE(tests.back().round);
   EXPECT_TRUE(tests.back().spread);
 }

@@ -83,8 +83,9 @@ class LateSends final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> backend_;
 };
 
-// Rank 0 sends, late; rank 1 receives and leaves at once. Throws when either end is told of a loss.
-void leave_early(const c10::intrusive_ptr<c10d::ProcessGroup>& processes) {
+// Rank 0 sends, late; rank 1 receives and leaves at once, by an exception if asked to. Throws when either end is
+// told of a loss.
+void leave_early(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, bool by_exception) {
   const pybind11::gil_scoped_release released;
   auto used = processes;
   if (processes->getRank() == 0) {
@@ -92,10 +93,13 @@ void leave_early(const c10::intrusive_ptr<c10d::ProcessGroup>& processes) {
     used->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
                      c10::make_intrusive<LateSends>(processes->getBackend(c10::DeviceType::CPU)));
   }
-  {
+  struct Leaving {};
+  try {
     const auto group = make_c10d_group(used);
     std::array<std::byte, 8> word = {};
     group->wait(group->rank() == 0 ? group->send(word, 1, 0) : group->receive(word, 0, 0));
+    if (by_exception && group->rank() == 1) throw Leaving();
+  } catch (const Leaving&) {
   }
   close_c10d_groups();
 }

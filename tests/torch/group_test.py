@@ -14,10 +14,10 @@ def suite(rank, size, folder, arguments):
     return _c10d_ranks.run(dist.group.WORLD, ["suite", *arguments])
 
 
-def leave_early(rank, size, folder):
+def leave_early(rank, size, folder, by_exception):
     sys.path.insert(0, folder)
     import _c10d_ranks
-    _c10d_ranks.leave_early(dist.group.WORLD)
+    _c10d_ranks.leave_early(dist.group.WORLD, by_exception)
 
 
 class Suites(unittest.TestCase):
@@ -28,7 +28,8 @@ class Suites(unittest.TestCase):
                 self.assertEqual(ran, 20)
 
     def test_what_a_rank_that_left_has_received_is_sent(self):
-        on_ranks(2, leave_early, os.environ["THINWIRE_SUITES"])
+        for by_exception in (False, True):
+            on_ranks(2, leave_early, os.environ["THINWIRE_SUITES"], by_exception)
 
 
 if __name__ == "__main__":

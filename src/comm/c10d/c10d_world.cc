@@ -97,7 +97,7 @@ bool C10dWorld::close() noexcept {
       if (!peer) continue;
       auto end = std::make_shared<Outgoing>();
       end->kind = kEnd;
-      end->context = peer->received;
+      end->bytes = farewell(*peer, {});
       enqueue(*peer, std::move(end));
     }
     closing_ = true;
@@ -118,6 +118,14 @@ bool C10dWorld::close() noexcept {
       peer->sender.detach();
   }
   return ended;
+}
+
+// The bytes of an end or of a notice of loss: how many messages of that rank have come, and why.
+std::vector<std::byte> C10dWorld::farewell(const Peer& peer, std::string_view why) {
+  std::vector<std::byte> bytes(sizeof peer.received + why.size());
+  std::memcpy(bytes.data(), &peer.received, sizeof peer.received);
+  std::ranges::copy(std::as_bytes(std::span(why)), bytes.begin() + sizeof peer.received);
+  return bytes;
 }
 
 void C10dWorld::enqueue(Peer& peer, std::shared_ptr<Outgoing> message) {
@@ -240,32 +248,40 @@ void C10dWorld::receive_all(Peer& peer) {
 // False when it was the last.
 bool C10dWorld::hand_on(Peer& peer, uint32_t kind, const Lane& lane, std::vector<std::byte> bytes) {
   if (kind > kEnd) throw Error(ErrorCode::kCorrupt, "a message of no known kind came");
+  std::string why = "left";
+  if (kind != kMessage) {
+    uint64_t received = 0;
+    if (bytes.size() < sizeof received)
+      throw Error(ErrorCode::kCorrupt, "an end without the number of messages came");
+    std::memcpy(&received, bytes.data(), sizeof received);
+    if (kind == kLoss)
+      why.assign(reinterpret_cast<const char*>(bytes.data()) + sizeof received,
+                 bytes.size() - sizeof received);
+    has_received(peer, received);
+  }
   if (kind == kEnd) {
-    peer_left(peer, lane.context);
+    lose(kEveryGroup, peer.rank, why);
     return false;
   }
   {
     const std::lock_guard lock(mutex_);
     ++peer.received;
   }
-  deliver(kind, lane, std::move(bytes));
+  if (kind == kLoss)
+    lose(lane.context, lane.from, why);
+  else
+    deliver(lane, std::move(bytes));
   return true;
 }
 
-// What it received is sent, even if the thread that sent it has not said so yet.
-void C10dWorld::peer_left(Peer& peer, uint64_t received) {
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& message : peer.outbox)
-      if (message->number < received) message->sent = true;
-  }
-  lose(kEveryGroup, peer.rank, "left");
+// What a rank received is sent, even if the thread that sent it has not said so yet.
+void C10dWorld::has_received(Peer& peer, uint64_t received) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& message : peer.outbox)
+    if (message->number < received) message->sent = true;
 }
 
-void C10dWorld::deliver(uint32_t kind, const Lane& lane, std::vector<std::byte> bytes) {
-  if (kind == kLoss)
-    return lose(lane.context, lane.from,
-                {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+void C10dWorld::deliver(const Lane& lane, std::vector<std::byte> bytes) {
   const std::lock_guard lock(mutex_);
   inboxes_[lane].messages.push_back(std::move(bytes));
   changed_.notify_all();
@@ -299,7 +315,7 @@ std::shared_ptr<const C10dWorld::Outgoing> C10dWorld::send(std::span<const std::
   message->bytes.assign(bytes.begin(), bytes.end());
   if (to == rank_) {
     message->sent = true;
-    deliver(kMessage, {context, to, tag}, message->bytes);
+    deliver({context, to, tag}, message->bytes);
     return message;
   }
   const std::lock_guard lock(mutex_);
@@ -338,9 +354,9 @@ void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
     auto notice = std::make_shared<Outgoing>();
     notice->kind = kLoss;
     notice->context = context;
-    const auto text = std::as_bytes(std::span(why.substr(0, kNotice)));
-    notice->bytes.assign(text.begin(), text.end());
-    enqueue(*peers_[static_cast<size_t>(r)], notice);
+    Peer& peer = *peers_[static_cast<size_t>(r)];
+    notice->bytes = farewell(peer, why.substr(0, kNotice));
+    enqueue(peer, notice);
     notices.push_back(std::move(notice));
   }
   changed_.notify_all();

@@ -5,8 +5,8 @@
 // there. Messages that wait for the same rank travel as one parcel, since a transfer of Gloo costs a
 // handshake, 0.15 ms on busy cores, however short it is: parcel.h. Its bytes behind the head go in
 // pieces of at most kPiece.
-// Who leaves says with the last message how many it got: a sender may learn that its rank has left
-// before it learns that what it sent has arrived.
+// Who leaves, or is lost to a group, says how many messages it got: a sender may learn that its rank has
+// left before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -105,13 +105,14 @@ class C10dWorld {
   void send_until_closed(Peer& peer);
   void receive_all(Peer& peer);
   static void enqueue(Peer& peer, std::shared_ptr<Outgoing> message);
-  void peer_left(Peer& peer, uint64_t received);
+  static std::vector<std::byte> farewell(const Peer& peer, std::string_view why);
+  void has_received(Peer& peer, uint64_t received);
   using Messages = std::vector<std::shared_ptr<Outgoing>>;
   static Messages next_parcel(const Peer& peer);
   void transmit(const Messages& messages, int to);
   bool hand_on(Peer& peer, uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
   bool fetch(Peer& peer, std::span<std::byte> into);
-  void deliver(uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
+  void deliver(const Lane& lane, std::vector<std::byte> bytes);
   void lose(uint64_t context, int rank, std::string why);
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
