@@ -7,7 +7,8 @@
 Ranks are processes on hosts of thin_links.py, one each, with one thread. Every rank trains the same MLP
 (784-2048-2048-2048-10, 10 M parameters, batch 32, SGD) with one method after another, in rounds, so that all see the same
 machine; the first steps of each round are not counted. The time is the median of a step on rank 0, all ranks
-beginning it together; the bytes are what the host's card sent, headers of all layers included.
+beginning it together; the bytes are what the host's card sent, headers of all layers included, and what thinwire says
+that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are.
 thinwire.torch must be importable.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -23,13 +24,13 @@ import time
 
 import thin_links
 
-METHODS = ("alone", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "topk:density=0.01",
+METHODS = ("alone", "ddp-nothing", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "signum", "topk:density=0.01",
            "sidco:density=0.001", "powersgd:rank=1", "powersgd:rank=4")
 SENT = pathlib.Path("/sys/class/net/net0/statistics/tx_bytes")
 
 
 def build(method, width):
-    """The model of a method, whose backward pass leaves the mean gradient (or, alone, its own)."""
+    """The model of a method, whose backward pass leaves the mean gradient (or its own), and its link or None."""
     import torch
     from torch import nn
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -41,13 +42,22 @@ def build(method, width):
     net = nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(),
                         nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
     if method == "alone":
-        return net
-    model = DistributedDataParallel(net)
+        return net, None
+    model = DistributedDataParallel(net, gradient_as_bucket_view=True)
     if method == "ddp-fp16":
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif method == "ddp-nothing":
+        model.register_comm_hook(None, leave_as_it_is)
     elif method != "ddp":
-        tw.compress(model, method)
-    return model
+        return model, tw.compress(model, method)
+    return model, None
+
+
+def leave_as_it_is(state, bucket):
+    import torch
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 def time_steps(model, steps, warm_up):
@@ -74,6 +84,12 @@ def time_steps(model, steps, warm_up):
     return times, int(SENT.read_text()) - sent
 
 
+def counted(metrics):
+    """What thinwire says of a step: MB that it sent, ms by phase."""
+    phases = ("compress", "wire", "decompress")
+    return {"own_mb": metrics["sent_bytes"] / 1e6} | {f"{p}_ms": 1e3 * metrics[f"{p}_seconds"] for p in phases}
+
+
 def be_rank(options):
     import torch
     import torch.distributed as dist
@@ -84,13 +100,16 @@ def be_rank(options):
     sent = dict.fromkeys(options.methods, 0)
     models = {method: build(method, options.width) for method in options.methods}
     for _ in range(options.rounds):
-        for method, model in models.items():
+        for method, (model, _link) in models.items():
             taken, size = time_steps(model, options.steps, options.warm_up)
             times[method] += taken
             sent[method] += size
     if dist.get_rank() == 0:
         steps = options.rounds * options.steps
         rows = {m: {"ms": 1e3 * statistics.median(times[m]), "mb": sent[m] / steps / 1e6} for m in times}
+        for method, (_, link) in models.items():
+            if link is not None:
+                rows[method] |= counted(link.metrics())
         pathlib.Path(options.out).write_text(json.dumps(rows))
     dist.barrier()
     dist.destroy_process_group()
@@ -129,14 +148,16 @@ def measure(options, rate):
 def page(results, options):
     """A table: a row for each method, ms and times computation alone for each rate, and MB sent."""
     rates = list(results)
-    lines = ["| method | " + " | ".join(f"ms, {rate}" for rate in rates) + " | MB sent per rank and step |",
-             "| --- |" + " --- |" * (len(rates) + 1)]
+    lines = ["| method | " + " | ".join(f"ms, {rate}" for rate in rates) + " | MB by the card | MB by thinwire |",
+             "| --- |" + " ---: |" * (len(rates) + 2)]
     for method in options.methods:
         cells = []
         for rate in rates:
             ms, alone = results[rate][method]["ms"], results[rate].get("alone", {}).get("ms")
             cells.append(f"{ms:.0f}" + (f" ({ms / alone:.1f}x)" if alone else ""))
-        lines.append(f"| {method} | {' | '.join(cells)} | {results[rates[-1]][method]['mb']:.3f} |")
+        last = results[rates[-1]][method]
+        own = f"{last['own_mb']:.3f}" if "own_mb" in last else ""
+        lines.append(f"| {method} | {' | '.join(cells)} | {last['mb']:.3f} | {own} |")
     return "\n".join(lines) + "\n"
 
 

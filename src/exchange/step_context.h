@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "exchange/buffer_pool.h"
+#include "core/buffer_pool.h"
 #include "exchange/tensor_table.h"
 #include "exchange/verdict.h"
 #include "thinwire/codec.h"

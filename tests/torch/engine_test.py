@@ -47,7 +47,7 @@ def record(rank, size, codecs):
     found = {}
     for codec in codecs:
         model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
-        link = tw.compress(model, codec, seed=5)
+        link = tw.compress(model, codec, seed=5, norms=True)
         engines = link._exchanges._engines
         engine = engines[codec] = Recorder(engines[codec])
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

@@ -47,8 +47,12 @@ py::dict to_dict(const Engine& engine, const StepReport& report) {
   return row;
 }
 
+// Four times the values of a chunk elsewhere: every message costs more here.
+constexpr size_t kChunkValues = size_t{1} << 17;
+
 ExchangeOptions options_of(const py::dict& given) {
   ExchangeOptions options;
+  options.chunk_values = kChunkValues;
   options.codec = given["codec"].cast<std::string>();
   options.feedback = given["feedback"].cast<std::string>();
   options.method = given["method"].cast<std::string>();
@@ -59,6 +63,7 @@ ExchangeOptions options_of(const py::dict& given) {
   options.seed = given["seed"].cast<uint64_t>();
   options.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
   options.max_skipped = given["max_skipped"].cast<int>();
+  options.norms = given["norms"].cast<bool>();
   return options;
 }
 

@@ -90,12 +90,14 @@ class C10dReceive final : public C10dTransfer {
 
  private:
   bool advance() override {
-    const auto message = members_->world->take(lane_, number_);
+    auto message = members_->world->take(lane_, number_);
     if (!message) return false;
-    if (message->size() != buffer_.size())
+    const std::span<const std::byte> bytes = message->bytes();
+    if (bytes.size() != buffer_.size())
       throw Error(ErrorCode::kMismatch,
-                  "c10d: " + describe() + ": the message has " + std::to_string(message->size()));
-    if (!message->empty()) std::memcpy(buffer_.data(), message->data(), message->size());
+                  "c10d: " + describe() + ": the message has " + std::to_string(bytes.size()));
+    if (!bytes.empty()) std::memcpy(buffer_.data(), bytes.data(), bytes.size());
+    members_->world->give(*message);
     return true;
   }
 

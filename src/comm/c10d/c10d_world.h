@@ -3,8 +3,9 @@
 // Point-to-point only, under one tag. Each pair of ranks has a queue in either direction, and each
 // direction a thread, since a backend such as Gloo can wait for a message but not be asked whether it is
 // there. Messages that wait for the same rank travel as one parcel, since a transfer of Gloo costs a
-// handshake, 0.15 ms on busy cores, however short it is: parcel.h. Its bytes behind the head go in
-// pieces of at most kPiece.
+// handshake, 0.15 ms on busy cores, however short it is: parcel.h. For the same reason kUnderWay parcels
+// are handed to the backend at a time, and the next head is received beside the rest of a parcel. Bytes
+// behind the head go in pieces of at most kPiece.
 // Who leaves, or is lost to a group, says how many messages it got: a sender may learn that its rank has
 // left before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
@@ -25,6 +26,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 #include <vector>
+
+#include "core/buffer_pool.h"
 
 namespace thinwire {
 
@@ -50,7 +53,7 @@ class C10dWorld {
     uint64_t context = 0;
     int tag = 0;
     uint32_t kind = 0;
-    std::vector<std::byte> bytes;
+    Buffer bytes;
     bool sent = false;  // guarded by the world's mutex
   };
 
@@ -75,8 +78,9 @@ class C10dWorld {
 
   // The number of the next receive of a lane: it gets the message of that number.
   uint64_t next_receive(const Lane& lane);
-  // Message `number` of the lane, once, when it is there.
-  std::optional<std::vector<std::byte>> take(const Lane& lane, uint64_t number);
+  // Message `number` of the lane, once, when it is there; its memory is to be given back.
+  std::optional<Buffer> take(const Lane& lane, uint64_t number);
+  void give(Buffer& buffer);
 
   // Tells those ranks that this one is lost to the group `context`, or to all groups.
   void announce(uint64_t context, std::span<const int> ranks, std::string_view why) noexcept;
@@ -96,23 +100,30 @@ class C10dWorld {
   struct Inbox {
     uint64_t receives = 0;  // begun
     uint64_t first = 0;     // number of the message at the front
-    std::deque<std::optional<std::vector<std::byte>>> messages;
+    std::deque<std::optional<Buffer>> messages;
   };
+
+  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+  using Messages = std::vector<std::shared_ptr<Outgoing>>;
+  struct Transmission;
 
   explicit C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group);
   bool close() noexcept;
+  Buffer copy(std::span<const std::byte> bytes);
   void send_all(Peer& peer);
   void send_until_closed(Peer& peer);
   void receive_all(Peer& peer);
+  void receive_until_end(Peer& peer);
   static void enqueue(Peer& peer, std::shared_ptr<Outgoing> message);
-  static std::vector<std::byte> farewell(const Peer& peer, std::string_view why);
+  Buffer farewell(const Peer& peer, std::string_view why);
   void has_received(Peer& peer, uint64_t received);
-  using Messages = std::vector<std::shared_ptr<Outgoing>>;
   static Messages next_parcel(const Peer& peer);
-  void transmit(const Messages& messages, int to);
-  bool hand_on(Peer& peer, uint32_t kind, const Lane& lane, std::vector<std::byte> bytes);
-  bool fetch(Peer& peer, std::span<std::byte> into);
-  void deliver(const Lane& lane, std::vector<std::byte> bytes);
+  Transmission transmit(Messages messages, int to);
+  void end_transmission(Peer& peer, const Transmission& transmission);
+  bool hand_on(Peer& peer, uint32_t kind, const Lane& lane, Buffer bytes);
+  c10::intrusive_ptr<c10d::Work> begin_fetch(Peer& peer, std::span<std::byte> into);
+  bool end_fetch(Peer& peer, const c10::intrusive_ptr<c10d::Work>& work);
+  void deliver(const Lane& lane, Buffer bytes);
   void lose(uint64_t context, int rank, std::string why);
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
@@ -120,6 +131,7 @@ class C10dWorld {
   const int size_;
 
   std::mutex mutex_;  // guards the rest
+  BufferPool buffers_;
   std::condition_variable changed_;
   bool closing_ = false;
   uint64_t bases_ = 0;

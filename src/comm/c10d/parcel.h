@@ -27,7 +27,7 @@ struct ParcelFields {
   uint64_t size = 0;  // of the body
 };
 
-inline constexpr size_t kHeadSize = 512;
+inline constexpr size_t kHeadSize = 128;
 inline constexpr size_t kInline = kHeadSize - sizeof(ParcelFields);
 
 // Bytes of a body of several messages: 10 ms at 100 Mbit/s. A longer message goes alone.

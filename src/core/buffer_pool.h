@@ -1,4 +1,4 @@
-// Memory for messages, handed around between the buckets of an exchange.
+// Memory for messages, handed around between those that have them one after another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
