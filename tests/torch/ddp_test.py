@@ -1,7 +1,10 @@
 """Compressed gradients in DistributedDataParallel scripts. SPDX-License-Identifier: Apache-2.0"""
+import gc
 import os
+import threading
 import time
 import unittest
+import weakref
 
 import torch
 from torch import nn
@@ -127,6 +130,21 @@ def accumulates(rank, size):
     return (run(None) - run("fp32")).abs().max().item()
 
 
+def dropped(rank, size):
+    """Whether a link and its thread are gone when nobody has the model any more."""
+    model, link = train(rank, "topk:density=0.1", 2)
+    ends = weakref.ref(link)
+    before = sum(thread.name == "thinwire" for thread in threading.enumerate())
+    del model, link
+    gc.collect()
+    for _ in range(100):
+        after = sum(thread.name == "thinwire" for thread in threading.enumerate())
+        if ends() is None and after == 0:
+            break
+        time.sleep(0.1)
+    return before, after, ends() is None
+
+
 def mistakes(rank, size):
     import thinwire.torch as tw
     found = []
@@ -193,6 +211,9 @@ class Compress(unittest.TestCase):
     def test_accumulation_unused_parameters_and_bucket_views(self):
         for difference in on_ranks(2, accumulates):
             self.assertLess(difference, 1e-6)
+
+    def test_a_link_goes_with_its_model(self):
+        self.assertEqual(on_ranks(2, dropped), [(1, 0, True)] * 2)
 
     def test_mistakes_name_the_choices(self):
         for found in on_ranks(2, mistakes):

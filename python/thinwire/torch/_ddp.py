@@ -6,6 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any, Optional
 
@@ -32,6 +33,16 @@ class _Step:
         self.buckets: list[tuple[torch.futures.Future, torch.Tensor]] = []
 
 
+def _end_steps(ended: queue.SimpleQueue[Optional[_Step]], owner: weakref.ref[Link]) -> None:
+    """Ends steps for as long as there is a link: a thread that kept it would keep all of its memory."""
+    while (step := ended.get()) is not None:
+        link = owner()
+        if link is None:
+            return
+        link._end_step(step)
+        del link, step
+
+
 class Link:
     """What `compress` returns: counters and state of a model's compressed gradients."""
 
@@ -55,8 +66,9 @@ class Link:
         self._writers: list[tuple[Any, str]] = []
         self._ended: queue.SimpleQueue[Optional[_Step]] = queue.SimpleQueue()
         self._error: Optional[BaseException] = None
-        self._finisher = threading.Thread(target=self._finish_steps, daemon=True, name="thinwire")
-        self._finisher.start()
+        threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
+                         name="thinwire").start()
+        weakref.finalize(self, self._ended.put, None)
 
     # Called by torch's autograd, bucket after bucket, in the same order on every rank.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
@@ -76,24 +88,22 @@ class Link:
             self._ended.put(step)
         return future
 
-    def _finish_steps(self) -> None:
-        while (step := self._ended.get()) is not None:
-            try:
-                self._reports = self._exchanges.wait()
-                self._steps += 1
-                # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
-                if any(report["skipped"] for report in self._reports):
-                    for _, buffer in step.buckets:
-                        buffer.fill_(float("nan"))
-                for future, buffer in step.buckets:
-                    future.set_result(buffer if step.scale is None else buffer.mul_(step.scale))
-                self._log()
-            except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
-                self._error = error
-                for future, _ in step.buckets:
-                    if not future.done():
-                        future.set_exception(error)
-                return
+    def _end_step(self, step: _Step) -> None:
+        try:
+            self._reports = self._exchanges.wait()
+            self._steps += 1
+            # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
+            if any(report["skipped"] for report in self._reports):
+                for _, buffer in step.buckets:
+                    buffer.fill_(float("nan"))
+            for future, buffer in step.buckets:
+                future.set_result(buffer if step.scale is None else buffer.mul_(step.scale))
+            self._log()
+        except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
+            self._error = error
+            for future, _ in step.buckets:
+                if not future.done():
+                    future.set_exception(error)
 
     def metrics(self) -> dict[str, Any]:
         """Counters of the last step on this rank.
