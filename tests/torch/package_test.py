@@ -27,6 +27,13 @@ def why_not(stub=None, leave_out="nothing"):
 
 
 class Package(unittest.TestCase):
+    def test_codec_threads_are_those_of_both_engines(self):
+        code = ("import thinwire; thinwire.set_codec_threads(3); import thinwire.torch._native as n; "
+                "print(n._engine.codec_threads()); thinwire.set_codec_threads(2); "
+                "print(n._engine.codec_threads(), thinwire.codec_threads())")
+        ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
+        self.assertEqual(ended.stdout.split(), ["3", "2", "2"], ended.stderr)
+
     def test_it_can_be_copied(self):
         self.assertEqual(why_not(), "")
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import atexit
 import importlib.util
 
+from ..threads import _reach
+
 _REBUILD = "in thinwire's folder, `pip install --force-reinstall --no-deps .` builds it"
 
 try:
@@ -32,6 +34,8 @@ if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
         f"thinwire.torch was built for torch {_engine.torch_version}, this is {torch.__version__}; "
         f"{_REBUILD} anew"
     )
+
+_reach(_engine)
 
 Engine = _engine.Engine
 LocalWorker = _engine.LocalWorker

@@ -11,6 +11,7 @@
 #include "module_parts.h"
 #include "report_members.h"
 #include "thinwire/c10d.h"
+#include "thinwire/threads.h"
 #include "thinwire/version.h"
 
 namespace py = pybind11;
@@ -94,6 +95,8 @@ PYBIND11_MODULE(_engine, module) {
   module.attr("version") = THINWIRE_VERSION;
   module.attr("torch_version") = TORCH_VERSION;
   module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
+  module.def("set_codec_threads", &thinwire::set_codec_threads, py::arg("count"));
+  module.def("codec_threads", &thinwire::codec_threads);
 
   module.def("settle", [](const py::dict& options) {
     return thinwire::python::to_dict(
