@@ -235,7 +235,7 @@ def compress(
     feedback: str = "auto",
     method: str = "auto",
     grouping: str = "auto",
-    bucket_kb: int = 8192,
+    bucket_kb: int = 2048,
     steps_per_epoch: int = 1,
     seed: int = 0,
     max_skipped: int = 0,
@@ -253,7 +253,8 @@ def compress(
         feedback: where what codecs leave out is kept; "auto" is what the codec goes with.
         method: how gradients meet, docs/collectives.md.
         grouping: "tensor", "model", or "auto" as the codec's paper does.
-        bucket_kb: uncompressed size of what travels together; a message over Gloo costs 0.1 ms and more.
+        bucket_kb: uncompressed size of what travels together: large ones cost less of the processor, small ones
+            less of a thin link.
         steps_per_epoch: what schedules of options count in.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
             scaler wants it.
