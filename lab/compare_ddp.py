@@ -24,12 +24,12 @@ import time
 
 import thin_links
 
-METHODS = ("alone", "ddp-nothing", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "signum", "topk:density=0.01",
-           "sidco:density=0.001", "powersgd:rank=1", "powersgd:rank=4")
+METHODS = ("alone", "ddp-nothing", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "signum",
+           "topk:density=0.01", "sidco:density=0.001", "powersgd:rank=1", "powersgd:rank=4")
 SENT = pathlib.Path("/sys/class/net/net0/statistics/tx_bytes")
 
 
-def build(method, width):
+def build(method, width, bucket_kb):
     """The model of a method, whose backward pass leaves the mean gradient (or its own), and its link or None."""
     import torch
     from torch import nn
@@ -49,7 +49,7 @@ def build(method, width):
     elif method == "ddp-nothing":
         model.register_comm_hook(None, leave_as_it_is)
     elif method != "ddp":
-        return model, tw.compress(model, method)
+        return model, tw.compress(model, method, bucket_kb=bucket_kb)
     return model, None
 
 
@@ -98,7 +98,7 @@ def be_rank(options):
     dist.init_process_group("gloo")
     times = {method: [] for method in options.methods}
     sent = dict.fromkeys(options.methods, 0)
-    models = {method: build(method, options.width) for method in options.methods}
+    models = {method: build(method, options.width, options.bucket_kb) for method in options.methods}
     for _ in range(options.rounds):
         for method, (model, _link) in models.items():
             taken, size = time_steps(model, options.steps, options.warm_up)
@@ -133,7 +133,7 @@ def measure(options, rate):
                                    GLOO_SOCKET_IFNAME="net0")
                 command = ["ip", "netns", "exec", lab.namespace(host), sys.executable, __file__,
                            "--out", str(out)]
-                for name in ("ranks", "steps", "warm_up", "rounds", "width"):
+                for name in ("ranks", "steps", "warm_up", "rounds", "width", "bucket_kb"):
                     command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
                 ranks.append(subprocess.Popen([*command, "--methods", ";".join(options.methods)],
                                               env=environment))
@@ -169,6 +169,7 @@ def main():
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=2048, help="of the hidden layers")
+    parser.add_argument("--bucket-kb", type=int, default=2048, help="of thinwire's methods")
     parser.add_argument("--methods", default=";".join(METHODS), help="with ';' between them")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds, for each rate")
     parser.add_argument("--json", help="file for the figures")

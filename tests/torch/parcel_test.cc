@@ -57,9 +57,11 @@ bool unpack(const Arrived& arrived, std::vector<Bytes>& out) {
 }
 
 TEST(Parcel, WhatIsPackedComesOut) {
+  constexpr size_t kFits = kInline - sizeof(MessageFields);  // with its fields, into the head
   for (const auto& messages :
-       {messages_of({0}), messages_of({8}), messages_of({5000}), messages_of({0, 0}),
-        messages_of({8, 496, 0, 3}), messages_of({472, 1}), messages_of({471, 30000, 7})}) {
+       {messages_of({0}), messages_of({8}), messages_of({kFits - 1}), messages_of({kFits}),
+        messages_of({kFits + 1}), messages_of({5000}), messages_of({0, 0}),
+        messages_of({8, 496, 0, 3}), messages_of({kFits, 1}), messages_of({kFits - 1, 30000, 7})}) {
     std::vector<Bytes> out;
     EXPECT_TRUE(unpack(pack(messages), out));
     EXPECT_EQ(out, messages);
