@@ -1,10 +1,12 @@
-// Parcels of messages: what is packed comes out, and what is no parcel is refused.
+// Parcels of messages: what is written is read, however it is cut, and what is no parcel is refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/c10d/parcel.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace thinwire {
 namespace {
@@ -20,97 +22,119 @@ std::vector<Bytes> messages_of(std::initializer_list<size_t> sizes) {
   return all;
 }
 
-// Head and body as they would arrive.
-struct Arrived {
-  Bytes head, behind;  // the head; all behind the first message's fields
-};
-
-Arrived pack(const std::vector<Bytes>& messages) {
-  std::vector<MessageView> views;
-  for (size_t i = 0; i < messages.size(); ++i)
-    views.push_back({.fields = {.context = i, .size = messages[i].size(), .tag = int32_t(i) + 5},
-                     .bytes = messages[i]});
-  const PackedParcel parcel = pack_parcel(views);
-  EXPECT_EQ(parcel.head.size(), kHeadSize);
-  ParcelFields fields;
-  MessageFields first;
-  EXPECT_TRUE(read_head(parcel.head, fields, first));
-  EXPECT_EQ(fields.messages, messages.size());
-  const auto behind = std::span(parcel.head).subspan(sizeof fields + sizeof first);
-  const size_t size = fields.size - sizeof first;
-  Arrived arrived{.head = parcel.head, .behind = {}};
-  arrived.behind.assign(behind.begin(), behind.begin() + ptrdiff_t(std::min(size, behind.size())));
-  arrived.behind.insert(arrived.behind.end(), parcel.rest.begin(), parcel.rest.end());
-  EXPECT_EQ(arrived.behind.size(), size);
-  return arrived;
+std::vector<Bytes> write(const std::vector<Bytes>& messages, size_t capacity) {
+  std::vector<Bytes> parcels;
+  Bytes memory(capacity);
+  ParcelWriter writer(memory);
+  const auto next = [&] {
+    const auto full = writer.finish();
+    parcels.emplace_back(full.begin(), full.end());
+    writer = ParcelWriter(memory);
+  };
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const MessageFields fields{.context = i, .size = messages[i].size(), .tag = int32_t(i) + 5};
+    if (!writer.begin(fields)) {
+      next();
+      EXPECT_TRUE(writer.begin(fields));
+    }
+    std::span<const std::byte> left = messages[i];
+    while (!(left = left.subspan(writer.add(left))).empty()) next();
+  }
+  if (!writer.empty()) next();
+  return parcels;
 }
 
-bool unpack(const Arrived& arrived, std::vector<Bytes>& out) {
-  ParcelFields fields;
-  MessageFields first;
-  if (!read_head(arrived.head, fields, first)) return false;
-  return unpack_parcel(fields, first, arrived.behind, [&](const MessageFields& one, auto bytes) {
-    EXPECT_EQ(one.size, bytes.size());
-    out.emplace_back(bytes.begin(), bytes.end());
+bool read(const std::vector<Bytes>& parcels, std::vector<Bytes>& messages) {
+  ParcelReader reader;
+  bool open = false;
+  const auto take = [&](const ParcelReader::Part& part) {
+    if (!open) messages.emplace_back();
+    messages.back().insert(messages.back().end(), part.bytes.begin(), part.bytes.end());
+    open = !part.last;
+    EXPECT_LE(messages.back().size(), part.fields.size);
+    if (part.last) {
+      EXPECT_EQ(part.fields.size, messages.back().size());
+    }
     return true;
-  });
+  };
+  for (const Bytes& parcel : parcels)
+    if (!reader.read(parcel, take)) return false;
+  return !open;
 }
 
-TEST(Parcel, WhatIsPackedComesOut) {
-  constexpr size_t kFits = kInline - sizeof(MessageFields);  // with its fields, into the head
+TEST(Parcel, WhatIsWrittenIsRead) {
+  constexpr size_t kCapacity = 100;
+  constexpr size_t kFits = kCapacity - sizeof(ParcelFields) - sizeof(MessageFields);
   for (const auto& messages :
        {messages_of({0}), messages_of({8}), messages_of({kFits - 1}), messages_of({kFits}),
         messages_of({kFits + 1}), messages_of({5000}), messages_of({0, 0}),
-        messages_of({8, 496, 0, 3}), messages_of({kFits, 1}), messages_of({kFits - 1, 30000, 7})}) {
+        messages_of({8, 496, 0, 3}), messages_of({kFits, 0, 1}), messages_of({kFits - 1, 300, 7}),
+        messages_of({kFits - sizeof(MessageFields), 0, 9}),
+        messages_of({kFits - sizeof(MessageFields) + 1, 0, 9})}) {
+    const auto parcels = write(messages, kCapacity);
+    for (const Bytes& parcel : parcels) EXPECT_LE(parcel.size(), kCapacity);
     std::vector<Bytes> out;
-    EXPECT_TRUE(unpack(pack(messages), out));
+    EXPECT_TRUE(read(parcels, out));
     EXPECT_EQ(out, messages);
+    EXPECT_EQ(write(messages, 1 << 20).size(), 1u);
   }
+}
+
+TEST(Parcel, WhatLiesBehindIsNotRead) {
+  const auto messages = messages_of({40, 100, 3});
+  auto parcels = write(messages, 1000);
+  parcels[0].resize(1000);
+  std::vector<Bytes> out;
+  EXPECT_TRUE(read(parcels, out));
+  EXPECT_EQ(out, messages);
 }
 
 TEST(Parcel, StopsWhereItIsTold) {
-  const Arrived arrived = pack(messages_of({8, 9, 10}));
-  ParcelFields fields;
-  MessageFields first;
-  ASSERT_TRUE(read_head(arrived.head, fields, first));
+  const auto parcels = write(messages_of({8, 9, 10}), 1000);
   int taken = 0;
-  EXPECT_TRUE(
-      unpack_parcel(fields, first, arrived.behind, [&](const auto&, auto) { return ++taken < 2; }));
+  ParcelReader reader;
+  EXPECT_TRUE(reader.read(parcels[0], [&](const auto&) { return ++taken < 2; }));
   EXPECT_EQ(taken, 2);
 }
 
-// Every length, and every field with another value, is refused or gives bytes within what came.
 TEST(Parcel, WhatIsNoneIsRefused) {
-  const Arrived good = pack(messages_of({40, 100, 3}));
+  const auto good = write(messages_of({40, 100, 3}), 1000);
   std::vector<Bytes> out;
-  for (size_t size = 0; size < good.behind.size(); ++size) {
-    Arrived cut = good;
-    cut.behind.resize(size);
-    EXPECT_FALSE(unpack(cut, out)) << size;
+  EXPECT_TRUE(read(good, out));
+  for (size_t size = 0; size < good[0].size(); ++size) {
+    auto cut = good;
+    cut[0].resize(size);
+    EXPECT_FALSE(read(cut, out)) << size;
   }
-  Arrived longer = good;
-  longer.behind.resize(good.behind.size() + 1);
-  EXPECT_FALSE(unpack(longer, out));
-
   const auto altered = [&](auto change) {
-    Arrived other = good;
+    auto other = good;
     ParcelFields fields;
-    MessageFields first;
-    std::memcpy(&fields, other.head.data(), sizeof fields);
-    std::memcpy(&first, other.head.data() + sizeof fields, sizeof first);
-    change(fields, first);
-    std::memcpy(other.head.data(), &fields, sizeof fields);
-    std::memcpy(other.head.data() + sizeof fields, &first, sizeof first);
-    return unpack(other, out);
+    std::memcpy(&fields, other[0].data(), sizeof fields);
+    change(fields);
+    std::memcpy(other[0].data(), &fields, sizeof fields);
+    return read(other, out);
   };
-  EXPECT_TRUE(altered([](ParcelFields&, MessageFields&) {}));
-  EXPECT_FALSE(altered([](ParcelFields& f, MessageFields&) { f.magic ^= 1; }));
-  for (const uint32_t count : {0u, 1u, 2u, 4u, ~0u})
-    EXPECT_FALSE(altered([=](ParcelFields& f, MessageFields&) { f.messages = count; })) << count;
-  for (const uint64_t size : {uint64_t{0}, uint64_t{23}, uint64_t{kParcel + 1}, ~uint64_t{0}})
-    EXPECT_FALSE(altered([=](ParcelFields& f, MessageFields&) { f.size = size; })) << size;
-  for (const uint64_t size : {uint64_t{0}, uint64_t{41}, uint64_t{1000}, ~uint64_t{0}})
-    EXPECT_FALSE(altered([=](ParcelFields&, MessageFields& m) { m.size = size; })) << size;
+  EXPECT_TRUE(altered([](ParcelFields&) {}));
+  EXPECT_FALSE(altered([](ParcelFields& f) { f.magic ^= 1; }));
+  for (const uint32_t size : {0u, 23u, 65u, 214u, 216u, ~0u})
+    EXPECT_FALSE(altered([=](ParcelFields& f) { f.size = size; })) << size;
+}
+
+// Of any size that a message claims to have, no more is taken than came.
+TEST(Parcel, ClaimsOfMessagesAreOnlyClaims) {
+  for (const uint64_t size : {uint64_t{41}, uint64_t{1} << 40, ~uint64_t{0}}) {
+    auto parcels = write(messages_of({40}), 1000);
+    MessageFields fields;
+    std::memcpy(&fields, parcels[0].data() + sizeof(ParcelFields), sizeof fields);
+    fields.size = size;
+    std::memcpy(parcels[0].data() + sizeof(ParcelFields), &fields, sizeof fields);
+    ParcelReader reader;
+    EXPECT_TRUE(reader.read(parcels[0], [&](const ParcelReader::Part& part) {
+      EXPECT_EQ(part.bytes.size(), 40u);
+      EXPECT_FALSE(part.last);
+      return true;
+    }));
+  }
 }
 
 }  // namespace

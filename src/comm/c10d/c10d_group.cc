@@ -63,16 +63,16 @@ class C10dSend final : public C10dTransfer {
   C10dSend(const std::shared_ptr<Members>& members, std::span<const std::byte> buffer, int to,
            int tag)
       : C10dTransfer(members, buffer.size(), to, tag),
-        message_(members->world->send(buffer, members->context, members->name(to), tag)) {}
+        number_(members->world->send(buffer, members->context, members->name(to), tag)) {}
 
   std::string describe() const override {
     return "send of " + std::to_string(size_) + " bytes " + text("to");
   }
 
  private:
-  bool advance() override { return members_->world->is_sent(*message_); }
+  bool advance() override { return members_->world->is_sent(members_->name(peer_), number_); }
 
-  const std::shared_ptr<const C10dWorld::Outgoing> message_;
+  const uint64_t number_;
 };
 
 class C10dReceive final : public C10dTransfer {
@@ -92,12 +92,12 @@ class C10dReceive final : public C10dTransfer {
   bool advance() override {
     auto message = members_->world->take(lane_, number_);
     if (!message) return false;
-    const std::span<const std::byte> bytes = message->bytes();
-    if (bytes.size() != buffer_.size())
+    if (message->size != buffer_.size())
       throw Error(ErrorCode::kMismatch,
-                  "c10d: " + describe() + ": the message has " + std::to_string(bytes.size()));
-    if (!bytes.empty()) std::memcpy(buffer_.data(), bytes.data(), bytes.size());
-    members_->world->give(*message);
+                  "c10d: " + describe() + ": the message has " + std::to_string(message->size));
+    auto to = buffer_.begin();
+    for (const auto& piece : message->pieces) to = std::ranges::copy(piece.bytes, to).out;
+    members_->world->give(std::move(*message));
     return true;
   }
 

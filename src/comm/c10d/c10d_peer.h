@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-
 #include "comm/c10d/c10d_world.h"
 #include "comm/c10d/parcel.h"
 
@@ -12,26 +10,37 @@ namespace thinwire {
 // Of a message in a parcel.
 enum C10dKind : uint32_t { kMessage, kLoss, kEnd };
 
+// A parcel of messages to one rank; while the backend has it, what it reads stays where it is.
+struct C10dWorld::Outgoing {
+  Buffer memory;
+  ParcelWriter writer;
+  uint64_t ended = 0;  // messages to that rank that end here or earlier
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
+// A receive that the backend has; the work goes before what it writes to.
+struct C10dWorld::Incoming {
+  std::shared_ptr<Buffer> memory;
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
 // One rank's two threads.
 struct C10dWorld::Peer {
   int rank = 0;
   std::thread sender, receiver;
+  std::mutex
+      writing;  // held from a message's first byte in a parcel to its last; before the world's
   // Guarded by the world's mutex:
-  std::deque<std::shared_ptr<Outgoing>> outbox;
-  size_t under_way = 0;   // at the front of the outbox
+  std::deque<Outgoing> full;
+  Outgoing open;          // the last one; away while somebody fills it
   uint64_t queued = 0;    // messages, in all
+  uint64_t sent = 0;      // messages, in all
   uint64_t received = 0;  // whole messages
-  Works receiving;
+  std::deque<Incoming> posted;
   bool sender_ended = false;
-  // The receiver's; a receive that will never end may still have one when the receiver has ended.
-  std::array<std::array<std::byte, kHeadSize>, 2> heads = {};
-};
-
-// One parcel that the backend has; what it reads outlives its works.
-struct C10dWorld::Transmission {
-  Messages messages;
-  PackedParcel parcel;
-  Works works;
+  // The receiver's:
+  ParcelReader reader;
+  Message coming;
 };
 
 }  // namespace thinwire

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -13,63 +12,17 @@ namespace thinwire {
 namespace {
 
 constexpr int kTag = 29783;  // of all that thinwire sends, among the user's own
-constexpr size_t kPiece = size_t{16} << 20;
 constexpr size_t kUnderWay = 3;
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of a message that may be meant
+constexpr size_t kPosted = 6;
+constexpr size_t kHeld = size_t{1} << 16;  // bytes of a message that are worth keeping a parcel for
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
-at::Tensor as_tensor(std::span<const std::byte> bytes) {
-  return at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
-                       at::kByte);
+std::vector<at::Tensor> as_tensors(std::span<const std::byte> bytes) {
+  return {at::from_blob(const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())},
+                        at::kByte)};
 }
 
 }  // namespace
-
-// The first of the queue that is not under way, and those behind it as far as a parcel takes them.
-C10dWorld::Messages C10dWorld::next_parcel(const Peer& peer) {
-  Messages parcel;
-  size_t size = 0;
-  for (size_t i = peer.under_way; i < peer.outbox.size(); ++i) {
-    const auto& message = peer.outbox[i];
-    size += sizeof(MessageFields) + message->bytes.bytes().size();
-    if (!parcel.empty() && size > kParcel) break;
-    parcel.push_back(message);
-  }
-  return parcel;
-}
-
-C10dWorld::Transmission C10dWorld::transmit(Messages messages, int to) {
-  std::vector<MessageView> views;
-  for (const auto& message : messages)
-    views.push_back({.fields = {.context = message->context,
-                                .size = message->bytes.bytes().size(),
-                                .tag = message->tag,
-                                .kind = message->kind},
-                     .bytes = message->bytes.bytes()});
-  Transmission transmission{
-      .messages = std::move(messages), .parcel = pack_parcel(views), .works = {}};
-  const auto send = [&](std::span<const std::byte> part) {
-    std::vector<at::Tensor> tensors = {as_tensor(part)};
-    transmission.works.push_back(group_->send(tensors, to, kTag));
-  };
-  send(transmission.parcel.head);
-  const std::span<const std::byte> rest = transmission.parcel.rest;
-  for (size_t begin = 0; begin < rest.size(); begin += kPiece)
-    send(rest.subspan(begin, std::min(kPiece, rest.size() - begin)));
-  return transmission;
-}
-
-void C10dWorld::end_transmission(Peer& peer, const Transmission& transmission) {
-  for (const auto& work : transmission.works) work->wait(kForever);
-  const std::lock_guard lock(mutex_);
-  for (const auto& message : transmission.messages) {
-    message->sent = true;
-    buffers_.give(message->bytes);
-    peer.outbox.pop_front();
-  }
-  peer.under_way -= transmission.messages.size();
-  changed_.notify_all();
-}
 
 void C10dWorld::send_all(Peer& peer) {
   try {
@@ -83,41 +36,34 @@ void C10dWorld::send_all(Peer& peer) {
 }
 
 void C10dWorld::send_until_closed(Peer& peer) {
-  std::deque<Transmission> under_way;
+  std::deque<Outgoing> under_way;
   for (;;) {
-    Messages next;
-    {
-      std::unique_lock lock(mutex_);
-      const auto waiting = [&] { return peer.under_way < peer.outbox.size(); };
-      if (under_way.empty()) changed_.wait(lock, [&] { return closing_ || waiting(); });
-      if (under_way.empty() && !waiting()) return;
-      if (under_way.size() < kUnderWay) next = next_parcel(peer);
-      peer.under_way += next.size();
+    std::unique_lock lock(mutex_);
+    const auto waiting = [&] { return !peer.full.empty() || !peer.open.writer.empty(); };
+    if (under_way.empty()) changed_.wait(lock, [&] { return closing_ || waiting(); });
+    if (under_way.empty() && !waiting()) return;
+    if (under_way.size() < kUnderWay && waiting()) {
+      if (peer.full.empty()) {
+        under_way.push_back(std::exchange(peer.open, {}));
+      } else {
+        under_way.push_back(std::move(peer.full.front()));
+        peer.full.pop_front();
+      }
+      lock.unlock();
+      auto tensors = as_tensors(under_way.back().writer.finish());
+      under_way.back().work = group_->send(tensors, peer.rank, kTag);
+      continue;
     }
-    if (next.empty()) {
-      end_transmission(peer, under_way.front());
-      under_way.pop_front();
-    } else {
-      under_way.push_back(transmit(std::move(next), peer.rank));
-    }
+    lock.unlock();
+    Outgoing& first = under_way.front();
+    first.work->wait(kForever);
+    first.work.reset();
+    lock.lock();
+    peer.sent = std::max(peer.sent, first.ended);
+    buffers_.give(first.memory);
+    changed_.notify_all();
+    under_way.pop_front();
   }
-}
-
-// Null when the world is closing.
-c10::intrusive_ptr<c10d::Work> C10dWorld::begin_fetch(Peer& peer, std::span<std::byte> into) {
-  std::vector<at::Tensor> tensors = {as_tensor(into)};
-  const std::lock_guard lock(mutex_);
-  if (closing_) return {};
-  return peer.receiving.emplace_back(group_->recv(tensors, peer.rank, kTag));
-}
-
-// False when the world is closing.
-bool C10dWorld::end_fetch(Peer& peer, const c10::intrusive_ptr<c10d::Work>& work) {
-  if (!work) return false;
-  const bool came = work->wait(kForever);
-  const std::lock_guard lock(mutex_);
-  std::erase(peer.receiving, work);
-  return came && !closing_;
 }
 
 void C10dWorld::receive_all(Peer& peer) {
@@ -128,69 +74,80 @@ void C10dWorld::receive_all(Peer& peer) {
   }
 }
 
+// False when the world is closing.
+bool C10dWorld::post_receive(Peer& peer) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) return false;
+  auto memory = std::make_shared<Buffer>(buffers_.take(kParcel));
+  auto tensors = as_tensors(memory->bytes());
+  peer.posted.push_back({std::move(memory), group_->recv(tensors, peer.rank, kTag)});
+  return true;
+}
+
 void C10dWorld::receive_until_end(Peer& peer) {
-  const auto lane_of = [&](const MessageFields& fields) {
-    return Lane{fields.context, peer.rank, fields.tag};
-  };
-  const auto require = [](bool right) {
-    if (!right)
-      throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
-  };
-  auto coming = begin_fetch(peer, peer.heads[0]);
-  for (size_t turn = 0;; ++turn) {
-    if (!end_fetch(peer, coming)) return;
-    const auto head = std::span<const std::byte>(peer.heads[turn % 2]);
-    ParcelFields parcel;
-    MessageFields first;
-    require(read_head(head, parcel, first));
-    // Pages of a buffer that nothing arrives for are never touched.
-    const uint64_t size = parcel.size - sizeof first;
-    require(size <= kMostBytes);
-    Buffer body;
+  for (size_t i = 0; i < kPosted; ++i)
+    if (!post_receive(peer)) return;
+  for (;;) {
+    c10::intrusive_ptr<c10d::Work> work;
     {
       const std::lock_guard lock(mutex_);
-      body = buffers_.take(size);
+      work = peer.posted.front().work;
     }
-    const std::span<std::byte> bytes = body.bytes();
-    const auto behind = head.subspan(sizeof parcel + sizeof first);
-    const auto in_head = behind.first(std::min<uint64_t>(size, behind.size()));
-    std::ranges::copy(in_head, bytes.begin());
-    c10::intrusive_ptr<c10d::Work> rest;
-    for (size_t begin = in_head.size(); begin < size; begin += kPiece) {
-      if (rest && !end_fetch(peer, rest)) return;
-      rest = begin_fetch(peer, bytes.subspan(begin, std::min<uint64_t>(kPiece, size - begin)));
+    const bool came = work->wait(kForever);
+    std::shared_ptr<Buffer> parcel;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!came || closing_) return;
+      parcel = std::move(peer.posted.front().memory);
+      peer.posted.pop_front();
     }
-    coming = begin_fetch(peer, peer.heads[(turn + 1) % 2]);
-    if (in_head.size() < size && !end_fetch(peer, rest)) return;
+    if (!post_receive(peer)) return;
     bool more = true;
-    if (parcel.messages == 1) {  // is not copied again
-      more = hand_on(peer, first.kind, lane_of(first), std::move(body));
-    } else {
-      require(unpack_parcel(parcel, first, bytes, [&](const MessageFields& fields, auto one) {
-        return more = hand_on(peer, fields.kind, lane_of(fields), copy(one));
-      }));
-      give(body);
-    }
+    if (!peer.reader.read(parcel->bytes(), [&](const ParcelReader::Part& part) {
+          return more = take_part(peer, part, parcel);
+        }))
+      throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
     if (!more) return;
+    give({.size = 0, .pieces = {{std::move(parcel), {}}}});
   }
 }
 
+// False when it was the last. A short part is copied, so that it does not keep a whole parcel.
+bool C10dWorld::take_part(Peer& peer, const ParcelReader::Part& part,
+                          const std::shared_ptr<Buffer>& parcel) {
+  Piece piece{parcel, part.bytes};
+  if (part.bytes.size() < kHeld) {
+    piece.memory = std::make_shared<Buffer>();
+    {
+      const std::lock_guard lock(mutex_);
+      *piece.memory = buffers_.take(part.bytes.size());
+    }
+    std::ranges::copy(part.bytes, piece.memory->bytes().begin());
+    piece.bytes = piece.memory->bytes();
+  }
+  peer.coming.size += part.bytes.size();
+  peer.coming.pieces.push_back(std::move(piece));
+  return !part.last || end_message(peer, part.fields, std::exchange(peer.coming, {}));
+}
+
 // False when it was the last.
-bool C10dWorld::hand_on(Peer& peer, uint32_t kind, const Lane& lane, Buffer bytes) {
-  if (kind > kEnd) throw Error(ErrorCode::kCorrupt, "a message of no known kind came");
+bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message message) {
+  if (fields.kind > kEnd) throw Error(ErrorCode::kCorrupt, "a message of no known kind came");
   std::string why = "left";
-  if (kind != kMessage) {
-    const std::span<const std::byte> text = bytes.bytes();
+  if (fields.kind != kMessage) {
+    std::string text;
+    for (const Piece& piece : message.pieces)
+      text.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
     uint64_t received = 0;
     if (text.size() < sizeof received)
       throw Error(ErrorCode::kCorrupt, "an end without the number of messages came");
     std::memcpy(&received, text.data(), sizeof received);
-    if (kind == kLoss)
-      why.assign(reinterpret_cast<const char*>(text.data()) + sizeof received,
-                 text.size() - sizeof received);
-    has_received(peer, received);
+    if (fields.kind == kLoss) why = text.substr(sizeof received);
+    // What a rank received is sent, even if the thread that sent it has not said so yet.
+    const std::lock_guard lock(mutex_);
+    peer.sent = std::max(peer.sent, std::min(received, peer.queued));
   }
-  if (kind == kEnd) {
+  if (fields.kind == kEnd) {
     lose(kEveryGroup, peer.rank, why);
     return false;
   }
@@ -198,18 +155,11 @@ bool C10dWorld::hand_on(Peer& peer, uint32_t kind, const Lane& lane, Buffer byte
     const std::lock_guard lock(mutex_);
     ++peer.received;
   }
-  if (kind == kLoss)
-    lose(lane.context, lane.from, why);
+  if (fields.kind == kLoss)
+    lose(fields.context, peer.rank, why);
   else
-    deliver(lane, std::move(bytes));
+    deliver({fields.context, peer.rank, fields.tag}, std::move(message));
   return true;
-}
-
-// What a rank received is sent, even if the thread that sent it has not said so yet.
-void C10dWorld::has_received(Peer& peer, uint64_t received) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& message : peer.outbox)
-    if (message->number < received) message->sent = true;
 }
 
 }  // namespace thinwire

@@ -67,16 +67,11 @@ C10dWorld::C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group)
 // Sends what is queued, and an end to every rank, within two seconds. False when a sender waits for a rank
 // that does not receive: it cannot be woken, and the process is about to end.
 bool C10dWorld::close() noexcept {
+  for (const auto& peer : peers_)
+    if (peer) say_farewell(*peer, kEnd, kEveryGroup, {});
   bool ended = false;
   {
     std::unique_lock lock(mutex_);
-    for (const auto& peer : peers_) {
-      if (!peer) continue;
-      auto end = std::make_shared<Outgoing>();
-      end->kind = kEnd;
-      end->bytes = farewell(*peer, {});
-      enqueue(*peer, std::move(end));
-    }
     closing_ = true;
     changed_.notify_all();
     ended = changed_.wait_for(lock, std::chrono::seconds(2), [&] {
@@ -85,7 +80,7 @@ bool C10dWorld::close() noexcept {
     });
     for (const auto& peer : peers_)
       if (peer)
-        for (const auto& work : peer->receiving) work->abort();
+        for (const Incoming& incoming : peer->posted) incoming.work->abort();
   }
   for (const auto& peer : peers_) {
     if (!peer) continue;
@@ -98,33 +93,50 @@ bool C10dWorld::close() noexcept {
   return ended;
 }
 
-// The bytes of an end or of a notice of loss: how many messages of that rank have come, and why.
-Buffer C10dWorld::farewell(const Peer& peer, std::string_view why) {
-  Buffer bytes = buffers_.take(sizeof peer.received + why.size());
-  std::memcpy(bytes.bytes().data(), &peer.received, sizeof peer.received);
-  std::ranges::copy(std::as_bytes(std::span(why)),
-                    bytes.bytes().subspan(sizeof peer.received).begin());
-  return bytes;
+// Copies a message into parcels. The sender has those that are full while the next is being filled.
+uint64_t C10dWorld::write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes) {
+  fields.size = bytes.size();
+  const std::lock_guard writing(peer.writing);
+  std::unique_lock lock(mutex_);
+  const uint64_t number = peer.queued++;
+  Outgoing parcel = std::exchange(peer.open, {});
+  lock.unlock();
+  const auto begin_next = [&] {
+    lock.lock();
+    if (!parcel.writer.empty()) peer.full.push_back(std::move(parcel));
+    parcel = {};
+    parcel.memory = buffers_.take(kParcel);
+    changed_.notify_all();
+    lock.unlock();
+    parcel.writer = ParcelWriter(parcel.memory.bytes());
+    parcel.ended = number;
+  };
+  while (!parcel.writer.begin(fields)) begin_next();
+  while (!(bytes = bytes.subspan(parcel.writer.add(bytes))).empty()) begin_next();
+  parcel.ended = number + 1;
+  lock.lock();
+  peer.open = std::move(parcel);
+  changed_.notify_all();
+  return number;
 }
 
-Buffer C10dWorld::copy(std::span<const std::byte> bytes) {
-  Buffer buffer;
+// An end, or a notice of loss: how many messages of that rank have come, and why.
+uint64_t C10dWorld::say_farewell(Peer& peer, uint32_t kind, uint64_t context,
+                                 std::string_view why) {
+  uint64_t received = 0;
   {
     const std::lock_guard lock(mutex_);
-    buffer = buffers_.take(bytes.size());
+    received = peer.received;
   }
-  std::ranges::copy(bytes, buffer.bytes().begin());
-  return buffer;
+  std::string text(sizeof received, '\0');
+  std::memcpy(text.data(), &received, sizeof received);
+  text += why;
+  return write(peer, {.context = context, .kind = kind}, std::as_bytes(std::span(text)));
 }
 
-void C10dWorld::enqueue(Peer& peer, std::shared_ptr<Outgoing> message) {
-  message->number = peer.queued++;
-  peer.outbox.push_back(std::move(message));
-}
-
-void C10dWorld::deliver(const Lane& lane, Buffer bytes) {
+void C10dWorld::deliver(const Lane& lane, Message message) {
   const std::lock_guard lock(mutex_);
-  inboxes_[lane].messages.push_back(std::move(bytes));
+  inboxes_[lane].messages.push_back(std::move(message));
   changed_.notify_all();
 }
 
@@ -148,26 +160,24 @@ std::string C10dWorld::lost(uint64_t context, int rank) {
   return {};
 }
 
-std::shared_ptr<const C10dWorld::Outgoing> C10dWorld::send(std::span<const std::byte> bytes,
-                                                           uint64_t context, int to, int tag) {
-  auto message = std::make_shared<Outgoing>();
-  message->context = context;
-  message->tag = tag;
-  message->bytes = copy(bytes);
-  if (to == rank_) {
-    message->sent = true;
-    deliver({context, to, tag}, std::move(message->bytes));
-    return message;
+uint64_t C10dWorld::send(std::span<const std::byte> bytes, uint64_t context, int to, int tag) {
+  if (to != rank_)
+    return write(*peers_[static_cast<size_t>(to)], {.context = context, .tag = tag}, bytes);
+  auto memory = std::make_shared<Buffer>();
+  {
+    const std::lock_guard lock(mutex_);
+    *memory = buffers_.take(bytes.size());
   }
-  const std::lock_guard lock(mutex_);
-  enqueue(*peers_[static_cast<size_t>(to)], message);
-  changed_.notify_all();
-  return message;
+  std::ranges::copy(bytes, memory->bytes().begin());
+  const std::span<const std::byte> copy = memory->bytes();
+  deliver({context, to, tag}, {.size = copy.size(), .pieces = {{std::move(memory), copy}}});
+  return 0;
 }
 
-bool C10dWorld::is_sent(const Outgoing& message) {
+bool C10dWorld::is_sent(int to, uint64_t number) {
+  if (to == rank_) return true;
   const std::lock_guard lock(mutex_);
-  return message.sent;
+  return number < peers_[static_cast<size_t>(to)]->sent;
 }
 
 uint64_t C10dWorld::next_receive(const Lane& lane) {
@@ -175,7 +185,7 @@ uint64_t C10dWorld::next_receive(const Lane& lane) {
   return inboxes_[lane].receives++;
 }
 
-std::optional<Buffer> C10dWorld::take(const Lane& lane, uint64_t number) {
+std::optional<C10dWorld::Message> C10dWorld::take(const Lane& lane, uint64_t number) {
   const std::lock_guard lock(mutex_);
   Inbox& inbox = inboxes_[lane];
   if (number < inbox.first || number - inbox.first >= inbox.messages.size()) return std::nullopt;
@@ -185,30 +195,29 @@ std::optional<Buffer> C10dWorld::take(const Lane& lane, uint64_t number) {
   return message;
 }
 
-void C10dWorld::give(Buffer& buffer) {
+void C10dWorld::give(Message message) {
   const std::lock_guard lock(mutex_);
-  buffers_.give(buffer);
+  for (Piece& piece : message.pieces) {
+    // Owners come to be in the receiver alone, which has let go of what was delivered, and go here.
+    if (piece.memory.use_count() == 1) buffers_.give(*piece.memory);
+    piece.memory.reset();
+  }
 }
 
 void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
                          std::string_view why) noexcept try {
   if (context == kEveryGroup) lose(context, rank_, std::string(why));
-  std::vector<std::shared_ptr<Outgoing>> notices;
-  std::unique_lock lock(mutex_);
-  for (const int r : ranks) {
-    if (r == rank_) continue;
-    auto notice = std::make_shared<Outgoing>();
-    notice->kind = kLoss;
-    notice->context = context;
-    Peer& peer = *peers_[static_cast<size_t>(r)];
-    notice->bytes = farewell(peer, why.substr(0, kNotice));
-    enqueue(peer, notice);
-    notices.push_back(std::move(notice));
-  }
-  changed_.notify_all();
+  std::vector<std::pair<int, uint64_t>> notices;
+  for (const int r : ranks)
+    if (r != rank_)
+      notices.emplace_back(
+          r, say_farewell(*peers_[static_cast<size_t>(r)], kLoss, context, why.substr(0, kNotice)));
   // Whoever announces is about to leave.
+  std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::seconds(2), [&] {
-    return std::all_of(notices.begin(), notices.end(), [](const auto& n) { return n->sent; });
+    return std::all_of(notices.begin(), notices.end(), [&](const auto& notice) {
+      return notice.second < peers_[static_cast<size_t>(notice.first)]->sent;
+    });
   });
 } catch (...) {
 }

@@ -1,11 +1,11 @@
 // Messages of thinwire's groups over one process group of torch.distributed.
 //
-// Point-to-point only, under one tag. Each pair of ranks has a queue in either direction, and each
-// direction a thread, since a backend such as Gloo can wait for a message but not be asked whether it is
-// there. Messages that wait for the same rank travel as one parcel, since a transfer of Gloo costs a
-// handshake, 0.15 ms on busy cores, however short it is: parcel.h. For the same reason kUnderWay parcels
-// are handed to the backend at a time, and the next head is received beside the rest of a parcel. Bytes
-// behind the head go in pieces of at most kPiece.
+// Point-to-point only, under one tag. Each pair of ranks has a stream of messages in either direction,
+// cut into parcels (parcel.h), and each direction a thread, since a backend such as Gloo can wait for a
+// message but not be asked whether it is there. A transfer of Gloo begins when the receiver has said that
+// it is ready, which costs a handshake of 0.15 ms on busy cores and waits behind all that goes the same
+// way. So kPosted receives are always posted, each of them for the largest parcel, a smaller one coming
+// as it is: nothing waits for a handshake as long as less is under way, and a link carries both ways.
 // Who leaves, or is lost to a group, says how many messages it got: a sender may learn that its rank has
 // left before it learns that what it sent has arrived.
 // SPDX-License-Identifier: Apache-2.0
@@ -27,6 +27,7 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/c10d/parcel.h"
 #include "core/buffer_pool.h"
 
 namespace thinwire {
@@ -47,14 +48,14 @@ class C10dWorld {
     friend auto operator<=>(const Lane&, const Lane&) = default;
   };
 
-  // A message that is on its way out.
-  struct Outgoing {
-    uint64_t number = 0;  // among those to the same rank
-    uint64_t context = 0;
-    int tag = 0;
-    uint32_t kind = 0;
-    Buffer bytes;
-    bool sent = false;  // guarded by the world's mutex
+  // A message that arrived, in as many pieces as parcels brought it.
+  struct Piece {
+    std::shared_ptr<Buffer> memory;
+    std::span<const std::byte> bytes;
+  };
+  struct Message {
+    size_t size = 0;
+    std::vector<Piece> pieces;
   };
 
   // The world of this process group, with its threads. Throws Error(kUnsupported) for a backend that
@@ -71,16 +72,15 @@ class C10dWorld {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
-  // The bytes are copied.
-  std::shared_ptr<const Outgoing> send(std::span<const std::byte> bytes, uint64_t context, int to,
-                                       int tag);
-  bool is_sent(const Outgoing& message);
+  // The bytes are copied. Returns the message's number among those to the same rank.
+  uint64_t send(std::span<const std::byte> bytes, uint64_t context, int to, int tag);
+  bool is_sent(int to, uint64_t number);
 
   // The number of the next receive of a lane: it gets the message of that number.
   uint64_t next_receive(const Lane& lane);
   // Message `number` of the lane, once, when it is there; its memory is to be given back.
-  std::optional<Buffer> take(const Lane& lane, uint64_t number);
-  void give(Buffer& buffer);
+  std::optional<Message> take(const Lane& lane, uint64_t number);
+  void give(Message message);
 
   // Tells those ranks that this one is lost to the group `context`, or to all groups.
   void announce(uint64_t context, std::span<const int> ranks, std::string_view why) noexcept;
@@ -100,30 +100,24 @@ class C10dWorld {
   struct Inbox {
     uint64_t receives = 0;  // begun
     uint64_t first = 0;     // number of the message at the front
-    std::deque<std::optional<Buffer>> messages;
+    std::deque<std::optional<Message>> messages;
   };
 
-  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-  using Messages = std::vector<std::shared_ptr<Outgoing>>;
-  struct Transmission;
+  struct Outgoing;
+  struct Incoming;
 
   explicit C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group);
   bool close() noexcept;
-  Buffer copy(std::span<const std::byte> bytes);
+  uint64_t write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes);
+  uint64_t say_farewell(Peer& peer, uint32_t kind, uint64_t context, std::string_view why);
   void send_all(Peer& peer);
   void send_until_closed(Peer& peer);
   void receive_all(Peer& peer);
   void receive_until_end(Peer& peer);
-  static void enqueue(Peer& peer, std::shared_ptr<Outgoing> message);
-  Buffer farewell(const Peer& peer, std::string_view why);
-  void has_received(Peer& peer, uint64_t received);
-  static Messages next_parcel(const Peer& peer);
-  Transmission transmit(Messages messages, int to);
-  void end_transmission(Peer& peer, const Transmission& transmission);
-  bool hand_on(Peer& peer, uint32_t kind, const Lane& lane, Buffer bytes);
-  c10::intrusive_ptr<c10d::Work> begin_fetch(Peer& peer, std::span<std::byte> into);
-  bool end_fetch(Peer& peer, const c10::intrusive_ptr<c10d::Work>& work);
-  void deliver(const Lane& lane, Buffer bytes);
+  bool post_receive(Peer& peer);
+  bool take_part(Peer& peer, const ParcelReader::Part& part, const std::shared_ptr<Buffer>& parcel);
+  bool end_message(Peer& peer, const MessageFields& fields, Message message);
+  void deliver(const Lane& lane, Message message);
   void lose(uint64_t context, int rank, std::string why);
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -6,69 +6,49 @@
 #include <cstring>
 
 namespace thinwire {
-namespace {
 
-void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  to.insert(to.end(), bytes.begin(), bytes.end());
+bool ParcelWriter::begin(const MessageFields& fields) noexcept {
+  if (memory_.size() - written_ < sizeof fields) return false;
+  std::memcpy(memory_.data() + written_, &fields, sizeof fields);
+  written_ += sizeof fields;
+  return true;
 }
 
-template <typename T>
-void append_fields(std::vector<std::byte>& to, const T& fields) {
-  append(to, std::as_bytes(std::span(&fields, 1)));
+size_t ParcelWriter::add(std::span<const std::byte> bytes) noexcept {
+  const size_t fitting = std::min(bytes.size(), memory_.size() - written_);
+  std::ranges::copy(bytes.first(fitting), memory_.data() + written_);
+  written_ += fitting;
+  return fitting;
 }
 
-}  // namespace
-
-PackedParcel pack_parcel(std::span<const MessageView> messages) {
-  ParcelFields fields{.messages = static_cast<uint32_t>(messages.size())};
-  for (const MessageView& message : messages)
-    fields.size += sizeof(MessageFields) + message.bytes.size();
-  PackedParcel parcel;
-  parcel.head.reserve(kHeadSize);
-  append_fields(parcel.head, fields);
-  append_fields(parcel.head, messages.front().fields);
-  parcel.rest = messages.front().bytes;
-  if (messages.size() > 1) {
-    parcel.copy.reserve(fields.size);
-    append(parcel.copy, messages.front().bytes);
-    for (const MessageView& message : messages.subspan(1)) {
-      append_fields(parcel.copy, message.fields);
-      append(parcel.copy, message.bytes);
-    }
-    parcel.rest = parcel.copy;
-  }
-  const size_t in_head = std::min(parcel.rest.size(), kHeadSize - parcel.head.size());
-  append(parcel.head, parcel.rest.first(in_head));
-  parcel.rest = parcel.rest.subspan(in_head);
-  parcel.head.resize(kHeadSize);
-  return parcel;
+std::span<const std::byte> ParcelWriter::finish() noexcept {
+  const ParcelFields fields{.size = static_cast<uint32_t>(written_ - sizeof(ParcelFields))};
+  std::memcpy(memory_.data(), &fields, sizeof fields);
+  return memory_.first(written_);
 }
 
-bool read_head(std::span<const std::byte> head, ParcelFields& parcel, MessageFields& first) {
-  std::memcpy(&parcel, head.data(), sizeof parcel);
-  std::memcpy(&first, head.data() + sizeof parcel, sizeof first);
-  if (parcel.magic != ParcelFields{}.magic || parcel.messages == 0 || parcel.size < sizeof first)
+bool ParcelReader::read(std::span<const std::byte> parcel,
+                        const std::function<bool(const Part&)>& take) {
+  ParcelFields head;
+  if (parcel.size() < sizeof head) return false;
+  std::memcpy(&head, parcel.data(), sizeof head);
+  parcel = parcel.subspan(sizeof head);
+  if (head.magic != ParcelFields{}.magic || head.size == 0 || head.size > parcel.size())
     return false;
-  const uint64_t behind = parcel.size - sizeof first;
-  return parcel.messages == 1 ? first.size == behind
-                              : first.size <= behind && parcel.size <= kParcel;
-}
-
-bool unpack_parcel(
-    const ParcelFields& parcel, const MessageFields& first, std::span<const std::byte> bytes,
-    const std::function<bool(const MessageFields&, std::span<const std::byte>)>& take) {
-  MessageFields fields = first;
-  for (uint32_t i = 0; i < parcel.messages; ++i) {
-    if (i > 0) {
-      if (bytes.size() < sizeof fields) return false;
-      std::memcpy(&fields, bytes.data(), sizeof fields);
-      bytes = bytes.subspan(sizeof fields);
+  parcel = parcel.first(head.size);
+  while (!parcel.empty()) {
+    if (left_ == 0) {
+      if (parcel.size() < sizeof fields_) return false;
+      std::memcpy(&fields_, parcel.data(), sizeof fields_);
+      parcel = parcel.subspan(sizeof fields_);
+      left_ = fields_.size;
     }
-    if (fields.size > bytes.size()) return false;
-    if (!take(fields, bytes.first(fields.size))) return true;
-    bytes = bytes.subspan(fields.size);
+    const auto bytes = parcel.first(std::min<uint64_t>(left_, parcel.size()));
+    parcel = parcel.subspan(bytes.size());
+    left_ -= bytes.size();
+    if (!take({.fields = fields_, .bytes = bytes, .last = left_ == 0})) return true;
   }
-  return bytes.empty();
+  return true;
 }
 
 }  // namespace thinwire

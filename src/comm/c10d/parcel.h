@@ -1,8 +1,9 @@
-// Messages that travel together over a process group: how they lie in a parcel.
+// Messages on their way over a process group: one stream of bytes, cut into parcels.
 //
-// A parcel is a head of kHeadSize bytes (magic, number of messages, size of the body, the first kInline
-// bytes of the body) and the rest of the body, if any; the body has for each message its context, size,
-// tag and kind, and its bytes.
+// A parcel is what one transfer of the backend carries: its fields (magic, size of what follows) and at
+// most kParcel - sizeof(ParcelFields) bytes of the stream, in which each message has its fields (context,
+// size, tag, kind) and its bytes behind them. A message may end in a later parcel than it began; fields
+// are never cut.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 namespace thinwire {
 
@@ -22,37 +22,51 @@ struct MessageFields {
 };
 
 struct ParcelFields {
-  uint32_t magic = 0x6431'7774;  // "tw1d"
-  uint32_t messages = 1;
-  uint64_t size = 0;  // of the body
+  uint32_t magic = 0x6432'7774;  // "tw2d"
+  uint32_t size = 0;             // bytes that follow
 };
 
-inline constexpr size_t kHeadSize = 128;
-inline constexpr size_t kInline = kHeadSize - sizeof(ParcelFields);
+inline constexpr size_t kParcel = size_t{1} << 19;
 
-// Bytes of a body of several messages: 10 ms at 100 Mbit/s. A longer message goes alone.
-inline constexpr size_t kParcel = size_t{1} << 17;
+// Fills memory of kParcel bytes.
+class ParcelWriter {
+ public:
+  ParcelWriter() = default;  // full
+  explicit ParcelWriter(std::span<std::byte> memory)
+      : memory_(memory), written_(sizeof(ParcelFields)) {}
 
-// The head, and what follows it: a copy where there are several messages, the message's own memory
-// where there is one.
-struct PackedParcel {
-  std::vector<std::byte> head, copy;
-  std::span<const std::byte> rest;
+  bool empty() const noexcept { return written_ <= sizeof(ParcelFields); }
+
+  // Begins a message. False, with nothing written, where fields do not fit.
+  bool begin(const MessageFields& fields) noexcept;
+
+  // Adds as many of a message's bytes as fit; returns how many.
+  size_t add(std::span<const std::byte> bytes) noexcept;
+
+  // The parcel, as it is sent.
+  std::span<const std::byte> finish() noexcept;
+
+ private:
+  std::span<std::byte> memory_;
+  size_t written_ = 0;
 };
 
-struct MessageView {
-  MessageFields fields;
-  std::span<const std::byte> bytes;  // fields.size of them
+// Takes parcels apart, in the order in which they were filled.
+class ParcelReader {
+ public:
+  struct Part {
+    MessageFields fields;              // the whole message's
+    std::span<const std::byte> bytes;  // of it, in this parcel
+    bool last = false;                 // the message ends here
+  };
+
+  // Calls take for each part of a message until one gives false, after which no parcel is to be read.
+  // False for what is no parcel: the parts before were taken. There may be bytes behind a parcel.
+  bool read(std::span<const std::byte> parcel, const std::function<bool(const Part&)>& take);
+
+ private:
+  MessageFields fields_;
+  uint64_t left_ = 0;  // bytes of a message that began in an earlier parcel
 };
-PackedParcel pack_parcel(std::span<const MessageView> messages);
-
-// A head that arrived, and the first message's fields. False for what is none.
-bool read_head(std::span<const std::byte> head, ParcelFields& parcel, MessageFields& first);
-
-// Takes what is behind the first message's fields apart: calls take(fields, bytes) for each message until
-// one gives false. False where the bytes are not so many messages; those before were taken.
-bool unpack_parcel(
-    const ParcelFields& parcel, const MessageFields& first, std::span<const std::byte> bytes,
-    const std::function<bool(const MessageFields&, std::span<const std::byte>)>& take);
 
 }  // namespace thinwire
