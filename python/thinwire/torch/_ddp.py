@@ -72,10 +72,9 @@ class Link:
 
     # Called by torch's autograd, bucket after bucket, in the same order on every rank.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
-        future: torch.futures.Future = torch.futures.Future()
         if self._error is not None:
-            future.set_exception(self._error)
-            return future
+            raise self._error
+        future: torch.futures.Future = torch.futures.Future()
         if self._scaler is not None and not self._step.buckets:
             self._step.scale = self._scaler.get_scale()
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
@@ -86,6 +85,8 @@ class Link:
         if bucket.is_last():
             step, self._step = self._step, _Step()
             self._ended.put(step)
+            # Before DistributedDataParallel waits for it, which would put an error into words of its own.
+            torch.autograd.Variable._execution_engine.queue_callback(future.wait)
         return future
 
     def _end_step(self, step: _Step) -> None:
