@@ -60,7 +60,7 @@ def ratios_over_time(lines: list[dict]) -> dict:
 # step by themselves also who led in each global round, and how many rounds moved which bytes.
 def course(lines: list[dict]) -> dict:
     sent = received = rounds = 0
-    tests, leaders, per_round, compute = [], [], {}, []
+    tests, leaders, per_round, compute, coding = [], [], {}, [], []
     for line in lines:
         if "test_error" in line:
             tests.append({**{key: line[key] for key in line if key != "test_samples"},
@@ -69,6 +69,7 @@ def course(lines: list[dict]) -> dict:
         sent += line["sent_bytes"]
         received += line["received_bytes"]
         compute.append(line["times"]["fetch"] + line["times"]["compute"])
+        coding.append(line["times"]["compress"] + line["times"]["decompress"])
         report = line.get("round")
         if report:
             rounds += 1
@@ -81,7 +82,8 @@ def course(lines: list[dict]) -> dict:
     compute.sort()
     quantile = lambda share: compute[int(share * (len(compute) - 1))] if compute else None
     return {"tests": tests, "leaders": leaders, "rounds": per_round,
-            "step_seconds": {"least": quantile(0), "tenth": quantile(0.1), "median": quantile(0.5)}}
+            "step_seconds": {"least": quantile(0), "tenth": quantile(0.1), "median": quantile(0.5)},
+            "coding_seconds": statistics.median(coding) if coding else None}
 
 
 def keep(run: pathlib.Path, kept: pathlib.Path, commit: str) -> None:
@@ -112,11 +114,15 @@ def kept_runs(rows: list[dict], kept: pathlib.Path) -> dict:
     return found
 
 
-# One row per case and variant: means over seeds.
+# One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its arithmetic (the
+# tenth percentile, since runs may share the machine) and its encoding and decoding (the median).
 def table(study: dict, found: dict) -> list[str]:
-    lines = ["| case | variant | seeds | workers | epochs | test error % | difference in points | "
-             "held-out error % | difference | bytes per step and rank | wire ratio | codec ratio | "
-             "kept / target | skipped |", "| --- " * 14 + "|"]
+    times = all(run.get("course", {}).get("coding_seconds") is not None
+                for variants in found.values() for seeds in variants.values() for run in seeds.values())
+    names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
+             "held-out error %", "difference", "bytes per step and rank", "wire ratio", "codec ratio",
+             "kept / target", "skipped"] + ["arithmetic, ms", "coding, ms"] * times
+    lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
     for name, variants in found.items():
         base = variants.get(study["first"], {})
         for variant, seeds in variants.items():
@@ -137,6 +143,10 @@ def table(study: dict, found: dict) -> list[str]:
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
                      f"{target:.3f}" if target else "",
                      str(sum(run["skipped_steps"] for run in runs))]
+            if times:
+                part = lambda take: f"{1e3 * statistics.mean(take(run['course']) for run in runs):.2f}"
+                cells += [part(lambda course: course["step_seconds"]["tenth"]),
+                          part(lambda course: course["coding_seconds"])]
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 
