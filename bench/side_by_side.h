@@ -68,7 +68,7 @@ inline Baseline measure_baseline(size_t count) {
 //   gb_per_s     4 * count bytes of input per second of work
 //   over_stream  work / stream
 //   over_budget  work / budget(baseline); below 1 is met. Absent without a budget.
-//   scan_gb_s, stream_ms   what this machine did meanwhile
+//   scan_gb_s, stream_gb_s, stream_ms   what this machine did meanwhile; GB of one of the arrays
 inline void side_by_side(benchmark::State& state, size_t count,
                          const std::function<void()>& prepare, const std::function<void()>& work,
                          const Budget& budget = nullptr) {
@@ -89,6 +89,7 @@ inline void side_by_side(benchmark::State& state, size_t count,
   state.counters["over_stream"] = median(over_stream);
   if (budget) state.counters["over_budget"] = median(over_budget);
   state.counters["scan_gb_s"] = bytes / median(scans) * 1e-9;
+  state.counters["stream_gb_s"] = bytes / median(streams) * 1e-9;
   state.counters["stream_ms"] = median(streams) * 1e3;
 }
 

@@ -30,8 +30,13 @@ Json to_json(const OptionInfo& option) {
   return json;
 }
 
+// With its defaults: what a codec promises may hang on its options, and an entry speaks of none.
+CodecInfo info_of(const CodecEntry& entry) {
+  return make_codec(entry.info.name).value().codec->info();
+}
+
 Json to_json(const CodecEntry& entry) {
-  const CodecInfo& info = entry.info;
+  const CodecInfo info = info_of(entry);
   Json json = {{"name", info.name},
                {"id", info.id},
                {"summary", info.summary},
@@ -50,7 +55,7 @@ Json to_json(const CodecEntry& entry) {
 
 void print_text(const Terminal& terminal) {
   for (const CodecEntry* entry : list_codecs()) {
-    const CodecInfo& info = entry->info;
+    const CodecInfo info = info_of(*entry);
     fmt::print("{}  {}\n", styled(terminal, Style::kBold, fmt::format("{:<10}", info.name)),
                info.summary);
     const auto detail = [&](const std::string& text) {

@@ -7,6 +7,8 @@ REGEX selects benchmarks by name. A page gets the table as Markdown, below what 
 
 Rows: name, seconds, gb_per_s, over_stream (time as a multiple of r[i] += g[i] over the same count, in
 the same run), over_budget (below 1 is met) where the benchmark has a budget, and what else it counts.
+Rows codec/NAME, of every codec, make a table of their own: encode_gb_s, decode_gb_s, bits, ratio,
+relative_error, beside what reading memory (scan_gb_s) and r[i] += g[i] (stream_gb_s) did meanwhile.
 """
 import argparse
 import json
@@ -36,13 +38,33 @@ def row_of(entry: dict) -> dict:
     return row
 
 
+CODECS = (("codec", None, ""), ("encode GB/s", "encode_gb_s", ".2f"), ("decode GB/s", "decode_gb_s", ".2f"),
+          ("bits per value", "bits", ".3f"), ("ratio", "ratio", ".1f"),
+          ("relative error", "relative_error", ".4f"), ("reading, GB/s", "scan_gb_s", ".1f"),
+          ("r += g, GB/s", "stream_gb_s", ".1f"))
+
+
+def codec_table(rows: list[dict]) -> list[str]:
+    lines = ["| " + " | ".join(heading for heading, _, _ in CODECS) + " |",
+             "| --- |" + " ---: |" * (len(CODECS) - 1)]
+    for row in rows:
+        if row["name"].startswith("codec/"):
+            name = row["name"].removeprefix("codec/")
+            lines.append("| " + " | ".join([f"`{name}`"] + [format(row[key], how) for _, key, how in CODECS[1:]])
+                         + " |")
+    return lines if len(lines) > 2 else []
+
+
 def write_page(page: pathlib.Path, document: dict) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=page.parent,
                             capture_output=True, text=True).stdout.strip()
     lines = [f"{document['processor']}, {document['cores']} cores, commit {commit}. Times are medians; "
              "multiples are medians of ratios taken side by side in one run.", "",
+             *codec_table(document["rows"]), "",
              "| what | ms | GB/s | x stream | x budget |", "| --- | ---: | ---: | ---: | ---: |"]
     for row in document["rows"]:
+        if row["name"].startswith("codec/"):
+            continue
         cells = [f"`{row['name']}`", f"{row['seconds'] * 1e3:.3f}"]
         cells += [f"{row[key]:.2f}" if key in row else ""
                   for key in ("gb_per_s", "over_stream", "over_budget")]
@@ -77,6 +99,7 @@ def main() -> None:
     document = {"processor": cpu, "cores": context.get("num_cpus"), "date": context.get("date"),
                 "rows": rows}
     (build / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+    print("\n".join(["", *codec_table(rows)]))
     if options.page:
         write_page(options.page, document)
     print(f"\n{cpu}, {context.get('num_cpus')} cores; rows in {build / 'bench.json'}")

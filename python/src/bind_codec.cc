@@ -28,10 +28,18 @@ Row info_row(const CodecInfo& info, const std::vector<OptionInfo>& options) {
   return row;
 }
 
+// What a codec promises may hang on its options: an entry speaks of none.
+Row codec_row(const Codec& codec) {
+  const CodecInfo& info = codec.info();
+  for (const CodecEntry* entry : list_codecs())
+    if (entry->info.id == info.id) return info_row(info, entry->options);
+  return info_row(info, {});
+}
+
 std::vector<Row> codec_rows() {
   std::vector<Row> rows;
   for (const CodecEntry* entry : list_codecs())
-    rows.push_back(info_row(entry->info, entry->options));
+    rows.push_back(codec_row(*make_codec(entry->info.name).value().codec));
   return rows;
 }
 
@@ -47,6 +55,7 @@ void bind_codec(nb::module_& module) {
   nb::class_<CodecHandle>(module, "Codec")
       .def_static("make", &make_handle, nb::arg("spec"))
       .def_ro("canonical", &CodecHandle::canonical)
+      .def("info", [](const CodecHandle& self) { return codec_row(*self.codec); })
       .def(
           "max_encoded_size",
           [](const CodecHandle& self, const std::vector<TensorTuple>& tensors) {

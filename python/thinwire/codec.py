@@ -57,11 +57,12 @@ class Encoded(NamedTuple):
 
 
 def codecs() -> tuple[CodecInfo, ...]:
-    """Every codec of the library, in the order of the registry."""
-    return tuple(
-        CodecInfo(**dict(row, options=option_table(row["options"])))
-        for row in _core.list_codecs()
-    )
+    """Every codec of the library with its defaults, in the order of the registry."""
+    return tuple(_info_of(row) for row in _core.list_codecs())
+
+
+def _info_of(row: dict[str, Any]) -> CodecInfo:
+    return CodecInfo(**dict(row, options=option_table(row["options"])))
 
 
 class Codec:
@@ -91,9 +92,8 @@ class Codec:
 
     @property
     def info(self) -> CodecInfo:
-        """What it promises."""
-        name = self.spec.partition(":")[0]
-        return next(info for info in codecs() if info.name == name)
+        """What it promises with these options."""
+        return _info_of(self._native.info())
 
     def max_encoded_size(
         self,

@@ -142,6 +142,14 @@ class Registry(unittest.TestCase):
             defaults = {name: option.default for name, option in info.options.items()}
             self.assertEqual(thinwire.Codec(info.name, **defaults), codec)
 
+    def test_what_a_codec_promises_hangs_on_its_options(self):
+        self.assertTrue(thinwire.Codec("uniform").info.fixed_size)
+        self.assertEqual(thinwire.Codec("int8:block=64").info.block, 64)
+        self.assertFalse(thinwire.Codec("uniform").info.unbiased)
+        self.assertTrue(thinwire.Codec("uniform:rounding=random").info.unbiased)
+        self.assertEqual(thinwire.Codec("randomk").info.agreed, "positions")
+        self.assertEqual(thinwire.Codec("randomk:shared=false").info.agreed, "nothing")
+
     def test_option_rows_have_python_types(self):
         density = next(i for i in thinwire.codecs() if i.name == "topk").options["density"]
         self.assertEqual((density.type, density.default), ("number", 0.01))
