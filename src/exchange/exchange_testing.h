@@ -115,11 +115,12 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
 
 // Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for each
 // method: what every codec is tried with need not be tried at every number of ranks. Sparse-reduce
-// treats what sparse codecs keep alike, so that three of them do: a target, a state, all values.
+// treats what sparse codecs keep alike, so that at other numbers than 2 three of them do: a target, a
+// state, all values.
 inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods();
-  std::erase_if(all, [](const ExchangeOptions& options) {
-    return options.method == "sparse-reduce" && options.codec != "topk" &&
+  std::erase_if(all, [ranks](const ExchangeOptions& options) {
+    return ranks != 2 && options.method == "sparse-reduce" && options.codec != "topk" &&
            options.codec != "sidco" && options.codec != "threshold";
   });
   const auto is_odd = [](const ExchangeOptions& options) {

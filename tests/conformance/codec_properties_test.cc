@@ -144,6 +144,27 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Registry, SparsifierProperties, ::testing::ValuesIn(sparsifiers()),
                          test_name);
 
+// The same of all codecs that go with a memory, whatever they do: with feedback their residual stays
+// bounded. Signs alone, for votes, are no approximation; one bit between the ends of a range is a bad one,
+// and so is one scale for a hundred times as many values as it fits (docs/codecs.md says so). Scales that
+// are denormal themselves round by as much as the values.
+TEST(BiasedCodecs, LeaveNoMoreThanThereWas) {
+  for (const std::string& variant : samples::codec_variants()) {
+    const NamedCodec named = make_codec(variant).value();
+    if (named.codec->info().unbiased || named.codec->info().vote || variant == "uniform:bits=1" ||
+        variant.starts_with("adacomp:scale_factor=100"))
+      continue;
+    for (const size_t count : {1, 2, 100, 5000})
+      for (const Data data : samples::kAllData) {
+        if (data == Data::kDenormal) continue;
+        const auto values = samples::make_values(data, count);
+        const Outcome got(*named.codec, values);
+        EXPECT_LE(energy(got.rest), energy(values) * (1 + 1e-5))
+            << variant << ", " << samples::to_string(data) << ", " << count;
+      }
+  }
+}
+
 // The mean over seeds, projected on some directions: within five standard errors.
 TEST(UnbiasedCodecs, HaveTheValuesAsTheirMean) {
   constexpr size_t kCount = 500;

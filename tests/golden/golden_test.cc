@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "support/degenerate_answers.h"
 #include "support/golden_cases.h"
 #include "support/payload_sizes.h"
 #include "thinwire/codec.h"
@@ -46,15 +47,24 @@ TEST(Golden, IdsAndNamesAreThoseOnFile) {
   EXPECT_EQ(have, read("codec_ids.txt")) << "ids and names are never reused, only added";
 }
 
-TEST(Golden, SizesOfPayloadsAreThoseOnFile) {
-  std::istringstream want(read("payload_sizes.csv")), have(samples::payload_sizes());
+// A table on file, and what it is now; `flag` of record_golden writes it.
+void expect_on_file(const std::string& file, const std::string& now, const std::string& flag) {
+  std::istringstream want(read(file)), have(now);
   std::string want_line, have_line;
   while (std::getline(have, have_line)) {
     std::getline(want, want_line);
     ASSERT_EQ(have_line, want_line)
-        << "if meant: build/record_golden --sizes > tests/golden/payload_sizes.csv";
+        << "if meant: build/record_golden " << flag << " > tests/golden/" << file;
   }
   EXPECT_FALSE(std::getline(want, want_line)) << "more rows on file";
+}
+
+TEST(Golden, SizesOfPayloadsAreThoseOnFile) {
+  expect_on_file("payload_sizes.csv", samples::payload_sizes(), "--sizes");
+}
+
+TEST(Golden, AnswersToDegenerateValuesAreThoseOnFile) {
+  expect_on_file("degenerate.csv", samples::degenerate_answers(), "--degenerate");
 }
 
 }  // namespace
