@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -104,6 +106,25 @@ void leave_early(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, bool b
   close_c10d_groups();
 }
 
+// Rank 1 sends and leaves; rank 0 looks only then. Throws unless all came.
+void read_late(const c10::intrusive_ptr<c10d::ProcessGroup>& processes) {
+  const pybind11::gil_scoped_release released;
+  {
+    const auto group = make_c10d_group(processes);
+    std::vector<std::byte> bytes(size_t{5} << 20, std::byte{7});
+    if (group->rank() == 1) {
+      group->wait(group->send(bytes, 0, 0));
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::ranges::fill(bytes, std::byte{0});
+      group->wait(group->receive(bytes, 1, 0));
+      if (std::ranges::count(bytes, std::byte{7}) != std::ssize(bytes))
+        throw std::runtime_error("other bytes");
+    }
+  }
+  close_c10d_groups();
+}
+
 }  // namespace
 
 std::vector<int> rank_counts() { return {world->size()}; }
@@ -119,4 +140,5 @@ void on_ranks(int /*count*/, const std::function<void(Group&)>& body) {
 PYBIND11_MODULE(_c10d_ranks, module) {
   module.def("run", &thinwire::run);
   module.def("leave_early", &thinwire::leave_early);
+  module.def("read_late", &thinwire::read_late);
 }

@@ -20,6 +20,15 @@ def leave_early(rank, size, folder, by_exception):
     _c10d_ranks.leave_early(dist.group.WORLD, by_exception)
 
 
+def read_late(rank, size, folder):
+    sys.path.insert(0, folder)
+    import _c10d_ranks
+    _c10d_ranks.read_late(dist.group.WORLD)
+    if rank == 1:
+        os._exit(0)
+    return "read"
+
+
 class Suites(unittest.TestCase):
     def test_they_pass_on_two_to_four_ranks(self):
         for size in (2, 3, 4):
@@ -30,6 +39,9 @@ class Suites(unittest.TestCase):
     def test_what_a_rank_that_left_has_received_is_sent(self):
         for by_exception in (False, True):
             on_ranks(2, leave_early, os.environ["THINWIRE_SUITES"], by_exception)
+
+    def test_what_a_rank_sent_before_it_left_is_read(self):
+        self.assertEqual(on_ranks(2, read_late, os.environ["THINWIRE_SUITES"], lost={1})[0], "read")
 
 
 if __name__ == "__main__":

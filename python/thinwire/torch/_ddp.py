@@ -73,7 +73,7 @@ class Link:
     # Called by torch's autograd, bucket after bucket, in the same order on every rank.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         future: torch.futures.Future = torch.futures.Future()
         if self._scaler is not None and not self._step.buckets:
             self._step.scale = self._scaler.get_scale()

@@ -1,7 +1,6 @@
 // Ranks, transfers and splits over the messages of a C10dWorld.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <numeric>
 
@@ -184,7 +183,7 @@ class C10dGroup final : public Group {
   void idle(int look, Instant until) override {
     if (look < 4) return Group::idle(look, until);
     members_->world->await_change(
-        std::min(until, std::chrono::steady_clock::now() + std::chrono::milliseconds(1)));
+        seen_, std::min(until, std::chrono::steady_clock::now() + std::chrono::milliseconds(1)));
   }
 
   void announce_loss() const {
@@ -198,6 +197,7 @@ class C10dGroup final : public Group {
   const std::shared_ptr<Members> members_;
   const int exceptions_ = std::uncaught_exceptions();
   uint64_t splits_ = 0;
+  uint64_t seen_ = 0;  // of the world's changes
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace thinwire {
 
+inline constexpr size_t kNotice = 256;  // bytes of the reason for a loss
+
 // Of a message in a parcel.
 enum C10dKind : uint32_t { kMessage, kLoss, kEnd };
 
@@ -28,8 +30,10 @@ struct C10dWorld::Incoming {
 struct C10dWorld::Peer {
   int rank = 0;
   std::thread sender, receiver;
-  std::mutex
-      writing;  // held from a message's first byte in a parcel to its last; before the world's
+
+  // Held from a message's first byte in a parcel to its last; taken before the world's.
+  std::mutex writing;
+
   // Guarded by the world's mutex:
   std::deque<Outgoing> full;
   Outgoing open;          // the last one; away while somebody fills it
@@ -38,6 +42,8 @@ struct C10dWorld::Peer {
   uint64_t received = 0;  // whole messages
   std::deque<Incoming> posted;
   bool sender_ended = false;
+  bool receiver_ended = false;
+
   // The receiver's:
   ParcelReader reader;
   Message coming;

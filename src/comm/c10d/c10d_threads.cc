@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "comm/c10d/c10d_peer.h"
@@ -15,6 +17,7 @@ constexpr int kTag = 29783;  // of all that thinwire sends, among the user's own
 constexpr size_t kUnderWay = 3;
 constexpr size_t kPosted = 6;
 constexpr size_t kHeld = size_t{1} << 16;  // bytes of a message that are worth keeping a parcel for
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of a message that may be meant
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
 std::vector<at::Tensor> as_tensors(std::span<const std::byte> bytes) {
@@ -24,15 +27,22 @@ std::vector<at::Tensor> as_tensors(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+// What came before the loss counts: the receiver, which finds the same, has the word if it soon ends.
 void C10dWorld::send_all(Peer& peer) {
+  std::string why;
   try {
     send_until_closed(peer);
   } catch (const std::exception& error) {
-    lose(kEveryGroup, peer.rank, error.what());
+    why = error.what();
   }
-  const std::lock_guard lock(mutex_);
-  peer.sender_ended = true;
-  changed_.notify_all();
+  {
+    std::unique_lock lock(mutex_);
+    peer.sender_ended = true;
+    notify();
+    if (why.empty()) return;
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return peer.receiver_ended; });
+  }
+  lose(kEveryGroup, peer.rank, why);
 }
 
 void C10dWorld::send_until_closed(Peer& peer) {
@@ -61,47 +71,68 @@ void C10dWorld::send_until_closed(Peer& peer) {
     lock.lock();
     peer.sent = std::max(peer.sent, first.ended);
     buffers_.give(first.memory);
-    changed_.notify_all();
+    notify();
     under_way.pop_front();
   }
 }
 
 void C10dWorld::receive_all(Peer& peer) {
   try {
-    receive_until_end(peer);
+    receive_parcels(peer);
   } catch (const std::exception& error) {
     lose(kEveryGroup, peer.rank, error.what());
   }
-}
-
-// False when the world is closing.
-bool C10dWorld::post_receive(Peer& peer) {
   const std::lock_guard lock(mutex_);
-  if (closing_) return false;
-  auto memory = std::make_shared<Buffer>(buffers_.take(kParcel));
-  auto tensors = as_tensors(memory->bytes());
-  peer.posted.push_back({std::move(memory), group_->recv(tensors, peer.rank, kTag)});
-  return true;
+  peer.receiver_ended = true;
+  notify();
 }
 
-void C10dWorld::receive_until_end(Peer& peer) {
+// False when the world stops receiving. What a recycled buffer had in it is no parcel that came.
+bool C10dWorld::post_receive(Peer& peer) {
+  auto memory = std::make_shared<Buffer>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!receiving_) return false;
+    *memory = buffers_.take(kParcel);
+  }
+  std::ranges::fill(memory->bytes().first(sizeof(ParcelFields)), std::byte{0});
+  auto tensors = as_tensors(memory->bytes());
+  auto work = group_->recv(tensors, peer.rank, kTag);
+  const std::lock_guard lock(mutex_);
+  peer.posted.push_back({std::move(memory), std::move(work)});
+  return receiving_;
+}
+
+// Until an end comes or the world stops receiving. A lost connection fails receives that are posted later
+// before what came is read: that is thrown when nothing is left to be read.
+void C10dWorld::receive_parcels(Peer& peer) {
+  std::exception_ptr failure;
+  const auto post = [&] {
+    try {
+      return failure != nullptr || post_receive(peer);
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+      return true;
+    }
+  };
   for (size_t i = 0; i < kPosted; ++i)
-    if (!post_receive(peer)) return;
+    if (!post()) return;
   for (;;) {
     c10::intrusive_ptr<c10d::Work> work;
     {
       const std::lock_guard lock(mutex_);
-      work = peer.posted.front().work;
+      if (!peer.posted.empty()) work = peer.posted.front().work;
     }
+    if (work == nullptr) std::rethrow_exception(failure);
     const bool came = work->wait(kForever);
     std::shared_ptr<Buffer> parcel;
     {
       const std::lock_guard lock(mutex_);
-      if (!came || closing_) return;
+      if (!came || !receiving_) return;
       parcel = std::move(peer.posted.front().memory);
       peer.posted.pop_front();
     }
-    if (!post_receive(peer)) return;
+    if (!post()) return;
     bool more = true;
     if (!peer.reader.read(parcel->bytes(), [&](const ParcelReader::Part& part) {
           return more = take_part(peer, part, parcel);
@@ -115,6 +146,10 @@ void C10dWorld::receive_until_end(Peer& peer) {
 // False when it was the last. A short part is copied, so that it does not keep a whole parcel.
 bool C10dWorld::take_part(Peer& peer, const ParcelReader::Part& part,
                           const std::shared_ptr<Buffer>& parcel) {
+  const MessageFields& fields = part.fields;
+  const uint64_t most = fields.kind == kMessage ? kMostBytes : sizeof(uint64_t) + kNotice;
+  if (fields.kind > kEnd || fields.size > most)
+    throw Error(ErrorCode::kCorrupt, "a message of no known kind came, or one too long");
   Piece piece{parcel, part.bytes};
   if (part.bytes.size() < kHeld) {
     piece.memory = std::make_shared<Buffer>();
@@ -127,12 +162,11 @@ bool C10dWorld::take_part(Peer& peer, const ParcelReader::Part& part,
   }
   peer.coming.size += part.bytes.size();
   peer.coming.pieces.push_back(std::move(piece));
-  return !part.last || end_message(peer, part.fields, std::exchange(peer.coming, {}));
+  return !part.last || end_message(peer, fields, std::exchange(peer.coming, {}));
 }
 
 // False when it was the last.
 bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message message) {
-  if (fields.kind > kEnd) throw Error(ErrorCode::kCorrupt, "a message of no known kind came");
   std::string why = "left";
   if (fields.kind != kMessage) {
     std::string text;

@@ -14,7 +14,7 @@
 namespace thinwire {
 namespace {
 
-constexpr size_t kNotice = 256;  // bytes of the reason for a loss
+constexpr auto kGoodbye = std::chrono::seconds(2);  // for others to hear that this rank leaves
 
 // Worlds by process group, which they keep alive.
 std::mutex worlds_mutex;
@@ -27,9 +27,9 @@ std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>>& worlds() {
 
 std::shared_ptr<C10dWorld> C10dWorld::of(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::lock_guard lock(worlds_mutex);
-  auto& world = worlds()[group.get()];
-  if (!world) world.reset(new C10dWorld(group));
-  return world;
+  if (const auto found = worlds().find(group.get()); found != worlds().end()) return found->second;
+  const std::shared_ptr<C10dWorld> world(new C10dWorld(group));
+  return worlds()[group.get()] = world;
 }
 
 void C10dWorld::close_all() noexcept {
@@ -64,41 +64,69 @@ C10dWorld::C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group)
   }
 }
 
-// Sends what is queued, and an end to every rank, within two seconds. False when a sender waits for a rank
-// that does not receive: it cannot be woken, and the process is about to end.
+// Sends what is queued, and an end to every rank, and reads on until theirs have come: a process that goes
+// while others still send to it takes with it what they have not read. All that within kGoodbye. False
+// when a thread is left that waits for a rank and cannot be woken; the process is about to end.
 bool C10dWorld::close() noexcept {
   for (const auto& peer : peers_)
     if (peer) say_farewell(*peer, kEnd, kEveryGroup, {});
-  bool ended = false;
+  bool all_sent = false;
   {
     std::unique_lock lock(mutex_);
     closing_ = true;
-    changed_.notify_all();
-    ended = changed_.wait_for(lock, std::chrono::seconds(2), [&] {
+    notify();
+    const auto until = std::chrono::steady_clock::now() + kGoodbye;
+    const auto all = [&](bool Peer::*ended) {
       return std::all_of(peers_.begin(), peers_.end(),
-                         [](const auto& peer) { return !peer || peer->sender_ended; });
-    });
-    for (const auto& peer : peers_)
-      if (peer)
-        for (const Incoming& incoming : peer->posted) incoming.work->abort();
+                         [&](const auto& peer) { return !peer || (*peer).*ended; });
+    };
+    all_sent = changed_.wait_until(lock, until, [&] { return all(&Peer::sender_ended); });
+    changed_.wait_until(lock, until, [&] { return all(&Peer::receiver_ended); });
+    receiving_ = false;
   }
+  bool all_ended = all_sent;
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    peer->receiver.join();
-    if (ended)
+    if (stop_receiving(*peer)) {
+      peer->receiver.join();
+    } else {
+      peer->receiver.detach();
+      all_ended = false;
+    }
+    if (all_sent)
       peer->sender.join();
     else
       peer->sender.detach();
   }
-  return ended;
+  return all_ended;
 }
 
-// Copies a message into parcels. The sender has those that are full while the next is being filled.
+// False when the backend's receives cannot be given up.
+bool C10dWorld::stop_receiving(Peer& peer) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (peer.receiver_ended) return true;
+  try {
+    for (const Incoming& incoming : peer.posted) incoming.work->abort();
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// REQUIRES: mutex_ is held.
+void C10dWorld::notify() {
+  ++changes_;
+  changed_.notify_all();
+}
+
+// Copies a message into parcels. The sender has those that are full while the next is being filled. What
+// nobody sends any more is dropped.
 uint64_t C10dWorld::write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes) {
   fields.size = bytes.size();
   const std::lock_guard writing(peer.writing);
   std::unique_lock lock(mutex_);
   const uint64_t number = peer.queued++;
+  if (peer.sender_ended) return number;
   Outgoing parcel = std::exchange(peer.open, {});
   lock.unlock();
   const auto begin_next = [&] {
@@ -106,7 +134,7 @@ uint64_t C10dWorld::write(Peer& peer, MessageFields fields, std::span<const std:
     if (!parcel.writer.empty()) peer.full.push_back(std::move(parcel));
     parcel = {};
     parcel.memory = buffers_.take(kParcel);
-    changed_.notify_all();
+    notify();
     lock.unlock();
     parcel.writer = ParcelWriter(parcel.memory.bytes());
     parcel.ended = number;
@@ -116,7 +144,7 @@ uint64_t C10dWorld::write(Peer& peer, MessageFields fields, std::span<const std:
   parcel.ended = number + 1;
   lock.lock();
   peer.open = std::move(parcel);
-  changed_.notify_all();
+  notify();
   return number;
 }
 
@@ -137,7 +165,7 @@ uint64_t C10dWorld::say_farewell(Peer& peer, uint32_t kind, uint64_t context,
 void C10dWorld::deliver(const Lane& lane, Message message) {
   const std::lock_guard lock(mutex_);
   inboxes_[lane].messages.push_back(std::move(message));
-  changed_.notify_all();
+  notify();
 }
 
 void C10dWorld::lose(uint64_t context, int rank, std::string why) {
@@ -149,7 +177,7 @@ void C10dWorld::lose(uint64_t context, int rank, std::string why) {
     why = "rank " + std::to_string(rank) + " is lost: " + why;
   }
   lost_.try_emplace({context, rank}, why);
-  changed_.notify_all();
+  notify();
 }
 
 std::string C10dWorld::lost(uint64_t context, int rank) {
@@ -214,9 +242,10 @@ void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
           r, say_farewell(*peers_[static_cast<size_t>(r)], kLoss, context, why.substr(0, kNotice)));
   // Whoever announces is about to leave.
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::seconds(2), [&] {
+  changed_.wait_for(lock, kGoodbye, [&] {
     return std::all_of(notices.begin(), notices.end(), [&](const auto& notice) {
-      return notice.second < peers_[static_cast<size_t>(notice.first)]->sent;
+      const Peer& peer = *peers_[static_cast<size_t>(notice.first)];
+      return peer.sender_ended || notice.second < peer.sent;
     });
   });
 } catch (...) {
@@ -227,9 +256,10 @@ uint64_t C10dWorld::new_base() {
   return bases_++;
 }
 
-void C10dWorld::await_change(std::chrono::steady_clock::time_point until) {
+void C10dWorld::await_change(uint64_t& seen, std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, until);
+  changed_.wait_until(lock, until, [&] { return changes_ != seen; });
+  seen = changes_;
 }
 
 void C10dWorld::sum(std::span<float> values) {

@@ -24,7 +24,6 @@
 #include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <tuple>
 #include <vector>
 
 #include "comm/c10d/parcel.h"
@@ -90,8 +89,9 @@ class C10dWorld {
   // The first context of a process group's groups, then others, as all its ranks call it alike.
   uint64_t new_base();
 
-  // Returns when something arrived or was sent, at `until` at the latest.
-  void await_change(std::chrono::steady_clock::time_point until);
+  // Returns when something arrived or was sent since `seen`, at `until` at the latest; brings `seen`, 0 at
+  // first, up to date.
+  void await_change(uint64_t& seen, std::chrono::steady_clock::time_point until);
 
   void sum(std::span<float> values);  // the process group's own all-reduce
 
@@ -108,17 +108,19 @@ class C10dWorld {
 
   explicit C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group);
   bool close() noexcept;
+  bool stop_receiving(Peer& peer) noexcept;
   uint64_t write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes);
   uint64_t say_farewell(Peer& peer, uint32_t kind, uint64_t context, std::string_view why);
   void send_all(Peer& peer);
   void send_until_closed(Peer& peer);
   void receive_all(Peer& peer);
-  void receive_until_end(Peer& peer);
   bool post_receive(Peer& peer);
+  void receive_parcels(Peer& peer);
   bool take_part(Peer& peer, const ParcelReader::Part& part, const std::shared_ptr<Buffer>& parcel);
   bool end_message(Peer& peer, const MessageFields& fields, Message message);
   void deliver(const Lane& lane, Message message);
   void lose(uint64_t context, int rank, std::string why);
+  void notify();
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
   const int rank_;
@@ -127,7 +129,9 @@ class C10dWorld {
   std::mutex mutex_;  // guards the rest
   BufferPool buffers_;
   std::condition_variable changed_;
-  bool closing_ = false;
+  uint64_t changes_ = 1;
+  bool closing_ = false;  // nothing more is sent
+  bool receiving_ = true;
   uint64_t bases_ = 0;
   std::map<Lane, Inbox> inboxes_;
   std::string lost_to_all_;
