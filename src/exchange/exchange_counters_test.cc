@@ -32,7 +32,7 @@ uint64_t agreement_bytes(uint64_t n) {
 }
 
 class Bytes : public ::testing::TestWithParam<uint64_t> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, ::testing::Range(uint64_t{1}, uint64_t{10}));
+INSTANTIATE_TEST_SUITE_P(Ranks, Bytes, ::testing::Range(uint64_t{1}, uint64_t{17}));
 
 TEST_P(Bytes, DenseSendsTwiceItsPayloadButForItsOwnShard) {
   const uint64_t n = GetParam();
@@ -41,7 +41,9 @@ TEST_P(Bytes, DenseSendsTwiceItsPayloadButForItsOwnShard) {
     for (const uint64_t width : {4, 2})
       for (const StepReport& report :
            reports(static_cast<int>(n), {{"w", {count}, TensorKind::kLinear}},
-                   {.codec = width == 4 ? "fp32" : "fp16", .bucket_bytes = 4 * count / buckets})) {
+                   {.codec = width == 4 ? "fp32" : "fp16",
+                   .method = "dense",
+                   .bucket_bytes = 4 * count / buckets})) {
         EXPECT_EQ(report.dense_bytes, 2 * (n - 1) * 4 * count / n);
         const uint64_t expected =
             2 * (n - 1) * (width * count / n + buckets * kFrameHeaderSize) + agreement_bytes(n);

@@ -48,7 +48,7 @@ TEST(ExchangeMismatch, EveryOptionThatDecidesWhatTravelsIsCompared) {
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.feedback = "residual"; }),
               Each(HasSubstr("'feedback residual' on rank 2, 'feedback none' on rank 0")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.method = "gather"; }),
-              Each(HasSubstr("'method gather' on rank 2, 'method dense' on rank 0")));
+              Each(HasSubstr("'method gather' on rank 2, 'method scatter-reduce' on rank 0")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.grouping = Grouping::kModel; }),
               Each(HasSubstr("'grouping model' on rank 2")));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.dense_kinds = {}; }),
@@ -68,7 +68,7 @@ TEST(ExchangeMismatch, EveryOptionThatDecidesWhatTravelsIsCompared) {
 TEST(ExchangeMismatch, WhatDecidesNothingIsNot) {
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.norms = false; }), Each(""));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.feedback = "none"; }), Each(""));
-  EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.method = "dense"; }), Each(""));
+  EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.method = "scatter-reduce"; }), Each(""));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.grouping = Grouping::kTensor; }), Each(""));
 }
 

@@ -18,7 +18,7 @@ const std::vector<TensorSpec> kModel = {{"w", {kTestBlock * 1000}, TensorKind::k
 TEST(ScatterReduce, IsWhatBlockLocalCodecsGetByDefault) {
   all_codecs();
   EXPECT_EQ(terms_of({.codec = "test-nearest"}).method, Method::kScatterReduce);
-  EXPECT_EQ(terms_of({.codec = "fp16"}).method, Method::kDense);
+  EXPECT_EQ(terms_of({.codec = "fp16"}).method, Method::kScatterReduce);
   EXPECT_EQ(terms_of({.codec = "topk"}).method, Method::kGather);
 }
 

@@ -33,16 +33,16 @@ Status refuse(Method method, const CodecInfo& codec, const std::string& why,
 }
 
 // What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and
-// encoded again cost a rank 2 (n-1)/n of a payload; linear ones without a loss worth a memory. All
-// others are sent whole to everybody: (n-1) payloads.
+// encoded again cost a rank 2 (n-1)/n of a payload: in chunks, whose encoding, travel and sum overlap, where
+// blocks are coded by themselves. All others are sent whole to everybody: (n-1) payloads.
 Result<Method> settle_method(const std::string& name, const Codec& chosen) {
   const CodecInfo& codec = chosen.info();
   const bool addable = codec.linear && codec.fixed_size;
   const bool local = is_block_local(chosen);
   const Method usual = codec.agreed == Agreed::kFactors     ? Method::kLowRank
                        : codec.agreed == Agreed::kPositions ? Method::kSharedIndex
-                       : addable                            ? Method::kDense
                        : local                              ? Method::kScatterReduce
+                       : addable                            ? Method::kDense
                                                             : Method::kGather;
   if (name == "auto") return usual;
   for (const Method method : kMethods) {

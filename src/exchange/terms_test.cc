@@ -21,7 +21,7 @@ TEST(SettledOptions, DecidesEveryAuto) {
 
   const SettledOptions plain = settled_options({.codec = "fp16"}).value();
   EXPECT_EQ(plain.feedback, "none");
-  EXPECT_EQ(plain.method, "dense");
+  EXPECT_EQ(plain.method, "scatter-reduce");
   EXPECT_EQ(plain.grouping, Grouping::kTensor);
 
   EXPECT_EQ(settled_options({.codec = "signum"}).value().feedback, "momentum");
@@ -42,7 +42,7 @@ TEST(SettledOptions, KeepsWhatIsChosen) {
 // The codec is that of the step, the memory serves the whole schedule.
 TEST(SettledOptions, OfAScheduleAreThoseOfItsStep) {
   ExchangeOptions options{.codec = "fp32 | 3steps: topk"};
-  EXPECT_EQ(settled_options(options).value().method, "dense");
+  EXPECT_EQ(settled_options(options).value().method, "scatter-reduce");
   EXPECT_EQ(settled_options(options).value().feedback, "residual");
   options.first_step = 3;
   EXPECT_EQ(settled_options(options).value().method, "gather");
