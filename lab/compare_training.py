@@ -60,6 +60,9 @@ def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
         epochs = steps * options.batch / options.samples
         command = [options.program, "train", str(options.recipe), "--out", out,
                    "--set", f"exchange.codec={codec}", "--set", f"train.epochs={epochs:.6f}"]
+        if codec.startswith("dgc"):  # with its own memory, which has the momentum
+            command += ["--set", f"exchange.feedback=dgc:momentum={options.momentum}",
+                        "--set", "optimizer.momentum=0"]
         if options.data:
             command += ["--data", options.data]
         if rate:
@@ -145,6 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     recipe = tomllib.loads(options.recipe.read_text())
     options.batch = recipe["train"]["batch"]
+    options.momentum = recipe["optimizer"].get("momentum", 0)
     options.samples = samples_of(options)
     kept = options.kept or ROOT / f"docs/results/runs/thin-links/{options.recipe.stem}.jsonl"
     kept.parent.mkdir(parents=True, exist_ok=True)
