@@ -39,7 +39,8 @@ void C10dWorld::close_all() noexcept {
     ended.swap(worlds());
   }
   static auto* const stuck =
-      new std::vector<std::shared_ptr<C10dWorld>>;  // its threads outlive this
+      new std::vector<std::shared_ptr<C10dWorld>>;          // its threads outlive this
+  for (const auto& [group, world] : ended) world->leave();  // all, before waiting for one
   for (const auto& [group, world] : ended)
     if (!world->close()) stuck->push_back(world);
 }
@@ -64,17 +65,21 @@ C10dWorld::C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group)
   }
 }
 
-// Sends what is queued, and an end to every rank, and reads on until theirs have come: a process that goes
-// while others still send to it takes with it what they have not read. All that within kGoodbye. False
-// when a thread is left that waits for a rank and cannot be woken; the process is about to end.
-bool C10dWorld::close() noexcept {
+void C10dWorld::leave() noexcept {
   for (const auto& peer : peers_)
     if (peer) say_farewell(*peer, kEnd, kEveryGroup, {});
+  const std::lock_guard lock(mutex_);
+  closing_ = true;
+  notify();
+}
+
+// Sends what is queued and reads on until the ends of all others have come: a process that goes while they
+// still send to it takes with it what they have not read. All that within kGoodbye. False when a thread is
+// left that waits for a rank and cannot be woken; the process is about to end.
+bool C10dWorld::close() noexcept {
   bool all_sent = false;
   {
     std::unique_lock lock(mutex_);
-    closing_ = true;
-    notify();
     const auto until = std::chrono::steady_clock::now() + kGoodbye;
     const auto all = [&](bool Peer::*ended) {
       return std::all_of(peers_.begin(), peers_.end(),

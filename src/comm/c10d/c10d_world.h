@@ -107,6 +107,7 @@ class C10dWorld {
   struct Incoming;
 
   explicit C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group);
+  void leave() noexcept;
   bool close() noexcept;
   bool stop_receiving(Peer& peer) noexcept;
   uint64_t write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes);
