@@ -152,7 +152,7 @@ class Dense final : public Collective {
 
   void begin_sum() {
     sum_ = context_.buffers.take(own().count * sizeof(float));
-    std::fill(sum().begin(), sum().end(), -0.0f);
+    kernel::fill(sum(), -0.0f);
   }
 
   void add_part(size_t rank) {
@@ -240,7 +240,7 @@ class Dense final : public Collective {
       const Slice& slice = shards_[owner].slices[i];
       const auto result = slice.stream->result().subspan(slice.begin, slice.count);
       const auto frame = bytes.subspan(slice.offset, slice.room);
-      std::fill(result.begin(), result.end(), -0.0f);
+      kernel::fill(result, -0.0f);
       if (owner != context_.rank())
         add_frame(context_, expected(slice, owner), *slice.decoder, frame, 1.0f, result);
       else if (!spoilt_[i])

@@ -126,7 +126,7 @@ void FloatReduction::add(size_t rank) {
   const std::span<float> own = shard(context_.rank());
   if (rank == 0) {
     sum_ = context_.buffers.take(own.size_bytes());
-    std::fill(sum().begin(), sum().end(), -0.0f);
+    kernel::fill(sum(), -0.0f);
   }
   if (rank == context_.rank()) {
     if (!spoilt_) combine(std::as_bytes(own), rank);

@@ -8,6 +8,7 @@
 
 #include "codec/sparse_payload.h"
 #include "core/bytes.h"
+#include "kernel/axpy.h"
 
 namespace thinwire {
 namespace {
@@ -99,7 +100,7 @@ Status RegionCoder::visit(uint8_t id, std::span<const std::byte> payload, size_t
   for (size_t begin = 0; begin < count; begin += block.size()) {
     const auto some = std::span(block).first(std::min(block.size(), count - begin));
     const auto at = std::span(offsets).first(some.size());
-    std::fill(some.begin(), some.end(), -0.0f);
+    kernel::fill(some, -0.0f);
     std::iota(at.begin(), at.end(), static_cast<uint32_t>(begin));
     const auto bytes = payload.subspan(begin * width_, some.size() * width_);
     if (Status status = dense_decoder_->decode_add(bytes, 1.0f, some); !status) return status;

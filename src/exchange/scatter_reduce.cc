@@ -209,7 +209,7 @@ class ScatterReduce {
     const Stopwatch watch(context_.decompress_seconds);
     const auto sum = std::span(sum_).first(chunk.count);
     if (rank == 0) {
-      std::fill(sum.begin(), sum.end(), -0.0f);
+      kernel::fill(sum, -0.0f);
       std::fill(spoilt_.begin(), spoilt_.end(), false);
     }
     if (rank == context_.rank()) {
@@ -313,7 +313,7 @@ class ScatterReduce {
       const ChunkPart& part = chunk.parts[i];
       const auto result = part.stream->result().subspan(part.range.begin, part.range.count);
       const auto frame = frame_of(part, message);
-      std::fill(result.begin(), result.end(), -0.0f);
+      kernel::fill(result, -0.0f);
       if (owner != context_.rank())
         add_frame(context_, expected(part, owner), *part.coder->decoder, frame, 1.0f, result);
       else if (!spoilt_[i])

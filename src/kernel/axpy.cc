@@ -12,4 +12,10 @@ void scale(std::span<float> values, float factor) noexcept {
   });
 }
 
+void fill(std::span<float> values, float value) noexcept {
+  parallel_for(values.size(), kPartUnit, [&](size_t begin, size_t end) {
+    for (float& one : values.subspan(begin, end - begin)) one = value;
+  });
+}
+
 }  // namespace thinwire::kernel

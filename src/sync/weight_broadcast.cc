@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "exchange/memory_slot.h"
+#include "kernel/axpy.h"
 #include "kernel/memory_passes.h"
 
 namespace thinwire {
@@ -114,7 +115,7 @@ void WeightBroadcast::read(const FrameHeader& expected, size_t size, FaultLog& f
   if (reference_ != nullptr)
     std::copy(reference_->values.begin(), reference_->values.end(), next_.begin());
   else
-    std::fill(next_.begin(), next_.end(), -0.0f);  // -0 + x is x, zeros of both signs included
+    kernel::fill(next_, -0.0f);  // -0 + x is x, zeros of both signs included
   if (!decoder_->decode_add(frame.payload, 1, next_)) return fault(ErrorCode::kCorrupt);
   if (!measure(next_).finite) fault(ErrorCode::kNonFinite);
 }

@@ -1,6 +1,7 @@
 // Ranks, transfers and splits over the messages of a C10dWorld.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <numeric>
 
@@ -94,8 +95,12 @@ class C10dReceive final : public C10dTransfer {
     if (message->size != buffer_.size())
       throw Error(ErrorCode::kMismatch,
                   "c10d: " + describe() + ": the message has " + std::to_string(message->size));
-    auto to = buffer_.begin();
-    for (const auto& piece : message->pieces) to = std::ranges::copy(piece.bytes, to).out;
+    size_t at = 0;
+    for (const auto& piece : message->pieces) {
+      if (piece.bytes.empty()) continue;
+      std::memcpy(buffer_.data() + at, piece.bytes.data(), piece.bytes.size());
+      at += piece.bytes.size();
+    }
     members_->world->give(std::move(*message));
     return true;
   }

@@ -157,7 +157,8 @@ bool C10dWorld::take_part(Peer& peer, const ParcelReader::Part& part,
       const std::lock_guard lock(mutex_);
       *piece.memory = buffers_.take(part.bytes.size());
     }
-    std::ranges::copy(part.bytes, piece.memory->bytes().begin());
+    if (!part.bytes.empty())
+      std::memcpy(piece.memory->bytes().data(), part.bytes.data(), part.bytes.size());
     piece.bytes = piece.memory->bytes();
   }
   peer.coming.size += part.bytes.size();

@@ -201,7 +201,7 @@ uint64_t C10dWorld::send(std::span<const std::byte> bytes, uint64_t context, int
     const std::lock_guard lock(mutex_);
     *memory = buffers_.take(bytes.size());
   }
-  std::ranges::copy(bytes, memory->bytes().begin());
+  if (!bytes.empty()) std::memcpy(memory->bytes().data(), bytes.data(), bytes.size());
   const std::span<const std::byte> copy = memory->bytes();
   deliver({context, to, tag}, {.size = copy.size(), .pieces = {{std::move(memory), copy}}});
   return 0;

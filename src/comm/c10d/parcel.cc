@@ -16,7 +16,7 @@ bool ParcelWriter::begin(const MessageFields& fields) noexcept {
 
 size_t ParcelWriter::add(std::span<const std::byte> bytes) noexcept {
   const size_t fitting = std::min(bytes.size(), memory_.size() - written_);
-  std::ranges::copy(bytes.first(fitting), memory_.data() + written_);
+  if (fitting > 0) std::memcpy(memory_.data() + written_, bytes.data(), fitting);
   written_ += fitting;
   return fitting;
 }
