@@ -254,8 +254,7 @@ def compress(
         feedback: where what codecs leave out is kept; "auto" is what the codec goes with.
         method: how gradients meet, docs/collectives.md.
         grouping: "tensor", "model", or "auto" as the codec's paper does.
-        bucket_kb: uncompressed size of what travels together: large ones cost less of the processor, small ones
-            less of a thin link.
+        bucket_kb: uncompressed size of what travels together.
         steps_per_epoch: what schedules of options count in.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
             scaler wants it.
