@@ -71,14 +71,15 @@ TEST_P(GroupSuite, KnowsItsPlace) {
 }
 
 // Every pair, itself included, both directions at once; lengths around what backends treat apart
-// (nothing, in the envelope, the eager limits of 4 and 64 KiB, pipelined, a parcel of 512 KiB with its
-// fields and without, several).
+// (nothing, in the envelope, the eager limits of 4 and 64 KiB, a piece of 48 KiB, two, a parcel of 512
+// KiB with its fields and without, several, what is not cut into pieces any more).
 TEST_P(GroupSuite, SendsAnyLengthToAnyRank) {
   on_all([](Group& group) {
     for (const size_t size :
-         {size_t{0}, size_t{1}, size_t{512}, size_t{513}, size_t{4096}, size_t{4097}, size_t{65536},
-          size_t{65537}, size_t{1} << 18, (size_t{1} << 19) - 33, (size_t{1} << 19) - 32,
-          (size_t{1} << 19) - 31, size_t{1} << 19, (size_t{3} << 20) + 1}) {
+         {size_t{0}, size_t{1}, size_t{512}, size_t{513}, size_t{4096}, size_t{4097},
+          size_t{48} << 10, (size_t{48} << 10) + 1, size_t{65536}, size_t{65537}, size_t{96} << 10,
+          (size_t{1} << 19) - 33, (size_t{1} << 19) - 32, (size_t{1} << 19) - 31, size_t{1} << 19,
+          (size_t{3} << 20) + 1, size_t{1} << 24, (size_t{1} << 24) + 1}) {
       const int n = group.size();
       const auto mine = pattern(group.rank(), size);
       std::vector<Bytes> theirs(static_cast<size_t>(n), Bytes(size, std::byte{0xee}));
