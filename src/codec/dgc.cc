@@ -30,9 +30,9 @@
 
 #include "codec/builtin.h"
 #include "codec/sparse_codec.h"
-#include "codec/value_sample.h"
 #include "core/check.h"
 #include "core/random.h"
+#include "kernel/value_sample.h"
 
 namespace thinwire {
 namespace {
@@ -116,7 +116,7 @@ class DgcEncoder final : public Encoder {
                         .use = RandomUse::kCodec,
                         .step = call.step,
                         .stream = static_cast<uint32_t>(call.salt)};
-    sample_values(values, random_word(key, call.offset), sample_);
+    kernel::sample_values(values, random_word(key, call.offset), sample_);
     list_.select(sample_, 0.0f, rank_, {});
     return list_.size() < rank_ ? 0.0f : list_.keep_largest(rank_, {});
   }

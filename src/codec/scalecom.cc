@@ -22,9 +22,9 @@
 
 #include "codec/builtin.h"
 #include "codec/sparse_codec.h"
-#include "codec/top_selector.h"
 #include "core/bytes.h"
 #include "kernel/position_code.h"
+#include "kernel/top_selector.h"
 
 namespace thinwire {
 namespace {
@@ -110,7 +110,7 @@ class ScalecomEncoder final : public Encoder {
 
   size_t count_;
   size_t target_;  // k
-  TopSelector selector_;
+  kernel::TopSelector selector_;
   std::vector<uint32_t> positions_;  // I
   std::vector<float> values_;        // what is decoded there
   bool agreed_ = false;

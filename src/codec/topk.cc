@@ -18,7 +18,7 @@
 #include "codec/block_top_selector.h"
 #include "codec/builtin.h"
 #include "codec/sparse_codec.h"
-#include "codec/top_selector.h"
+#include "kernel/top_selector.h"
 
 namespace thinwire {
 namespace {
@@ -67,8 +67,8 @@ class TopkCodec final : public SparseCodec {
   std::unique_ptr<Encoder> encoder_of(size_t count) const override {
     const size_t target = most_kept(count);
     if (block_ == 0)
-      return std::make_unique<TopkEncoder<TopSelector>>(target, format(),
-                                                        TopSelector(count, target));
+      return std::make_unique<TopkEncoder<kernel::TopSelector>>(target, format(),
+                                                                kernel::TopSelector(count, target));
     return std::make_unique<TopkEncoder<BlockTopSelector>>(
         target, format(), BlockTopSelector(count, block_, density_));
   }

@@ -186,7 +186,7 @@ bool ReducedStream::form_mean(std::span<float>& values) {
 }
 
 // As many as a rank sent on average.
-void ReducedStream::reduce(TopSelector& selector, Outbox& out) {
+void ReducedStream::reduce(kernel::TopSelector& selector, Outbox& out) {
   const FrameHeader header = this->header(*own_, context_.rank());
   std::span<float> values;
   if (!form_mean(values)) return flag(header, out);  // this rank has noted why

@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
-#include "codec/top_selector.h"
 #include "exchange/active_stream.h"
 #include "exchange/kept_router.h"
 #include "exchange/owner_memory.h"
 #include "exchange/region_coder.h"
 #include "exchange/stripes.h"
+#include "kernel/top_selector.h"
 
 namespace thinwire {
 
@@ -54,7 +54,7 @@ class ReducedStream {
   void add_own();
   size_t add(std::span<const std::byte> bytes, size_t sender);
   void spoil() noexcept { spoilt_ = true; }  // there will be no sum
-  void reduce(TopSelector& selector, Outbox& out);
+  void reduce(kernel::TopSelector& selector, Outbox& out);
 
   // What the owner of a region hands out; returns as `add` does.
   size_t take(std::span<const std::byte> bytes, uint32_t region, size_t owner);

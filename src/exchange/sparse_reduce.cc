@@ -239,7 +239,7 @@ class SparseReduce final : public Collective {
   Outbox mean_out_;
   Buffer sum_;  // of this rank's regions, fp32
   KeptRouter router_;
-  TopSelector selector_{0, 0};
+  kernel::TopSelector selector_{0, 0};
   size_t scratch_size_ = 0;
   size_t sum_count_ = 0;
   size_t next_ = 0;   // rank to be added next

@@ -11,18 +11,16 @@
 // so that sent + e is g + e_old, each value rounded twice at most.
 //
 // Ties go to the lowest position, zeros are never selected. Three buffers of 4 bytes per value, and
-// 8 bytes for each of the k. Two exact selections: about eight reads of a vector in all.
+// about 12 bytes for each of the k. Two exact selections read their vector once each.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "feedback/feedback_rules.h"
 #include "feedback/kept_vector.h"
 #include "feedback/step_guard.h"
-#include "kernel/kth_magnitude.h"
 #include "kernel/memory_passes.h"
-#include "kernel/select.h"
+#include "kernel/top_selector.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire {
@@ -30,32 +28,11 @@ namespace {
 
 constexpr const char* kArray = "residual";
 
-// Positions of the largest magnitudes of a vector, in any order.
-class Largest {
- public:
-  explicit Largest(size_t wanted) : positions_(wanted), values_(wanted) {}
-
-  // Good until the next call. REQUIRES: finite values, as many as were wanted or more.
-  std::span<const uint32_t> find(std::span<const float> values) {
-    if (positions_.empty()) return {};
-    const float least = kernel::kth_magnitude(values, positions_.size()).magnitude;
-    size_t found = kernel::select_above(values, 0, least, positions_, values_).kept;
-    if (least == 0) return std::span(positions_).first(found);
-    for (size_t i = 0; found < positions_.size(); ++i)  // equal ones, from the lowest position up
-      if (std::abs(values[i]) == least) positions_[found++] = static_cast<uint32_t>(i);
-    return positions_;
-  }
-
- private:
-  std::vector<uint32_t> positions_;
-  std::vector<float> values_;
-};
-
 class EfMixed final : public Feedback {
  public:
   EfMixed(size_t kept, size_t count)
-      : largest_fresh_(kept - kept / 2),
-        largest_old_(kept / 2),
+      : largest_fresh_(count, kept - kept / 2),
+        largest_old_(count, kept / 2),
         residual_(count),
         values_(count),
         guard_("efmixed", count) {}
@@ -69,11 +46,11 @@ class EfMixed final : public Feedback {
     std::fill(values_.begin(), values_.end(), 0.0f);
     if (!of_all.finite) return {.values = left, .fresh = {}, .moments = of_all};
 
-    for (const uint32_t i : largest_fresh_.find(gradient)) {
+    for (const uint32_t i : largest_fresh_.select(gradient)) {
       values_[i] = gradient[i];
       left[i] = old[i];
     }
-    for (const uint32_t i : largest_old_.find(old)) {
+    for (const uint32_t i : largest_old_.select(old)) {
       left[i] = values_[i] != 0 ? 0.0f : gradient[i];  // zeros were not selected
       values_[i] += old[i];
     }
@@ -102,8 +79,8 @@ class EfMixed final : public Feedback {
   }
 
  private:
-  Largest largest_fresh_;
-  Largest largest_old_;
+  kernel::TopSelector largest_fresh_;
+  kernel::TopSelector largest_old_;
   KeptVector residual_;
   AlignedVector<float> values_;  // what is selected, then what was left of it
   StepGuard guard_;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace thinwire {
+namespace thinwire::kernel {
 
 // Fills `sample` with one value from each of sample.size() equal stretches of `values` (what is
 // left over at the end is not looked at). The place differs from stretch to stretch: rows of a
@@ -13,4 +13,4 @@ namespace thinwire {
 // REQUIRES: sample is no longer than values; both shorter than 2^32.
 void sample_values(std::span<const float> values, uint32_t phase, std::span<float> sample) noexcept;
 
-}  // namespace thinwire
+}  // namespace thinwire::kernel

@@ -1,6 +1,6 @@
 // The largest magnitudes against a stable sort, also where a sample misleads.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/top_selector.h"
+#include "kernel/top_selector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "core/random.h"
 #include "kernel/for_each_target.h"
 
-namespace thinwire {
+namespace thinwire::kernel {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -128,4 +128,4 @@ TEST(TopSelector, FindsAClusterInALayerOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::kernel

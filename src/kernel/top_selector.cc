@@ -2,18 +2,18 @@
 // up; the k largest are chosen among these. When the sample misled (too few or too many collected),
 // the k-th magnitude is found by passes over the whole vector instead: the answer is the same.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/top_selector.h"
+#include "kernel/top_selector.h"
 
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
 
-#include "codec/value_sample.h"
 #include "kernel/kth_magnitude.h"
 #include "kernel/select.h"
+#include "kernel/value_sample.h"
 
-namespace thinwire {
+namespace thinwire::kernel {
 namespace {
 
 // At a density of 0.01 this collects 1.25 k, at 0.001 2 k, and costs 0.3 ms.
@@ -54,8 +54,8 @@ std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
     const auto positions = std::span(positions_).first(room_);
     const auto candidates = std::span(candidates_).first(room_);
     const auto found = magnitude_bits(bound) > 0
-                           ? kernel::select_at_least(values, 0, bound, positions, candidates)
-                           : kernel::select_above(values, 0, 0, positions, candidates);
+                           ? select_at_least(values, 0, bound, positions, candidates)
+                           : select_above(values, 0, 0, positions, candidates);
     const bool all = found.next == values.size();
     if (all && (found.kept >= kept_ || magnitude_bits(bound) == 0)) return pick_among(found.kept);
   }
@@ -64,14 +64,14 @@ std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
 
 float TopSelector::sampled_bound(std::span<const float> values) {
   sample_values(values, 0, sample_);
-  return kernel::kth_magnitude(sample_, sample_rank_).magnitude;
+  return kth_magnitude(sample_, sample_rank_).magnitude;
 }
 
 std::span<const uint32_t> TopSelector::pick_among(size_t candidates) {
   const auto positions = std::span(positions_).first(candidates);
   if (candidates <= kept_) return positions;
   const auto values = std::span(candidates_).first(candidates);
-  const auto [magnitude, above] = kernel::kth_magnitude(values, kept_);
+  const auto [magnitude, above] = kth_magnitude(values, kept_);
   const uint32_t least = magnitude_bits(magnitude);
   size_t ties = kept_ - above;
   size_t kept = 0;
@@ -87,15 +87,14 @@ std::span<const uint32_t> TopSelector::pick_among(size_t candidates) {
 }
 
 std::span<const uint32_t> TopSelector::scan(std::span<const float> values) {
-  const auto [magnitude, above] = kernel::kth_magnitude(values, kept_);
+  const auto [magnitude, above] = kth_magnitude(values, kept_);
   const uint32_t least = magnitude_bits(magnitude);
   const auto positions = std::span(positions_).first(kept_);
   size_t ties = least > 0 ? kept_ - above : 0;
   size_t kept = 0;
   size_t next = 0;
   while (ties > 0) {  // up to where the last tie that counts was found
-    const auto found =
-        kernel::select_at_least(values, next, magnitude, positions.subspan(kept), {});
+    const auto found = select_at_least(values, next, magnitude, positions.subspan(kept), {});
     next = found.next;
     for (const uint32_t position : positions.subspan(kept, found.kept)) {
       const bool tie = magnitude_bits(values[position]) == least;
@@ -104,8 +103,8 @@ std::span<const uint32_t> TopSelector::scan(std::span<const float> values) {
       ties -= tie;
     }
   }
-  kept += kernel::select_above(values, next, magnitude, positions.subspan(kept), {}).kept;
+  kept += select_above(values, next, magnitude, positions.subspan(kept), {}).kept;
   return positions.first(kept);
 }
 
-}  // namespace thinwire
+}  // namespace thinwire::kernel

@@ -1,10 +1,10 @@
 // Places by the golden ratio: neighbouring stretches never use alike ones.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/value_sample.h"
+#include "kernel/value_sample.h"
 
 #include <cassert>
 
-namespace thinwire {
+namespace thinwire::kernel {
 
 void sample_values(std::span<const float> values, uint32_t phase,
                    std::span<float> sample) noexcept {
@@ -17,4 +17,4 @@ void sample_values(std::span<const float> values, uint32_t phase,
   }
 }
 
-}  // namespace thinwire
+}  // namespace thinwire::kernel

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace thinwire {
+namespace thinwire::kernel {
 
 // Scratch for vectors of one length, allocated once: about 12 bytes per kept value, never more than
 // 4 bytes per value in all. One thread at a time.
@@ -38,4 +38,4 @@ class TopSelector {
   std::vector<float> candidates_;
 };
 
-}  // namespace thinwire
+}  // namespace thinwire::kernel
