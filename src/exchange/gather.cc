@@ -15,6 +15,7 @@
 
 #include "exchange/collective.h"
 #include "exchange/rounds.h"
+#include "exchange/sized_message.h"
 
 namespace thinwire {
 namespace {
@@ -58,20 +59,16 @@ class Gather final : public Collective {
 
   const Transfer* awaited() const noexcept override {
     if (!started_) return rounds_->awaited();
-    if (next_ < peers_.size())
-      return (peers_[next_].sized ? peers_[next_].frames_in : peers_[next_].size_in).transfer();
+    if (next_ < peers_.size()) return peers_[next_].in.transfer();
     for (const Peer& peer : peers_)
-      for (const Pending* out : {&peer.size_out, &peer.frames_out})
-        if (out->transfer() != nullptr) return out->transfer();
+      if (peer.out.transfer() != nullptr) return peer.out.transfer();
     return nullptr;
   }
 
  private:
   struct Peer {
-    uint64_t size = 0;
-    bool sized = false;
-    Buffer message;
-    Pending size_in, frames_in, size_out, frames_out;
+    SizedSend out;
+    SizedReceive in;
   };
 
   // Those that agree on more are encoded by each rank for itself here.
@@ -85,35 +82,25 @@ class Gather final : public Collective {
   void start() {
     started_ = true;
     encode();
-    const auto word = std::as_bytes(std::span(&mine_size_, 1));
     for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
       const size_t rank = (context_.rank() + step) % peers_.size();
       const int to = static_cast<int>(rank);
-      Peer& peer = peers_[rank];
-      peer.sized = false;
-      peer.size_in.set(
-          context_.group.receive(std::as_writable_bytes(std::span(&peer.size, 1)), to, tag_));
-      peer.size_out.set(context_.group.send(word, to, tag_));
-      peer.frames_out.set(context_.group.send(mine_.bytes().first(mine_size_), to, tag_ + 1));
+      peers_[rank].in.expect(context_.group, to, tag_, limit_);
+      peers_[rank].out.start(context_.group, mine_.bytes().first(mine_size_), to, tag_);
     }
   }
 
   bool exchange() {
     bool moved = false;
-    for (size_t rank = 0; rank < peers_.size(); ++rank) {
-      if (rank == context_.rank() || peers_[rank].sized || !peers_[rank].size_in.done()) continue;
-      expect_frames(rank);
-      moved = true;
-    }
+    for (size_t rank = 0; rank < peers_.size(); ++rank)
+      if (rank != context_.rank()) moved |= peers_[rank].in.advance(context_);
     for (; next_ < peers_.size() && arrived(next_); ++next_) {
       decode(next_);
-      context_.buffers.give(peers_[next_].message);
+      if (next_ != context_.rank()) peers_[next_].in.release(context_);
       moved = true;
     }
     if (next_ == peers_.size() && !sent_) {
-      sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) {
-        return peer.size_out.done() && peer.frames_out.done();
-      });
+      sent_ = std::all_of(peers_.begin(), peers_.end(), [](Peer& peer) { return peer.out.done(); });
       if (sent_) context_.buffers.give(mine_);
       moved |= sent_;
     }
@@ -134,30 +121,14 @@ class Gather final : public Collective {
     }
   }
 
-  // The limit is part of what ranks agreed on; a larger size is a broken peer, and where its next
-  // message begins nobody knows.
-  void expect_frames(size_t rank) {
-    Peer& peer = peers_[rank];
-    if (peer.size > limit_)
-      throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(rank) + " announces " +
-                                           std::to_string(peer.size) + " bytes where at most " +
-                                           std::to_string(limit_) + " are possible");
-    peer.message = context_.buffers.take(peer.size);
-    peer.frames_in.set(
-        context_.group.receive(peer.message.bytes(), static_cast<int>(rank), tag_ + 1));
-    peer.sized = true;
-  }
-
-  bool arrived(size_t rank) {
-    return rank == context_.rank() || (peers_[rank].sized && peers_[rank].frames_in.done());
-  }
+  bool arrived(size_t rank) const { return rank == context_.rank() || peers_[rank].in.arrived(); }
 
   // A rank's own frames are read back like all others, so that the bits agree.
   void decode(size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
     const bool own = rank == context_.rank();
     std::span<const std::byte> bytes =
-        own ? mine_.bytes().first(mine_size_) : peers_[rank].message.bytes();
+        own ? mine_.bytes().first(mine_size_) : peers_[rank].in.bytes();
     const float weight = 1.0f / static_cast<float>(peers_.size());
     for (size_t i = 0; i < streams_.size(); ++i) {
       ActiveStream& stream = *streams_[i];
@@ -182,7 +153,7 @@ class Gather final : public Collective {
   bool started_ = false;
   size_t limit_ = 0;  // bytes of the longest message that is possible
   Buffer mine_;
-  uint64_t mine_size_ = 0;
+  size_t mine_size_ = 0;
   std::vector<Peer> peers_;  // by rank; this rank's own stays empty
   size_t next_ = 0;          // rank to be decoded next
   bool sent_ = false;

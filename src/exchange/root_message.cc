@@ -3,58 +3,49 @@
 #include "exchange/root_message.h"
 
 #include <algorithm>
-#include <string>
 
 namespace thinwire {
 
 void RootMessage::begin(size_t root, size_t limit) {
-  root_ = root;
-  limit_ = limit;
-  sized_ = arrived_ = false;
-  sent_ = root != context_.rank();
-  if (root == context_.rank()) {
+  is_root_ = root == context_.rank();
+  arrived_ = false;
+  sent_ = !is_root_;
+  if (is_root_)
     message_ = context_.buffers.take(limit);
-    return;
-  }
-  const auto word = std::as_writable_bytes(std::span(&size_, 1));
-  size_in_.set(context_.group.receive(word, static_cast<int>(root), tag_));
+  else
+    message_in_.expect(context_.group, static_cast<int>(root), tag_, limit);
 }
 
 void RootMessage::send(size_t size) {
   size_ = size;
-  sized_ = arrived_ = true;
-  const auto word = std::as_bytes(std::span(&size_, 1));
+  arrived_ = true;
   for (size_t step = 1; step < sends_.size(); ++step) {
     const size_t rank = (context_.rank() + step) % sends_.size();
-    sends_[rank].size.set(context_.group.send(word, static_cast<int>(rank), tag_));
-    sends_[rank].message.set(context_.group.send(bytes(), static_cast<int>(rank), tag_ + 1));
+    sends_[rank].start(context_.group, bytes(), static_cast<int>(rank), tag_);
   }
 }
 
 bool RootMessage::advance() {
-  if (!sized_ && root_ != context_.rank() && size_in_.done()) {
-    if (size_ > limit_)
-      throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(root_) + " announces " +
-                                           std::to_string(size_) + " bytes where at most " +
-                                           std::to_string(limit_) + " are possible");
-    message_ = context_.buffers.take(size_);
-    message_in_.set(context_.group.receive(message_.bytes(), static_cast<int>(root_), tag_ + 1));
-    sized_ = true;
-    return true;
+  if (!is_root_ && !arrived_) {
+    const bool moved = message_in_.advance(context_);
+    arrived_ = message_in_.arrived();
+    return moved;
   }
-  if (sized_ && !arrived_ && message_in_.done()) return arrived_ = true;
-  if (arrived_ && !sent_)
-    return sent_ = std::all_of(sends_.begin(), sends_.end(),
-                               [](Send& send) { return send.size.done() && send.message.done(); });
-  return false;
+  if (!arrived_ || sent_) return false;
+  return sent_ = std::all_of(sends_.begin(), sends_.end(), [](SizedSend& s) { return s.done(); });
+}
+
+void RootMessage::release() {
+  if (is_root_)
+    context_.buffers.give(message_);
+  else
+    message_in_.release(context_);
 }
 
 const Transfer* RootMessage::awaited() const noexcept {
-  for (const Pending* one : {&size_in_, &message_in_})
-    if (one->transfer() != nullptr) return one->transfer();
-  for (const Send& send : sends_)
-    for (const Pending* one : {&send.size, &send.message})
-      if (one->transfer() != nullptr) return one->transfer();
+  if (!is_root_ && !arrived_) return message_in_.transfer();
+  for (const SizedSend& send : sends_)
+    if (send.transfer() != nullptr) return send.transfer();
   return nullptr;
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exchange/step_context.h"
+#include "exchange/sized_message.h"
 
 namespace thinwire {
 
@@ -32,26 +32,22 @@ class RootMessage {
   bool done() const noexcept { return arrived_ && sent_; }
 
   // After done, on every rank; good until release.
-  std::span<const std::byte> bytes() const noexcept { return message_.bytes().first(size_); }
-  void release() { context_.buffers.give(message_); }
+  std::span<const std::byte> bytes() const noexcept {
+    return is_root_ ? message_.bytes().first(size_) : message_in_.bytes();
+  }
+  void release();
 
   // A transfer that it waits for, for errors; null when it waits for none.
   const Transfer* awaited() const noexcept;
 
  private:
-  struct Send {
-    Pending size, message;
-  };
-
   StepContext& context_;
   const int tag_;
-  size_t root_ = 0;
-  size_t limit_ = 0;
-  Buffer message_;
-  uint64_t size_ = 0;
-  Pending size_in_, message_in_;
-  std::vector<Send> sends_;  // by rank
-  bool sized_ = false;
+  bool is_root_ = false;
+  Buffer message_;   // the root's
+  size_t size_ = 0;  // of it
+  SizedReceive message_in_;
+  std::vector<SizedSend> sends_;  // by rank
   bool arrived_ = false;
   bool sent_ = false;
 };
