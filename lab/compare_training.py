@@ -60,6 +60,7 @@ def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
     with tempfile.TemporaryDirectory() as out:
         command = [options.program, "train", str(options.recipe), "--out", out,
                    "--set", f"exchange.codec={codec}", "--set", f"train.max_steps={steps}",
+                   "--set", "train.epochs=1000000",
                    "--set", "data.test_samples=64"]  # the hold-out is not what is measured
         if codec.startswith("dgc"):  # with its own memory, which has the momentum
             command += ["--set", f"exchange.feedback=dgc:momentum={options.momentum}",
@@ -75,7 +76,10 @@ def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"compare_training: {codec} at {rate or 'no link'}: {done.stderr[-2000:]}")
-        return steps_of(pathlib.Path(out))
+        made = steps_of(pathlib.Path(out))
+        if len(made) != steps:
+            sys.exit(f"compare_training: {codec}: {len(made)} steps where {steps} were asked for")
+        return made
 
 
 def seconds_per_step(steps: list[dict]) -> float:
@@ -93,7 +97,8 @@ def measure(options, kept: Kept) -> None:
                     kept.put("time", codec, rate, number, seconds=seconds_per_step(steps),
                              compute=statistics.median(s["times"]["compute"] for s in steps[3:]))
     for codec in options.codecs:
-        if not kept.get("loss", codec):
+        found = kept.get("loss", codec)
+        if not found or len(found["losses"]) != options.steps:
             steps = train(options, codec, options.steps, None)
             kept.put("loss", codec, losses=[round(step["loss"], 5) for step in steps],
                      bytes=statistics.mean(step["sent_bytes"] for step in steps[1:]))
@@ -112,12 +117,12 @@ def spread(values: list[float]) -> str:
 
 
 def rows(options, kept: Kept, rate: str) -> list[str]:
-    half = options.steps // 2
-    goal = statistics.mean(kept.get("loss", "fp32")["losses"][half - options.window:half])
+    losses = kept.get("loss", "fp32")["losses"]
+    goal = statistics.mean(losses[len(losses) // 2 - options.window:len(losses) // 2])
     times = {codec: [kept.get("time", codec, rate, n)["seconds"] for n in range(options.rounds)]
              for codec in options.codecs}
     dense = statistics.median(times["fp32"])
-    dense_steps = steps_to(kept.get("loss", "fp32")["losses"], goal, options.window)
+    dense_steps = steps_to(losses, goal, options.window)
     lines = [f"| codec at {rate} | bytes per step and rank | ms per step | throughput over fp32 | "
              f"steps to loss {goal:.3f} | time to it, s | speed-up over fp32 |",
              "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
@@ -148,6 +153,8 @@ def main() -> None:
     parser.add_argument("--kept", type=pathlib.Path, help="default: docs/results/runs/thin-links/")
     parser.add_argument("--page", type=pathlib.Path)
     options = parser.parse_args()
+    if options.steps < 2 * options.window:
+        parser.error("--steps is less than twice --window")
     recipe = tomllib.loads(options.recipe.read_text())
     options.momentum = recipe["optimizer"].get("momentum", 0)
     kept = options.kept or ROOT / f"docs/results/runs/thin-links/{options.recipe.stem}.jsonl"

@@ -11,7 +11,8 @@
 // so that sent + e is g + e_old, each value rounded twice at most.
 //
 // Ties go to the lowest position, zeros are never selected. Three buffers of 4 bytes per value, and
-// about 12 bytes for each of the k. Two exact selections read their vector once each.
+// about 12 bytes for each of the k. Two exact selections, as of topk: of large vectors little more than
+// one read each.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

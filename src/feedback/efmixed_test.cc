@@ -54,6 +54,13 @@ TEST(EfMixed, IsItsDefinition) {
   expect_definition("efmixed:density=1", kCount, 4, normal, send_some);
 }
 
+// Where the selection starts from a sample.
+TEST(EfMixed, IsItsDefinitionForLargeVectors) {
+  constexpr size_t kLarge = 200'003;
+  const auto normal = [](uint64_t number) { return gradient(number, 0, kLarge); };
+  expect_definition("efmixed:density=0.01", 2000, 3, normal, send_some);
+}
+
 TEST(EfMixed, TiesGoToTheLowestPositionAndZerosAreNotSent) {
   const auto few_values = [](uint64_t number) {
     Values g(1000);

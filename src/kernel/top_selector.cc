@@ -34,7 +34,7 @@ void TopSelector::aim(size_t count, size_t kept) {
   kept_ = kept;
   sample_rank_ = 0;
   room_ = kept;
-  if (count >= 4 * kSample && kept <= count / 4) {
+  if (count >= 4 * kSample && kept > 0 && kept <= count / 4) {
     const double per_sample = static_cast<double>(count) / kSample;
     const double rank = static_cast<double>(kept) / per_sample;
     const double low_rank = rank + margin(rank);

@@ -9,7 +9,7 @@
 
 namespace thinwire::kernel {
 
-// Scratch for vectors of one length, allocated once: about 12 bytes per kept value, never more than
+// Scratch (the one kernel that allocates) for vectors of one length, allocated once: about 12 bytes per kept value, never more than
 // 4 bytes per value in all. One thread at a time.
 class TopSelector {
  public:

@@ -1,16 +1,18 @@
-// What a world does when the other rank's end of the link is played by the test: receives that cannot be
-// posted any more, and a rank that leaves while another still sends.
+// What a world does when the other rank's end of the link is played by the test: receives that cannot
+// be posted any more, and a rank that leaves while another still sends.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <future>
 #include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -27,27 +29,30 @@ namespace {
 using std::chrono::milliseconds;
 using Bytes = std::vector<std::byte>;
 
+constexpr const char* kClosed = "connection closed by peer";
+
 // Ends when the test says so.
 class PlayedWork final : public c10d::Work {
  public:
+  enum class End { kNone, kCame, kAborted, kLost };
+
   bool wait(milliseconds /*timeout*/) override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ended_; });
-    return came_;
+    changed_.wait(lock, [&] { return end_ != End::kNone; });
+    if (end_ == End::kLost) throw std::runtime_error(kClosed);
+    return end_ == End::kCame;
   }
-  void abort() override { end(false); }
-  void end(bool came) {
+  void abort() override { end(End::kAborted); }
+  void end(End end) {
     const std::lock_guard lock(mutex_);
-    ended_ = true;
-    came_ = came;
+    end_ = end;
     changed_.notify_all();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ended_ = false;
-  bool came_ = false;
+  End end_ = End::kNone;
 };
 
 // Rank 0's link to rank 1, whose part the test has. Sends end at once.
@@ -60,23 +65,26 @@ class PlayedLink final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& /*tensors*/, int /*to*/,
                                       int /*tag*/) override {
     auto work = c10::make_intrusive<PlayedWork>();
-    work->end(true);
+    work->end(PlayedWork::End::kCame);
     return work;
   }
 
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int /*from*/,
                                       int /*tag*/) override {
     const std::lock_guard lock(mutex_);
-    if (severed_) throw std::runtime_error("connection closed by peer");
+    if (severed_) throw std::runtime_error(kClosed);
     posted_.emplace_back(tensors.at(0), c10::make_intrusive<PlayedWork>());
     changed_.notify_all();
     return posted_.back().second;
   }
 
-  // Receives that are posted from now on fail.
-  void sever() {
+  // Of the receives that are posted, the first `filled` are yet to get what they wait for; the others
+  // fail, and those that are posted from now on.
+  void sever(size_t filled) {
     const std::lock_guard lock(mutex_);
     severed_ = true;
+    for (; posted_.size() > filled; posted_.pop_back())
+      posted_.back().second->end(PlayedWork::End::kLost);
   }
 
   bool await_posted(size_t count) {
@@ -94,7 +102,7 @@ class PlayedLink final : public c10d::Backend {
     lock.unlock();
     ASSERT_LE(parcel.size(), static_cast<size_t>(tensor.nbytes()));
     std::memcpy(tensor.data_ptr(), parcel.data(), parcel.size());
-    work->end(true);
+    work->end(PlayedWork::End::kCame);
   }
 
  private:
@@ -145,12 +153,19 @@ TEST_F(PlayedRank, WhatCameIsReadAfterReceivesCannotBePosted) {
   const auto parcels = parcels_of({.context = C10dWorld::kFirstContext, .tag = 5}, sent);
   ASSERT_EQ(parcels.size(), 4);
   ASSERT_TRUE(link_->await_posted(parcels.size()));
-  link_->sever();
+  link_->sever(parcels.size());
   for (const Bytes& parcel : parcels) link_->arrive(parcel);
 
   Bytes received(sent.size());
   group->wait(group->receive(received, 1, 5));
   EXPECT_EQ(received, sent);
+  try {
+    group->wait(group->receive(received, 1, 5));
+    ADD_FAILURE() << "nothing else was sent";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
+    EXPECT_THAT(error.what(), testing::HasSubstr(kClosed));
+  }
 }
 
 TEST_F(PlayedRank, LeavingReadsOnUntilTheOtherHasLeft) {
@@ -159,9 +174,9 @@ TEST_F(PlayedRank, LeavingReadsOnUntilTheOtherHasLeft) {
   const Bytes unread(1000);
   for (const Bytes& parcel : parcels_of({.context = C10dWorld::kFirstContext, .tag = 5}, unread))
     link_->arrive(parcel);
-  EXPECT_EQ(closed.wait_for(milliseconds(300)), std::future_status::timeout);
+  ASSERT_EQ(closed.wait_for(milliseconds(300)), std::future_status::timeout);
   link_->arrive(end_of_rank());
-  EXPECT_EQ(closed.wait_for(milliseconds(500)), std::future_status::ready);
+  EXPECT_EQ(closed.wait_for(milliseconds(1200)), std::future_status::ready);  // not after 2 s
 }
 
 TEST_F(PlayedRank, LeavingDoesNotWaitForEverForARankThatStays) {

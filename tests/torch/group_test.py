@@ -34,7 +34,7 @@ class Suites(unittest.TestCase):
         for size in (2, 3, 4):
             for ran, passed in on_ranks(size, suite, os.environ["THINWIRE_SUITES"], []):
                 self.assertTrue(passed, f"{size} ranks")
-                self.assertEqual(ran, 20)
+                self.assertEqual(ran, 21)
 
     def test_what_a_rank_that_left_has_received_is_sent(self):
         for by_exception in (False, True):
