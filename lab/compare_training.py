@@ -7,8 +7,8 @@ Step times come from shaped links (thin_links.py), where every codec takes the s
 so that all see the same machine. What a codec learns in a step does not depend on the link (the bits are
 those of two threads), so losses come from longer runs without links: the time to a loss is the
 first step at which the mean loss of the last --window steps is at most that loss, times the time of a
-step. The loss asked for is what the dense run has after half its steps, so that a codec may take twice
-as many.
+step. The loss asked for is what the dense run has after --goal-step steps, half of all unless given: a
+codec may take longer.
 
 What was measured is kept in --kept, a line of JSON each, and not measured again while it is there.
 """
@@ -118,7 +118,7 @@ def spread(values: list[float]) -> str:
 
 def rows(options, kept: Kept, rate: str) -> list[str]:
     losses = kept.get("loss", "fp32")["losses"]
-    goal = statistics.mean(losses[len(losses) // 2 - options.window:len(losses) // 2])
+    goal = statistics.mean(losses[options.goal_step - options.window:options.goal_step])
     times = {codec: [kept.get("time", codec, rate, n)["seconds"] for n in range(options.rounds)]
              for codec in options.codecs}
     dense = statistics.median(times["fp32"])
@@ -148,13 +148,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="of the runs for losses")
     parser.add_argument("--timed-steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--goal-step", type=int, help="half of --steps unless given")
     parser.add_argument("--window", type=int, default=20)
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--kept", type=pathlib.Path, help="default: docs/results/runs/thin-links/")
     parser.add_argument("--page", type=pathlib.Path)
     options = parser.parse_args()
-    if options.steps < 2 * options.window:
-        parser.error("--steps is less than twice --window")
+    options.goal_step = options.goal_step or options.steps // 2
+    if not options.window <= options.goal_step <= options.steps:
+        parser.error("--goal-step is not between --window and --steps")
     recipe = tomllib.loads(options.recipe.read_text())
     options.momentum = recipe["optimizer"].get("momentum", 0)
     kept = options.kept or ROOT / f"docs/results/runs/thin-links/{options.recipe.stem}.jsonl"
