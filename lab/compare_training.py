@@ -24,7 +24,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DENSITIES = ("0.1", "0.01", "0.001")
-SPARSE = ("topk:density={}", "torch-topk:density={}", "dgc:density={}", "redsync:density={}",
+SPARSE = ("topk:density={}", "topk:density={} @ model", "torch-topk:density={}", "dgc:density={}", "redsync:density={}",
           "gaussiank:density={}", "sidco:density={},law=exponential", "sidco:density={},law=pareto",
           "sidco:density={},law=gamma_pareto")
 DENSE = ("fp32", "fp16", "int8", "adacomp", "powersgd:rank=1", "powersgd:rank=4")
@@ -56,12 +56,15 @@ def steps_of(folder: pathlib.Path) -> list[dict]:
 
 
 def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
-    """The metrics of each step, of rank 0."""
+    """The metrics of each step, of rank 0. A codec may name a grouping: topk:density=0.1 @ model."""
     with tempfile.TemporaryDirectory() as out:
-        command = [options.program, "train", str(options.recipe), "--out", out,
-                   "--set", f"exchange.codec={codec}", "--set", f"train.max_steps={steps}",
-                   "--set", "train.epochs=1000000",
-                   "--set", "data.test_samples=64"]  # the hold-out is not what is measured
+        name, _, grouping = codec.partition(" @ ")
+        settings = {"exchange.codec": name, "exchange.grouping": grouping or "auto",
+                    "train.max_steps": steps, "train.epochs": 1000000,
+                    "data.test_samples": 64}  # the hold-out is not what is measured
+        command = [options.program, "train", str(options.recipe), "--out", out]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
         if codec.startswith("dgc"):  # with its own memory, which has the momentum
             command += ["--set", f"exchange.feedback=dgc:momentum={options.momentum}",
                         "--set", "optimizer.momentum=0"]
