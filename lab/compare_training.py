@@ -24,9 +24,9 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DENSITIES = ("0.1", "0.01", "0.001")
-SPARSE = ("topk:density={}", "topk:density={} @ model", "torch-topk:density={}", "dgc:density={}", "redsync:density={}",
-          "gaussiank:density={}", "sidco:density={},law=exponential", "sidco:density={},law=pareto",
-          "sidco:density={},law=gamma_pareto")
+SPARSE = ("topk:density={}", "topk:density={} @ model", "torch-topk:density={}", "dgc:density={}",
+          "redsync:density={}", "gaussiank:density={}", "sidco:density={},law=exponential",
+          "sidco:density={},law=pareto", "sidco:density={},law=gamma_pareto")
 DENSE = ("fp32", "fp16", "int8", "adacomp", "powersgd:rank=1", "powersgd:rank=4")
 
 
