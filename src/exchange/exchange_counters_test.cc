@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "exchange/exchange_testing.h"
 #include "thinwire/frame.h"
@@ -293,11 +295,15 @@ TEST(ExchangeCounters, ObserversSeeWhatEncodersAreGiven) {
 TEST(ExchangeCounters, TimesAddUp) {
   run_local(2, [](Group& group) {
     Side side(group, {{"w", {1000000}, TensorKind::kLinear}}, {.codec = "adacomp"});
+    // Rank 0 has to wait; rank 1 may find all done when it asks.
+    if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const StepReport report = side.step(0);
     EXPECT_GT(report.compress_seconds, 0);
     EXPECT_GT(report.decompress_seconds, 0);
     EXPECT_GT(report.wire_seconds, 0);
-    EXPECT_GT(report.wait_seconds, 0);
+    if (group.rank() == 0) {
+      EXPECT_GT(report.wait_seconds, 0);
+    }
     for (const double seconds : {report.compress_seconds, report.decompress_seconds,
                                  report.wire_seconds, report.wait_seconds})
       EXPECT_LT(seconds, 60);
