@@ -9,8 +9,8 @@
 
 namespace thinwire::kernel {
 
-// Scratch (the one kernel that allocates) for vectors of one length, allocated once: about 12 bytes per kept value, never more than
-// 4 bytes per value in all. One thread at a time.
+// Scratch (the one kernel that allocates) for vectors of one length, allocated once: about 12 bytes
+// per kept value, never more than 4 bytes per value in all. One thread at a time.
 class TopSelector {
  public:
   // REQUIRES: kept <= count < 2^32.

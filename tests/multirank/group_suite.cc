@@ -72,7 +72,7 @@ TEST_P(GroupSuite, KnowsItsPlace) {
 
 // Every pair, itself included, both directions at once; lengths around what backends treat apart
 // (nothing, in the envelope, the eager limits of 4 and 64 KiB, a piece of 48 KiB, two, a parcel of 512
-// KiB with its fields and without, several, what is not cut into pieces any more).
+// KiB with its fields and without, several).
 TEST_P(GroupSuite, SendsAnyLengthToAnyRank) {
   on_all([](Group& group) {
     for (const size_t size :
