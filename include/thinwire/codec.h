@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,6 +61,7 @@ struct CodecInfo {
   bool vote = false;  // decoded values stand for their sign alone: what stays on a rank is coded too
   size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
   bool sparse = false;  // keeps some values and no others: Decoder::visit, Codec::max_kept
+  bool fresh = false;   // looks at Signal::fresh; others are given the same whatever it holds
   ValueFormat values = ValueFormat::kFp32;  // of those, with the options given; if sparse
   Grouping grouping = Grouping::kTensor;
   Agreed agreed = Agreed::kNothing;
@@ -150,6 +152,12 @@ class Decoder {
   // REQUIRES: out has as many values as the stream.
   virtual Status decode_add(std::span<const std::byte> payload, float weight,
                             std::span<float> out) const = 0;
+
+  // out = decoded: zeros that decode_add added to with weight 1, to the bit.
+  virtual Status decode(std::span<const std::byte> payload, std::span<float> out) const {
+    std::fill(out.begin(), out.end(), 0.0f);
+    return decode_add(payload, 1.0f, out);
+  }
 
   // Of sparse codecs: shows all that the payload keeps, in ascending order of position, each once and
   // below the stream's count; `values` as decode_add adds them with weight 1. On failure some may have

@@ -35,6 +35,11 @@ class Feedback : public Stateful {
     return std::nullopt;
   }
 
+  // Whether prepare_part and rest() are all that this memory has to do with a step: what is prepared
+  // lies in rest(), and sent and receive look at nothing. What a stream is made of need not lie in
+  // one piece then: every part may come from memory of its own.
+  virtual bool only_adds() const noexcept { return false; }
+
   // Where the encoder leaves values - decode(payload). Empty when this memory keeps nothing.
   virtual std::span<float> rest() noexcept = 0;
 

@@ -37,10 +37,12 @@
 
 #include "codec/builtin.h"
 #include "codec/codec_random.h"
+#include "codec/factor_layout.h"
 #include "codec/thin_basis.h"
 #include "core/aligned.h"
 #include "core/bytes.h"
 #include "kernel/add_floats.h"
+#include "kernel/axpy.h"
 #include "kernel/thin_products.h"
 
 namespace thinwire {
@@ -61,49 +63,6 @@ struct Settings {
   bool alternate = false;
   bool warm_start = true;
 };
-
-// A tensor of the stream, and where it lies in the stream, in all P and in all Q.
-struct Piece {
-  ThinShape shape;  // rank 0: travels as it is, shape.columns values
-  size_t begin = 0;
-  size_t p = 0;
-  size_t q = 0;
-  size_t raw = 0;
-
-  bool is_raw() const noexcept { return shape.rank == 0; }
-  size_t floats() const noexcept { return is_raw() ? shape.columns : shape.left() + shape.right(); }
-};
-
-struct Layout {
-  std::vector<Piece> pieces;
-  Piece end;  // totals
-
-  size_t payload_size() const noexcept { return (end.raw + end.p + end.q) * sizeof(float); }
-};
-
-ThinShape shape_of(const TensorSpec& tensor, const Settings& settings) {
-  const size_t count = tensor.count();
-  if (tensor.shape.size() < 2 || count == 0) return {.rows = 1, .columns = count, .rank = 0};
-  ThinShape shape{.rows = tensor.shape.front(), .columns = count / tensor.shape.front()};
-  shape.rank = std::min({settings.rank, shape.rows, shape.columns});
-  const auto thin = static_cast<double>(shape.left() + shape.right());
-  if (thin * settings.min_compression < static_cast<double>(count)) return shape;
-  return {.rows = 1, .columns = count, .rank = 0};
-}
-
-Layout layout_of(const StreamSpec& stream, const Settings& settings) {
-  Layout layout;
-  for (const TensorSpec& tensor : stream.tensors) {
-    layout.end.shape = shape_of(tensor, settings);
-    layout.pieces.push_back(layout.end);
-    const Piece piece = layout.end;
-    layout.end.begin += tensor.count();
-    layout.end.p += piece.shape.left();
-    layout.end.q += piece.shape.right();
-    if (piece.is_raw()) layout.end.raw += piece.shape.columns;
-  }
-  return layout;
-}
 
 // |P Q^T| is at most this, and no partial sum of it is larger.
 double bound(std::span<const float> p, std::span<const float> q, const ThinShape& shape) {
@@ -126,14 +85,14 @@ class PowersgdEncoder final : public Encoder {
   PowersgdEncoder(const Settings& settings, const StreamSpec& stream)
       : settings_(settings),
         name_(stream.name),
-        layout_(layout_of(stream, settings)),
+        layout_(layout_of(stream, settings.rank, settings.min_compression)),
         raw_(layout_.end.raw),
         p_(layout_.end.p),
         q_(layout_.end.q),
         warm_p_(settings.alternate ? layout_.end.p : 0),
         warm_q_(layout_.end.q) {
     size_t largest = 0;
-    for (const Piece& piece : layout_.pieces)
+    for (const FactorPiece& piece : layout_.pieces)
       largest = std::max({largest, piece.shape.left(), piece.shape.right()});
     scaled_.resize(largest);
   }
@@ -143,7 +102,7 @@ class PowersgdEncoder final : public Encoder {
     odd_ = call.step % 2 == 1;
     if (round == 0) begin_step(call);
     ByteWriter writer(out);
-    for (const Piece& piece : layout_.pieces) {
+    for (const FactorPiece& piece : layout_.pieces) {
       if (piece.is_raw()) {
         if (round == 0)
           writer.put_bytes(std::as_bytes(signal.values.subspan(piece.begin, piece.shape.columns)));
@@ -163,7 +122,7 @@ class PowersgdEncoder final : public Encoder {
   Status adopt(size_t round, std::span<const std::byte> combined) override {
     agreed_ = true;
     ByteReader reader(combined);
-    for (const Piece& piece : layout_.pieces) {
+    for (const FactorPiece& piece : layout_.pieces) {
       if (piece.is_raw()) {
         if (round == 0) read(reader, std::span(raw_).subspan(piece.raw, piece.shape.columns));
         continue;
@@ -179,7 +138,7 @@ class PowersgdEncoder final : public Encoder {
     if (!std::exchange(agreed_, false)) agree_alone(signal, call);
     encoded_ = true;
     ByteWriter writer(out);
-    for (const Piece& piece : layout_.pieces) {
+    for (const FactorPiece& piece : layout_.pieces) {
       if (piece.is_raw()) {
         const auto mean = std::span<const float>(raw_).subspan(piece.raw, piece.shape.columns);
         writer.put_bytes(std::as_bytes(mean));
@@ -240,10 +199,10 @@ class PowersgdEncoder final : public Encoder {
  private:
   bool renews_p(size_t round) const noexcept { return settings_.alternate ? !odd_ : round == 0; }
 
-  std::span<float> p_of(const Piece& piece) {
+  std::span<float> p_of(const FactorPiece& piece) {
     return std::span<float>(p_).subspan(piece.p, piece.shape.left());
   }
-  std::span<float> q_of(const Piece& piece) {
+  std::span<float> q_of(const FactorPiece& piece) {
     return std::span<float>(q_).subspan(piece.q, piece.shape.right());
   }
 
@@ -264,7 +223,7 @@ class PowersgdEncoder final : public Encoder {
     Call shared = call;
     shared.salt = 0;
     const RandomKey key = codec_random_key(shared, name_);
-    for (const Piece& piece : layout_.pieces) {
+    for (const FactorPiece& piece : layout_.pieces) {
       if (piece.is_raw()) continue;
       const size_t length = fixes_q ? piece.shape.columns : piece.shape.rows;
       const size_t begin = fixes_q ? piece.q : layout_.end.q + piece.p;
@@ -294,7 +253,7 @@ class PowersgdEncoder final : public Encoder {
 
   const Settings settings_;
   const std::string name_;
-  const Layout layout_;
+  const FactorLayout layout_;
   BasisMaker basis_;
   AlignedVector<float> raw_;              // means of what travels as it is
   AlignedVector<float> p_, q_;            // of this step
@@ -308,20 +267,58 @@ class PowersgdEncoder final : public Encoder {
 
 class PowersgdDecoder final : public Decoder {
  public:
-  explicit PowersgdDecoder(Layout layout) : layout_(std::move(layout)) {}
+  explicit PowersgdDecoder(FactorLayout layout) : layout_(std::move(layout)) {}
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    return each(
+        payload, out,
+        [&](auto bytes, std::span<float> to) { return kernel::add_floats(bytes, weight, to); },
+        [&](auto p, auto q, const kernel::ThinShape& shape, std::span<float> to) {
+          kernel::add_product(p, q, shape, weight, to);
+        });
+  }
+
+  Status decode(std::span<const std::byte> payload, std::span<float> out) const override {
+    return each(
+        payload, out,
+        [](auto bytes, std::span<float> to) {
+          kernel::fill(to, 0.0f);
+          return kernel::add_floats(bytes, 1.0f, to);
+        },
+        [](auto p, auto q, const kernel::ThinShape& shape, std::span<float> to) {
+          kernel::set_product(p, q, shape, to);
+        });
+  }
+
+ private:
+  // Every piece of the payload with its place: raw(bytes, to), which says whether they were finite, or
+  // product(p, q, shape, to) of finite factors with a finite product.
+  template <typename Raw, typename Product>
+  Status each(std::span<const std::byte> payload, std::span<float> out, const Raw& raw,
+              const Product& product) const {
     if (payload.size() != layout_.payload_size())
       return Status::fail(ErrorCode::kBadLength,
                           "powersgd: payload length does not match the tensors");
+    thread_local AlignedVector<float> memory;  // decoders are shared between threads
     ByteReader reader(payload);
-    for (const Piece& piece : layout_.pieces) {
+    for (const FactorPiece& piece : layout_.pieces) {
       const auto bytes = reader.take(piece.floats() * sizeof(float));
       const auto to =
           out.subspan(piece.begin, piece.is_raw() ? piece.shape.columns : piece.shape.count());
-      const bool good =
-          piece.is_raw() ? kernel::add_floats(bytes, weight, to) : add(bytes, piece, weight, to);
+      bool good = true;
+      if (piece.is_raw()) {
+        good = raw(bytes, to);
+      } else {
+        memory.resize(piece.floats());
+        std::memcpy(memory.data(), bytes.data(), bytes.size());
+        const auto factors = std::span<const float>(memory);
+        const auto p = factors.first(piece.shape.left()), q = factors.subspan(piece.shape.left());
+        good =
+            std::all_of(factors.begin(), factors.end(), [](float x) { return std::isfinite(x); }) &&
+            bound(p, q, piece.shape) <= kMaxFloat / 2;
+        if (good) product(p, q, piece.shape, to);
+      }
       if (!good)
         return Status::fail(ErrorCode::kCorrupt,
                             "powersgd: a value is not finite, or a product could not be");
@@ -329,23 +326,7 @@ class PowersgdDecoder final : public Decoder {
     return Status::ok();
   }
 
- private:
-  // Decoders are shared between threads, their memory is not.
-  static bool add(std::span<const std::byte> bytes, const Piece& piece, float weight,
-                  std::span<float> out) {
-    thread_local AlignedVector<float> factors;
-    factors.resize(piece.floats());
-    std::memcpy(factors.data(), bytes.data(), bytes.size());
-    const auto all = std::span<const float>(factors);
-    if (!std::all_of(all.begin(), all.end(), [](float x) { return std::isfinite(x); }))
-      return false;
-    const auto p = all.first(piece.shape.left()), q = all.subspan(piece.shape.left());
-    if (bound(p, q, piece.shape) > kMaxFloat / 2) return false;
-    kernel::add_product(p, q, piece.shape, weight, out);
-    return true;
-  }
-
-  Layout layout_;
+  FactorLayout layout_;
 };
 
 class PowersgdCodec final : public Codec {
@@ -358,10 +339,10 @@ class PowersgdCodec final : public Codec {
 
   const CodecInfo& info() const noexcept override { return kInfo; }
   size_t max_encoded_size(const StreamSpec& stream) const override {
-    return layout_of(stream, settings_).payload_size();
+    return layout_of(stream, settings_.rank, settings_.min_compression).payload_size();
   }
   std::vector<Round> rounds(const StreamSpec& stream, bool odd_step) const override {
-    const Piece end = layout_of(stream, settings_).end;
+    const FactorPiece end = layout_of(stream, settings_.rank, settings_.min_compression).end;
     const auto mean = [](size_t floats) {
       return Round{.combine = Round::Combine::kMean, .size = floats * sizeof(float)};
     };
@@ -373,7 +354,8 @@ class PowersgdCodec final : public Codec {
     return std::make_unique<PowersgdEncoder>(settings_, stream);
   }
   std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const override {
-    return std::make_unique<PowersgdDecoder>(layout_of(stream, settings_));
+    return std::make_unique<PowersgdDecoder>(
+        layout_of(stream, settings_.rank, settings_.min_compression));
   }
 
  private:

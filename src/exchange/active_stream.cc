@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "core/check.h"
 #include "exchange/owner_memory.h"
 #include "kernel/add_floats.h"
+#include "kernel/axpy.h"
 
 namespace thinwire {
 
@@ -22,6 +24,25 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
     for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
   }
   return text;
+}
+
+// Reads the frame of `expected` and gives its payload to add(payload), which says whether it was good.
+template <typename Add>
+FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
+                             std::span<const std::byte> bytes, const Add& add) {
+  const auto corrupt = [&](size_t size) {
+    context.faults.add(ErrorCode::kCorrupt, expected.stream, expected.sender);
+    return FrameOutcome{.kind = FrameOutcome::kCorrupt, .size = size};
+  };
+  Result<Frame> read = read_frame(bytes);
+  if (!read) return corrupt(0);
+  const Frame& frame = read.value();
+  const FrameHeader& header = frame.header;
+  const size_t size = kFrameHeaderSize + frame.payload.size();
+  if (!is_expected(header, expected)) return corrupt(size);
+  if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
+  if (!add(frame.payload)) return corrupt(size);
+  return {.kind = FrameOutcome::kAdded, .size = size};
 }
 
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
@@ -46,7 +67,6 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
                             [&] { return codec_->make_encoder(spec_); });
     encoder_ = &encoder_slot_->object();
   }
-  if (tensors_.size() != 1) joined_.resize(spec_.count());
 }
 
 // What was owed to other tensors is not dropped unseen.
@@ -72,17 +92,24 @@ void ActiveStream::change_codec(const Terms& terms) {
   encoder_ = &encoder_slot_->object();
 }
 
-bool ActiveStream::open(StepContext& context) {
+bool ActiveStream::open() {
   if (prepared_) return false;
   prepared_ = true;
   in_parts_ = false;
+  apart_ = false;
   finite_ = true;
   counters_ = {.values = spec_.count()};
   gradient_square_ = 0;
   rest_square_ = 0;
+  return true;
+}
+
+// All values in one piece, which is the memory of the tensor if there is one.
+void ActiveStream::join(StepContext& context) {
   if (tensors_.size() == 1) {
     result_ = context.tensors.values(tensors_.front());
   } else {
+    joined_.resize(spec_.count());
     result_ = joined_;
     auto to = joined_.begin();
     for (const size_t tensor : tensors_)
@@ -90,18 +117,79 @@ bool ActiveStream::open(StepContext& context) {
                        context.tensors.values(tensor).size(), to);
   }
   if (owed_ != nullptr) owed_->release_strays(result_);
-  return true;
 }
 
 void ActiveStream::prepare(StepContext& context) {
-  if (open(context)) form_whole(context);
+  if (!open()) return;
+  join(context);
+  form_whole(context);
 }
 
 // Observers want the whole.
 void ActiveStream::prepare_parts(StepContext& context) {
-  if (!open(context)) return;
+  if (!open()) return;
+  join(context);
   in_parts_ = !observe_ && feedback_->prepare_part({}, 0, context.call).has_value();
   if (!in_parts_) form_whole(context);
+}
+
+void ActiveStream::prepare_in_place(StepContext& context) {
+  if (!may_lie_apart()) return prepare(context);
+  if (!open()) return;
+  apart_ = true;
+  form_from_tensors(context);
+}
+
+// Observers, methods that look at this step's own part, and what strays from owners want one piece.
+bool ActiveStream::may_lie_apart() const {
+  return tensors_.size() > 1 && feedback_->only_adds() && codec_->info().sparse &&
+         !codec_->info().fresh && !observe_ && owed_ == nullptr;
+}
+
+void ActiveStream::form_from_tensors(StepContext& context) {
+  Moments moments;
+  size_t begin = 0;
+  for (const size_t tensor : tensors_) {
+    const std::span<const float> gradient = context.tensors.values(tensor);
+    const Signal part = feedback_->prepare_part(gradient, begin, context.call).value();
+    examine(context, part, gradient);
+    moments.abs_sum += part.moments->abs_sum;
+    moments.square_sum += part.moments->square_sum;
+    moments.abs_max = std::max(moments.abs_max, part.moments->abs_max);
+    begin += gradient.size();
+  }
+  moments.finite = finite_;
+  signal_ = {.values = feedback_->rest(), .fresh = {}, .moments = moments};
+  result_ = {};
+}
+
+void ActiveStream::begin_mean(StepContext& context) {
+  if (!apart_) return kernel::fill(result_, 0.0f);
+  for (const size_t tensor : tensors_) kernel::fill(context.tensors.values(tensor), 0.0f);
+}
+
+FrameOutcome ActiveStream::add_to_mean(StepContext& context, const FrameHeader& expected,
+                                       const Decoder& decoder, std::span<const std::byte> bytes,
+                                       float weight) {
+  if (!apart_) return add_frame(context, expected, decoder, bytes, weight, result_);
+  return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
+    const auto add = [&](std::span<const uint32_t> positions, std::span<const float> values) {
+      add_apart(context, positions, values, weight);
+    };
+    return decoder.visit(payload, std::cref(add));  // a reference needs no allocation
+  });
+}
+
+// Positions ascend.
+void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> positions,
+                             std::span<const float> values, float weight) const {
+  size_t begin = 0, at = 0;
+  for (const size_t tensor : tensors_) {
+    const std::span<float> mean = context.tensors.values(tensor);
+    for (; at < positions.size() && positions[at] - begin < mean.size(); ++at)
+      mean[positions[at] - begin] += weight * values[at];
+    begin += mean.size();
+  }
 }
 
 void ActiveStream::form_whole(StepContext& context) {
@@ -236,8 +324,7 @@ void ActiveStream::settle(StepContext& context, const Decoder& decoder,
     count(encoded, feedback_->rest());
   }
   const Stopwatch watch(context.decompress_seconds);
-  std::fill(result_.begin(), result_.end(), 0.0f);
-  decoder.decode_add(scratch.first(size), 1.0f, result_).or_throw();
+  decoder.decode(scratch.first(size), result_).or_throw();
 }
 
 std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
@@ -292,9 +379,9 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     return;
   }
   encoder_->commit();
-  feedback_->receive(result_);
+  if (!apart_) feedback_->receive(result_);
   feedback_->commit();
-  if (tensors_.size() == 1) return;
+  if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {
     const auto values = context.tensors.values(tensor);
@@ -321,19 +408,9 @@ bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcep
 
 FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
                        std::span<const std::byte> bytes, float weight, std::span<float> out) {
-  const auto corrupt = [&](size_t size) {
-    context.faults.add(ErrorCode::kCorrupt, expected.stream, expected.sender);
-    return FrameOutcome{.kind = FrameOutcome::kCorrupt, .size = size};
-  };
-  Result<Frame> read = read_frame(bytes);
-  if (!read) return corrupt(0);
-  const Frame& frame = read.value();
-  const FrameHeader& header = frame.header;
-  const size_t size = kFrameHeaderSize + frame.payload.size();
-  if (!is_expected(header, expected)) return corrupt(size);
-  if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
-  if (!decoder.decode_add(frame.payload, weight, out)) return corrupt(size);
-  return {.kind = FrameOutcome::kAdded, .size = size};
+  return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
+    return decoder.decode_add(payload, weight, out);
+  });
 }
 
 }  // namespace thinwire

@@ -27,7 +27,13 @@ struct Coder {
 
 class OwnerMemory;
 
-// A step is prepare or prepare_parts, then write_frame, write_payload or add_own for every part, then
+// What became of a frame, and its size; 0 when there is no telling where it ends.
+struct FrameOutcome {
+  enum Kind : uint8_t { kAdded, kFlagged, kCorrupt } kind = kCorrupt;
+  size_t size = 0;
+};
+
+// A step is prepare, prepare_in_place or prepare_parts, then write_frame, write_payload or add_own for every part, then
 // end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
 // settle instead. Not shared between threads.
 class ActiveStream {
@@ -65,6 +71,16 @@ class ActiveStream {
   // is in cache and those before it are on their way. Then every value must be, once, and finite()
   // speaks of the parts formed so far.
   void prepare_parts(StepContext& context);
+
+  // The same for exchanges that put the mean together with begin_mean and add_to_mean, where a stream of
+  // several tensors need not be one piece of memory: formed from the tensors where they lie, which
+  // saves two copies of all values, if memory and codec allow.
+  void prepare_in_place(StepContext& context);
+
+  // Makes the mean zero; adds weight x the frame at the start of `bytes` to it, as add_frame does.
+  void begin_mean(StepContext& context);
+  FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
+                           const Decoder& decoder, std::span<const std::byte> bytes, float weight);
 
   // This step's signal after prepare, and the place where the mean goes; they may be the same memory.
   std::span<const float> signal() const noexcept { return signal_.values; }
@@ -125,8 +141,13 @@ class ActiveStream {
 
  private:
   Feedback& open_feedback(const Terms& terms, Store& store) const;
-  bool open(StepContext& context);
+  bool open();
+  void join(StepContext& context);
   void form_whole(StepContext& context);
+  void form_from_tensors(StepContext& context);
+  bool may_lie_apart() const;
+  void add_apart(StepContext& context, std::span<const uint32_t> positions,
+                 std::span<const float> values, float weight) const;
   Signal part(StepContext& context, size_t begin, size_t count);
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
@@ -152,9 +173,10 @@ class ActiveStream {
 
   bool prepared_ = false;
   bool in_parts_ = false;
+  bool apart_ = false;  // signal and mean are of the tensors where they lie
   bool finite_ = true;
-  Signal signal_;  // unless in parts
-  std::span<float> result_;
+  Signal signal_;            // unless in parts
+  std::span<float> result_;  // unless apart
   double gradient_square_ = 0;
   double rest_square_ = 0;
   StreamCounters counters_;
@@ -166,12 +188,6 @@ void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
 
 // Whether `header` is that of `expected`, but for the non-finite flag and the payload size.
 bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept;
-
-// What became of a frame, and its size; 0 when there is no telling where it ends.
-struct FrameOutcome {
-  enum Kind : uint8_t { kAdded, kFlagged, kCorrupt } kind = kCorrupt;
-  size_t size = 0;
-};
 
 // Adds weight x the frame at the start of `bytes` to `out`. Notes its sender's fault when it is not
 // the frame of `expected` (but for flags and payload size) or does not decode.

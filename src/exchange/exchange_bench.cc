@@ -97,6 +97,10 @@ void exchange_adacomp_1_rank_norms(benchmark::State& state) { run(state, 1, "ada
 void exchange_adacomp_2_ranks(benchmark::State& state) { run(state, 2, "adacomp", false); }
 void exchange_int8_1_rank(benchmark::State& state) { run(state, 1, "int8", false); }
 void exchange_int8_2_ranks(benchmark::State& state) { run(state, 2, "int8", false); }
+void exchange_sidco_1_rank(benchmark::State& state) { run(state, 1, "sidco:density=0.001", false); }
+void exchange_sidco_2_ranks(benchmark::State& state) {
+  run(state, 2, "sidco:density=0.001", false);
+}
 THINWIRE_BENCH(exchange_fp32_1_rank);
 THINWIRE_BENCH(exchange_fp32_2_ranks);
 THINWIRE_BENCH(exchange_fp16_1_rank);
@@ -106,6 +110,8 @@ THINWIRE_BENCH(exchange_adacomp_1_rank_norms);
 THINWIRE_BENCH(exchange_adacomp_2_ranks);
 THINWIRE_BENCH(exchange_int8_1_rank);
 THINWIRE_BENCH(exchange_int8_2_ranks);
+THINWIRE_BENCH(exchange_sidco_1_rank);
+THINWIRE_BENCH(exchange_sidco_2_ranks);
 
 }  // namespace
 }  // namespace thinwire

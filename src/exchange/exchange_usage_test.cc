@@ -214,6 +214,33 @@ TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
       });
 }
 
+// An observer makes an exchange join the tensors of a stream; without one they may stay where they are.
+TEST(ExchangeUsage, ItDoesNotMatterWhereTheTensorsOfAStreamLie) {
+  for (const std::string codec : {"topk:density=0.1", "topk:density=0.1,values=int8", "sidco",
+                                  "adacomp", "randomk:shared=false"})
+    for (const std::string feedback : {"residual", "residual:beta=0.5,gamma=2", "lowpass", "none"})
+      run_local(3, [&](Group& group) {
+        ExchangeOptions options{
+            .codec = codec, .feedback = feedback, .method = "gather", .grouping = Grouping::kModel};
+        Side apart(group, small_model(), options);
+        options.observe = [](const StreamSpec&, const Signal&, const Call&) {};
+        Side joined(group, small_model(), options);
+        for (uint64_t step = 0; step < 6; ++step) {
+          const auto take = [&](Side& side) {
+            side.values = gradients(small_model(), group.rank(), step);
+            if (step == 2 && group.rank() == 1) side.values[7][5] = NAN;
+            for (size_t i = side.values.size(); i-- > 0;) side.start(i);
+            return side.exchange().finish();
+          };
+          const StepReport one = take(apart), other = take(joined);
+          EXPECT_EQ(one.skipped, step == 2);
+          EXPECT_TRUE(same_bits(apart.values, joined.values)) << codec << ", " << feedback;
+          EXPECT_EQ(one.streams[0].kept, other.streams[0].kept);
+        }
+        EXPECT_TRUE(same_state(apart.store().save(), joined.store().save()));
+      });
+}
+
 TEST(ExchangeUsage, EveryMemoryOfASavedStoreContinuesBitForBit) {
   for (const FeedbackEntry* entry : list_feedbacks())
     for (const std::string codec : {"topk:density=0.1", "fp16", "test-nearest"})

@@ -40,7 +40,7 @@ class Gather final : public Collective {
       const Stopwatch watch(context_.compress_seconds);
       if (rounds_ != nullptr) rounds_->begin();
       for (size_t i = 0; i < streams_.size(); ++i) {
-        streams_[i]->prepare(context_);
+        streams_[i]->prepare_in_place(context_);
         if (rounds_ != nullptr) rounds_->join(i);
       }
     }
@@ -116,8 +116,7 @@ class Gather final : public Collective {
     for (ActiveStream* stream : streams_) {
       mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
                                         out.subspan(mine_size_));
-      const std::span<float> result = stream->result();
-      std::fill(result.begin(), result.end(), 0.0f);
+      stream->begin_mean(context_);
     }
   }
 
@@ -135,7 +134,7 @@ class Gather final : public Collective {
       const FrameHeader expected =
           context_.header(stream.codec().info().id, stream.index(), stream.spec().count(), rank);
       const FrameOutcome outcome =
-          add_frame(context_, expected, *decoders_[i], bytes, weight, stream.result());
+          stream.add_to_mean(context_, expected, *decoders_[i], bytes, weight);
       if (outcome.kind == FrameOutcome::kFlagged)
         context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
       if (outcome.size == 0) return;  // where the next frame begins is unknown

@@ -29,6 +29,7 @@ class Residual final : public OneVectorMemory {
         gamma_(gamma),
         weighted_(gamma == 1 ? 0 : count) {}
 
+  bool only_adds() const noexcept override { return true; }
   std::span<float> rest() noexcept override { return kept_.next; }
 
  private:

@@ -195,6 +195,16 @@ void AddProduct(const float* p, const float* q, const ThinShape& shape, float we
         [=](size_t j, float sum) { out[j] += weight * sum; });
 }
 
+void SetProduct(const float* p, const float* q, const ThinShape& shape, float* out) {
+  const hn::ScalableTag<float> d;
+  const auto zero = hn::Zero(d);  // makes a negative zero positive
+  for (size_t i = 0; i < shape.rows; ++i, out += shape.columns)
+    ProductRow(
+        p + i, q, shape,
+        [=](size_t j, auto sum) HWY_ATTR { hn::StoreU(hn::Add(zero, sum), d, out + j); },
+        [=](size_t j, float sum) { out[j] = 0.0f + sum; });
+}
+
 }  // namespace
 }  // namespace thinwire::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -206,6 +216,7 @@ HWY_EXPORT(TimesRight);
 HWY_EXPORT(TimesLeft);
 HWY_EXPORT(SubtractProduct);
 HWY_EXPORT(AddProduct);
+HWY_EXPORT(SetProduct);
 }  // namespace
 
 void times_right(std::span<const float> a, std::span<const float> q, const ThinShape& shape,
@@ -232,6 +243,13 @@ void add_product(std::span<const float> p, std::span<const float> q, const ThinS
   assert(p.size() == shape.left() && q.size() == shape.right());
   assert(out.size() == shape.count() && shape.rank > 0);
   HWY_DYNAMIC_DISPATCH(AddProduct)(p.data(), q.data(), shape, weight, out.data());
+}
+
+void set_product(std::span<const float> p, std::span<const float> q, const ThinShape& shape,
+                 std::span<float> out) noexcept {
+  assert(p.size() == shape.left() && q.size() == shape.right());
+  assert(out.size() == shape.count() && shape.rank > 0);
+  HWY_DYNAMIC_DISPATCH(SetProduct)(p.data(), q.data(), shape, out.data());
 }
 
 }  // namespace thinwire::kernel

@@ -38,4 +38,8 @@ void subtract_product(std::span<const float> a, std::span<const float> p, std::s
 void add_product(std::span<const float> p, std::span<const float> q, const ThinShape& shape,
                  float weight, std::span<float> out) noexcept;
 
+// out = 0 + P Q^T, as add_product with weight 1 makes of zeros, without reading `out`.
+void set_product(std::span<const float> p, std::span<const float> q, const ThinShape& shape,
+                 std::span<float> out) noexcept;
+
 }  // namespace thinwire::kernel

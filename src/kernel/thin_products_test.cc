@@ -108,7 +108,16 @@ TEST(ThinProducts, BitsDoNotDependOnWhatIsTakenTogether) {
   });
 }
 
-TEST(ThinProducts, WhatIsSubtractedIsWhatIsAdded) {
+TEST(ThinProducts, AZeroIsSetAsAddingItToZeroLeavesIt) {
+  const Values p = {0.0f}, q(40, -1.0f);
+  for_each_target([&](std::string_view target) {
+    Values whole(40, NAN);
+    set_product(p, q, {1, 40, 1}, whole);
+    for (const float value : whole) ASSERT_FALSE(std::signbit(value)) << target;
+  });
+}
+
+TEST(ThinProducts, WhatIsSubtractedIsWhatIsAddedOrSet) {
   for_shapes([](const ThinShape& shape, const Values& a, const Values& p, const Values& q) {
     Values product(shape.count());
     for (size_t i = 0; i < shape.rows; ++i)
@@ -119,14 +128,16 @@ TEST(ThinProducts, WhatIsSubtractedIsWhatIsAdded) {
         product[i * shape.columns + j] = sum;
       }
     for_each_target([&](std::string_view target) {
-      Values rest(shape.count()), in_place = a, sum = a;
+      Values rest(shape.count()), in_place = a, sum = a, whole(shape.count(), NAN);
       subtract_product(a, p, q, shape, rest);
       subtract_product(in_place, p, q, shape, in_place);
       add_product(p, q, shape, 0.25f, sum);
+      set_product(p, q, shape, whole);
       EXPECT_EQ(in_place, rest) << target;
       for (size_t i = 0; i < a.size(); ++i) {
         ASSERT_EQ(rest[i], a[i] - product[i]) << target << ": " << i;
         ASSERT_EQ(sum[i], a[i] + 0.25f * product[i]) << target << ": " << i;
+        ASSERT_EQ(whole[i], product[i]) << target << ": " << i;
       }
     });
   });

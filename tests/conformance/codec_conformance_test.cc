@@ -115,6 +115,24 @@ TEST_P(CodecConformance, MomentsGivenOrNotAreTheSame) {
   });
 }
 
+TEST_P(CodecConformance, LooksAtTheStepsOwnPartOnlyIfItSaysSo) {
+  if (codec_.info().fresh) GTEST_SKIP() << "does";
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    const auto fresh = samples::make_values(Data::kNormal, values.size(), 2);
+    EXPECT_EQ(samples::encode(codec_, stream, values, fresh),
+              samples::encode(codec_, stream, values));
+  });
+}
+
+TEST_P(CodecConformance, DecodingIsAddingToZeros) {
+  for_all([&](const StreamSpec& stream, Data, const std::vector<float>& values) {
+    const auto payload = samples::encode(codec_, stream, values);
+    std::vector<float> out(values.size(), 7.0f);
+    ASSERT_TRUE(codec_.make_decoder(stream)->decode(payload, out).is_ok());
+    EXPECT_TRUE(same_bits(out, decode(stream, payload)));
+  });
+}
+
 TEST_P(CodecConformance, DecodingAddsWithWeight) {
   for_all([&](const StreamSpec& stream, Data data, const std::vector<float>& values) {
     if (data == Data::kHuge) return;  // the sums below would overflow
