@@ -133,7 +133,7 @@ void ActiveStream::prepare_parts(StepContext& context) {
   if (!in_parts_) form_whole(context);
 }
 
-void ActiveStream::prepare_in_place(StepContext& context) {
+void ActiveStream::prepare_apart(StepContext& context) {
   if (!may_lie_apart()) return prepare(context);
   if (!open()) return;
   apart_ = true;
@@ -151,7 +151,8 @@ void ActiveStream::form_from_tensors(StepContext& context) {
   size_t begin = 0;
   for (const size_t tensor : tensors_) {
     const std::span<const float> gradient = context.tensors.values(tensor);
-    const Signal part = feedback_->prepare_part(gradient, begin, context.call).value();
+    Signal part = feedback_->prepare_part(gradient, begin, context.call).value();
+    if (!part.moments) part.moments = measure(part.values);
     examine(context, part, gradient);
     moments.abs_sum += part.moments->abs_sum;
     moments.square_sum += part.moments->square_sum;
@@ -173,22 +174,25 @@ FrameOutcome ActiveStream::add_to_mean(StepContext& context, const FrameHeader& 
                                        float weight) {
   if (!apart_) return add_frame(context, expected, decoder, bytes, weight, result_);
   return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
+    Place place;
     const auto add = [&](std::span<const uint32_t> positions, std::span<const float> values) {
-      add_apart(context, positions, values, weight);
+      add_apart(context, positions, values, weight, place);
     };
     return decoder.visit(payload, std::cref(add));  // a reference needs no allocation
   });
 }
 
-// Positions ascend.
+// Positions ascend, from one call of a frame to the next as well.
 void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> positions,
-                             std::span<const float> values, float weight) const {
-  size_t begin = 0, at = 0;
-  for (const size_t tensor : tensors_) {
-    const std::span<float> mean = context.tensors.values(tensor);
-    for (; at < positions.size() && positions[at] - begin < mean.size(); ++at)
-      mean[positions[at] - begin] += weight * values[at];
-    begin += mean.size();
+                             std::span<const float> values, float weight, Place& place) const {
+  std::span<float> mean = context.tensors.values(tensors_[place.tensor]);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    while (positions[i] - place.begin >= mean.size()) {
+      if (place.tensor + 1 == tensors_.size()) return;  // past the end: decoders never show that
+      place.begin += mean.size();
+      mean = context.tensors.values(tensors_[++place.tensor]);
+    }
+    mean[positions[i] - place.begin] += weight * values[i];
   }
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cassert>
 #include <functional>
 #include <memory>
 #include <span>
@@ -33,7 +34,7 @@ struct FrameOutcome {
   size_t size = 0;
 };
 
-// A step is prepare, prepare_in_place or prepare_parts, then write_frame, write_payload or add_own for every part, then
+// A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for every part, then
 // end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
 // settle instead. Not shared between threads.
 class ActiveStream {
@@ -75,16 +76,20 @@ class ActiveStream {
   // The same for exchanges that put the mean together with begin_mean and add_to_mean, where a stream of
   // several tensors need not be one piece of memory: formed from the tensors where they lie, which
   // saves two copies of all values, if memory and codec allow.
-  void prepare_in_place(StepContext& context);
+  void prepare_apart(StepContext& context);
 
   // Makes the mean zero; adds weight x the frame at the start of `bytes` to it, as add_frame does.
   void begin_mean(StepContext& context);
   FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
                            const Decoder& decoder, std::span<const std::byte> bytes, float weight);
 
-  // This step's signal after prepare, and the place where the mean goes; they may be the same memory.
+  // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may be the
+  // same memory.
   std::span<const float> signal() const noexcept { return signal_.values; }
-  std::span<float> result() noexcept { return result_; }
+  std::span<float> result() noexcept {
+    assert(!apart_);
+    return result_;
+  }
 
   // Writes values [begin, begin + count) as a frame of this rank to the start of `out`; returns its
   // size. A signal, or part, that is not finite gives a flagged header alone.
@@ -146,8 +151,14 @@ class ActiveStream {
   void form_whole(StepContext& context);
   void form_from_tensors(StepContext& context);
   bool may_lie_apart() const;
+
+  // The tensor that the next positions of a frame lie in or after, and where it begins in the stream.
+  struct Place {
+    size_t tensor = 0;
+    size_t begin = 0;
+  };
   void add_apart(StepContext& context, std::span<const uint32_t> positions,
-                 std::span<const float> values, float weight) const;
+                 std::span<const float> values, float weight, Place& place) const;
   Signal part(StepContext& context, size_t begin, size_t count);
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,

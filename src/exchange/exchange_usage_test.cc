@@ -24,6 +24,7 @@ std::vector<ExchangeOptions> usual_and_odd() {
           {.codec = "fp32", .method = "gather", .bucket_bytes = 500},
           {.codec = "adacomp", .bucket_bytes = 500},
           {.codec = "adacomp", .grouping = Grouping::kModel},
+          {.codec = "sidco:density=0.1", .feedback = "residual", .method = "gather"},
           {.codec = "fp16", .feedback = "residual", .bucket_bytes = 500},
           {.codec = "test-nearest", .bucket_bytes = 500, .chunk_values = 100},
           {.codec = "fp16", .feedback = "residual", .method = "scatter-reduce"},

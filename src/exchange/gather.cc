@@ -40,7 +40,7 @@ class Gather final : public Collective {
       const Stopwatch watch(context_.compress_seconds);
       if (rounds_ != nullptr) rounds_->begin();
       for (size_t i = 0; i < streams_.size(); ++i) {
-        streams_[i]->prepare_in_place(context_);
+        streams_[i]->prepare_apart(context_);
         if (rounds_ != nullptr) rounds_->join(i);
       }
     }

@@ -175,6 +175,16 @@ TEST_P(CodecConformance, VisitingSparsePayloadsIsDecodingThem) {
     const auto decoded = decode(stream, payload);
     for (size_t i = 0; i < visited.size(); ++i) wrong += visited[i] != decoded[i];
     EXPECT_EQ(wrong, 0u);
+    // Ranks may add either way, and must come to the same bits.
+    for (const float weight : {0.25f, 1.0f / 3}) {
+      std::vector<float> sum(values.size()), expected(values.size());
+      ASSERT_TRUE(decoder->decode_add(payload, weight, sum));
+      const auto add = [&](std::span<const uint32_t> positions, std::span<const float> kept) {
+        for (size_t i = 0; i < positions.size(); ++i) expected[positions[i]] += weight * kept[i];
+      };
+      ASSERT_TRUE(decoder->visit(payload, add));
+      EXPECT_TRUE(same_bits(sum, expected)) << "weight " << weight;
+    }
     EXPECT_LE(seen, codec_.max_kept(stream));
     std::vector<std::byte> out(codec_.max_encoded_size(stream));
     EXPECT_EQ(seen, codec_.make_encoder(stream)->encode({.values = values}, {}, out, {}).kept);
