@@ -5,7 +5,7 @@
     sudo lab/compare_ddp.py --rates 100mbit --ranks 4
 
 Ranks are processes on hosts of thin_links.py, one each, with one thread. Every rank trains the same MLP
-(784-2048-2048-2048-10, 10 M parameters, batch 32, SGD) with one method after another, in rounds, so that all see the same
+(784-2048-2048-2048-10, 10 M parameters, batches of --batch, SGD) with one method after another, in rounds, so that all see the same
 machine; the first steps of each round are not counted. The time is the median of a step on rank 0, all ranks
 beginning it together; the bytes are what the host's card sent, headers of all layers included, and what thinwire says
 that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are.
@@ -60,7 +60,7 @@ def leave_as_it_is(state, bucket):
     return future
 
 
-def time_steps(model, steps, warm_up):
+def time_steps(model, batch, steps, warm_up):
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -69,7 +69,7 @@ def time_steps(model, steps, warm_up):
     batches = torch.Generator().manual_seed(dist.get_rank())
     times, sent = [], 0
     for step in range(warm_up + steps):
-        images = torch.randn(32, 784, generator=batches)
+        images = torch.randn(batch, 784, generator=batches)
         labels = images[:, :10].argmax(1)
         dist.barrier()
         if step == warm_up:
@@ -101,7 +101,7 @@ def be_rank(options):
     models = {method: build(method, options.width, options.bucket_kb) for method in options.methods}
     for _ in range(options.rounds):
         for method, (model, _link) in models.items():
-            taken, size = time_steps(model, options.steps, options.warm_up)
+            taken, size = time_steps(model, options.batch, options.steps, options.warm_up)
             times[method] += taken
             sent[method] += size
     if dist.get_rank() == 0:
@@ -133,7 +133,7 @@ def measure(options, rate):
                                    GLOO_SOCKET_IFNAME="net0")
                 command = ["ip", "netns", "exec", lab.namespace(host), sys.executable, __file__,
                            "--out", str(out)]
-                for name in ("ranks", "steps", "warm_up", "rounds", "width", "bucket_kb"):
+                for name in ("ranks", "steps", "warm_up", "rounds", "width", "batch", "bucket_kb"):
                     command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
                 ranks.append(subprocess.Popen([*command, "--methods", ";".join(options.methods)],
                                               env=environment))
@@ -169,6 +169,7 @@ def main():
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=2048, help="of the hidden layers")
+    parser.add_argument("--batch", type=int, default=32, help="images of a step")
     parser.add_argument("--bucket-kb", type=int, default=2048, help="of thinwire's methods")
     parser.add_argument("--methods", default=";".join(METHODS), help="with ';' between them")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds, for each rate")
