@@ -26,25 +26,6 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
   return text;
 }
 
-// Reads the frame of `expected` and gives its payload to add(payload), which says whether it was good.
-template <typename Add>
-FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
-                             std::span<const std::byte> bytes, const Add& add) {
-  const auto corrupt = [&](size_t size) {
-    context.faults.add(ErrorCode::kCorrupt, expected.stream, expected.sender);
-    return FrameOutcome{.kind = FrameOutcome::kCorrupt, .size = size};
-  };
-  Result<Frame> read = read_frame(bytes);
-  if (!read) return corrupt(0);
-  const Frame& frame = read.value();
-  const FrameHeader& header = frame.header;
-  const size_t size = kFrameHeaderSize + frame.payload.size();
-  if (!is_expected(header, expected)) return corrupt(size);
-  if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
-  if (!add(frame.payload)) return corrupt(size);
-  return {.kind = FrameOutcome::kAdded, .size = size};
-}
-
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
 }  // namespace
@@ -392,29 +373,6 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     std::copy_n(from, values.size(), values.begin());
     from += static_cast<std::ptrdiff_t>(values.size());
   }
-}
-
-void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size) {
-  THINWIRE_CHECK(size == room.size() || size == kFrameHeaderSize,
-                 "codec '" + std::string(codec.info().name) +
-                     "' is declared fixed_size, but writes fewer bytes than its maximum");
-  const auto rest = room.subspan(size);
-  std::fill(rest.begin(), rest.end(), std::byte{0});
-}
-
-bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept {
-  return (header.flags & ~kFrameNonFinite) == (expected.flags & ~kFrameNonFinite) &&
-         header.round == expected.round && header.codec == expected.codec &&
-         header.sender == expected.sender && header.generation == expected.generation &&
-         header.stream == expected.stream && header.step == expected.step &&
-         header.count == expected.count;
-}
-
-FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
-                       std::span<const std::byte> bytes, float weight, std::span<float> out) {
-  return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
-    return decoder.decode_add(payload, weight, out);
-  });
 }
 
 }  // namespace thinwire

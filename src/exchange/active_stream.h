@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "exchange/frames.h"
 #include "exchange/memory_slot.h"
 #include "exchange/plan.h"
 #include "exchange/step_context.h"
@@ -27,12 +28,6 @@ struct Coder {
 };
 
 class OwnerMemory;
-
-// What became of a frame, and its size; 0 when there is no telling where it ends.
-struct FrameOutcome {
-  enum Kind : uint8_t { kAdded, kFlagged, kCorrupt } kind = kCorrupt;
-  size_t size = 0;
-};
 
 // A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for every part, then
 // end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
@@ -192,17 +187,5 @@ class ActiveStream {
   double rest_square_ = 0;
   StreamCounters counters_;
 };
-
-// Zeroes what follows a frame of `size` bytes in its room: a flagged one is shorter, and old memory
-// must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
-void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
-
-// Whether `header` is that of `expected`, but for the non-finite flag and the payload size.
-bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept;
-
-// Adds weight x the frame at the start of `bytes` to `out`. Notes its sender's fault when it is not
-// the frame of `expected` (but for flags and payload size) or does not decode.
-FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
-                       std::span<const std::byte> bytes, float weight, std::span<float> out);
 
 }  // namespace thinwire
