@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Fails when a file includes a layer, or a third-party header, that it may not use."""
+"""Fails when a file includes a layer, or a third-party header, that it may not use, and when two types of
+one namespace have the same name."""
 import pathlib
 import re
 import sys
+
+from type_names import defined_types
 
 # Each layer and the layers it may include, besides itself and include/thinwire.
 MAY_INCLUDE = {
@@ -42,6 +45,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 def check(root: pathlib.Path) -> list[str]:
     errors = []
     names = {}
+    types = {}  # where each was defined first
     folders = ("src", "include", "cli", "python", "examples")
     files = [p for d in folders for p in (root / d).rglob("*") if p.suffix in {".h", ".cc"}]
     for file in sorted(files):
@@ -52,7 +56,14 @@ def check(root: pathlib.Path) -> list[str]:
         if part[0] == "src" and file.name in names:
             errors.append(f"{here}: {names[file.name]} has the same name")
         names[file.name] = here
-        for name in INCLUDE.findall(file.read_text()):
+        text = file.read_text()
+        # Examples are programs of one file each.
+        for namespace, name, line in defined_types(text) if part[0] != "examples" else ():
+            place = types.setdefault((namespace, name), f"{here}:{line}")
+            if place != f"{here}:{line}":
+                whole = f"{namespace}::{name}" if namespace else name
+                errors.append(f"{here}:{line}: {whole} is defined in {place} too")
+        for name in INCLUDE.findall(text):
             other = name.split("/")[0] if "/" in name else ""
             if other in MAY_INCLUDE and public:
                 errors.append(f"{here}: sees only include/thinwire, not {name}")

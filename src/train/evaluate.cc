@@ -83,8 +83,8 @@ Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t bat
   const uint64_t samples = data.size();
   const uint64_t batches = (samples + batch - 1) / batch;
   const auto ranks = static_cast<uint64_t>(group.size());
-  const Slice whole{.begin = 0, .size = batches};
-  const Slice mine = whole.part(static_cast<uint64_t>(group.rank()), ranks);
+  const SampleRange whole{.begin = 0, .size = batches};
+  const SampleRange mine = whole.part(static_cast<uint64_t>(group.rank()), ranks);
 
   const uint64_t most = (batches + ranks - 1) / ranks;
   std::vector<BatchSums> sums(most);

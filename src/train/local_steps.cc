@@ -25,7 +25,8 @@ uint64_t dense_exchange_bytes(uint64_t values, int ranks) {
 
 }  // namespace
 
-LocalSteps::LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options)
+LocalSteps::LocalSteps(const TrainingContext& context, Store& store,
+                       const SynchroniserOptions& options)
     : StepTaker(context),
       group_(&context.group),
       tensors_(describe_parameters(*context.task.module)),

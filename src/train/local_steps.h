@@ -21,7 +21,7 @@ class LocalSteps final : public StepTaker {
   // Begins with the weights of the module, which are the same on all ranks, or with those that the store
   // has. Throws whatever make_synchroniser throws, and Error(kUnsupported), naming it, for a weight that
   // is not float32.
-  LocalSteps(const StepContext& context, Store& store, const SynchroniserOptions& options);
+  LocalSteps(const TrainingContext& context, Store& store, const SynchroniserOptions& options);
 
   // Where the others go on without this worker if it fails, it tells them and throws SurvivedError.
   StepOutcome take(uint64_t step) override;

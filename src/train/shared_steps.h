@@ -10,7 +10,7 @@ namespace thinwire {
 // each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
 class SharedSteps final : public StepTaker {
  public:
-  SharedSteps(const StepContext& context, DataParallel& parallel)
+  SharedSteps(const TrainingContext& context, DataParallel& parallel)
       : StepTaker(context), parallel_(parallel) {}
 
   StepOutcome take(uint64_t step) override {

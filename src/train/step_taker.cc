@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "train/draw_context.h"
+#include "train/elapsed_time.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
-#include "train/stopwatch.h"
 
 namespace thinwire {
 
-StepTaker::StepTaker(const StepContext& context)
+StepTaker::StepTaker(const TrainingContext& context)
     : context_(context),
       sampler_(context.recipe, context.timetable),
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
@@ -31,7 +31,7 @@ StepTaker::StepTaker(const StepContext& context)
                  static_cast<uint64_t>(context.group.size()), seed_);
 }
 
-std::span<const uint64_t> StepTaker::own_ids(uint64_t step, Slice mine) {
+std::span<const uint64_t> StepTaker::own_ids(uint64_t step, SampleRange mine) {
   return shard_ ? shard_->ids(step) : sampler_.ids(step, mine);
 }
 
@@ -55,8 +55,8 @@ void StepTaker::end(bool skipped) {
 void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
   const auto rank = static_cast<uint64_t>(context_.group.rank());
   const auto ranks = static_cast<uint64_t>(context_.group.size());
-  const Slice whole = context_.timetable.batch_of(step);
-  const Slice mine = whole.part(rank, ranks);
+  const SampleRange whole = context_.timetable.batch_of(step);
+  const SampleRange mine = whole.part(rank, ranks);
   const auto ids = own_ids(step, mine);
   const FetchContext fetching_for{
       .training = true, .seed = seed_, .epoch = step / context_.timetable.steps_per_epoch};
@@ -67,12 +67,12 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
   outcome.samples = mine.size;
   const uint64_t passes = std::min(micro_batches_, mine.size);  // none without samples
   for (uint64_t pass = 0; pass < passes; ++pass) {
-    const Slice part = Slice{.begin = 0, .size = mine.size}.part(pass, passes);
-    Stopwatch fetching;
+    const SampleRange part = SampleRange{.begin = 0, .size = mine.size}.part(pass, passes);
+    ElapsedTime fetching;
     const Batch batch = context_.data.fetch(ids.subspan(part.begin, part.size), fetching_for);
     outcome.times.fetch += fetching.seconds();
 
-    Stopwatch computing;
+    ElapsedTime computing;
     const DrawScope draws({.seed = seed_,
                            .step = step,
                            .first = mine.begin - whole.begin + part.begin,
@@ -86,7 +86,7 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
     const double forward = computing.seconds();
     // Before gradients leave, which they do inside the backward pass.
     std::this_thread::sleep_for(std::chrono::duration<double>((slowness_ - 1) * last_seconds_));
-    Stopwatch backward;
+    ElapsedTime backward;
     loss.backward();
     last_seconds_ = forward + backward.seconds();
     outcome.times.compute += last_seconds_;

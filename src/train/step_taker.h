@@ -27,7 +27,7 @@ struct StepOutcome {
 };
 
 // What every step needs. All must outlive the taker.
-struct StepContext {
+struct TrainingContext {
   const Options& recipe;
   const Timetable& timetable;
   Group& group;
@@ -40,7 +40,7 @@ struct StepContext {
 
 class StepTaker {
  public:
-  explicit StepTaker(const StepContext& context);
+  explicit StepTaker(const TrainingContext& context);
   virtual ~StepTaker() = default;
   StepTaker(const StepTaker&) = delete;
   StepTaker& operator=(const StepTaker&) = delete;
@@ -80,11 +80,11 @@ class StepTaker {
   // Clips and steps, unless `skipped`, which brings the buffers back; clears the gradients.
   void end(bool skipped);
 
-  const StepContext& context() const noexcept { return context_; }
+  const TrainingContext& context() const noexcept { return context_; }
 
  private:
-  const StepContext context_;
-  std::span<const uint64_t> own_ids(uint64_t step, Slice mine);
+  const TrainingContext context_;
+  std::span<const uint64_t> own_ids(uint64_t step, SampleRange mine);
 
   Sampler sampler_;
   std::optional<ShardSampler> shard_;  // where workers have samples of their own

@@ -24,7 +24,7 @@ bool due(uint64_t step, uint64_t period, uint64_t steps) {
 
 }  // namespace
 
-Slice Slice::part(uint64_t index, uint64_t count) const noexcept {
+SampleRange SampleRange::part(uint64_t index, uint64_t count) const noexcept {
   const uint64_t first = size * index / count, end = size * (index + 1) / count;
   return {.begin = begin + first, .size = end - first};
 }
@@ -33,7 +33,7 @@ double Timetable::epoch(uint64_t step) const noexcept {
   return static_cast<double>(step) / static_cast<double>(steps_per_epoch);
 }
 
-Slice Timetable::batch_of(uint64_t step) const noexcept {
+SampleRange Timetable::batch_of(uint64_t step) const noexcept {
   const uint64_t begin = step % steps_per_epoch * batch;
   return {.begin = begin, .size = std::min(batch, samples - begin)};
 }
@@ -75,7 +75,7 @@ Sampler::Sampler(const Options& recipe, const Timetable& timetable)
       seed_(static_cast<uint64_t>(recipe.integer("train.seed"))),
       fixed_batches_(recipe.flag("train.fixed_batches")) {}
 
-std::span<const uint64_t> Sampler::ids(uint64_t step, Slice slice) {
+std::span<const uint64_t> Sampler::ids(uint64_t step, SampleRange slice) {
   order_epoch(step / timetable_.steps_per_epoch);
   return std::span(order_).subspan(slice.begin, slice.size);
 }
@@ -108,7 +108,7 @@ void Sampler::order_batches(uint64_t epoch) {
   if (whole < timetable_.steps_per_epoch) batches_.push_back(whole);
   order_.clear();
   for (const uint64_t batch : batches_) {
-    const Slice slice = timetable_.batch_of(batch);
+    const SampleRange slice = timetable_.batch_of(batch);
     order_.insert(order_.end(), fixed.begin() + static_cast<int64_t>(slice.begin),
                   fixed.begin() + static_cast<int64_t>(slice.begin + slice.size));
   }

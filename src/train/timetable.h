@@ -12,12 +12,12 @@
 namespace thinwire {
 
 // A contiguous part of something.
-struct Slice {
+struct SampleRange {
   uint64_t begin = 0;
   uint64_t size = 0;
 
   // The `index`th of `count` contiguous parts, whose sizes differ by one at most.
-  Slice part(uint64_t index, uint64_t count) const noexcept;
+  SampleRange part(uint64_t index, uint64_t count) const noexcept;
 };
 
 struct Timetable {
@@ -29,8 +29,8 @@ struct Timetable {
   uint64_t evaluate_period = 0;  // steps; 0: never before the end
   uint64_t checkpoint_period = 0;
 
-  double epoch(uint64_t step) const noexcept;    // with fraction
-  Slice batch_of(uint64_t step) const noexcept;  // within its epoch's order
+  double epoch(uint64_t step) const noexcept;          // with fraction
+  SampleRange batch_of(uint64_t step) const noexcept;  // within its epoch's order
   uint64_t samples_before(uint64_t step) const noexcept;
   bool evaluates_after(uint64_t step) const noexcept;
   bool checkpoints_after(uint64_t step) const noexcept;
@@ -45,7 +45,7 @@ class Sampler {
   Sampler(const Options& recipe, const Timetable& timetable);
 
   // Ids of the part `slice` of the epoch that `step` is in; good until the next call.
-  std::span<const uint64_t> ids(uint64_t step, Slice slice);
+  std::span<const uint64_t> ids(uint64_t step, SampleRange slice);
 
   // Of fixed batches, which one `step` takes, below steps_per_epoch: the same samples at every visit.
   uint64_t batch_id(uint64_t step);

@@ -23,12 +23,12 @@ Options recipe(std::vector<std::pair<std::string, std::string>> given) {
   return parse_options("test", recipe_keys(), given).value();
 }
 
-TEST(Slice, PartsAreContiguousAndDifferByOneAtMost) {
+TEST(SampleRange, PartsAreContiguousAndDifferByOneAtMost) {
   for (const uint64_t size : {0, 1, 2, 7, 64, 65}) {
     for (const uint64_t count : {1, 2, 3, 9}) {
       uint64_t at = 5, least = UINT64_MAX, most = 0;
       for (uint64_t i = 0; i < count; ++i) {
-        const Slice part = Slice{.begin = 5, .size = size}.part(i, count);
+        const SampleRange part = SampleRange{.begin = 5, .size = size}.part(i, count);
         EXPECT_EQ(part.begin, at);
         at += part.size;
         least = std::min(least, part.size);

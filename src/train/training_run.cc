@@ -63,14 +63,14 @@ void TrainingRun::make_taker() {
   load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
   saved_optimizer_.clear();
 
-  const StepContext context{.recipe = recipe_.options,
-                            .timetable = timetable_,
-                            .group = group(),
-                            .task = task_,
-                            .data = data_.train,
-                            .buffers = *buffers_,
-                            .optimizer = *optimizer_,
-                            .hold_out = data_.hold_out};
+  const TrainingContext context{.recipe = recipe_.options,
+                                .timetable = timetable_,
+                                .group = group(),
+                                .task = task_,
+                                .data = data_.train,
+                                .buffers = *buffers_,
+                                .optimizer = *optimizer_,
+                                .hold_out = data_.hold_out};
   if (local) {
     auto steps =
         std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe_.options));

@@ -16,6 +16,7 @@
 #include "thinwire/threads.h"
 #include "thinwire/torch.h"
 #include "thinwire/trainer.h"
+#include "train/elapsed_time.h"
 #include "train/evaluate.h"
 #include "train/local_steps.h"
 #include "train/metrics.h"
@@ -25,7 +26,6 @@
 #include "train/run_totals.h"
 #include "train/signal_recorder.h"
 #include "train/step_taker.h"
-#include "train/stopwatch.h"
 #include "train/timetable.h"
 
 namespace thinwire {
@@ -120,7 +120,7 @@ class TrainingRun {
   uint64_t judged_at_ = UINT64_MAX;
   EvaluationEvent latest_;
   RunTotals totals_;
-  Stopwatch clock_;
+  ElapsedTime clock_;
   double earlier_seconds_ = 0;  // of the run that is resumed
 };
 

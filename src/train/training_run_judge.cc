@@ -19,7 +19,7 @@ Score TrainingRun::score(Group& among, const Task& task, const Dataset& data) co
 }
 
 void TrainingRun::judge() {
-  Stopwatch judging;
+  ElapsedTime judging;
   taker_->settle();
   taker_->show_common();
   // Steps of asynchronous workers differ.
@@ -58,7 +58,7 @@ void TrainingRun::conclude(const EvaluationEvent& event) {
 // Of asynchronous workers, by the first of them in its own time: others train on, and wait for it in the
 // next round only.
 void TrainingRun::judge_leader(const RoundReport& round) {
-  Stopwatch judging;
+  ElapsedTime judging;
   const auto alone = make_local_groups(1);
   const auto score_of = [&](const Task& task, const Dataset& data) {
     return score(*alone[0], task, data);

@@ -12,7 +12,7 @@
 namespace thinwire {
 
 void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
-  const Stopwatch watch;
+  const ElapsedTime watch;
   const auto operations = step.parts.empty() ? std::vector<PipelineOp>()
                                              : stage_operations(options_.order, plan_.stages,
                                                                 plan_.stage, step.parts.size());
@@ -27,7 +27,7 @@ void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
   for (const PipelineOp& op : operations)
     op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
 
-  const Stopwatch sending;
+  const ElapsedTime sending;
   step.spoiled.activations = !step.collect(step.activations_out, false);
   step.spoiled.gradients = !step.collect(step.gradients_out, true);
   step.counters.wait += sending.seconds();
@@ -36,12 +36,12 @@ void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
 }
 
 void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
-  const Slice part = step.parts[micro_batch];
+  const SampleRange part = step.parts[micro_batch];
   const Visit visit = step.visit(micro_batch);
   Passing& passing = step.passing[micro_batch];
   Batch batch;
   if (plan_.is_first() || plan_.is_last()) {
-    const Stopwatch fetching;
+    const ElapsedTime fetching;
     batch = context().data.fetch(visit.ids, step.fetching_for);
     outcome.times.fetch += fetching.seconds();
   }
@@ -52,7 +52,7 @@ void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome&
     passing.inputs = arrived.values.requires_grad_();
   }
 
-  const Stopwatch computing;
+  const ElapsedTime computing;
   const DrawScope draws({.seed = seed_,
                          .step = step.number,
                          .first = step.mine.begin - step.whole.begin + part.begin,
@@ -81,7 +81,7 @@ void PipelineSteps::backward(PipelineStep& step, size_t micro_batch, StepOutcome
   torch::Tensor gradient;
   if (!plan_.is_last())
     gradient = step.next(step.gradients).values.contiguous(passing.outputs.suggest_memory_format());
-  const Stopwatch computing;
+  const ElapsedTime computing;
   // Without weights in front of it there is nothing to learn.
   if (passing.outputs.requires_grad()) passing.outputs.backward(gradient);
   outcome.times.compute += computing.seconds();

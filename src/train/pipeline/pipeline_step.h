@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "thinwire/torch.h"
+#include "train/elapsed_time.h"
 #include "train/pipeline/pipeline_counters.h"
 #include "train/pipeline/stage_links.h"
-#include "train/stopwatch.h"
 #include "train/timetable.h"
 
 namespace thinwire {
@@ -35,10 +35,10 @@ struct Passing {
 struct PipelineStep {
   uint64_t number = 0;
   bool warming_up = false;
-  Slice whole, mine;          // of the batch; this pipeline's
-  std::vector<uint64_t> ids;  // of mine
-  std::vector<Slice> parts;   // of mine: micro-batches
-  uint64_t batch = 0;         // id, of fixed batches
+  SampleRange whole, mine;         // of the batch; this pipeline's
+  std::vector<uint64_t> ids;       // of mine
+  std::vector<SampleRange> parts;  // of mine: micro-batches
+  uint64_t batch = 0;              // id, of fixed batches
   FetchContext fetching_for;
   std::vector<Passing> passing;
   std::deque<std::future<Arrived>> activations, gradients;  // to come, in order
@@ -47,14 +47,14 @@ struct PipelineStep {
   Spoiled spoiled;
 
   Visit visit(size_t micro_batch) const {
-    const Slice part = parts[micro_batch];
+    const SampleRange part = parts[micro_batch];
     return {.step = number,
             .micro_batch = micro_batch,
             .ids = std::span(ids).subspan(part.begin, part.size),
             .batch = batch};
   }
   Arrived next(std::deque<std::future<Arrived>>& queue) {
-    const Stopwatch waiting;
+    const ElapsedTime waiting;
     Arrived arrived = queue.front().get();
     queue.pop_front();
     counters.wait += std::max(0.0, waiting.seconds() - arrived.decompress_seconds);

@@ -32,7 +32,7 @@ std::shared_ptr<torch::nn::Module> stage_module(const Task& task, const StagePla
 
 }  // namespace
 
-PipelineSteps::PipelineSteps(const StepContext& context, const PipelineOptions& options,
+PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptions& options,
                              const ExchangeOptions& exchange, Store& store, uint64_t first_step)
     : StepTaker(context),
       options_(options),
@@ -110,7 +110,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
       .training = true, .seed = seed_, .epoch = number / context().timetable.steps_per_epoch};
   const uint64_t passes = std::min(micro_batches_, step.mine.size);  // none without samples
   for (uint64_t pass = 0; pass < passes; ++pass)
-    step.parts.push_back(Slice{.begin = 0, .size = step.mine.size}.part(pass, passes));
+    step.parts.push_back(SampleRange{.begin = 0, .size = step.mine.size}.part(pass, passes));
   step.passing.resize(passes);
   try {
     compute(step, outcome);

@@ -31,7 +31,7 @@ class PipelineSteps final : public StepTaker {
   // Begins with the weights of the module, which are the same on all ranks. The optimiser is over all of
   // them, and steps those that have a gradient. Throws what plan_stages, StageBoundaries and make_exchange
   // throw. Called by all ranks.
-  PipelineSteps(const StepContext& context, const PipelineOptions& options,
+  PipelineSteps(const TrainingContext& context, const PipelineOptions& options,
                 const ExchangeOptions& exchange, Store& store, uint64_t first_step);
 
   StepOutcome take(uint64_t step) override;

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "train/elapsed_time.h"
 #include "train/pipeline/tensor_floats.h"
-#include "train/stopwatch.h"
 
 namespace thinwire {
 namespace {
@@ -72,7 +72,7 @@ std::future<Arrived> StageLinks::receive(Wire& wire, const WayIn& way, const Vis
       wire.buffer.resize(size);
       wire.group->wait(wire.group->receive(wire.buffer, other, kMessageTag));
 
-      const Stopwatch watch;
+      const ElapsedTime watch;
       std::vector<int64_t> shape = wire.shape;
       shape.insert(shape.begin(), static_cast<int64_t>(visit.ids.size()));
       Arrived arrived{.values = torch::empty(shape)};
@@ -98,7 +98,7 @@ std::future<Departed> StageLinks::send(Wire& wire, const WayOut& way, torch::Ten
     const torch::Tensor values = std::move(given);  // or the future would keep it
     const int other = 1 - wire.group->rank();
     try {
-      const Stopwatch watch;
+      const ElapsedTime watch;
       wire.buffer.resize(way.limit);
       Departed departed;
       departed.values = static_cast<uint64_t>(values.numel());

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "pipeline/stage_cut.h"
+#include "train/elapsed_time.h"
 #include "train/sequence.h"
-#include "train/stopwatch.h"
 #include "train/together.h"
 
 namespace thinwire {
@@ -65,7 +65,7 @@ std::vector<LayerFacts> try_layers(const Task& task, const Dataset& data, uint64
     LayerFacts fact;
     const torch::Tensor inputs = x;
     for (int turn = 0; turn < 2; ++turn) {  // the first also allocates
-      const Stopwatch watch;
+      const ElapsedTime watch;
       x = run_layer(layer, i, inputs);
       fact.seconds = watch.seconds();
     }

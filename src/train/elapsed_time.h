@@ -6,7 +6,7 @@
 
 namespace thinwire {
 
-class Stopwatch {
+class ElapsedTime {
  public:
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
