@@ -81,31 +81,22 @@ Status unknown_key(const std::string& origin, const std::string& key,
 Status check_codec(const Setting& setting) {
   const auto codec = scheduled_codecs(setting.value);
   if (codec) return Status::ok();
-  std::vector<std::string> names;
-  for (const CodecEntry* entry : list_codecs()) names.emplace_back(entry->info.name);
-  const std::string name = split(setting.value, ':').front();
-  const bool known = std::find(names.begin(), names.end(), name) != names.end();
-  return fail(codec.status().code(), setting.origin,
-              codec.status().message() + (known ? "" : did_you_mean(name, names)));
+  return fail(codec.status().code(), setting.origin, codec.status().message());
 }
 
 Status check_feedback(const Setting& setting) {
   if (setting.value == "auto") return Status::ok();
   const auto feedback = make_feedback(setting.value, StreamSpec{});
   if (feedback) return Status::ok();
-  return fail(feedback.status().code(), setting.origin, feedback.status().message() + ", or auto");
+  return fail(feedback.status().code(), setting.origin,
+              feedback.status().message() + " (auto: the codec's own)");
 }
 
 Status check_synchroniser(const Setting& setting) {
   if (setting.value.empty()) return Status::ok();
   const auto method = check_synchroniser_text(setting.value);
   if (method) return Status::ok();
-  std::vector<std::string> names;
-  for (const SynchroniserInfo& info : list_synchronisers()) names.emplace_back(info.name);
-  const std::string name = split(setting.value, ':').front();
-  const bool known = std::find(names.begin(), names.end(), name) != names.end();
-  return fail(method.code(), setting.origin,
-              method.message() + (known ? "" : did_you_mean(name, names)));
+  return fail(method.code(), setting.origin, method.message());
 }
 
 // Whether the table has the key and takes the value.
@@ -114,11 +105,7 @@ Status check(const Setting& setting, std::span<const OptionInfo> keys) {
   if (row == nullptr) return unknown_key(setting.origin, setting.key, keys);
   const std::pair<std::string, std::string> given[] = {{setting.key, setting.value}};
   const auto parsed = parse_options(setting.origin, std::span(row, 1), given);
-  if (!parsed) {
-    const std::vector<std::string> choices(row->choices.begin(), row->choices.end());
-    return Status::fail(parsed.status().code(),
-                        parsed.status().message() + did_you_mean(setting.value, choices));
-  }
+  if (!parsed) return parsed.status();
   if (setting.key == kCodecKey) return check_codec(setting);
   if (setting.key == kFeedbackKey) return check_feedback(setting);
   if (setting.key == kSyncKey) return check_synchroniser(setting);

@@ -1,4 +1,4 @@
-// Formatting of numbers and times, and edit distance for near misses.
+// Formatting of numbers and times.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/text.h"
 
@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <utility>
 
 namespace thinwire::cli {
 namespace {
@@ -17,22 +15,6 @@ std::string three_digits(double number) {
   if (number < 9.995) return fmt::format("{:.2f}", number);
   if (number < 99.95) return fmt::format("{:.1f}", number);
   return fmt::format("{:.0f}", number);
-}
-
-// Insertions, deletions, replacements, and swaps of neighbours, that make `b` of `a`.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = std::exchange(last, row);
-  }
-  return last[b.size()];
 }
 
 }  // namespace
@@ -92,24 +74,6 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
-
-std::string nearest(std::string_view typed, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t least = 3;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(typed, candidate);
-    if (distance < least && 3 * distance <= std::max(typed.size(), candidate.size())) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
-
-std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates) {
-  const std::string best = nearest(typed, candidates);
-  return best.empty() ? "" : "; did you mean '" + best + "'?";
-}
 
 size_t columns(std::string_view text) {
   return static_cast<size_t>(

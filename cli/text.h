@@ -1,4 +1,4 @@
-// Numbers, times and near misses as people like to read them.
+// Numbers and times as people like to read them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "thinwire/near_miss.h"  // IWYU pragma: export
 
 namespace thinwire::cli {
 
@@ -20,13 +22,6 @@ std::string join(const std::vector<std::string>& items, std::string_view separat
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string_view first_line(std::string_view text);
-
-// The candidate that somebody who typed `typed` most likely meant; empty when none is close: more
-// than two letters wrong, or more than a third of them.
-std::string nearest(std::string_view typed, const std::vector<std::string>& candidates);
-
-// "; did you mean 'epochs'?", or nothing.
-std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates);
 
 // Columns that `text` (UTF-8, one column per code point) takes on a terminal.
 size_t columns(std::string_view text);

@@ -1,4 +1,4 @@
-// Numbers, times and near misses.
+// Numbers and times.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/text.h"
 
@@ -57,18 +57,6 @@ TEST(Text, SplitAndTrim) {
   EXPECT_EQ(trim(" \ta b\n"), "a b");
   EXPECT_EQ(trim("  "), "");
   EXPECT_EQ(first_line("one\ntwo"), "one");
-}
-
-TEST(Text, NearestForgivesTwoLettersAndAThirdOfTheWord) {
-  const std::vector<std::string> names = {"epochs", "batch", "seed", "adacomp", "lr"};
-  EXPECT_EQ(nearest("epoch", names), "epochs");
-  EXPECT_EQ(nearest("ehpocs", names), "epochs");  // two swaps of neighbours
-  EXPECT_EQ(nearest("adacmop", names), "adacomp");
-  EXPECT_EQ(nearest("sed", names), "seed");
-  EXPECT_EQ(nearest("l", names), "");  // half of the word is missing
-  EXPECT_EQ(nearest("momentum", names), "");
-  EXPECT_EQ(did_you_mean("btach", names), "; did you mean 'batch'?");
-  EXPECT_EQ(did_you_mean("xyz", names), "");
 }
 
 TEST(Text, ColumnsCountsCodePoints) { EXPECT_EQ(columns("a\u2501\u2501b"), 4u); }

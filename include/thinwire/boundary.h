@@ -33,7 +33,7 @@ struct BoundarySpec {
   bool per_sample = false;             // each is a stream of its own; else the micro-batch is one
   std::string memory = "none";         // of list_boundary_memories(): "aqsgd:key=batch"
   uint64_t seed = 0;                   // of the run
-  uint64_t steps_per_epoch = 1;        // what schedules count in
+  uint64_t steps_per_epoch = 1;        // what schedules count in; 0: as in ExchangeOptions
   uint64_t first_step = 0;             // of a resumed run: whose codec a saved state is of
   uint32_t stream = 0;      // index of the boundary's direction: for the frames, as below
   uint16_t sender = 0;      // rank

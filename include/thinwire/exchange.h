@@ -34,7 +34,7 @@ struct ExchangeOptions {
   // "topk:density=0.01". Options may follow a course and codecs each other, "fp32 | 1:
   // topk:density=warmup(0.001;4)": docs/memories.md, Schedules. Memories go on across changes.
   std::string codec = "fp32";
-  uint64_t steps_per_epoch = 1;   // what schedules count in
+  uint64_t steps_per_epoch = 1;   // what schedules count in; 0: not known, epochs are refused
   uint64_t first_step = 0;        // of a resumed run: what set_step would say
   std::string feedback = "auto";  // auto: the codec's, docs/codecs.md
   // dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;

@@ -7,6 +7,7 @@
 namespace thinwire::python {
 
 void bind_status(nanobind::module_& module);
+void bind_near_miss(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_codec(nanobind::module_& module);
 void bind_encoder(nanobind::module_& module);

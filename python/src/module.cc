@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   module.doc() = "thinwire's C++ library, for the package thinwire only.";
   module.attr("VERSION") = THINWIRE_VERSION;
   bind_status(module);
+  bind_near_miss(module);
   bind_stream(module);
   bind_codec(module);
   bind_encoder(module);

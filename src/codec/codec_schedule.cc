@@ -135,6 +135,23 @@ bool CodecSchedule::is_constant() const noexcept {
                                             [](const Setting& s) { return s.course.empty(); });
 }
 
+bool CodecSchedule::counts_epochs() const noexcept {
+  return std::any_of(phases_.begin(), phases_.end(), [](const Phase& phase) {
+    return (phase.from.amount > 0 && !phase.from.in_steps) ||
+           std::any_of(phase.settings.begin(), phase.settings.end(), [](const Setting& setting) {
+             return !setting.course.empty() && setting.course[0].counts_epochs();
+           });
+  });
+}
+
+Status CodecSchedule::check_epochs(std::string_view what, uint64_t steps_per_epoch) const {
+  if (steps_per_epoch > 0 || !counts_epochs()) return Status::ok();
+  return Status::fail(ErrorCode::kBadOption,
+                      std::string(what) + ": the schedule '" + canonical() +
+                          "' counts in epochs: give steps_per_epoch, the optimiser's steps in one, "
+                          "or write its times in steps, as in warmup(0.001;1000steps)");
+}
+
 std::string CodecSchedule::canonical() const {
   if (is_constant()) return make_codec(at(0, 1)).value().canonical;
   std::string text;

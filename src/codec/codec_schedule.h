@@ -28,6 +28,12 @@ class CodecSchedule {
   std::vector<std::string> ends() const;
 
   bool is_constant() const noexcept;
+  bool counts_epochs() const noexcept;  // some time in it is in epochs
+
+  // Fails, saying what to give, where it counts in epochs of which nobody knows how long they are (0). `what` is
+  // the origin: "exchange".
+  Status check_epochs(std::string_view what, uint64_t steps_per_epoch) const;
+
   std::string canonical() const;
 
  private:

@@ -67,6 +67,23 @@ TEST(CodecSchedule, ListsTheCodecsAtItsEnds) {
               ElementsAre("fp32", "topk:density=0.5", "topk:density=0.1"));
 }
 
+TEST(CodecSchedule, KnowsWhetherItCountsInEpochs) {
+  for (const auto& [text, epochs] :
+       {std::pair<std::string, bool>{"topk:density=0.1", false},
+        {"topk:density=warmup(0.1;4)", true},
+        {"topk:density=warmup(0.1;4steps)", false},
+        {"fp32 | 2: topk:density=table(0.1;0.2@5steps)", true},
+        {"fp32 | 2steps: topk:density=table(0.1;0.2@5)", true},
+        {"fp32 | 2steps: topk:density=table(0.1;0.2@5steps)", false}}) {
+    const CodecSchedule schedule = CodecSchedule::parse(text).value();
+    EXPECT_EQ(schedule.counts_epochs(), epochs) << text;
+    EXPECT_TRUE(schedule.check_epochs("exchange", 1)) << text;
+    const Status status = schedule.check_epochs("exchange", 0);
+    EXPECT_EQ(bool{status}, !epochs) << text;
+    EXPECT_THAT(status.message(), HasSubstr(epochs ? "give steps_per_epoch" : "")) << text;
+  }
+}
+
 TEST(CodecSchedule, MistakesAreNamed) {
   for (const auto& [text, why] : {std::pair<std::string, std::string>{"", "name is missing"},
                                   {"topq", "unknown codec 'topq'"},

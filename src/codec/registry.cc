@@ -5,6 +5,7 @@
 
 #include "codec/builtin.h"
 #include "core/check.h"
+#include "thinwire/near_miss.h"
 
 namespace thinwire {
 namespace {
@@ -84,10 +85,10 @@ Result<NamedCodec> make_codec(std::string_view spec) {
   const auto found = std::find_if(table().begin(), table().end(),
                                   [&](const CodecEntry& row) { return row.info.name == name; });
   if (found == table().end()) {
-    std::string known;
-    for (const CodecEntry& row : table())
-      known += (known.empty() ? "" : ", ") + std::string(row.info.name);
-    return Status::fail(ErrorCode::kUnknownName, "unknown codec '" + name + "'; known: " + known);
+    std::vector<std::string> names;
+    for (const CodecEntry& row : table()) names.emplace_back(row.info.name);
+    return Status::fail(ErrorCode::kUnknownName,
+                        "unknown codec '" + name + "'; " + known_names(name, names));
   }
   Result<Options> options =
       parse_options("codec '" + name + "'", found->options, text.value().settings);

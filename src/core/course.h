@@ -44,6 +44,8 @@ class Course {
 
   double at(uint64_t step, uint64_t steps_per_epoch) const noexcept;
 
+  bool counts_epochs() const noexcept { return !times_.empty() && !times_.front().in_steps; }
+
   // Its largest and smallest values, among others.
   std::vector<double> ends() const;
 

@@ -7,18 +7,15 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "thinwire/near_miss.h"
 
 namespace thinwire {
 namespace {
 
-template <typename Range, typename Name>
-std::string join(const Range& range, Name&& name) {
-  std::string text;
-  for (const auto& item : range) {
-    if (!text.empty()) text += ", ";
-    text += name(item);
-  }
-  return text;
+std::vector<std::string> names_of(std::span<const OptionInfo> table) {
+  std::vector<std::string> names;
+  for (const OptionInfo& row : table) names.emplace_back(row.name);
+  return names;
 }
 
 // 0.25, 1e-05, 500: the shortest text that reads back as the same number.
@@ -36,7 +33,8 @@ std::string range_of(const OptionInfo& info) {
   return "";
 }
 
-std::string expected(const OptionInfo& info) {
+// What the option may be, with a guess at what `text` was to say.
+std::string expected(const OptionInfo& info, const std::string& text) {
   switch (info.type) {
     case OptionType::kInteger:
       return "a whole number" + range_of(info);
@@ -44,8 +42,12 @@ std::string expected(const OptionInfo& info) {
       return "a number" + range_of(info);
     case OptionType::kNumbers:
       return "numbers, separated by ';'," + range_of(info);
-    case OptionType::kChoice:
-      return "one of: " + join(info.choices, [](std::string_view c) { return std::string(c); });
+    case OptionType::kChoice: {
+      const std::vector<std::string> names(info.choices.begin(), info.choices.end());
+      std::string choices;
+      for (const std::string& name : names) choices += (choices.empty() ? "" : ", ") + name;
+      return "one of: " + choices + did_you_mean(text, names);
+    }
     case OptionType::kFlag:
       return "true or false";
     case OptionType::kText:
@@ -160,13 +162,13 @@ std::string Options::canonical() const {
 Result<Options> parse_options(std::string_view origin, std::span<const OptionInfo> table,
                               std::span<const std::pair<std::string, std::string>> given) {
   const std::string prefix = std::string(origin) + ": ";
-  const auto row_name = [](const OptionInfo& info) { return std::string(info.name); };
 
   Options options;
   for (const OptionInfo& info : table) {
     Options::Value value{.type = info.type, .text = std::string(info.fallback)};
-    THINWIRE_CHECK(check(info, value.text, value.number, value.numbers),
-                   prefix + "the default of '" + row_name(info) + "' does not fit its own row");
+    THINWIRE_CHECK(
+        check(info, value.text, value.number, value.numbers),
+        prefix + "the default of '" + std::string(info.name) + "' does not fit its own row");
     options.order_.emplace_back(info.name);
     options.values_.emplace(info.name, std::move(value));
   }
@@ -177,14 +179,14 @@ Result<Options> parse_options(std::string_view origin, std::span<const OptionInf
     if (info == table.end())
       return Status::fail(ErrorCode::kUnknownName,
                           prefix + "unknown option '" + key + "'; " +
-                              (table.empty() ? "it has none" : "known: " + join(table, row_name)));
+                              (table.empty() ? "it has none" : known_names(key, names_of(table))));
     if (std::find(seen.begin(), seen.end(), key) != seen.end())
       return Status::fail(ErrorCode::kBadOption, prefix + "option '" + key + "' is given twice");
     seen.push_back(key);
     Options::Value value{.type = info->type, .text = text};
     if (!check(*info, value.text, value.number, value.numbers))
       return Status::fail(ErrorCode::kBadOption, prefix + "option '" + key + "' is '" + text +
-                                                     "', but must be " + expected(*info));
+                                                     "', but must be " + expected(*info, text));
     options.values_.find(key)->second = std::move(value);
   }
   return options;

@@ -41,7 +41,8 @@ TEST(Options, DefaultsAndCanonicalText) {
 
 TEST(Options, ErrorsNameKeyValueAndChoices) {
   EXPECT_THAT(parse("x:densty=1").status().message(),
-              HasSubstr("unknown option 'densty'; known: density, stages, law, exact, edges"));
+              HasSubstr("unknown option 'densty'; known: density, stages, law, exact, edges; "
+                        "did you mean 'density'?"));
   EXPECT_THAT(parse("x:density=2").status().message(),
               HasSubstr("option 'density' is '2', but must be a number from 0 to 1"));
   EXPECT_THAT(parse("x:stages=1.5").status().message(), HasSubstr("must be a whole number"));

@@ -102,10 +102,16 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
   };
   EXPECT_THAT(same({.codec = "fp23"}, ErrorCode::kUnknownName),
               Each(AllOf(HasSubstr("unknown codec 'fp23'"), HasSubstr("fp32, "))));
-  EXPECT_THAT(same({.feedback = "redisual"}, ErrorCode::kUnknownName), Each(HasSubstr("residual")));
+  EXPECT_THAT(same({.feedback = "redisual"}, ErrorCode::kUnknownName),
+              Each(HasSubstr("did you mean 'residual'? (auto: the codec's own)")));
   EXPECT_THAT(same({.method = "ring"}, ErrorCode::kUnknownName),
               Each(HasSubstr("unknown method 'ring'; known: auto, dense, scatter-reduce, gather, "
                              "sparse-reduce, low-rank, shared-index, library")));
+  EXPECT_THAT(same({.method = "sparse_reduce"}, ErrorCode::kUnknownName),
+              Each(HasSubstr("; did you mean 'sparse-reduce'?")));
+  EXPECT_THAT(
+      same({.codec = "topk:density=warmup(0.1;4)", .steps_per_epoch = 0}, ErrorCode::kBadOption),
+      Each(HasSubstr("counts in epochs: give steps_per_epoch")));
   EXPECT_THAT(same({.codec = "adacomp", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'adacomp'; use gather")));
   EXPECT_THAT(

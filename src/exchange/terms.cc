@@ -7,6 +7,7 @@
 
 #include "codec/codec_schedule.h"
 #include "thinwire/feedback.h"
+#include "thinwire/near_miss.h"
 #include "thinwire/settled.h"
 #include "thinwire/version.h"
 
@@ -64,10 +65,10 @@ Result<Method> settle_method(const std::string& name, const Codec& chosen) {
                               std::string(codec.name) + "'");
     return method;
   }
-  std::string known = "auto";
-  for (const Method method : kMethods) known += ", " + std::string(to_string(method));
+  std::vector<std::string> names = {"auto"};
+  for (const Method method : kMethods) names.emplace_back(to_string(method));
   return Status::fail(ErrorCode::kUnknownName,
-                      "exchange: unknown method '" + name + "'; known: " + known);
+                      "exchange: unknown method '" + name + "'; " + known_names(name, names));
 }
 
 // The memory of feedback = "auto".
@@ -132,6 +133,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);
   if (!parsed) return parsed.status();
   const CodecSchedule& schedule = parsed.value();
+  if (Status status = schedule.check_epochs("exchange", options.steps_per_epoch); !status)
+    return status;
   Terms terms;
   terms.divisible = true;
   terms.chunk_values = options.chunk_values;
@@ -162,7 +165,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   terms.feedback = options.feedback;
   if (terms.feedback == "auto") terms.feedback = feedback;
   if (const auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
-    return memory.status();
+    return Status::fail(memory.status().code(),
+                        memory.status().message() + " (auto: the codec's own)");
 
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
   terms.method = settle_method(options.method, *now.codec).value();

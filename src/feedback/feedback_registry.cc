@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "feedback/feedback_rules.h"
+#include "thinwire/near_miss.h"
 
 namespace thinwire {
 
@@ -19,11 +20,10 @@ Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const Str
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const FeedbackEntry* row) { return row->name == name; });
   if (found == table.end()) {
-    std::string known;
-    for (const FeedbackEntry* row : table)
-      known += (known.empty() ? "" : ", ") + std::string(row->name);
+    std::vector<std::string> names;
+    for (const FeedbackEntry* row : table) names.emplace_back(row->name);
     return Status::fail(ErrorCode::kUnknownName,
-                        "unknown feedback '" + name + "'; known: " + known);
+                        "unknown feedback '" + name + "'; " + known_names(name, names));
   }
   Result<Options> options =
       parse_options("feedback '" + name + "'", (*found)->options, text.value().settings);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "thinwire/near_miss.h"
+
 namespace thinwire {
 namespace {
 
@@ -63,10 +65,10 @@ Status set_memory(BoundaryPlan& plan) {
   const auto row = std::find_if(table().begin(), table().end(),
                                 [&](const BoundaryMemory& memory) { return memory.name == name; });
   if (row == table().end()) {
-    std::string known;
-    for (const BoundaryMemory& memory : table())
-      known += (known.empty() ? "" : ", ") + std::string(memory.name);
-    return fail(ErrorCode::kUnknownName, plan.spec, "no memory '" + name + "'; known: " + known);
+    std::vector<std::string> names;
+    for (const BoundaryMemory& memory : table()) names.emplace_back(memory.name);
+    return fail(ErrorCode::kUnknownName, plan.spec,
+                "no memory '" + name + "'; " + known_names(name, names));
   }
   Result<Options> options =
       parse_options("memory '" + name + "'", row->options, text.value().settings);
@@ -167,6 +169,8 @@ size_t BoundaryPlan::max_body() const {
 Result<BoundaryPlan> plan_boundary(const BoundarySpec& spec) {
   Result<CodecSchedule> schedule = CodecSchedule::parse(spec.codec);
   if (!schedule) return schedule.status();
+  if (Status status = schedule.value().check_epochs("boundary", spec.steps_per_epoch); !status)
+    return status;
   BoundaryPlan plan{.spec = spec, .schedule = std::move(schedule).value()};
   if (Status status = check_sizes(spec, plan.sample_count); !status) return status;
   for (const std::string& end : plan.schedule.ends())

@@ -274,6 +274,11 @@ TEST(Boundary, BadSettingsAreNamed) {
   BoundarySpec spec = spec_of("topk", "none");
   spec.samples = 0;
   EXPECT_EQ(code_of(spec), ErrorCode::kBadOption);
+  spec = spec_of("topk:density=warmup(0.1;4)", "none");
+  EXPECT_EQ(code_of(spec), ErrorCode::kOk);
+  spec.steps_per_epoch = 0;
+  EXPECT_EQ(code_of(spec), ErrorCode::kBadOption);
+  spec = spec_of("topk", "none");
   spec.samples = size_t{1} << 40;
   EXPECT_EQ(code_of(spec), ErrorCode::kUnsupported);
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include "codec/codec_schedule.h"
 #include "core/check.h"
 #include "core/checksum.h"
 #include "sync/sync_rules.h"
+#include "thinwire/near_miss.h"
 #include "thinwire/version.h"
 
 namespace thinwire {
@@ -14,13 +16,6 @@ namespace {
 std::vector<const SyncRuleEntry*> all_rules() {
   return {&average_entry(),  &leader_entry(), &easgd_entry(), &diloco_entry(),
           &downpour_entry(), &parle_entry(),  &gossip_entry()};
-}
-
-std::string known_names() {
-  std::string names;
-  for (const SyncRuleEntry* row : all_rules())
-    names += (names.empty() ? "" : ", ") + std::string(row->info.name);
-  return names;
 }
 
 // A row of the table and what was asked of it.
@@ -34,9 +29,12 @@ Named find_rule(const std::string& method) {
   const auto table = all_rules();
   const auto found = std::find_if(table.begin(), table.end(),
                                   [&](const auto* row) { return row->info.name == text.name; });
-  if (found == table.end())
+  if (found == table.end()) {
+    std::vector<std::string> names;
+    for (const SyncRuleEntry* row : table) names.emplace_back(row->info.name);
     throw Error(ErrorCode::kUnknownName,
-                "unknown synchroniser '" + text.name + "'; known: " + known_names());
+                "unknown synchroniser '" + text.name + "'; " + known_names(text.name, names));
+  }
   return {**found,
           parse_options("synchroniser '" + text.name + "'", (*found)->info.options, text.settings)
               .value()};
@@ -48,8 +46,18 @@ struct Chosen {
   std::string canonical;
 };
 
+// Rounds are what a codec's schedule counts, so that an epoch has no meaning there.
+void check_schedule(const std::string& codec) {
+  if (CodecSchedule::parse(codec).value().counts_epochs())
+    throw Error(ErrorCode::kBadOption,
+                "synchroniser: the schedule '" + codec +
+                    "' counts in epochs, but what a local method sends is counted in rounds: write "
+                    "its times as steps, each of which is a round, as in warmup(0.001;100steps)");
+}
+
 Chosen choose(const SyncSetup& setup) {
   const Named named = find_rule(setup.options.method);
+  check_schedule(setup.options.codec);
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,

@@ -26,8 +26,16 @@ auto with_method(const std::string& method) {
 TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(with_method("leeder"),
               ThrowsMessage<Error>(HasSubstr("unknown synchroniser 'leeder'; known: average,")));
+  EXPECT_THAT(with_method("leeder"), ThrowsMessage<Error>(HasSubstr("did you mean 'leader'?")));
   EXPECT_THAT(with_method("leader:tow=3"), ThrowsMessage<Error>(HasSubstr("unknown option 'tow'")));
   EXPECT_THAT(with_method("average:tau=0"), ThrowsMessage<Error>(HasSubstr("'tau' is '0'")));
+  EXPECT_THAT(
+      [] {
+        make(4, [&](int, SynchroniserOptions& options) {
+          options.codec = "topk:density=warmup(0.1;4)";
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("counted in rounds: write its times as steps")));
 }
 
 // A strength below 0 pushes away, one above 1 overshoots.
