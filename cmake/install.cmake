@@ -13,9 +13,10 @@ list(FILTER public_headers EXCLUDE REGEX "/(torch|c10d)\\.h$")  # c10d.h: of the
 add_library(thinwire INTERFACE)
 add_library(thinwire::thinwire ALIAS thinwire)
 target_sources(thinwire INTERFACE FILE_SET HEADERS BASE_DIRS include FILES ${public_headers})
+target_compile_features(thinwire INTERFACE cxx_std_20)
 target_link_libraries(thinwire INTERFACE thinwire_sync thinwire_pipeline)
 set_target_properties(thinwire PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-install(TARGETS thinwire thinwire_flags ${layers} EXPORT thinwireTargets
+install(TARGETS thinwire ${layers} EXPORT thinwireTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT thinwireTargets NAMESPACE thinwire:: DESTINATION ${package_folder})

@@ -28,10 +28,13 @@ function(thinwire_layer name)
     thinwire_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_features(thinwire_${name} PUBLIC cxx_std_20)
   foreach(lower IN LISTS arg_BELOW)
     target_link_libraries(thinwire_${name} PUBLIC thinwire_${lower})
   endforeach()
-  target_link_libraries(thinwire_${name} PRIVATE thinwire_flags ${arg_PRIVATE_LIBS})
+  # The project's own flags are no part of what is installed: users have theirs.
+  target_link_libraries(thinwire_${name} PRIVATE $<BUILD_INTERFACE:thinwire_flags>
+                                                 ${arg_PRIVATE_LIBS})
   set_property(GLOBAL APPEND PROPERTY THINWIRE_LAYERS thinwire_${name})
 
   if(THINWIRE_TESTS)
