@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "kernel/bin_codes.h"
 
 namespace thinwire::kernel {

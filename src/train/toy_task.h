@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <future>
+#include <span>
 #include <vector>
 
 #include "thinwire/torch.h"
