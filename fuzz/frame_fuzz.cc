@@ -12,9 +12,14 @@ std::vector<std::vector<uint8_t>> fuzz_seeds() {
   std::vector<std::vector<uint8_t>> seeds;
   for (size_t payload : {0, 1, 100}) {
     std::vector<uint8_t> seed(kFrameHeaderSize + payload, uint8_t{7});
-    seal_frame(
-        {.codec = 4, .sender = 1, .stream = 2, .step = 3, .count = 50, .payload_size = payload},
-        std::as_writable_bytes(std::span(seed)));
+    seal_frame({.codec = 4,
+                .sender = 1,
+                .stream = 2,
+                .step = 3,
+                .place = 5,
+                .count = 50,
+                .payload_size = payload},
+               std::as_writable_bytes(std::span(seed)));
     seeds.push_back(std::move(seed));
   }
   return seeds;
@@ -27,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (repaired) {  // past the checksum, which random bytes never meet
       uint64_t payload = 0;
       if (size < kFrameHeaderSize) return 0;
-      std::memcpy(&payload, bytes.data() + 32, sizeof payload);
+      std::memcpy(&payload, bytes.data() + 34, 6);  // u48
       if (payload > size - kFrameHeaderSize) return 0;
       const auto all = std::span(bytes);
       const uint64_t sum = checksum(all.first(40), all.subspan(kFrameHeaderSize, payload));

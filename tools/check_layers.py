@@ -14,9 +14,10 @@ MAY_INCLUDE = {
     "codec": {"core", "kernel"},
     "feedback": {"core", "kernel"},
     "comm": {"core"},
-    "exchange": {"core", "kernel", "codec", "feedback", "comm"},
-    "sync": {"core", "kernel", "codec", "feedback", "comm", "exchange"},
-    "pipeline": {"core", "kernel", "codec", "feedback"},
+    "stream": {"core", "kernel", "codec", "feedback"},
+    "exchange": {"core", "kernel", "codec", "feedback", "stream", "comm"},
+    "sync": {"core", "kernel", "codec", "feedback", "stream", "comm", "exchange"},
+    "pipeline": {"core", "kernel", "codec", "feedback", "stream"},
     "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline"},
 }
 # Each third-party include prefix and the only folders that may name it.

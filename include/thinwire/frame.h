@@ -19,10 +19,14 @@ struct FrameHeader {
   uint16_t sender = 0;      // rank
   uint32_t generation = 0;  // of the group: grows when its members change
   uint32_t stream = 0;      // index in the agreed list of streams
+  // The last four are at most kFrameFieldMax.
   uint64_t step = 0;
-  uint64_t count = 0;         // values the payload stands for
+  uint64_t place = 0;  // first value in the stream or in the round's floats; sparse-reduce: region
+  uint64_t count = 0;  // values the payload stands for
   uint64_t payload_size = 0;  // bytes that follow the header
 };
+
+inline constexpr uint64_t kFrameFieldMax = (uint64_t{1} << 48) - 1;
 
 // The sender's values were not finite: no payload, and the step is to be skipped by everybody.
 inline constexpr uint8_t kFrameNonFinite = 1;
@@ -30,8 +34,12 @@ inline constexpr uint8_t kFrameNonFinite = 1;
 // What is offered or adopted in a round before encoding, instead of a codec's payload.
 inline constexpr uint8_t kFrameRound = 2;
 
+// The payload is what an owner made of the contributions of all ranks, not a contribution itself.
+inline constexpr uint8_t kFrameResult = 4;
+
 // Writes the header of a frame whose payload already lies at frame.subspan(kFrameHeaderSize).
-// REQUIRES: frame.size() == kFrameHeaderSize + header.payload_size.
+// Throws Error(kContract) unless frame.size() == kFrameHeaderSize + header.payload_size and every
+// number has room in its field.
 void seal_frame(const FrameHeader& header, std::span<std::byte> frame);
 
 struct Frame {

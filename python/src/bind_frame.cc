@@ -11,7 +11,8 @@ namespace thinwire::python {
 namespace {
 
 nb::bytes pack(nb::handle payload, uint8_t codec, uint8_t flags, uint16_t sender,
-               uint32_t generation, uint32_t stream, uint64_t step, uint64_t count) {
+               uint32_t generation, uint32_t stream, uint64_t step, uint64_t place,
+               uint64_t count) {
   const Buffer buffer(payload, Buffer::kRead);
   const auto from = buffer.bytes();
   return make_bytes(kFrameHeaderSize + from.size(), [&](std::span<std::byte> frame) {
@@ -22,6 +23,7 @@ nb::bytes pack(nb::handle payload, uint8_t codec, uint8_t flags, uint16_t sender
                 .generation = generation,
                 .stream = stream,
                 .step = step,
+                .place = place,
                 .count = count,
                 .payload_size = from.size()},
                frame);
@@ -44,6 +46,8 @@ Row read_header(nb::handle message) {
   row["generation"] = header.generation;
   row["stream"] = header.stream;
   row["step"] = header.step;
+  row["place"] = header.place;
+  row["result"] = (header.flags & kFrameResult) != 0;
   row["count"] = header.count;
   row["payload_size"] = header.payload_size;
   return row;
@@ -54,9 +58,10 @@ Row read_header(nb::handle message) {
 void bind_frame(nb::module_& module) {
   module.attr("FRAME_HEADER_SIZE") = kFrameHeaderSize;
   module.attr("FRAME_NON_FINITE") = static_cast<int>(kFrameNonFinite);
+  module.attr("FRAME_RESULT") = static_cast<int>(kFrameResult);
   module.def("pack", &pack, nb::arg("payload"), nb::arg("codec"), nb::arg("flags"),
              nb::arg("sender"), nb::arg("generation"), nb::arg("stream"), nb::arg("step"),
-             nb::arg("count"));
+             nb::arg("place"), nb::arg("count"));
   module.def("read_header", &read_header, nb::arg("message"));
 }
 

@@ -77,7 +77,9 @@ FRAME_HEADER_SIZE: int = 48
 
 FRAME_NON_FINITE: int = 1
 
-def pack(payload: object, codec: int, flags: int, sender: int, generation: int, stream: int, step: int, count: int) -> bytes: ...
+FRAME_RESULT: int = 4
+
+def pack(payload: object, codec: int, flags: int, sender: int, generation: int, stream: int, step: int, place: int, count: int) -> bytes: ...
 
 def read_header(message: object) -> dict[str, Any]: ...
 

@@ -33,8 +33,12 @@ class Frame:
     stream: int
     """Index in the agreed list of streams."""
     step: int
+    place: int
+    """First value of the payload in the stream, or in the floats of a round; a region in sparse-reduce."""
     generation: int
     """Of the group: grows when its members change."""
+    result: bool
+    """The payload is what an owner made of all ranks' contributions, not a contribution."""
     non_finite: bool
     """The sender had a NaN or infinity: no payload, and everybody skips the step."""
 
@@ -52,7 +56,9 @@ def pack(
     sender: int = 0,
     stream: int = 0,
     step: int = 0,
+    place: int = 0,
     generation: int = 0,
+    result: bool = False,
     non_finite: bool = False,
 ) -> bytes:
     """The frame of a payload.
@@ -70,8 +76,9 @@ def pack(
         "sender": (sender, 16),
         "generation": (generation, 32),
         "stream": (stream, 32),
-        "step": (step, 64),
-        "count": (count, 64),
+        "step": (step, 48),
+        "place": (place, 48),
+        "count": (count, 48),
     }
     for name, (number, bits) in numbers.items():
         if not isinstance(number, int):
@@ -82,7 +89,8 @@ def pack(
     if non_finite and len(data) > 0:
         raise ContractError("frame: one that is non-finite has no payload")
     fields = {name: number for name, (number, _) in numbers.items()}
-    return _core.pack(data, flags=_core.FRAME_NON_FINITE if non_finite else 0, **fields)
+    flags = (_core.FRAME_NON_FINITE if non_finite else 0) | (_core.FRAME_RESULT if result else 0)
+    return _core.pack(data, flags=flags, **fields)
 
 
 def unpack(message: Any) -> Frame:

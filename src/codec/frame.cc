@@ -2,17 +2,18 @@
 //
 //   offset  type  field
 //        0  u16   magic, 0x5754: the bytes "TW"
-//        2  u8    version, 1
+//        2  u8    version, 2
 //        3  u8    codec id
 //        4  u8    flags: 1 = the sender's values were not finite and there is no payload;
-//                 2 = the payload is of a round before encoding
+//                 2 = the payload is of a round before encoding; 4 = the payload is a result
 //        5  u8    round, from 0; 0 without flag 2
 //        6  u16   sender, a rank
 //        8  u32   generation of the group
 //       12  u32   stream
-//       16  u64   step
-//       24  u64   count of values
-//       32  u64   payload size in bytes
+//       16  u48   step
+//       22  u48   place of the values: in the stream, in the floats of the round, or their region
+//       28  u48   count of values
+//       34  u48   payload size in bytes
 //       40  u64   XXH3-64 (seed 0) of the 40 bytes above and then the payload
 //
 // SPDX-License-Identifier: Apache-2.0
@@ -28,8 +29,21 @@ namespace thinwire {
 namespace {
 
 constexpr uint16_t kMagic = 0x5754;
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kChecked = kFrameHeaderSize - sizeof(uint64_t);  // header bytes under the checksum
+constexpr uint8_t kKnownFlags = kFrameNonFinite | kFrameRound | kFrameResult;
+
+void put_u48(ByteWriter& writer, uint64_t number, const char* what) {
+  THINWIRE_CHECK(number <= kFrameFieldMax,
+                 std::string("frame: ") + what + " " + std::to_string(number) + " exceeds 48 bits");
+  writer.put(static_cast<uint32_t>(number));
+  writer.put(static_cast<uint16_t>(number >> 32));
+}
+
+uint64_t get_u48(ByteReader& reader) {
+  const uint64_t low = reader.get<uint32_t>();
+  return low | uint64_t{reader.get<uint16_t>()} << 32;
+}
 
 }  // namespace
 
@@ -46,9 +60,10 @@ void seal_frame(const FrameHeader& header, std::span<std::byte> frame) {
   writer.put(header.sender);
   writer.put(header.generation);
   writer.put(header.stream);
-  writer.put(header.step);
-  writer.put(header.count);
-  writer.put(header.payload_size);
+  put_u48(writer, header.step, "step");
+  put_u48(writer, header.place, "place");
+  put_u48(writer, header.count, "count");
+  put_u48(writer, header.payload_size, "payload size");
   writer.put(checksum(frame.first(kChecked), frame.subspan(kFrameHeaderSize)));
 }
 
@@ -72,9 +87,10 @@ Result<Frame> read_frame(std::span<const std::byte> bytes) {
   header.sender = reader.get<uint16_t>();
   header.generation = reader.get<uint32_t>();
   header.stream = reader.get<uint32_t>();
-  header.step = reader.get<uint64_t>();
-  header.count = reader.get<uint64_t>();
-  header.payload_size = reader.get<uint64_t>();
+  header.step = get_u48(reader);
+  header.place = get_u48(reader);
+  header.count = get_u48(reader);
+  header.payload_size = get_u48(reader);
   const auto sum = reader.get<uint64_t>();
   if (header.payload_size > reader.remaining())
     return fail(ErrorCode::kBadLength, "payload of " + std::to_string(header.payload_size) +
@@ -83,7 +99,7 @@ Result<Frame> read_frame(std::span<const std::byte> bytes) {
   frame.payload = reader.take(header.payload_size);
   if (sum != checksum(bytes.first(kChecked), frame.payload))
     return fail(ErrorCode::kCorrupt, "wrong checksum");
-  if ((header.flags & ~(kFrameNonFinite | kFrameRound)) != 0 ||
+  if ((header.flags & ~kKnownFlags) != 0 ||
       ((header.flags & kFrameRound) == 0 && header.round != 0))
     return fail(ErrorCode::kCorrupt, "unknown flags");
   if ((header.flags & kFrameNonFinite) != 0 && header.payload_size != 0)

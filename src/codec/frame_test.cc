@@ -17,7 +17,8 @@ std::vector<std::byte> sample_frame(size_t payload_size) {
               .sender = 3,
               .generation = 9,
               .stream = 0x01020304,
-              .step = 0x1122334455667788,
+              .step = 0x112233445566,
+              .place = 0x665544332211,
               .count = 123456789012,
               .payload_size = payload_size},
              bytes);
@@ -33,7 +34,8 @@ TEST(Frame, ComesBackAsSealed) {
   EXPECT_EQ(header.sender, 3);
   EXPECT_EQ(header.generation, 9u);
   EXPECT_EQ(header.stream, 0x01020304u);
-  EXPECT_EQ(header.step, 0x1122334455667788u);
+  EXPECT_EQ(header.step, 0x112233445566u);
+  EXPECT_EQ(header.place, 0x665544332211u);
   EXPECT_EQ(header.count, 123456789012u);
   ASSERT_EQ(frame.value().payload.size(), 17u);
   EXPECT_EQ(frame.value().payload.data(), bytes.data() + kFrameHeaderSize);
@@ -66,7 +68,7 @@ TEST(Frame, RefusesNonFiniteFlagWithPayload) {
   auto bytes = sample_frame(4);
   seal_frame({.flags = kFrameNonFinite, .payload_size = 4}, bytes);
   EXPECT_EQ(read_frame(bytes).status().code(), ErrorCode::kCorrupt);
-  seal_frame({.flags = 4, .payload_size = 4}, bytes);
+  seal_frame({.flags = 8, .payload_size = 4}, bytes);
   EXPECT_EQ(read_frame(bytes).status().code(), ErrorCode::kCorrupt);
 }
 
@@ -81,6 +83,10 @@ TEST(Frame, RoundsHaveANumberAndNothingElseDoes) {
 TEST(Frame, SealingChecksTheSpan) {
   std::vector<std::byte> bytes(kFrameHeaderSize + 3);
   EXPECT_THROW(seal_frame({.payload_size = 4}, bytes), Error);
+  EXPECT_THROW(seal_frame({.step = kFrameFieldMax + 1, .payload_size = 3}, bytes), Error);
+  EXPECT_THROW(seal_frame({.place = kFrameFieldMax + 1, .payload_size = 3}, bytes), Error);
+  EXPECT_THROW(seal_frame({.count = kFrameFieldMax + 1, .payload_size = 3}, bytes), Error);
+  EXPECT_NO_THROW(seal_frame({.place = kFrameFieldMax, .payload_size = 3}, bytes));
 }
 
 }  // namespace

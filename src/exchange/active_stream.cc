@@ -242,7 +242,7 @@ size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_
 
 size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                                  std::span<std::byte> out) {
-  FrameHeader header = context.header(codec_->info().id, index_, count, context.rank());
+  FrameHeader header = context.header(codec_->info().id, index_, begin, count, context.rank());
   const Signal part = this->part(context, begin, count);
   size_t size = kFrameHeaderSize;
   if (finite_) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exchange/frames.h"
-#include "exchange/memory_slot.h"
+#include "stream/memory_slot.h"
 #include "exchange/plan.h"
 #include "exchange/step_context.h"
 #include "exchange/terms.h"

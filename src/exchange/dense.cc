@@ -142,8 +142,13 @@ class Dense final : public Collective {
   }
 
   FrameHeader expected(const Slice& slice, size_t sender) const noexcept {
-    return context_.header(slice.stream->codec().info().id, slice.stream->index(), slice.count,
-                           sender);
+    return context_.header(slice.stream->codec().info().id, slice.stream->index(), slice.begin,
+                           slice.count, sender);
+  }
+  FrameHeader expected_mean(const Slice& slice, size_t owner) const noexcept {
+    FrameHeader header = expected(slice, owner);
+    header.flags = kFrameResult;
+    return header;
   }
 
   std::span<float> sum() noexcept {
@@ -217,9 +222,9 @@ class Dense final : public Collective {
       context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), -1);
       spoilt_[index] = true;
     }
-    FrameHeader header = expected(slice, context_.rank());
+    FrameHeader header = expected_mean(slice, context_.rank());
     if (spoilt_[index]) {
-      header.flags = kFrameNonFinite;
+      header.flags |= kFrameNonFinite;
     } else {
       const Signal signal{.values = mean, .fresh = {}, .moments = {}};
       Call call = context_.call;
@@ -242,7 +247,7 @@ class Dense final : public Collective {
       const auto frame = bytes.subspan(slice.offset, slice.room);
       kernel::fill(result, -0.0f);
       if (owner != context_.rank())
-        add_frame(context_, expected(slice, owner), *slice.decoder, frame, 1.0f, result);
+        add_frame(context_, expected_mean(slice, owner), *slice.decoder, frame, 1.0f, result);
       else if (!spoilt_[i])
         slice.decoder->decode_add(frame.subspan(kFrameHeaderSize), 1.0f, result).or_throw();
     }

@@ -56,7 +56,8 @@ void FloatReduction::begin(Rule rule, const Subject& subject, std::span<float> v
     peer.result_in = context_.buffers.take(size_of(theirs.size()));
     peer.receives_result.set(context_.group.receive(peer.result_in.bytes(), rank, tag_ + 1));
     peer.part_out = context_.buffers.take(size_of(theirs.size()));
-    write(theirs, spoilt, peer.part_out.bytes());
+    write(part_header(static_cast<size_t>(rank), context_.rank()), theirs, spoilt,
+          peer.part_out.bytes());
     peer.sends_part.set(context_.group.send(peer.part_out.bytes(), rank, tag_));
   });
 }
@@ -84,17 +85,24 @@ const Transfer* FloatReduction::awaited() const noexcept {
   return nullptr;
 }
 
-FrameHeader FloatReduction::header(size_t count, size_t sender) const noexcept {
-  FrameHeader header = context_.header(subject_.codec, subject_.stream, count, sender);
+FrameHeader FloatReduction::part_header(size_t owner, size_t sender) const noexcept {
+  const size_t begin = begin_of(owner);
+  FrameHeader header =
+      context_.header(subject_.codec, subject_.stream, begin, begin_of(owner + 1) - begin, sender);
   header.flags = kFrameRound;
   header.round = subject_.round;
   return header;
 }
 
+FrameHeader FloatReduction::result_header(size_t owner) const noexcept {
+  FrameHeader header = part_header(owner, owner);
+  header.flags |= kFrameResult;
+  return header;
+}
+
 // A flag stands for floats that cannot be given; old memory must not leave behind it.
-void FloatReduction::write(std::span<const float> values, bool flagged,
+void FloatReduction::write(FrameHeader header, std::span<const float> values, bool flagged,
                            std::span<std::byte> message) const {
-  FrameHeader header = this->header(values.size(), context_.rank());
   if (flagged) {
     header.flags |= kFrameNonFinite;
     std::memset(message.data() + kFrameHeaderSize, 0, message.size() - kFrameHeaderSize);
@@ -106,16 +114,16 @@ void FloatReduction::write(std::span<const float> values, bool flagged,
 }
 
 // The floats of a message, still unchecked; empty when it is flagged, or corrupt, which is noted.
-std::span<const std::byte> FloatReduction::read(std::span<const std::byte> message, size_t count,
-                                                size_t sender, bool* flagged) {
+std::span<const std::byte> FloatReduction::read(const FrameHeader& expected,
+                                                std::span<const std::byte> message, bool* flagged) {
   *flagged = false;
   Result<Frame> read = read_frame(message);
-  if (read && is_expected(read.value().header, header(count, sender))) {
+  if (read && frame_difference(read.value().header, expected) == nullptr) {
     *flagged = (read.value().header.flags & kFrameNonFinite) != 0;
-    if (*flagged || read.value().payload.size() == count * sizeof(float))
+    if (*flagged || read.value().payload.size() == expected.count * sizeof(float))
       return read.value().payload;
   }
-  context_.faults.add(ErrorCode::kCorrupt, subject_.stream, static_cast<int>(sender));
+  context_.faults.add(ErrorCode::kCorrupt, subject_.stream, expected.sender);
   return {};
 }
 
@@ -134,7 +142,8 @@ void FloatReduction::add(size_t rank) {
   }
   if (own.empty()) return;
   bool flagged = false;
-  const auto floats = read(peers_[rank].part_in.bytes(), own.size(), rank, &flagged);
+  const auto floats =
+      read(part_header(context_.rank(), rank), peers_[rank].part_in.bytes(), &flagged);
   if (flagged && subject_.round == 0)
     context_.faults.add(ErrorCode::kNonFinite, subject_.stream, static_cast<int>(rank));
   else if (flagged)
@@ -181,7 +190,7 @@ void FloatReduction::share() {
     if (!own.empty() && peers_.size() > 1) {
       Buffer& message = peers_[context_.rank()].result_in;
       message = context_.buffers.take(size_of(own.size()));
-      write(own, sum_spoilt_, message.bytes());
+      write(result_header(context_.rank()), own, sum_spoilt_, message.bytes());
     }
   }
   ++taken_;
@@ -200,7 +209,7 @@ void FloatReduction::take(size_t owner) {
   if (to.empty()) return;
   const Stopwatch watch(context_.decompress_seconds);
   bool flagged = false;
-  const auto floats = read(peer.result_in.bytes(), to.size(), owner, &flagged);
+  const auto floats = read(result_header(owner), peer.result_in.bytes(), &flagged);
   if (flagged) context_.faults.add(ErrorCode::kCorrupt, subject_.stream, -1);
   if (floats.empty()) {
     spoilt_ = true;

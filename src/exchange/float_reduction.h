@@ -68,9 +68,12 @@ class FloatReduction {
 
   template <typename Body>
   void for_others(const Body& body);
-  FrameHeader header(size_t count, size_t sender) const noexcept;
-  void write(std::span<const float> values, bool flagged, std::span<std::byte> message) const;
-  std::span<const std::byte> read(std::span<const std::byte> message, size_t count, size_t sender,
+  // Of a rank's part of an owner's shard, and of what the owner makes of all parts.
+  FrameHeader part_header(size_t owner, size_t sender) const noexcept;
+  FrameHeader result_header(size_t owner) const noexcept;
+  void write(FrameHeader header, std::span<const float> values, bool flagged,
+             std::span<std::byte> message) const;
+  std::span<const std::byte> read(const FrameHeader& expected, std::span<const std::byte> message,
                                   bool* flagged);
   void add(size_t rank);
   void combine(std::span<const std::byte> floats, size_t rank);

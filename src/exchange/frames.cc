@@ -17,14 +17,6 @@ void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size) {
   std::fill(rest.begin(), rest.end(), std::byte{0});
 }
 
-bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept {
-  return (header.flags & ~kFrameNonFinite) == (expected.flags & ~kFrameNonFinite) &&
-         header.round == expected.round && header.codec == expected.codec &&
-         header.sender == expected.sender && header.generation == expected.generation &&
-         header.stream == expected.stream && header.step == expected.step &&
-         header.count == expected.count;
-}
-
 FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
                        std::span<const std::byte> bytes, float weight, std::span<float> out) {
   return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "exchange/step_context.h"
+#include "stream/frame_check.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"
 
@@ -20,9 +21,6 @@ struct FrameOutcome {
 // Zeroes what follows a frame of `size` bytes in its room: a flagged one is shorter, and old memory
 // must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
 void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
-
-// Whether `header` is that of `expected`, but for the non-finite flag and the payload size.
-bool is_expected(const FrameHeader& header, const FrameHeader& expected) noexcept;
 
 // Reads the frame of `expected` at the start of `bytes` and gives its payload to add(payload), which says
 // whether it was good. Notes its sender's fault when it was not, or the frame is not that of `expected`
@@ -39,7 +37,7 @@ FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
   const Frame& frame = read.value();
   const FrameHeader& header = frame.header;
   const size_t size = kFrameHeaderSize + frame.payload.size();
-  if (!is_expected(header, expected)) return corrupt(size);
+  if (frame_difference(header, expected) != nullptr) return corrupt(size);
   if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
   if (!add(frame.payload)) return corrupt(size);
   return {.kind = FrameOutcome::kAdded, .size = size};

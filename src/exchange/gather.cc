@@ -132,7 +132,7 @@ class Gather final : public Collective {
     for (size_t i = 0; i < streams_.size(); ++i) {
       ActiveStream& stream = *streams_[i];
       const FrameHeader expected =
-          context_.header(stream.codec().info().id, stream.index(), stream.spec().count(), rank);
+          context_.header(stream.codec().info().id, stream.index(), 0, stream.spec().count(), rank);
       const FrameOutcome outcome =
           stream.add_to_mean(context_, expected, *decoders_[i], bytes, weight);
       if (outcome.kind == FrameOutcome::kFlagged)

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "exchange/memory_slot.h"
+#include "stream/memory_slot.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -52,7 +52,14 @@ size_t ReducedStream::limit(uint32_t region) const noexcept {
 }
 
 FrameHeader ReducedStream::header(uint32_t region, size_t sender) const noexcept {
-  return context_.header(coder_.sparse_id(), stream_.index(), stripes_.size(region), sender);
+  return context_.header(coder_.sparse_id(), stream_.index(), region, stripes_.size(region),
+                         sender);
+}
+
+FrameHeader ReducedStream::result_header(uint32_t region, size_t owner) const noexcept {
+  FrameHeader header = this->header(region, owner);
+  header.flags = kFrameResult;
+  return header;
 }
 
 void ReducedStream::seal(FrameHeader header, bool dense, size_t payload_size, Outbox& out) {
@@ -64,7 +71,7 @@ void ReducedStream::seal(FrameHeader header, bool dense, size_t payload_size, Ou
 }
 
 void ReducedStream::flag(FrameHeader header, Outbox& out) {
-  header.flags = kFrameNonFinite;
+  header.flags |= kFrameNonFinite;
   seal_frame(header, out.room().first(kFrameHeaderSize));
   out.used += kFrameHeaderSize;
 }
@@ -142,7 +149,7 @@ FrameOutcome ReducedStream::open(std::span<const std::byte> bytes, FrameHeader e
   FrameOutcome outcome{.kind = FrameOutcome::kAdded,
                        .size = kFrameHeaderSize + frame.payload.size()};
   if (frame.header.codec == coder_.dense_id()) expected.codec = coder_.dense_id();
-  if (!is_expected(frame.header, expected)) {
+  if (frame_difference(frame.header, expected) != nullptr) {
     corrupt(expected.sender);
     outcome.kind = FrameOutcome::kCorrupt;
   } else if ((frame.header.flags & kFrameNonFinite) != 0) {
@@ -187,7 +194,7 @@ bool ReducedStream::form_mean(std::span<float>& values) {
 
 // As many as a rank sent on average.
 void ReducedStream::reduce(kernel::TopSelector& selector, Outbox& out) {
-  const FrameHeader header = this->header(*own_, context_.rank());
+  const FrameHeader header = result_header(*own_, context_.rank());
   std::span<float> values;
   if (!form_mean(values)) return flag(header, out);  // this rank has noted why
   const size_t count = values.size();
@@ -201,7 +208,7 @@ void ReducedStream::reduce(kernel::TopSelector& selector, Outbox& out) {
 
 size_t ReducedStream::take(std::span<const std::byte> bytes, uint32_t region, size_t owner) {
   Frame frame;
-  const FrameOutcome outcome = open(bytes, header(region, owner), frame);
+  const FrameOutcome outcome = open(bytes, result_header(region, owner), frame);
   if (outcome.kind != FrameOutcome::kAdded) return outcome.size;  // flagged: the owner noted why
   const std::span<float> result = stream_.result();
   size_t kept = 0;

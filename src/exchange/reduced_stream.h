@@ -65,6 +65,7 @@ class ReducedStream {
 
  private:
   FrameHeader header(uint32_t region, size_t sender) const noexcept;
+  FrameHeader result_header(uint32_t region, size_t owner) const noexcept;
   size_t most(uint32_t region) const noexcept;
   void write_part(const KeptPart& part, uint32_t region, Outbox& out);
   void seal(FrameHeader header, bool dense, size_t payload_size, Outbox& out);

@@ -80,7 +80,7 @@ void Rounds::join(size_t member) {
 
 FrameHeader Rounds::header(const ActiveStream& stream) const noexcept {
   FrameHeader header =
-      context_.header(stream.codec().info().id, stream.index(), stream.spec().count(), root());
+      context_.header(stream.codec().info().id, stream.index(), 0, stream.spec().count(), root());
   header.flags = kFrameRound;
   header.round = static_cast<uint8_t>(round_);
   return header;
@@ -180,7 +180,7 @@ void Rounds::adopt_frames() {
     const FrameHeader& header = frame.value().header;
     const bool flagged = (header.flags & kFrameNonFinite) != 0;
     const ActiveStream& speaker = flagged ? *streams_.back() : stream;
-    if (!is_expected(header, this->header(speaker))) return corrupt(stream);
+    if (frame_difference(header, this->header(speaker)) != nullptr) return corrupt(stream);
     bytes = bytes.subspan(kFrameHeaderSize + frame.value().payload.size());
     if (flagged) {
       const bool own_values = round_ == 0;  // later it may speak of somebody else's fault

@@ -25,7 +25,7 @@
 #include "exchange/chunk_plan.h"
 #include "exchange/collective.h"
 #include "exchange/lane.h"
-#include "exchange/memory_slot.h"
+#include "stream/memory_slot.h"
 #include "exchange/owner_memory.h"
 #include "kernel/axpy.h"
 
@@ -145,8 +145,13 @@ class ScatterReduce {
   }
 
   FrameHeader expected(const ChunkPart& part, size_t sender) const noexcept {
-    return context_.header(part.stream->codec().info().id, part.stream->index(), part.range.count,
-                           sender);
+    return context_.header(part.stream->codec().info().id, part.stream->index(), part.range.begin,
+                           part.range.count, sender);
+  }
+  FrameHeader expected_mean(const ChunkPart& part, size_t owner) const noexcept {
+    FrameHeader header = expected(part, owner);
+    header.flags = kFrameResult;
+    return header;
   }
 
   static std::span<std::byte> frame_of(const ChunkPart& part, std::span<std::byte> message) {
@@ -263,7 +268,7 @@ class ScatterReduce {
                   std::span<std::byte> frame) {
     ActiveStream& stream = *part.stream;
     OwnerMemory* const memory = memories_[stream.index()];
-    FrameHeader header = expected(part, context_.rank());
+    FrameHeader header = expected_mean(part, context_.rank());
     Signal signal{.values = mean, .fresh = {}, .moments = {}};
     std::span<float> rest;
     if (!spoilt_[index]) {
@@ -280,7 +285,7 @@ class ScatterReduce {
       }
     }
     if (spoilt_[index]) {
-      header.flags = kFrameNonFinite;
+      header.flags |= kFrameNonFinite;
     } else {
       Call call = context_.call;
       call.salt += context_.ranks();  // another draw than for this rank's own values
@@ -315,7 +320,7 @@ class ScatterReduce {
       const auto frame = frame_of(part, message);
       kernel::fill(result, -0.0f);
       if (owner != context_.rank())
-        add_frame(context_, expected(part, owner), *part.coder->decoder, frame, 1.0f, result);
+        add_frame(context_, expected_mean(part, owner), *part.coder->decoder, frame, 1.0f, result);
       else if (!spoilt_[i])
         part.coder->decoder->decode_add(frame.subspan(kFrameHeaderSize), 1.0f, result).or_throw();
     }

@@ -30,14 +30,16 @@ struct StepContext {
   size_t ranks() const noexcept { return static_cast<size_t>(group.size()); }
   size_t rank() const noexcept { return static_cast<size_t>(group.rank()); }
 
-  // The header that a frame of `sender` has in this step.
-  FrameHeader header(uint8_t codec, size_t stream, size_t count, size_t sender) const noexcept {
+  // The header that a contribution of `sender` has in this step: `count` values from `place` on.
+  FrameHeader header(uint8_t codec, size_t stream, size_t place, size_t count,
+                     size_t sender) const noexcept {
     FrameHeader header;
     header.codec = codec;
     header.sender = static_cast<uint16_t>(sender);
     header.generation = generation;
     header.stream = static_cast<uint32_t>(stream);
     header.step = call.step;
+    header.place = place;
     header.count = count;
     return header;
   }

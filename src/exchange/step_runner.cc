@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exchange/memory_slot.h"
+#include "stream/memory_slot.h"
 
 namespace thinwire {
 namespace {

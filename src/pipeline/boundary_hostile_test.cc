@@ -138,7 +138,7 @@ TEST(BoundaryHostile, HeadersOfOthers) {
   const auto refused = [&](const FrameHeader& header, ErrorCode code) {
     EXPECT_EQ(hostile.decode(resealed(hostile.good, header)).code(), code);
   };
-  for (const int field : {0, 1, 2, 3, 4, 5}) {
+  for (const int field : {0, 1, 2, 3, 4, 5, 6}) {
     FrameHeader header = right;
     if (field == 0) header.codec ^= 1;
     if (field == 1) header.sender ^= 1;
@@ -146,11 +146,15 @@ TEST(BoundaryHostile, HeadersOfOthers) {
     if (field == 3) header.stream ^= 1;
     if (field == 4) header.step ^= 1;
     if (field == 5) header.count ^= 1;
+    if (field == 6) header.place ^= 1;
     refused(header, ErrorCode::kMismatch);
   }
   FrameHeader of_a_round = right;
   of_a_round.flags = kFrameRound;
-  refused(of_a_round, ErrorCode::kCorrupt);
+  refused(of_a_round, ErrorCode::kMismatch);
+  FrameHeader of_a_result = right;
+  of_a_result.flags = kFrameResult;
+  refused(of_a_result, ErrorCode::kMismatch);
   hostile.expect_no_trace();
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/checksum.h"
+#include "stream/frame_check.h"
 
 namespace thinwire {
 namespace {
@@ -18,17 +19,6 @@ FrameHeader header_of(const BoundaryPlan& plan, const Visit& visit, size_t count
           .stream = plan.spec.stream,
           .step = visit.step,
           .count = count};
-}
-
-// What of the header is not as it should be; nullptr if all is.
-const char* difference(const FrameHeader& got, const FrameHeader& want) {
-  if (got.sender != want.sender) return "sender";
-  if (got.generation != want.generation) return "generation";
-  if (got.stream != want.stream) return "stream";
-  if (got.codec != want.codec) return "codec";
-  if (got.step != want.step) return "step";
-  if (got.count != want.count) return "number of values";
-  return nullptr;
 }
 
 }  // namespace
@@ -69,11 +59,10 @@ Result<OpenedMessage> open_message(const BoundaryPlan& plan, const Visit& visit,
   const auto& [header, payload] = frame.value();
   if (message.size() != kFrameHeaderSize + payload.size())
     return fail(ErrorCode::kBadLength, "bytes after the frame");
-  if (const char* what = difference(header, header_of(plan, visit, count)); what != nullptr)
+  if (const char* what = frame_difference(header, header_of(plan, visit, count)); what != nullptr)
     return fail(ErrorCode::kMismatch, std::string("another ") + what + " than expected");
   if (header.flags == kFrameNonFinite)
     return fail(ErrorCode::kNonFinite, "its values are not finite");
-  if (header.flags != 0) return fail(ErrorCode::kCorrupt, "flags that no boundary sets");
 
   ByteReader reader(payload);
   const auto head = reader.get<MessageHead>();

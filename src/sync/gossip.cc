@@ -18,6 +18,7 @@
 #include <chrono>
 
 #include "core/check.h"
+#include "stream/frame_check.h"
 #include "sync/peer_graph.h"
 #include "sync/sync_rules.h"
 #include "thinwire/frame.h"
@@ -156,11 +157,9 @@ class Gossip final : public SyncRule {
     Result<Frame> read = read_frame(message);
     if (!read) throw corrupt(read.status().message());
     const FrameHeader& got = read.value().header;
-    const FrameHeader expected = header(round, sender);
-    if (got.codec != expected.codec || got.sender != expected.sender ||
-        got.generation != expected.generation || got.stream != 0 || got.step != expected.step ||
-        got.count != expected.count || got.flags != 0)
-      throw corrupt("it is another one");
+    if (const char* what = frame_difference(got, header(round, sender)); what != nullptr)
+      throw corrupt(std::string("another ") + what + " than expected");
+    if (got.flags != 0) throw corrupt("it is flagged as not finite");
     if (const Status status = decoder_->decode_add(read.value().payload, weight, values_); !status)
       throw corrupt(status.message());
   }

@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
-#include "exchange/memory_slot.h"
+#include "stream/memory_slot.h"
 #include "kernel/axpy.h"
 #include "kernel/memory_passes.h"
 

@@ -7,6 +7,7 @@
 
 #include "support/degenerate_answers.h"
 #include "support/golden_cases.h"
+#include "support/golden_frames.h"
 #include "support/payload_sizes.h"
 #include "thinwire/codec.h"
 
@@ -61,6 +62,10 @@ void expect_on_file(const std::string& file, const std::string& now, const std::
 
 TEST(Golden, SizesOfPayloadsAreThoseOnFile) {
   expect_on_file("payload_sizes.csv", samples::payload_sizes(), "--sizes");
+}
+
+TEST(Golden, FramesAreThoseOnFile) {
+  expect_on_file("frames.txt", samples::golden_frames(), "--frames");
 }
 
 TEST(Golden, AnswersToDegenerateValuesAreThoseOnFile) {

@@ -185,7 +185,8 @@ TEST_P(ExchangeFaults, AFrameThatIsNotTheOneExpectedIsCorrupt) {
       [](FrameHeader& h) { h.step += 1; },   [](FrameHeader& h) { h.stream += 1; },
       [](FrameHeader& h) { h.sender += 1; }, [](FrameHeader& h) { h.codec += 1; },
       [](FrameHeader& h) { h.count += 1; },  [](FrameHeader& h) { h.generation += 1; },
-      [](FrameHeader& h) { h.round += 1; },  [](FrameHeader& h) { h.flags ^= kFrameRound; }};
+      [](FrameHeader& h) { h.round += 1; },  [](FrameHeader& h) { h.flags ^= kFrameRound; },
+      [](FrameHeader& h) { h.place += 1; },  [](FrameHeader& h) { h.flags ^= kFrameResult; }};
   for (const ExchangeOptions& options : one_per_method())
     for (const Change change : changes)
       on_all([&](Group& group) {

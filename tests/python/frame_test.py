@@ -15,17 +15,21 @@ class Frames(unittest.TestCase):
     def setUp(self):
         self.codec = thinwire.Codec("topk", density=0.1)
         self.payload = self.codec.encoder(200).encode(normal(200))
-        self.fields = dict(count=200, sender=3, stream=5, step=1 << 40, generation=9)
+        self.fields = dict(
+            count=200, sender=3, stream=5, step=1 << 40, place=7, generation=9, result=True
+        )
         self.frame = thinwire.pack(self.codec, self.payload, **self.fields)
 
     def test_layout_is_the_documents(self):
         magic, version, codec, flags, zero, sender, generation, stream = struct.unpack(
             "<HBBBBHII", self.frame[:16]
         )
-        step, count, size, _ = struct.unpack("<QQQQ", self.frame[16:48])
-        self.assertEqual((magic, version, codec, flags, zero), (0x5754, 1, 4, 0, 0))
+        step, place, count, size = (
+            int.from_bytes(self.frame[at : at + 6], "little") for at in (16, 22, 28, 34)
+        )
+        self.assertEqual((magic, version, codec, flags, zero), (0x5754, 2, 4, 4, 0))
         self.assertEqual((sender, generation, stream), (3, 9, 5))
-        self.assertEqual((step, count, size), (1 << 40, 200, len(self.payload)))
+        self.assertEqual((step, place, count, size), (1 << 40, 7, 200, len(self.payload)))
         self.assertEqual(self.frame[48:], self.payload)
         self.assertEqual(thinwire.FRAME_HEADER_SIZE, 48)
 

@@ -10,16 +10,6 @@
 namespace thinwire::samples {
 namespace {
 
-std::string hex(std::span<const std::byte> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (std::byte byte : bytes) {
-    text += kDigits[std::to_integer<int>(byte) >> 4];
-    text += kDigits[std::to_integer<int>(byte) & 15];
-  }
-  return text.empty() ? "-" : text;
-}
-
 std::string hex_values(std::span<const float> values) {
   std::string text;
   for (size_t i = 0; i < values.size();) {
@@ -62,6 +52,16 @@ std::vector<Case> cases() {
 }
 
 }  // namespace
+
+std::string hex(std::span<const std::byte> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (std::byte byte : bytes) {
+    text += kDigits[std::to_integer<int>(byte) >> 4];
+    text += kDigits[std::to_integer<int>(byte) & 15];
+  }
+  return text.empty() ? "-" : text;
+}
 
 std::string golden_text(const CodecEntry& entry) {
   std::string text;

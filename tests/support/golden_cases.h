@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 #include "thinwire/codec.h"
@@ -19,5 +21,8 @@ namespace thinwire::samples {
 //
 // with an empty line between cases.
 std::string golden_text(const CodecEntry& entry);
+
+// Two lower-case digits for each byte; "-" for none.
+std::string hex(std::span<const std::byte> bytes);
 
 }  // namespace thinwire::samples

@@ -341,6 +341,28 @@ def decode_powersgd(reader, tensors, options):
     return out
 
 
+FRAME_HEADER = 48
+NON_FINITE, ROUND, RESULT = 1, 2, 4
+
+
+def read_frame(data: bytes) -> tuple[dict[str, int], bytes]:
+    """The fields of a frame's header and its payload; raises Corrupt. Does not check the XXH3-64."""
+    reader = Reader(data)
+    require(reader.take(2) == b"TW", "foreign magic")
+    require(reader.get("B") == 2, "another version")
+    header = {name: reader.get(form) for name, form in
+              [("codec", "B"), ("flags", "B"), ("round", "B"), ("sender", "H"), ("generation", "I"),
+               ("stream", "I")]}
+    for name in ("step", "place", "count", "payload_size"):
+        header[name] = int.from_bytes(reader.take(6), "little")
+    reader.take(8)
+    require(header["flags"] & ~(NON_FINITE | ROUND | RESULT) == 0, "unknown flags")
+    require(header["flags"] & ROUND or header["round"] == 0, "a round without its flag")
+    payload = reader.take(header["payload_size"])
+    require(not header["flags"] & NON_FINITE or not payload, "a payload behind bit 0")
+    return header, payload
+
+
 DECODERS = {
     "fp32": decode_floats("fp32"),
     "fp16": decode_floats("fp16"),

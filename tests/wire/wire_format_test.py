@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Decodes every golden payload with decoder.py and compares bit for bit; cut payloads are refused.
+"""Decodes every golden payload and frame with decoder.py and compares; cut payloads are refused.
 
 usage: wire_format_test.py GOLDEN_FOLDER
 """
@@ -8,7 +8,7 @@ import pathlib
 import struct
 import sys
 
-from decoder import DECODERS, Corrupt, decode
+from decoder import DECODERS, Corrupt, decode, read_frame
 
 
 def cases(text: str):
@@ -29,9 +29,22 @@ def cases(text: str):
         yield name, options, tensors, payload, decoded
 
 
+FIELDS = ("codec", "flags", "round", "sender", "generation", "stream", "step", "place", "count")
+
+
+def frame_failures(text: str):
+    for number, line in enumerate(text.splitlines()):
+        *fields, payload, frame = line.split()
+        expected = dict(zip(FIELDS, map(int, fields)))
+        want = b"" if payload == "-" else bytes.fromhex(payload)
+        header, got = read_frame(bytes.fromhex(frame))
+        if header != expected | {"payload_size": len(want)} or got != want:
+            yield f"frame {number}: read {header}, not {expected}"
+
+
 def main(folder: pathlib.Path) -> int:
     ids = [line.split() for line in (folder / "codec_ids.txt").read_text().splitlines()]
-    passed, failures = 0, []
+    passed, failures = 0, list(frame_failures((folder / "frames.txt").read_text()))
     for _, name in ids:
         if name not in DECODERS:
             failures.append(f"{name}: decoder.py cannot decode it; add it from docs/wire-format.md")
