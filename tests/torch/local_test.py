@@ -197,7 +197,8 @@ def mistakes(rank, size):
     expect(lambda: tw.LeaderSGD(sgd, model, tau=3, tau_global=4))
     expect(lambda: tw.LeaderSGD(sgd, model).step())
     expect(lambda: tw.PeriodicAveraging(sgd, model, codec="nothing"))
-    expect(lambda: tw.PeriodicAveraging(sgd, nn.Linear(2 + rank, 2)))
+    uneven = nn.Linear(2 + rank, 2)
+    expect(lambda: tw.PeriodicAveraging(torch.optim.SGD(uneven.parameters(), lr=0.1), uneven))
     expect(lambda: tw.PeriodicAveraging(sgd, model).add_param_group(
         {"params": [nn.Parameter(torch.zeros(2))]}))
     state = tw.DiLoCo(sgd, model).state_dict()

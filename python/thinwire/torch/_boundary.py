@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Optional
+import os
+from collections.abc import Sequence, Sized
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from ..errors import ContractError, CorruptError
+from ._arguments import Arguments, explains_keywords
 from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
 from ._saved import from_tensor, to_tensor
 
@@ -133,6 +135,7 @@ class Boundary(nn.Module):
         process_group: of backend gloo; all its ranks build their first boundary at the same place among what
             they build of thinwire.
         index: of the boundary, where there are several in a process or between two ranks.
+        steps_per_epoch: where a codec follows a schedule in epochs: steps in one, or the DataLoader.
         cache_budget, spill_folder: where what memories keep of samples lies.
         deadline_seconds: the longest wait for the other rank.
 
@@ -140,6 +143,7 @@ class Boundary(nn.Module):
         thinwire.errors.Error: a name or option is wrong, or does not go with another.
     """
 
+    @explains_keywords
     def __init__(
         self,
         sample_shape: Sequence[int],
@@ -159,24 +163,37 @@ class Boundary(nn.Module):
         process_group: Optional[dist.ProcessGroup] = None,
         index: int = 0,
         seed: int = 0,
+        steps_per_epoch: Union[int, Sized, None] = None,
         cache_budget: int = 0,
-        spill_folder: str = "",
+        spill_folder: Union[str, os.PathLike[str]] = "",
         deadline_seconds: float = 60.0,
     ) -> None:
         super().__init__()
+        check = Arguments("Boundary")
+        check.texts(codec=codec, memory=memory, gradient_memory=gradient_memory,
+                    gradient_codec=codec if gradient_codec is None else gradient_codec)
+        check.flags(per_sample=per_sample, at_positions=at_positions, at_inference=at_inference,
+                    gradient_per_sample=per_sample if gradient_per_sample is None else gradient_per_sample)
+        check.shape(sample_shape=sample_shape)
+        check.counts(1, samples=samples)
+        check.whole(1, _MOST, micro_batches=micro_batches)
+        check.whole(0, _MOST - 1, index=index)
+        check.whole(0, 2**62, cache_budget=cache_budget)
+        check.seed(seed)
+        check.seconds(deadline_seconds=deadline_seconds)
         if to_rank is not None and from_rank is not None:
             raise ContractError("a boundary has one other side: give to_rank or from_rank")
         self._shape = tuple(sample_shape)
         self._peer = from_rank if to_rank is None else to_rank
         self._first, self._second = from_rank is None, to_rank is None
-        if max(index, micro_batches - 1) >= _MOST:
-            raise ContractError(f"index is below {_MOST}, and there are at most {_MOST} micro-batches")
+        if self._peer is not None:
+            check.peer("from_rank" if to_rank is None else "to_rank", self._peer, process_group)
         self._samples, self._tag = samples, 3 * _MOST * index
         self._wire = None if self._peer is None else _wire_of(process_group, deadline_seconds)
         here = 0 if self._wire is None else self._wire.rank
         common = {"name": f"boundary {index}", "sample_shape": list(self._shape), "samples": samples,
                   "micro_batches": micro_batches, "seed": seed, "cache_budget": cache_budget,
-                  "spill_folder": spill_folder}
+                  "steps_per_epoch": check.steps_per_epoch(steps_per_epoch), "spill_folder": os.fspath(spill_folder)}
         forward = {**common, "codec": codec, "memory": memory, "per_sample": per_sample,
                    "stream": 4 * index, "sender": here if self._first else self._peer}
         backward = {**common, "codec": codec if gradient_codec is None else gradient_codec,

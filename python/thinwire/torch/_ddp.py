@@ -7,8 +7,8 @@ import queue
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
-from typing import Any, Optional
+from collections.abc import Iterator, Mapping, Sized
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -16,14 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..codec import Codec
 from ..errors import ContractError, Error, MismatchError, TimeoutError
+from ._arguments import Arguments, exchange_options, explains_keywords
 from ._exchanges import Exchanges
+from ._loggers import Loggers
 from ._parameters import describe
+from ._reports import rows_of_step, summed
 from ._saved import Saved, from_tensor, states_for, to_tensor
-
-# Of metrics, for plots.
-_LOGGED = ("sent_bytes", "received_bytes", "wire_ratio", "codec_ratio", "skipped", "compress_seconds",
-           "wire_seconds", "decompress_seconds")
-
 
 class _Step:
     """The buckets of one backward pass, each with the future that torch waits for."""
@@ -63,7 +61,7 @@ class Link:
         self._step = _Step()
         self._reports: list[dict[str, Any]] = []
         self._steps = 0
-        self._writers: list[tuple[Any, str]] = []
+        self._loggers = Loggers()
         self._ended: queue.SimpleQueue[Optional[_Step]] = queue.SimpleQueue()
         self._error: Optional[BaseException] = None
         threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
@@ -99,7 +97,7 @@ class Link:
                     buffer.fill_(float("nan"))
             for future, buffer in step.buckets:
                 future.set_result(buffer if step.scale is None else buffer.mul_(step.scale))
-            self._log()
+            self._loggers.write(self._steps, self._rows)
         except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
             self._error = error
             for future, _ in step.buckets:
@@ -112,41 +110,35 @@ class Link:
         Returns:
             step (steps done), skipped, fault, dense_bytes (what an uncompressed exchange would send),
             sent_bytes, received_bytes (everything included), wire_ratio, codec_ratio, compress_seconds,
-            wire_seconds, decompress_seconds, and streams: one dict of counters per compressed vector (its
-            gradient_norm and rest_norm are 0 unless `compress` was given norms=True).
-            Empty before the first step.
+            wire_seconds, decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
+            memories keep; 0 unless `compress` was given norms=True), and streams: one dict of counters per
+            compressed vector. Empty before the first step.
         """
-        if not self._reports:
-            return {}
-        total: dict[str, Any] = {"step": self._steps}
-        for key in ("dense_bytes", "sent_bytes", "received_bytes", "compress_seconds",
-                    "wire_seconds", "decompress_seconds"):
-            total[key] = sum(report[key] for report in self._reports)
-        total["skipped"] = any(report["skipped"] for report in self._reports)
-        total["fault"] = next((r["fault"] for r in self._reports if r["skipped"]), "")
-        total["streams"] = [stream for report in self._reports for stream in report["streams"]]
-        payload = sum(stream["payload_bytes"] for stream in total["streams"])
-        values = sum(stream["values"] for stream in total["streams"])
-        total["codec_ratio"] = 4 * values / payload if payload else 1.0
-        sent = total["sent_bytes"]
-        total["wire_ratio"] = total["dense_bytes"] / sent if sent else 1.0
-        return total
+        return summed(self._reports, self._steps) if self._reports else {}
 
-    def log_to(self, writer: Any, tag: str = "thinwire") -> None:
-        """Writes the numbers of every step to a torch.utils.tensorboard.SummaryWriter, or what has its
-        add_scalar(name, value, step), which another thread calls."""
-        self._writers.append((writer, tag))
+    def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
+        """Writes the numbers of every step, which another thread does. A writer that fails is a warning.
 
-    def _log(self) -> None:
-        if not self._writers:
-            return
-        metrics = self.metrics()
-        for writer, tag in self._writers:
-            for name in _LOGGED:
-                writer.add_scalar(f"{tag}/{name}", float(metrics[name]), self._steps)
+        Args:
+            writer: what has add_scalar(name, value, step), as torch.utils.tensorboard.SummaryWriter, or
+                log(dict), as wandb or one of its runs; that dict has the step, too.
+            tag: what names begin with.
+            layers: also the density, bytes and, where `compress` was given norms=True, norms of every
+                compressed vector, "thinwire/fc.weight/density".
+        """
+        self._loggers.add(writer, tag, layers)
 
+    def _rows(self, layers: bool) -> Iterator[tuple[str, float]]:
+        return rows_of_step(self.metrics(), self._exchanges.options["norms"], layers)
+
+    @explains_keywords
     def change(
-        self, codec: str, *, rules: Optional[Mapping[str, str]] = None, method: str = "auto"
+        self,
+        codec: str,
+        *,
+        rules: Optional[Mapping[str, str]] = None,
+        method: str = "auto",
+        steps_per_epoch: Union[int, Sized, None] = None,
     ) -> None:
         """Goes on with another codec from the next step on. Called by all ranks between the same two steps.
 
@@ -156,6 +148,7 @@ class Link:
 
         Args:
             codec, rules, method: as `compress` takes them; all of them anew.
+            steps_per_epoch: as `compress` takes it; that of before when absent.
 
         Raises:
             thinwire.errors.Error: as `compress`; the link is then as it was. BadOptionError: the codec goes
@@ -165,8 +158,12 @@ class Link:
             raise self._error
         if self._step.buckets:
             raise ContractError("change: a backward pass is under way; change between two steps")
+        check = Arguments("change")
+        check.texts(method=method)
+        check.rules(rules or {})
+        in_epoch = check.steps_per_epoch(steps_per_epoch)
         try:
-            self._exchanges = self._exchanges.changed(codec, rules or {}, method, self._steps)
+            self._exchanges = self._exchanges.changed(codec, rules or {}, method, in_epoch, self._steps)
         except TimeoutError as error:
             raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
         self._changed = True
@@ -184,6 +181,7 @@ class Link:
             # Where it was changed a new link has to become the same first.
             "changed": self._changed and {"codec": exchanges.codec, "rules": exchanges.rules,
                                           "method": exchanges.options["method"],
+                                          "steps_per_epoch": exchanges.options["steps_per_epoch"],
                                           "memories": exchanges.memories},
         }
 
@@ -228,6 +226,7 @@ def _warn_of_loss(specs: list[str]) -> None:
             )
 
 
+@explains_keywords
 def compress(
     model: DistributedDataParallel,
     codec: str = "sidco:density=0.01",
@@ -237,7 +236,7 @@ def compress(
     method: str = "auto",
     grouping: str = "auto",
     bucket_kb: int = 2048,
-    steps_per_epoch: int = 1,
+    steps_per_epoch: Union[int, Sized, None] = None,
     seed: int = 0,
     max_skipped: int = 0,
     norms: bool = False,
@@ -255,7 +254,8 @@ def compress(
         method: how gradients meet, docs/collectives.md.
         grouping: "tensor", "model", or "auto" as the codec's paper does.
         bucket_kb: uncompressed size of what travels together.
-        steps_per_epoch: what schedules of options count in.
+        steps_per_epoch: the optimiser's steps in an epoch, for schedules that count in epochs; or the DataLoader
+            that has as many batches. Where gradients are accumulated over k batches, len(loader) // k.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
             scaler wants it.
         norms: also measures the l2 norms of gradients and of what feedback keeps, for `Link.metrics`; each is one
@@ -272,16 +272,11 @@ def compress(
     """
     if not isinstance(model, DistributedDataParallel):
         raise ContractError(f"compress takes a DistributedDataParallel model, not {type(model).__name__}")
-    options = {
-        "feedback": feedback,
-        "method": method,
-        "grouping": grouping,
-        "bucket_kb": bucket_kb,
-        "steps_per_epoch": steps_per_epoch,
-        "seed": seed,
-        "max_skipped": max_skipped,
-        "norms": norms,
-    }
+    Arguments("compress").rules(rules or {})
+    options = exchange_options(
+        "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
+        grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
+        max_skipped=max_skipped, norms=norms)
     if feedback == "none":
         _warn_of_loss([codec, *(rules or {}).values()])
     link = Link(model, codec, rules or {}, options, deadline_seconds, scaler)

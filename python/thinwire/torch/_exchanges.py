@@ -90,22 +90,25 @@ class Exchanges:
         for spec, engine in self._engines.items():
             engine.load(saved[spec], step)
 
-    def again(self, codec: str, rules: Mapping[str, str], method: str, memories: Memories) -> Exchanges:
+    def again(self, codec: str, rules: Mapping[str, str], method: str, memories: Memories,
+              steps_per_epoch: int = 0) -> Exchanges:
         """Others of the same parameters, which remember nothing."""
-        return Exchanges(self._processes, self._parameters, codec, rules,
-                         {**self.options, "method": method}, self._deadline, memories)
+        return Exchanges(self._processes, self._parameters, codec, rules, self._options(method, steps_per_epoch),
+                         self._deadline, memories)
 
-    def changed(self, codec: str, rules: Mapping[str, str], method: str, step: int) -> Exchanges:
+    def changed(self, codec: str, rules: Mapping[str, str], method: str, steps_per_epoch: int,
+                step: int) -> Exchanges:
         """Others that go on at `step` with all that these remember. Called by all ranks; where it fails these
         are as they were."""
         # First of all, so that what follows is the same on all ranks, mistakes included.
-        said = [f"step {step}", f"codec {codec}", f"method {method}",
+        said = [f"step {step}", f"codec {codec}", f"method {method}", f"steps per epoch {steps_per_epoch}",
                 *(f"rule {pattern}: {spec}" for pattern, spec in rules.items())]
         next(iter(self._engines.values())).agree("change", "\n".join(said))
         had = self.memories
-        memories = {spec: self._memory_for(spec, share, method, had)
+        options = self._options(method, steps_per_epoch)
+        memories = {spec: self._memory_for(spec, share, options, had)
                     for spec, share in share_out(self._parameters, codec, rules).items()}
-        others = self.again(codec, rules, method, memories)
+        others = self.again(codec, rules, method, memories, steps_per_epoch)
         saved = {spec: self._by_stream(arrays) for spec, arrays in self.save().items()}
         for spec, engine in others._engines.items():
             arrays = []
@@ -121,11 +124,16 @@ class Exchanges:
             engine.take_over(arrays, step)
         return others
 
+    def _options(self, method: str, steps_per_epoch: int) -> dict[str, Any]:
+        """0 steps leave those of the options that there are."""
+        return {**self.options, "method": method,
+                "steps_per_epoch": steps_per_epoch or self.options["steps_per_epoch"]}
+
     def _memory_for(
-        self, spec: str, share: list[Parameter], method: str, had: Memories
+        self, spec: str, share: list[Parameter], options: Mapping[str, Any], had: Memories
     ) -> dict[str, str]:
         """The memory that a codec goes on with: the old one where there is one, since it owes something."""
-        settled = settle({**self.options, "method": method, "codec": spec})
+        settled = settle({**options, "codec": spec})
         names = _names(share)
         memory = {key: settled[key] for key in ("feedback", "grouping")}
         for old, its in had.items():

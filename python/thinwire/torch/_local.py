@@ -14,9 +14,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, MismatchError
+from ._arguments import Arguments, explains_keywords
 from ._flat import FlatParameters
+from ._held import Held
+from ._loggers import Loggers
 from ._native import LocalWorker
 from ._parameters import describe
+from ._reports import rows_of_round
 from ._saved import Saved, from_tensor, states_for, to_tensor
 
 
@@ -28,10 +32,11 @@ class LocalOptimizer(torch.optim.Optimizer):
     gradients stay where they are made.
 
     Args:
-        optimizer: takes the local steps; its state stays each worker's own.
+        optimizer: takes the local steps, over parameters of the model; its state stays each worker's own.
         model: whose trained parameters are what workers talk about.
         method: "leader:tau=64,groups=2", docs/leader-sgd.md; the subclasses write it.
-        codec: what travels is compressed by; others than fp32 carry differences to what all ranks have.
+        codec: what travels is compressed by; others than fp32 carry differences to what all ranks have. Its
+            schedules count rounds: "warmup(0.001;100steps)".
         feedback, exchange: where what a codec leaves out is kept, and how means meet; "auto" is what
             suits the method.
         process_group: of backend gloo; all ranks when absent.
@@ -48,6 +53,7 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     _needs_loss = False
 
+    @explains_keywords
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -63,12 +69,20 @@ class LocalOptimizer(torch.optim.Optimizer):
         max_skipped: int = 5,
         deadline_seconds: float = 60.0,
     ) -> None:
+        check = Arguments(type(self).__name__)
+        check.kind("optimizer", optimizer, torch.optim.Optimizer)
+        check.kind("model", model, nn.Module)
+        check.texts(method=method, codec=codec, feedback=feedback, exchange=exchange, host=host)
+        check.seed(seed)
+        check.counts(max_skipped=max_skipped)
+        check.seconds(deadline_seconds=deadline_seconds)
         if isinstance(model, DistributedDataParallel):
             raise ContractError("a local method takes the model itself: DistributedDataParallel would "
                                 "average every gradient")
         group = dist.group.WORLD if process_group is None else process_group
         if group is None:
             raise ContractError("a local method needs torch.distributed.init_process_group first")
+        self._held = Held(optimizer, model)
         self.optim = optimizer
         self._method, self._codec = method, codec
         self._needs_loss = method.split(":")[0] == "leader"
@@ -83,6 +97,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         for tensor in [*others, *model.buffers()]:
             dist.broadcast(tensor, dist.get_global_rank(group, 0), group)
         self._gradient = torch.empty_like(self._flat.values) if self._worker.adjusts_gradient else None
+        self._loggers = Loggers()
         self._last: dict[str, Any] = {}
         self._totals = {"rounds": 0, "total_sent_bytes": 0, "total_received_bytes": 0}
 
@@ -114,6 +129,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         """
         if self._needs_loss and loss is None and closure is None:
             raise ContractError("a leader is chosen by its loss: optimizer.step(loss=loss)")
+        self._held.check()
         bad = bool(getattr(self, "found_inf", 0))  # set by a gradient scaler, for this step
         scale = getattr(self, "grad_scale", None)
         value = None
@@ -153,6 +169,10 @@ class LocalOptimizer(torch.optim.Optimizer):
             and rounds, total_sent_bytes, total_received_bytes since this object was built.
         """
         return {**self._last, **self._totals} if self._last else {}
+
+    def log_to(self, writer: Any, tag: str = "thinwire") -> None:
+        """Writes the numbers of every round to what `Link.log_to` takes, at this worker's step."""
+        self._loggers.add(writer, tag)
 
     @contextlib.contextmanager
     def centre(self) -> Iterator[None]:
@@ -223,6 +243,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._totals["rounds"] += 1
         self._totals["total_sent_bytes"] += report["sent_bytes"]
         self._totals["total_received_bytes"] += report["received_bytes"]
+        self._loggers.write(report["step"], lambda _: rows_of_round(self.metrics()))
 
 
 def _text(name: str, **options: Any) -> str:

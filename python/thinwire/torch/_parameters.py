@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from .._core import did_you_mean
 from ..errors import UnknownNameError
 
 _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
@@ -64,6 +65,7 @@ def share_out(
             unused.discard(pattern)
         shares.setdefault(codec if pattern is None else rules[pattern], []).append(parameter)
     if unused:
-        names = ", ".join(parameter.name for parameter in parameters[:8])
-        raise UnknownNameError(f"rules: no parameter is named like {sorted(unused)}; names: {names}, ...")
+        names = [parameter.name for parameter in parameters]
+        raise UnknownNameError(f"rules: no parameter is named like {sorted(unused)}; names: "
+                               f"{', '.join(names[:8])}, ...{did_you_mean(min(unused), names)}")
     return shares

@@ -60,6 +60,7 @@ BoundarySpec spec_of(const py::dict& given, const Positions* note, const Positio
   spec.per_sample = given["per_sample"].cast<bool>();
   spec.memory = given["memory"].cast<std::string>();
   spec.seed = given["seed"].cast<uint64_t>();
+  spec.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
   spec.stream = given["stream"].cast<uint32_t>();
   spec.sender = given["sender"].cast<uint16_t>();
   spec.cache_budget = given["cache_budget"].cast<size_t>();

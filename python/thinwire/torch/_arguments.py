@@ -1,0 +1,137 @@
+"""What users give, checked where they give it: errors name the argument, what it is and what it may be."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Optional, TypeVar, cast
+
+import torch.distributed as dist
+
+from .._core import known_names
+from ..errors import BadOptionError, ContractError, UnknownNameError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+GROUPINGS = ("auto", "tensor", "model")
+
+_LARGEST_SEED = 2**64 - 1
+_LARGEST = 2**31 - 1  # of what counts something
+_LONGEST = 1e8  # seconds
+
+
+def explains_keywords(function: _Function) -> _Function:
+    """Has Python's error about an unknown keyword say which was meant."""
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def call(*positional: Any, **given: Any) -> Any:
+        wrong = next((name for name in given if name not in names), None)
+        if wrong is not None:
+            known, what = names, function.__name__
+            if what == "__init__":  # of a class that may have more of its own
+                kind = type(positional[0])
+                known, what = [*inspect.signature(kind.__init__).parameters, *names], kind.__name__
+            known = [name for name in dict.fromkeys(known) if name not in ("self", "common")]
+            raise TypeError(f"{what}: no argument is named '{wrong}'; {known_names(wrong, known)}")
+        return function(*positional, **given)
+
+    return cast(_Function, call)
+
+
+class Arguments:
+    """Those of one call; `call` is what it is named in errors."""
+
+    def __init__(self, call: str) -> None:
+        self._call = call
+
+    def refuse(self, name: str, value: Any, wanted: str) -> BadOptionError:
+        return BadOptionError(f"{self._call}: {name} is {value!r}, must be {wanted}")
+
+    def texts(self, **given: Any) -> None:
+        for name, value in given.items():
+            if not isinstance(value, str):
+                raise self.refuse(name, value, "a text")
+
+    def kind(self, name: str, value: Any, kind: type) -> None:
+        if not isinstance(value, kind):
+            raise ContractError(f"{self._call}: {name} is a {type(value).__name__}, must be a {kind.__name__}")
+
+    def choice(self, name: str, value: Any, choices: Sequence[str]) -> None:
+        self.texts(**{name: value})
+        if value not in choices:
+            raise UnknownNameError(f"{self._call}: {name} is '{value}'; {known_names(value, choices)}")
+
+    def flags(self, **given: Any) -> None:
+        for name, value in given.items():
+            if not isinstance(value, bool):
+                raise self.refuse(name, value, "True or False")
+
+    def whole(self, least: int, most: int, **given: Any) -> None:
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
+                raise self.refuse(name, value, f"a whole number from {least} to {most}")
+
+    def counts(self, least: int = 0, **given: Any) -> None:
+        self.whole(least, _LARGEST, **given)
+
+    def seed(self, seed: Any) -> None:
+        self.whole(0, _LARGEST_SEED, seed=seed)
+
+    def seconds(self, **given: Any) -> None:
+        for name, value in given.items():
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value <= _LONGEST:
+                raise self.refuse(name, value, "seconds, above 0")
+
+    def shape(self, **given: Any) -> None:
+        for name, value in given.items():
+            if isinstance(value, str) or not isinstance(value, Sequence) or not all(
+                    isinstance(extent, numbers.Integral) and extent > 0 for extent in value):
+                raise self.refuse(name, value, "whole numbers above 0, as in [256, 14, 14]")
+
+    def peer(self, name: str, rank: Any, group: Optional[dist.ProcessGroup]) -> None:
+        """Another rank of the group."""
+        if not dist.is_initialized():
+            raise ContractError(f"{self._call}: {name} needs torch.distributed.init_process_group first")
+        self.whole(0, dist.get_world_size(group) - 1, **{name: rank})
+        if rank == dist.get_rank(group):
+            raise ContractError(f"{self._call}: {name} is {rank}, which is this rank itself")
+
+    def rules(self, rules: Any) -> None:
+        if not isinstance(rules, Mapping) or not all(
+                isinstance(part, str) for rule in rules.items() for part in rule):
+            raise self.refuse("rules", rules, 'codecs by pattern of names, as in {"*.bias": "fp32"}')
+
+    def steps_per_epoch(self, given: Any) -> int:
+        """The number, also of what gives as many batches: a DataLoader. 0: not given."""
+        if given is None:
+            return 0
+        if not isinstance(given, numbers.Integral) and hasattr(given, "__len__"):
+            try:
+                given = len(given)
+            except TypeError:  # a DataLoader of a data set without a length
+                pass
+        try:
+            self.counts(1, steps_per_epoch=given)
+        except BadOptionError as error:
+            raise BadOptionError(f"{error}, or a DataLoader with a length") from None
+        return int(given)
+
+
+def exchange_options(call: str, *, scaler: Optional[Any], deadline_seconds: Any, steps_per_epoch: Any,
+                     **given: Any) -> dict[str, Any]:
+    """What `compress` was given, as the engine takes it."""
+    check = Arguments(call)
+    check.texts(feedback=given["feedback"], method=given["method"])
+    check.choice("grouping", given["grouping"], GROUPINGS)
+    check.counts(1, bucket_kb=given["bucket_kb"])
+    check.counts(max_skipped=given["max_skipped"])
+    check.seed(given["seed"])
+    check.flags(norms=given["norms"])
+    check.seconds(deadline_seconds=deadline_seconds)
+    if scaler is not None and not hasattr(scaler, "get_scale"):
+        raise check.refuse("scaler", scaler, "a torch.amp.GradScaler, or None")
+    return {**given, "steps_per_epoch": check.steps_per_epoch(steps_per_epoch)}

@@ -1,0 +1,65 @@
+"""Writers of a run's numbers, as TensorBoard and Weights & Biases have them."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, Callable, NamedTuple
+
+from ..errors import ContractError
+
+Rows = Iterable[tuple[str, float]]  # names and numbers of one step
+
+
+class _Writer(NamedTuple):
+    write: Callable[[dict[str, float], int], None]
+    tag: str
+    layers: bool
+
+
+def _writes_to(target: Any) -> Callable[[dict[str, float], int], None]:
+    if callable(getattr(target, "add_scalar", None)):
+        def scalars(row: dict[str, float], step: int) -> None:
+            for name, value in row.items():
+                target.add_scalar(name, value, step)
+        return scalars
+    if callable(getattr(target, "log", None)):
+        # Without a step of its own: W&B drops what comes to a step that is past.
+        return lambda row, step: target.log(row)
+    raise ContractError(
+        f"log_to takes what has add_scalar(name, value, step), as TensorBoard's SummaryWriter, or log(dict), as "
+        f"wandb or one of its runs, not a {type(target).__name__}"
+    )
+
+
+class Loggers:
+    """All writers of one link or local optimiser. One that fails is a warning: training does not depend on it."""
+
+    def __init__(self) -> None:
+        self._writers: list[_Writer] = []
+        self._failed: set[int] = set()  # of writers, those that were warned of
+
+    def add(self, target: Any, tag: str, layers: bool = False) -> None:
+        self._writers.append(_Writer(_writes_to(target), tag, layers))
+
+    def write(self, step: int, rows: Callable[[bool], Rows]) -> None:
+        """Writes what `rows(layers)` gives."""
+        for index, writer in enumerate(self._writers):
+            row = {f"{writer.tag}/{name}": float(value) for name, value in rows(writer.layers)}
+            row[f"{writer.tag}/step"] = float(step)
+            try:
+                writer.write(row, step)
+            except Exception as error:  # noqa: BLE001 - whatever a writer of somebody else's raises
+                self._warn(index, step, error)
+
+    def _warn(self, index: int, step: int, error: Exception) -> None:
+        if index in self._failed:
+            return
+        self._failed.add(index)
+        text = (f"log_to: the numbers of step {step} could not be written ({type(error).__name__}: {error}); "
+                "training goes on, and further failures of this writer are not reported")
+        try:
+            warnings.warn(text, stacklevel=2)
+        except Warning:  # where warnings are errors; there is nobody here to catch one
+            print(f"thinwire: {text}")

@@ -1,0 +1,51 @@
+"""What clipping sees of one batch whose gradient is large. SPDX-License-Identifier: Apache-2.0"""
+import unittest
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import thinwire.torch as tw
+from nets import batch_of, make_net
+from ranks import on_ranks
+
+SPIKE = 12  # the step
+CODEC = "topk:density=0.05"
+
+
+def norms(rank, size, settings):
+    """Of the means at fixed weights; rank 0 has one gradient that is 50 times as large."""
+    model = DistributedDataParallel(make_net())
+    if settings is not None:
+        tw.compress(model, **settings)
+    found = []
+    for step in range(30):
+        images, labels = batch_of(0, rank)
+        model.zero_grad()
+        factor = 50 if step == SPIKE and rank == 0 else 1
+        (factor * nn.functional.cross_entropy(model(images), labels)).backward()
+        found.append(float(nn.utils.clip_grad_norm_(model.parameters(), 1e9)))
+    return found
+
+
+def long_after(found):
+    """Steps behind that batch with more than twice the usual norm, and that of the batch itself in usual ones."""
+    usual = sorted(found[:SPIKE])[SPIKE // 2]
+    return sum(norm > 2 * usual for norm in found[SPIKE + 1:]), found[SPIKE] / usual
+
+
+class Clipping(unittest.TestCase):
+    def test_a_memory_spreads_a_large_gradient_over_steps_unless_it_is_clipped_before(self):
+        plain, _ = on_ranks(2, norms, None)
+        dense, _ = on_ranks(2, norms, {"codec": "int8"})
+        burst, _ = on_ranks(2, norms, {"codec": CODEC})
+        clipped, other = on_ranks(2, norms, {"codec": CODEC, "grouping": "model",
+                                             "feedback": f"dgc:clip={2 * max(plain[:SPIKE])},momentum=0"})
+        self.assertEqual(clipped, other)
+        self.assertEqual((long_after(plain)[0], long_after(dense)[0]), (0, 0))
+        self.assertGreater(long_after(burst)[0], 3)
+        self.assertEqual(long_after(clipped)[0], 0)
+        self.assertGreater(long_after(burst)[1], 2 * long_after(clipped)[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
