@@ -120,14 +120,27 @@ TEST(Acsgd, FollowsTheRuleOfThePaper) {
     const double unit = std::exp2(std::ilogb(max) - 10);
     scale = std::nearbyint(max / unit) * unit;
     for (size_t i = 0; i < values.size(); ++i) {
-      const double exact = codes * values[i] / (scale + 1e-6);
+      const double exact = codes * values[i] / scale;  // beside which 1e-6 is nothing in binary16
       const double c = std::clamp(std::nearbyint(exact), -codes, codes - 1);
-      const bool tie = std::abs(std::abs(exact - std::floor(exact)) - 0.5) < 1e-4;
+      const bool tie = std::abs(exact - std::floor(exact) - 0.5) < 1e-6;  // t is a float
       wrong += !tie && coded.decoded[i] != static_cast<float>(c / codes * scale);
     }
     EXPECT_EQ(wrong, 0u) << bits;
   }
   EXPECT_EQ(code("acsgd:bits=2", {8, -8, 4}).decoded, (std::vector<float>{4, -8, 4}));
+}
+
+// As torch has it: torch.tensor(s, dtype=torch.float16) + 1e-6.
+TEST(Acsgd, AddsItsMillionthInSixteenBits) {
+  // 1.5 steps of 1/4, which 1 + 1e-6 would take for fewer.
+  EXPECT_EQ(code("acsgd:bits=3", {1, 0.375f}).decoded, (std::vector<float>{0.75f, 0.5f}));
+  // 1e-6 is 17 x 2^-24, and 1025 x 2^-23 + 8.5 x 2^-23 rounds to the even 1034 x 2^-23. 1e-6 itself is
+  // 8.4 x 2^-23, which would give 1033 x 2^-23.
+  const float scale = 1025 * 0x1p-23f, sum = 1034 * 0x1p-23f;
+  const float half_way = 1.5f * sum / 128, step = scale / 128;
+  const auto coded = code("acsgd:bits=8", {scale, half_way * 1.0001f, half_way * 0.9999f});
+  EXPECT_EQ(coded.decoded[1], 2 * step);
+  EXPECT_EQ(coded.decoded[2], step);
 }
 
 TEST(Acsgd, ScalesBeyondSixteenBitsSaturateOrVanish) {

@@ -62,8 +62,10 @@ float TailEstimator::first_threshold(double ratio) {
       break;
   }
   if (!gamma_) {
-    // ln(a + 2.2e-16) of magnitudes over their norm, taken in units of the mean.
-    const double logs = kernel::log_sum(values_, 2.2e-16 * norm_, mean_);
+    // ln(a + epsilon) of magnitudes over their norm, taken in units of the mean; the authors' guard is the
+    // float64 machine epsilon, 2^-52.
+    constexpr double kGuard = std::numeric_limits<double>::epsilon();
+    const double logs = kernel::log_sum(values_, kGuard * norm_, mean_);
     gamma_ = fit_gamma(mean_, -logs / static_cast<double>(values_.size()));
   }
   return to_threshold(method_.closed_gamma ? gamma_threshold_closed(*gamma_, ratio)

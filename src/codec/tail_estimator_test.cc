@@ -103,7 +103,7 @@ double naive_law(const TailMethod& method, const std::vector<double>& a, bool fi
   if (method.law == TailLaw::kGammaPareto && first) {
     double square = 0, logs = 0;
     for (const double x : a) square += x * x;
-    for (const double x : a) logs += std::log(x / std::sqrt(square) + 2.2e-16);
+    for (const double x : a) logs += std::log(x / std::sqrt(square) + 0x1p-52);
     const double s =
         std::log(mean_of(a) / std::sqrt(square)) - logs / static_cast<double>(a.size());
     const GammaLaw law = fit_gamma(mean_of(a), s);

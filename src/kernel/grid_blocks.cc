@@ -109,6 +109,14 @@ HWY_INLINE Grid ScaledGrid(float scale, const GridBlocks& blocks) {
   return grid;
 }
 
+// The binary16 next to `value`, the largest finite one at most.
+HWY_INLINE float HalfOf(float value) {
+  uint16_t half;
+  to_half_saturated({&value, 1}, std::as_writable_bytes(std::span(&half, 1)));
+  from_half(std::span<const uint16_t>(&half, 1), std::span(&value, 1));
+  return value;
+}
+
 HWY_INLINE Grid GridOf(const float* x, size_t count, const GridBlocks& blocks) {
   if (blocks.rule != GridRule::kHalf && blocks.rule != GridRule::kMinMax)
     return ScaledGrid(ScaleOf(x, count, blocks), blocks);
@@ -116,11 +124,10 @@ HWY_INLINE Grid GridOf(const float* x, size_t count, const GridBlocks& blocks) {
   Grid grid{.least = -codes, .most = codes - 1};
   if (blocks.rule == GridRule::kHalf) {
     const float max = AbsMax(x, count);
-    float scale;
     to_half_saturated({&max, 1}, std::as_writable_bytes(std::span(&grid.half, 1)));
-    from_half(std::span<const uint16_t>(&grid.half, 1), std::span(&scale, 1));
+    const float scale = HalfOf(max);
     grid.step = scale / codes;
-    grid.inverse = codes / (scale + 1e-6f);
+    grid.inverse = codes / HalfOf(scale + HalfOf(1e-6f));
     return grid;
   }
   const Range range = MinMax(x, count);

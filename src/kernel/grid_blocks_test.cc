@@ -115,6 +115,13 @@ void expect_header(const GridBlocks& blocks, std::span<const float> x, const Hea
     EXPECT_NEAR(header.step, std::min(step, double{kMax} / std::max(codes - 1, 1.0)), 1e-6 * step);
 }
 
+float half_of(float value) {
+  uint16_t half;
+  to_half(std::span<const float>(&value, 1), std::span(&half, 1));
+  from_half(std::span<const uint16_t>(&half, 1), std::span(&value, 1));
+  return value;
+}
+
 // Code and value of x under the header, by the words of grid_blocks.h.
 struct Coded {
   int code;
@@ -124,7 +131,9 @@ struct Coded {
 Coded oracle_code(const GridBlocks& blocks, const Header& header, float x, const uint16_t* half) {
   const auto codes = static_cast<float>(1 << (blocks.bits - 1));
   float least = -codes, most = codes - 1, inverse = header.step == 0 ? 0 : 1 / header.step;
-  if (blocks.rule == GridRule::kHalf) inverse = codes / (header.step * codes + 1e-6f);
+  // The sum is exact in float below 2^-8; from there up what is added is less than half an ulp of binary16.
+  if (blocks.rule == GridRule::kHalf)
+    inverse = codes / half_of(header.step * codes + half_of(1e-6f));
   if (blocks.rule != GridRule::kHalf && blocks.rule != GridRule::kMinMax) {
     most = blocks.levels;
     least = -most;

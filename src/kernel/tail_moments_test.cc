@@ -218,7 +218,7 @@ TEST(LogSum, IsTheSumOfLogarithms) {
   for (const size_t count : kCounts) {
     auto values = normals(count, 4);
     for (size_t i = 0; i < count; i += 5) values[i] = 0;
-    for (const double guard : {2.2e-16, 1e-3}) {
+    for (const double guard : {0x1p-52, 1e-3}) {
       long double want = 0;
       for (const float value : values)
         want += std::log((std::abs(static_cast<long double>(value)) + guard) / 0.7L);
