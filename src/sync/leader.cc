@@ -13,11 +13,13 @@
 // worker has nobody to be pulled to: it is SGD.
 //
 // With prox p > 0 each step, before its round if it has one, is followed by a small pull to the last
-// leader's weights as they were in its round, from the first round on, as in the authors' later code:
+// leader's weights as they were in its round, from the first round on:
 //
-//   x <- (1 - p / tau) x + p / tau z_last         and likewise prox_global / tau_global
+//   x <- (1 - p_global / tau_global) x + p_global / tau_global z_last,     z_last: the last leader of all
+//   x <- (1 - p / tau) x + p / tau z_last,                                 z_last: that of this group
 //
-// 4 bytes of memory per value for each of the two.
+// in this order, which is that of the authors' later code and not that of the rounds above. Each takes
+// 4 bytes of memory per value.
 //
 // Asynchronous, all workers count together: a round is called when they took n tau steps more, wherever
 // each of them is, and a worker comes to it after its next step. Nobody waits but in rounds. Who is
@@ -107,8 +109,8 @@ class Leader final : public SyncRule {
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override {
     window_.add(loss);
     if (channel().size() == 1) return std::nullopt;
-    pull_to_last(0, rule_.prox / static_cast<float>(rule_.tau), parameters);
     pull_to_last(1, rule_.prox_global / static_cast<float>(rule_.tau_global), parameters);
+    pull_to_last(0, rule_.prox / static_cast<float>(rule_.tau), parameters);
     const auto call = pace_->after_step(memory().steps);
     if (!call) return std::nullopt;
     const bool recorded = options().recorded.has_value();

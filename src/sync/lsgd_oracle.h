@@ -72,8 +72,8 @@ struct LsgdOracle {
       if (seen.size() > window) seen.pop_front();
       for (size_t i = 0; i < mine.size(); ++i) mine[i] -= rate * gradient[i];
       const auto own = static_cast<size_t>(group_of(r, ranks, groups));
-      pull_to(last_local[own], prox / static_cast<double>(tau), mine);
       pull_to(last_global, prox_global / static_cast<double>(tau_global), mine);
+      pull_to(last_local[own], prox / static_cast<double>(tau), mine);
       members[static_cast<size_t>(group_of(r, ranks, groups))].push_back(r);
       all.push_back(r);
     }
