@@ -28,49 +28,50 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
 
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
+// What was owed to other tensors is not dropped unseen.
+MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const Terms& terms, Store& store) {
+  const std::string key = spec.name + "/feedback";
+  return open_slot<Feedback>(
+      store, key, method_text(terms.feedback, spec),
+      [&] { return make_feedback(terms.feedback, spec).value(); },
+      [&](const std::string& before) {
+        if (terms.feedback != "none" && name_of_method(before) == terms.feedback)
+          throw Error(ErrorCode::kMismatch,
+                      "store: '" + key + "' is the memory of other tensors, and what it owes " +
+                          "them would be lost; Store::drop makes room for a new one");
+      });
+}
+
+CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
+  const std::string text = method_text(terms.codec_text, spec);
+  auto& memory = open_feedback(spec, terms, store);
+  auto& encoder = open_slot<Encoder>(store, spec.name + "/encoder", text,
+                                     [&] { return terms.codec->make_encoder(spec); });
+  return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
+                     CodedStream::in_store(encoder));
+}
+
+// fp32, and nothing to remember.
+CodedStream make_plain(const StreamSpec& spec) {
+  NamedCodec fp32 = std::move(make_codec("fp32").value());
+  return CodedStream(spec, {.codec = std::move(fp32.codec), .text = fp32.canonical}, "none");
+}
+
 }  // namespace
 
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                            const ExchangeOptions& options, Store& store)
-    : spec_(planned.spec), tensors_(planned.tensors), index_(index), norms_(options.norms) {
-  if (planned.plain) {
-    codec_ = make_codec("fp32").value().codec;
-    own_feedback_ = make_feedback("none", spec_).value();
-    own_encoder_ = codec_->make_encoder(spec_);
-    feedback_ = own_feedback_.get();
-    encoder_ = own_encoder_.get();
-  } else {
-    codec_ = terms.codec;
-    observe_ = options.observe;
-    feedback_ = &open_feedback(terms, store);
-    encoder_slot_ =
-        &open_slot<Encoder>(store, spec_.name + "/encoder", method_text(terms.codec_text, spec_),
-                            [&] { return codec_->make_encoder(spec_); });
-    encoder_ = &encoder_slot_->object();
-  }
-}
-
-// What was owed to other tensors is not dropped unseen.
-Feedback& ActiveStream::open_feedback(const Terms& terms, Store& store) const {
-  const std::string key = spec_.name + "/feedback";
-  return open_slot<Feedback>(
-             store, key, method_text(terms.feedback, spec_),
-             [&] { return make_feedback(terms.feedback, spec_).value(); },
-             [&](const std::string& before) {
-               if (terms.feedback != "none" && name_of_method(before) == terms.feedback)
-                 throw Error(ErrorCode::kMismatch,
-                             "store: '" + key +
-                                 "' is the memory of other tensors, and what it owes " +
-                                 "them would be lost; Store::drop makes room for a new one");
-             })
-      .object();
+    : coded_(planned.plain ? make_plain(planned.spec) : open_stream(planned.spec, terms, store)),
+      plain_(planned.plain),
+      tensors_(planned.tensors),
+      index_(index),
+      norms_(options.norms) {
+  if (!plain_) observe_ = options.observe;
 }
 
 void ActiveStream::change_codec(const Terms& terms) {
-  if (encoder_slot_ == nullptr) return;  // plain
-  codec_ = terms.codec;
-  change_method(*encoder_slot_, method_text(terms.codec_text, spec_), codec_->make_encoder(spec_));
-  encoder_ = &encoder_slot_->object();
+  if (!plain_)
+    coded_.change_codec({.codec = terms.codec, .text = method_text(terms.codec_text, spec())});
 }
 
 bool ActiveStream::open() {
@@ -78,8 +79,8 @@ bool ActiveStream::open() {
   prepared_ = true;
   in_parts_ = false;
   apart_ = false;
-  finite_ = true;
-  counters_ = {.values = spec_.count()};
+  signal_ = {};
+  counters_ = {.values = spec().count()};
   gradient_square_ = 0;
   rest_square_ = 0;
   return true;
@@ -90,7 +91,7 @@ void ActiveStream::join(StepContext& context) {
   if (tensors_.size() == 1) {
     result_ = context.tensors.values(tensors_.front());
   } else {
-    joined_.resize(spec_.count());
+    joined_.resize(spec().count());
     result_ = joined_;
     auto to = joined_.begin();
     for (const size_t tensor : tensors_)
@@ -110,7 +111,7 @@ void ActiveStream::prepare(StepContext& context) {
 void ActiveStream::prepare_parts(StepContext& context) {
   if (!open()) return;
   join(context);
-  in_parts_ = !observe_ && feedback_->prepare_part({}, 0, context.call).has_value();
+  in_parts_ = !observe_ && coded_.begin_parts(result_, context.call);
   if (!in_parts_) form_whole(context);
 }
 
@@ -123,26 +124,20 @@ void ActiveStream::prepare_apart(StepContext& context) {
 
 // Observers, methods that look at this step's own part, and what strays from owners want one piece.
 bool ActiveStream::may_lie_apart() const {
-  return tensors_.size() > 1 && feedback_->only_adds() && codec_->info().sparse &&
-         !codec_->info().fresh && !observe_ && owed_ == nullptr;
+  const CodecInfo& info = codec().info();
+  return tensors_.size() > 1 && coded_.memory().only_adds() && info.sparse && !info.fresh &&
+         !observe_ && owed_ == nullptr;
 }
 
 void ActiveStream::form_from_tensors(StepContext& context) {
-  Moments moments;
-  size_t begin = 0;
-  for (const size_t tensor : tensors_) {
-    const std::span<const float> gradient = context.tensors.values(tensor);
-    Signal part = feedback_->prepare_part(gradient, begin, context.call).value();
-    if (!part.moments) part.moments = measure(part.values);
-    examine(context, part, gradient);
-    moments.abs_sum += part.moments->abs_sum;
-    moments.square_sum += part.moments->square_sum;
-    moments.abs_max = std::max(moments.abs_max, part.moments->abs_max);
-    begin += gradient.size();
-  }
-  moments.finite = finite_;
-  signal_ = {.values = feedback_->rest(), .fresh = {}, .moments = moments};
+  places_.clear();
+  for (const size_t tensor : tensors_) places_.push_back(context.tensors.values(tensor));
+  signal_ = coded_.form_joined(places_, context.call).values;
   result_ = {};
+  note_fault(context);
+  if (!norms_) return;
+  for (const std::span<const float> gradient : places_)
+    count_gradient(measure(gradient).square_sum);
 }
 
 void ActiveStream::begin_mean(StepContext& context) {
@@ -151,15 +146,14 @@ void ActiveStream::begin_mean(StepContext& context) {
 }
 
 FrameOutcome ActiveStream::add_to_mean(StepContext& context, const FrameHeader& expected,
-                                       const Decoder& decoder, std::span<const std::byte> bytes,
-                                       float weight) {
-  if (!apart_) return add_frame(context, expected, decoder, bytes, weight, result_);
+                                       std::span<const std::byte> bytes, float weight) {
+  if (!apart_) return add_frame(context, expected, decoder(), bytes, weight, result_);
   return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
     Place place;
     const auto add = [&](std::span<const uint32_t> positions, std::span<const float> values) {
       add_apart(context, positions, values, weight, place);
     };
-    return decoder.visit(payload, std::cref(add));  // a reference needs no allocation
+    return decoder().visit(payload, std::cref(add));  // a reference needs no allocation
   });
 }
 
@@ -178,61 +172,43 @@ void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> pos
 }
 
 void ActiveStream::form_whole(StepContext& context) {
-  signal_ = feedback_->prepare(result_, context.call);
-  if (!signal_.moments) signal_.moments = measure(signal_.values);
-  examine(context, signal_, result_);
-  if (finite_ && observe_) observe_(spec_, signal_, context.call);
+  const Signal& signal = coded_.form(result_, context.call);
+  signal_ = signal.values;
+  examine(context, signal, result_);
+  if (finite() && observe_) observe_(spec(), signal, context.call);
 }
 
 // Finiteness, and the norm of what was given.
 void ActiveStream::examine(StepContext& context, const Signal& signal,
                            std::span<const float> gradient) {
-  if (!signal.moments->finite) {
-    finite_ = false;
-    context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
-  }
+  note_fault(context);
   if (!norms_) return;
   const bool same = signal.values.data() == gradient.data();
-  gradient_square_ += (same ? *signal.moments : measure(gradient)).square_sum;
+  count_gradient((same ? *signal.moments : measure(gradient)).square_sum);
+}
+
+void ActiveStream::note_fault(StepContext& context) const {
+  if (!finite()) context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
+}
+
+void ActiveStream::count_gradient(double square_sum) {
+  gradient_square_ += square_sum;
   counters_.gradient_norm = std::sqrt(gradient_square_);
 }
 
 Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
-  if (in_parts_) {
-    const std::span<const float> gradient = result_.subspan(begin, count);
-    Signal formed = feedback_->prepare_part(gradient, begin, context.call).value();
-    if (!formed.moments) formed.moments = measure(formed.values);
-    examine(context, formed, gradient);
-    return formed;
-  }
-  Signal part;
-  part.values = signal_.values.subspan(begin, count);
-  if (!signal_.fresh.empty()) part.fresh = signal_.fresh.subspan(begin, count);
-  if (count == signal_.values.size()) part.moments = signal_.moments;
+  const Signal part = coded_.part(begin, count);
+  if (in_parts_) examine(context, part, result_.subspan(begin, count));
   return part;
 }
 
 size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
                             size_t begin, std::span<std::byte> out) {
-  const Encoded encoded = code(context, encoder, part, begin, out.subspan(kFrameHeaderSize));
-  this->count(encoded, rest_of(begin, part.values.size()));
+  const Encoded encoded =
+      coded_.encode(encoder, part, begin, context.call, out.subspan(kFrameHeaderSize));
+  count(encoded, coded_.rest(begin, part.values.size()));
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;
-}
-
-Encoded ActiveStream::code(const StepContext& context, Encoder& encoder, const Signal& part,
-                           size_t begin, std::span<std::byte> payload) {
-  Call call = context.call;
-  call.offset = begin;
-  const size_t count = part.values.size();
-  const Encoded encoded = encoder.encode(part, call, payload, rest_of(begin, count));
-  feedback_->sent(result_, begin, count);  // the mean does not lie there yet
-  return encoded;
-}
-
-std::span<float> ActiveStream::rest_of(size_t begin, size_t count) {
-  const std::span<float> kept = feedback_->rest();
-  return kept.empty() ? kept : kept.subspan(begin, count);
 }
 
 size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_t begin,
@@ -242,10 +218,10 @@ size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_
 
 size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                                  std::span<std::byte> out) {
-  FrameHeader header = context.header(codec_->info().id, index_, begin, count, context.rank());
+  FrameHeader header = context.header(codec().info().id, index_, begin, count, context.rank());
   const Signal part = this->part(context, begin, count);
   size_t size = kFrameHeaderSize;
-  if (finite_) {
+  if (finite()) {
     size = encode(context, encoder, part, begin, out);
     header.payload_size = size - kFrameHeaderSize;
   } else {
@@ -258,63 +234,63 @@ size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t 
 
 bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> sum) {
   const Signal part = this->part(context, begin, sum.size());
-  if (!finite_) return false;
+  if (!finite()) return false;
   kernel::add_floats(std::as_bytes(part.values), 1.0f, sum);
-  const std::span<float> rest = rest_of(begin, sum.size());
-  std::fill(rest.begin(), rest.end(), 0.0f);
-  feedback_->sent(result_, begin, sum.size());
+  coded_.keep_nothing(begin, sum.size());
   return true;
 }
 
 bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t begin,
                                 std::span<std::byte> room, std::span<float> sum) {
   const Signal part = this->part(context, begin, sum.size());
-  if (!finite_) return false;
-  const size_t size = code(context, *coder.encoder, part, begin, room).size;
-  count({}, rest_of(begin, sum.size()));  // nothing left this rank
+  if (!finite()) return false;
+  const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
+  count({}, coded_.rest(begin, sum.size()));  // nothing left this rank
   coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;
 }
 
 size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::byte> out) {
   if (is_plain()) {
-    const auto values = std::as_bytes(signal_.values);
+    const auto values = std::as_bytes(signal_);
     std::copy(values.begin(), values.end(), out.begin());
     sent_unframed();
     return values.size();
   }
-  const size_t size = encoder_->offer(round, signal_, context.call, out);
-  if (codec_->info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
+  const Signal whole = coded_.part(0, spec().count());
+  const size_t size = encoder().offer(round, whole, context.call, out);
+  if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
   counters_.payload_bytes += size;
   counters_.frame_bytes += size;
   return size;
 }
 
 Status ActiveStream::adopt(size_t round, std::span<const std::byte> combined) {
-  if (!is_plain()) return encoder_->adopt(round, combined);
+  if (!is_plain()) return encoder().adopt(round, combined);
   const auto result = std::as_writable_bytes(result_);
   std::copy(combined.begin(), combined.end(), result.begin());
   return Status::ok();
 }
 
 // What travelled is counted already.
-void ActiveStream::settle(StepContext& context, const Decoder& decoder,
-                          std::span<std::byte> scratch) {
+void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
   if (is_plain()) return;
   size_t size = 0;
   {
     const Stopwatch watch(context.compress_seconds);
-    Encoded encoded = code(context, *encoder_, part(context, 0, spec_.count()), 0, scratch);
+    const Signal whole = coded_.part(0, spec().count());
+    Encoded encoded = coded_.encode(encoder(), whole, 0, context.call, scratch);
     size = std::exchange(encoded.size, 0);
-    count(encoded, feedback_->rest());
+    count(encoded, rest());
   }
   const Stopwatch watch(context.decompress_seconds);
-  decoder.decode(scratch.first(size), result_).or_throw();
+  decoder().decode(scratch.first(size), result_).or_throw();
 }
 
 std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
                                                     std::span<std::byte> scratch) {
-  const Encoded encoded = encoder_->encode(signal_, context.call, scratch, feedback_->rest());
+  const Signal whole = coded_.part(0, spec().count());
+  const Encoded encoded = encoder().encode(whole, context.call, scratch, rest());
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;
   return scratch.first(encoded.size);
@@ -322,8 +298,8 @@ std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
 
 void ActiveStream::end_kept(size_t withheld) {
   counters_.kept -= withheld;
-  count({}, feedback_->rest());
-  feedback_->sent(result_, 0, spec_.count());  // the mean does not lie there yet
+  count({}, rest());
+  coded_.sent(0, spec().count());
 }
 
 void ActiveStream::count_frame(size_t payload_size, bool dense) noexcept {
@@ -348,24 +324,17 @@ void ActiveStream::count_mean(const Encoded& encoded) {
 }
 
 void ActiveStream::sent_unframed() {
-  const std::span<float> rest = feedback_->rest();
-  std::fill(rest.begin(), rest.end(), 0.0f);
-  count({.size = 4 * spec_.count(), .kept = spec_.count()}, rest);
-  feedback_->sent(result_, 0, spec_.count());
+  coded_.keep_nothing(0, spec().count());
+  count({.size = 4 * spec().count(), .kept = spec().count()}, rest());
   counters_.frame_bytes = counters_.payload_bytes;
 }
 
 void ActiveStream::end(StepContext& context, bool skipped) {
   prepared_ = false;
   signal_ = {};
-  if (skipped) {
-    encoder_->rollback();
-    feedback_->rollback();
-    return;
-  }
-  encoder_->commit();
-  if (!apart_) feedback_->receive(result_);
-  feedback_->commit();
+  if (skipped) return coded_.rollback();
+  if (!apart_) coded_.receive(result_);
+  coded_.commit();
   if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {

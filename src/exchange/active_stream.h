@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "exchange/frames.h"
-#include "stream/memory_slot.h"
 #include "exchange/plan.h"
 #include "exchange/step_context.h"
 #include "exchange/terms.h"
+#include "stream/coded_stream.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
@@ -43,17 +43,15 @@ class ActiveStream {
   void change_codec(const Terms& terms);
 
   size_t index() const noexcept { return index_; }
-  const StreamSpec& spec() const noexcept { return spec_; }
+  const StreamSpec& spec() const noexcept { return coded_.spec(); }
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
-  const Codec& codec() const noexcept { return *codec_; }
-  bool is_plain() const noexcept { return encoder_slot_ == nullptr; }  // fp32, without a memory
-  Encoder& encoder() noexcept { return *encoder_; }                    // of the whole stream
-
-  // Whether the memory takes what encoders leave.
-  bool keeps_rest() const noexcept { return !feedback_->rest().empty(); }
+  const Codec& codec() const noexcept { return coded_.codec(); }
+  bool is_plain() const noexcept { return plain_; }         // fp32, without a memory
+  Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
+  const Decoder& decoder() const noexcept { return coded_.decoder(); }
 
   // Whether owners of its shards remember what the codec loses of the mean.
-  bool owners_remember() const noexcept { return !codec_->info().unbiased && keeps_rest(); }
+  bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
 
   // What this rank owes of the stream; what strays of it goes into every gradient until a step counts.
   // Null: nothing.
@@ -61,7 +59,7 @@ class ActiveStream {
 
   // Forms this step's signal from the open tensors, once a step.
   void prepare(StepContext& context);
-  bool finite() const noexcept { return finite_; }
+  bool finite() const noexcept { return coded_.finite(); }
 
   // The same, but where the memory allows it each part is formed when it is written or added, while it
   // is in cache and those before it are on their way. Then every value must be, once, and finite()
@@ -76,11 +74,11 @@ class ActiveStream {
   // Makes the mean zero; adds weight x the frame at the start of `bytes` to it, as add_frame does.
   void begin_mean(StepContext& context);
   FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
-                           const Decoder& decoder, std::span<const std::byte> bytes, float weight);
+                           std::span<const std::byte> bytes, float weight);
 
   // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may be the
   // same memory.
-  std::span<const float> signal() const noexcept { return signal_.values; }
+  std::span<const float> signal() const noexcept { return signal_; }
   std::span<float> result() noexcept {
     assert(!apart_);
     return result_;
@@ -114,14 +112,14 @@ class ActiveStream {
   // After the last round: encodes what was agreed on to the start of `scratch`, and decodes it into
   // result(). Nothing to do for plain streams. REQUIRES: the signal is finite; scratch has room for
   // the codec's max_encoded_size.
-  void settle(StepContext& context, const Decoder& decoder, std::span<std::byte> scratch);
+  void settle(StepContext& context, std::span<std::byte> scratch);
 
   // For exchanges that treat each kept value by itself: encodes the whole stream to the start of
   // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is remembered;
   // the caller adds there what it does not send of the payload, then says how many values those were.
   // REQUIRES: the signal is finite.
   std::span<const std::byte> begin_kept(StepContext& context, std::span<std::byte> scratch);
-  std::span<float> rest() noexcept { return feedback_->rest(); }
+  std::span<float> rest() noexcept { return coded_.rest(0, spec().count()); }
   void end_kept(size_t withheld);
 
   // Counts a frame of such an exchange, and the values of the mean that one of an owner brings.
@@ -140,7 +138,6 @@ class ActiveStream {
   const StreamCounters& counters() const noexcept { return counters_; }
 
  private:
-  Feedback& open_feedback(const Terms& terms, Store& store) const;
   bool open();
   void join(StepContext& context);
   void form_whole(StepContext& context);
@@ -156,33 +153,27 @@ class ActiveStream {
                  std::span<const float> values, float weight, Place& place) const;
   Signal part(StepContext& context, size_t begin, size_t count);
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
+  void note_fault(StepContext& context) const;
+  void count_gradient(double square_sum);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
                 std::span<std::byte> out);
-  Encoded code(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
-               std::span<std::byte> payload);
-  std::span<float> rest_of(size_t begin, size_t count);
   void count(const Encoded& encoded, std::span<const float> rest);
 
-  StreamSpec spec_;
+  CodedStream coded_;
+  bool plain_;
   std::vector<size_t> tensors_;
   size_t index_;
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
-  std::shared_ptr<const Codec> codec_;
-  std::unique_ptr<Feedback> own_feedback_;  // of plain streams
-  std::unique_ptr<Encoder> own_encoder_;
-  Feedback* feedback_;
-  MemorySlot<Encoder>* encoder_slot_ = nullptr;  // in the store; null for plain streams
-  Encoder* encoder_;
   OwnerMemory* owed_ = nullptr;
-  std::vector<float> joined_;  // the values of several tensors, one after another
+  std::vector<float> joined_;                   // the values of several tensors, one after another
+  std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
-  bool in_parts_ = false;
-  bool apart_ = false;  // signal and mean are of the tensors where they lie
-  bool finite_ = true;
-  Signal signal_;            // unless in parts
-  std::span<float> result_;  // unless apart
+  bool in_parts_ = false;          // the signal is formed when a part of it is asked for
+  bool apart_ = false;             // signal and mean are of the tensors where they lie
+  std::span<const float> signal_;  // unless in parts
+  std::span<float> result_;        // unless apart
   double gradient_square_ = 0;
   double rest_square_ = 0;
   StreamCounters counters_;

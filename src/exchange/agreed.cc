@@ -21,7 +21,6 @@ class Cargo {
   Cargo(StepContext& context, std::vector<ActiveStream*> streams, int tag)
       : context_(context), streams_(streams), rounds_(context, std::move(streams), true, tag) {
     for (const ActiveStream* stream : streams_) {
-      decoders_.push_back(stream->codec().make_decoder(stream->spec()));
       if (!stream->is_plain())
         scratch_size_ = std::max(scratch_size_, stream->codec().max_encoded_size(stream->spec()));
     }
@@ -53,14 +52,12 @@ class Cargo {
  private:
   void settle() {
     Buffer scratch = context_.buffers.take(scratch_size_);
-    for (size_t member = 0; member < streams_.size(); ++member)
-      streams_[member]->settle(context_, *decoders_[member], scratch.bytes());
+    for (ActiveStream* stream : streams_) stream->settle(context_, scratch.bytes());
     context_.buffers.give(scratch);
   }
 
   StepContext& context_;
   const std::vector<ActiveStream*> streams_;
-  std::vector<std::unique_ptr<const Decoder>> decoders_;
   size_t scratch_size_ = 0;  // of the longest payload
   Rounds rounds_;
   bool settled_ = true;

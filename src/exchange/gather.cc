@@ -27,7 +27,6 @@ class Gather final : public Collective {
     for (const Piece& piece : bucket) {
       ActiveStream* stream = streams[piece.stream].get();
       streams_.push_back(stream);
-      decoders_.push_back(stream->codec().make_decoder(stream->spec()));
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
     if (settles_scale()) rounds_ = std::make_unique<Rounds>(context, streams_, false, tag);
@@ -129,12 +128,11 @@ class Gather final : public Collective {
     std::span<const std::byte> bytes =
         own ? mine_.bytes().first(mine_size_) : peers_[rank].in.bytes();
     const float weight = 1.0f / static_cast<float>(peers_.size());
-    for (size_t i = 0; i < streams_.size(); ++i) {
-      ActiveStream& stream = *streams_[i];
+    for (ActiveStream* member : streams_) {
+      ActiveStream& stream = *member;
       const FrameHeader expected =
           context_.header(stream.codec().info().id, stream.index(), 0, stream.spec().count(), rank);
-      const FrameOutcome outcome =
-          stream.add_to_mean(context_, expected, *decoders_[i], bytes, weight);
+      const FrameOutcome outcome = stream.add_to_mean(context_, expected, bytes, weight);
       if (outcome.kind == FrameOutcome::kFlagged)
         context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
       if (outcome.size == 0) return;  // where the next frame begins is unknown
@@ -147,7 +145,6 @@ class Gather final : public Collective {
   StepContext& context_;
   const int tag_;
   std::vector<ActiveStream*> streams_;
-  std::vector<std::unique_ptr<const Decoder>> decoders_;
   std::unique_ptr<Rounds> rounds_;  // null: nothing to agree on
   bool started_ = false;
   size_t limit_ = 0;  // bytes of the longest message that is possible

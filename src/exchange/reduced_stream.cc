@@ -20,7 +20,6 @@ ReducedStream::ReducedStream(StepContext& context, ActiveStream& stream, Store& 
       stream_(stream),
       stripes_(stream.spec().count(), context.ranks()),
       coder_(stream.codec().info().values),
-      decoder_(stream.codec().make_decoder(stream.spec())),
       first_(stream.tensors().empty() ? 0 : stream.tensors().front() % context.ranks()),
       own_(region_of(context.rank())),
       kept_limit_(stream.codec().max_kept(stream.spec())) {
@@ -86,7 +85,7 @@ void ReducedStream::send(KeptRouter& router, std::span<std::byte> scratch,
     if (stream_.is_plain())
       router.route_all(stripes_, stream_.signal());
     else
-      router.route(stripes_, *decoder_, payload).or_throw();  // of its own encoder
+      router.route(stripes_, stream_.decoder(), payload).or_throw();  // of its own encoder
   }
   for (size_t rank = 0; rank < to_ranks.size(); ++rank) {
     const auto region = region_of(rank);

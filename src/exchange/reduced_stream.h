@@ -78,7 +78,6 @@ class ReducedStream {
   ActiveStream& stream_;
   const Stripes stripes_;
   const RegionCoder coder_;
-  std::unique_ptr<const Decoder> decoder_;
   size_t first_;                   // owner of region 0
   std::optional<uint32_t> own_;    // this rank's region
   size_t kept_limit_;              // values that a rank keeps of the whole stream, at most

@@ -12,7 +12,7 @@
 #include "pipeline/end_state.h"
 #include "pipeline/estimates.h"
 #include "pipeline/step_marks.h"
-#include "pipeline/stream_coder.h"
+#include "pipeline/stream_coders.h"
 
 namespace thinwire {
 namespace {

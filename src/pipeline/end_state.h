@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "pipeline/estimates.h"
-#include "pipeline/stream_coder.h"
+#include "pipeline/stream_coders.h"
 
 namespace thinwire {
 

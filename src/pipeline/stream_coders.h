@@ -9,34 +9,10 @@
 #include <vector>
 
 #include "pipeline/boundary_plan.h"
+#include "stream/coded_stream.h"
 #include "thinwire/codec.h"
-#include "thinwire/feedback.h"
 
 namespace thinwire {
-
-// One stream: what has the same place in every step.
-class StreamCoder {
- public:
-  StreamCoder(const BoundaryPlan& plan, const StreamSpec& stream);
-
-  // Goes on with another codec; what its memory holds stays. Between steps.
-  void change_codec(const BoundaryPlan& plan, const StreamSpec& stream);
-
-  // The payload's bytes; none if a value, or what the memory makes of it, is not finite.
-  std::optional<size_t> encode(std::span<const float> values, const Call& call,
-                               std::span<std::byte> out);
-  void commit();
-  void rollback();
-
-  StateArrays save() const;
-  Status load(const StateArrays& arrays);
-
- private:
-  std::unique_ptr<Feedback> feedback_;
-  std::unique_ptr<Encoder> encoder_;
-  std::string codec_;  // its name
-  bool used_ = false;  // since the last commit or rollback
-};
 
 // All streams of a boundary, made when first used: per sample one of each place in a step; else one
 // of each micro-batch and number of samples coded, as others than all may be.
@@ -56,12 +32,15 @@ class StreamCoders final : public Stateful {
   Status load(const StateArrays& arrays) override;
 
  private:
-  using Coders = std::vector<std::unique_ptr<StreamCoder>>;
+  // By the stream's number: what has the same place in every step. Null until it is first used.
+  using Streams = std::vector<std::unique_ptr<CodedStream>>;
 
-  StreamSpec stream(size_t index) const;
+  StreamSpec spec_of(size_t index) const;
+  StreamCodec codec() const { return {.codec = plan_.codec, .text = plan_.codec_text}; }
+  std::unique_ptr<CodedStream> make(size_t index) const;
 
   const BoundaryPlan& plan_;
-  Coders coders_;
+  Streams streams_;
 };
 
 }  // namespace thinwire

@@ -1,0 +1,180 @@
+// A stream's step against the calls that it stands for, whole, in parts and from several places.
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/coded_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace thinwire {
+namespace {
+
+using Values = std::vector<float>;
+using Bytes = std::vector<std::byte>;
+
+constexpr size_t kCount = 300;
+
+StreamSpec spec() { return single_tensor({.name = "w", .shape = {kCount}}); }
+
+StreamCodec codec(const std::string& text) {
+  NamedCodec named = std::move(make_codec(text).value());
+  return {.codec = std::move(named.codec), .text = named.canonical};
+}
+
+Values gradient(int step) {
+  Values values(kCount);
+  for (size_t i = 0; i < kCount; ++i)
+    values[i] = static_cast<float>((i * 37 + static_cast<size_t>(step) * 11) % 101) - 50.0f;
+  return values;
+}
+
+Call call_of(int step) { return {.seed = 1, .step = static_cast<uint64_t>(step)}; }
+
+Bytes payload_of(CodedStream& stream, const Signal& signal, int step) {
+  Bytes out(stream.codec().max_encoded_size(stream.spec()));
+  out.resize(stream.encode(stream.encoder(), signal, 0, call_of(step), out).size);
+  return out;
+}
+
+Bytes whole_step(CodedStream& stream, int step) {
+  const Values values = gradient(step);
+  return payload_of(stream, stream.form(values, call_of(step)), step);
+}
+
+bool same_state(const Stateful& a, const Stateful& b) {
+  const StateArrays x = a.save(), y = b.save();
+  if (x.size() != y.size()) return false;
+  for (size_t i = 0; i < x.size(); ++i)
+    if (x[i].name != y[i].name || x[i].data != y[i].data) return false;
+  return true;
+}
+
+TEST(CodedStream, IsMemoryAndEncoderInTurn) {
+  CodedStream stream(spec(), codec("topk:density=0.1"), "residual");
+  const StreamCodec plain = codec("topk:density=0.1");
+  const auto memory = make_feedback("residual", spec()).value();
+  const auto encoder = plain.codec->make_encoder(spec());
+  for (int step = 0; step < 4; ++step) {
+    const Values values = gradient(step);
+    const Signal signal = memory->prepare(values, call_of(step));
+    Bytes expected(plain.codec->max_encoded_size(spec()));
+    expected.resize(encoder->encode(signal, call_of(step), expected, memory->rest()).size);
+    memory->sent(values, 0, kCount);
+    EXPECT_EQ(whole_step(stream, step), expected);
+    encoder->commit();
+    memory->commit();
+    stream.commit();
+  }
+  EXPECT_TRUE(same_state(stream.memory(), *memory));
+}
+
+TEST(CodedStream, APlaceOfAWholeSignalIsWhatPartsAndPlacesForm) {
+  CodedStream whole(spec(), codec("topk:density=0.1"), "residual");
+  CodedStream places(spec(), codec("topk:density=0.1"), "residual");
+  CodedStream parts(spec(), codec("fp32"), "residual");
+  for (int step = 0; step < 3; ++step) {
+    const Values values = gradient(step);
+    const std::span<const float> all(values);
+    const std::span<const float> of[] = {all.first(100), all.subspan(100, 0), all.subspan(100)};
+    EXPECT_EQ(payload_of(places, places.form_joined(of, call_of(step)), step),
+              whole_step(whole, step));
+    ASSERT_TRUE(parts.begin_parts(values, call_of(step)));
+    for (const size_t begin : {200, 0, 100}) {
+      const Signal part = parts.part(begin, 100);
+      EXPECT_EQ(Values(part.values.begin(), part.values.end()),
+                Values(values.begin() + static_cast<long>(begin),
+                       values.begin() + static_cast<long>(begin) + 100));
+      parts.keep_nothing(begin, 100);
+    }
+    for (CodedStream* stream : {&whole, &places, &parts}) stream->commit();
+  }
+  EXPECT_TRUE(same_state(places.memory(), whole.memory()));
+}
+
+TEST(CodedStream, AStepThatIsRolledBackNeverHappened) {
+  CodedStream stream(spec(), codec("sidco:density=0.1"), "residual");
+  CodedStream clean(spec(), codec("sidco:density=0.1"), "residual");
+  for (CodedStream* one : {&stream, &clean}) {
+    whole_step(*one, 0);
+    one->commit();
+  }
+  whole_step(stream, 1);
+  stream.rollback();
+  EXPECT_EQ(whole_step(stream, 2), whole_step(clean, 2));
+  stream.commit();
+  clean.commit();
+  EXPECT_TRUE(same_state(stream.memory(), clean.memory()));
+  EXPECT_TRUE(same_state(stream.encoder(), clean.encoder()));
+}
+
+TEST(CodedStream, SaysWhetherWhatItFormedIsFinite) {
+  CodedStream stream(spec(), codec("topk:density=0.1"), "residual");
+  Values values = gradient(0);
+  values[7] = std::numeric_limits<float>::infinity();
+  stream.form(values, call_of(0));
+  EXPECT_FALSE(stream.finite());
+  stream.rollback();
+  ASSERT_TRUE(stream.begin_parts(values, call_of(0)));
+  stream.part(100, 200);
+  EXPECT_TRUE(stream.finite());
+  stream.part(0, 100);
+  EXPECT_FALSE(stream.finite());
+  stream.rollback();
+  const Values good = gradient(0);
+  stream.form(good, call_of(0));
+  EXPECT_TRUE(stream.finite());
+  stream.rollback();
+}
+
+TEST(CodedStream, AnotherCodecFindsTheMemoryAsItWas) {
+  CodedStream stream(spec(), codec("topk:density=0.01"), "residual");
+  whole_step(stream, 0);
+  stream.commit();
+  const StateArrays owed = stream.memory().save();
+  stream.change_codec(codec("fp32"));
+  EXPECT_EQ(stream.memory().save().front().data, owed.front().data);
+  EXPECT_EQ(stream.codec().info().name, "fp32");
+  const Values zeros(kCount);
+  const Signal& signal = stream.form(zeros, call_of(1));
+  EXPECT_EQ(std::memcmp(signal.values.data(), owed.front().data.data(), kCount * sizeof(float)), 0);
+  stream.rollback();
+}
+
+TEST(CodedStream, AnEncoderGoesOnWhereOnlyOptionsDiffer) {
+  CodedStream stream(spec(), codec("redsync:density=0.1"), "none");
+  whole_step(stream, 0);
+  stream.commit();
+  const StateArrays before = stream.encoder().save();
+  stream.change_codec(codec("redsync:density=0.2"));
+  const StateArrays after = stream.encoder().save();
+  ASSERT_FALSE(after.empty());
+  EXPECT_EQ(after.front().data, before.front().data);
+  CodedStream fresh(spec(), codec("redsync:density=0.2"), "none");
+  EXPECT_NE(fresh.encoder().save().front().data, before.front().data);
+}
+
+TEST(CodedStream, LiesInAStoreWhereItIsToldTo) {
+  Store store;
+  auto& memory = store.open<MemorySlot<Feedback>>("w/feedback", [] {
+    return std::make_unique<MemorySlot<Feedback>>("residual",
+                                                  make_feedback("residual", spec()).value());
+  });
+  const StreamCodec topk = codec("topk:density=0.1");
+  auto& encoder = store.open<MemorySlot<Encoder>>("w/encoder", [&] {
+    return std::make_unique<MemorySlot<Encoder>>(topk.text, topk.codec->make_encoder(spec()));
+  });
+  {
+    CodedStream stream(spec(), topk, CodedStream::in_store(memory), CodedStream::in_store(encoder));
+    whole_step(stream, 0);
+    stream.commit();
+  }
+  CodedStream other(spec(), topk, "residual");
+  whole_step(other, 0);
+  other.commit();
+  EXPECT_TRUE(same_state(memory, other.memory()));
+}
+
+}  // namespace
+}  // namespace thinwire
