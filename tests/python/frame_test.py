@@ -63,12 +63,12 @@ class Frames(unittest.TestCase):
             with self.assertRaises(thinwire.Error):
                 thinwire.unpack(hostile)
         other = bytearray(self.frame)
-        other[2] = 2
-        with self.assertRaisesRegex(thinwire.MismatchError, "version 2"):
+        other[2] = 3
+        with self.assertRaisesRegex(thinwire.MismatchError, "version 3"):
             thinwire.unpack(other)
 
     def test_mistakes(self):
-        large = dict(count=1 << 64, sender=1 << 16, stream=-1, generation=1 << 32)
+        large = dict(count=1 << 48, place=1 << 48, step=1 << 48, sender=1 << 16, stream=-1, generation=1 << 32)
         for name, value in large.items():
             with self.assertRaisesRegex(thinwire.ContractError, name):
                 thinwire.pack(self.codec, b"", **dict(self.fields, **{name: value}))
