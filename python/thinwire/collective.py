@@ -102,7 +102,7 @@ def all_reduce(
     grouping: str = "auto",
     seed: int = 0,
     step: int = 0,
-    steps_per_epoch: int = 1,
+    steps_per_epoch: Optional[int] = None,
     bucket_bytes: int = 1 << 20,
     skip_faults: bool = False,
     deadline: float = 60.0,
@@ -120,7 +120,7 @@ def all_reduce(
         stores: one for each rank, the same in every step: without them nothing is remembered.
         grouping: what shares a stream, "tensor" or "model"; "auto": as the codec prefers.
         seed, step: of the run, and of this call in it; they key all random draws.
-        steps_per_epoch: what schedules count in, at least 1.
+        steps_per_epoch: how many calls are an epoch, for schedules that count in epochs.
         bucket_bytes: dense bytes that travel together.
         skip_faults: a step with a NaN or infinity on any rank gives zeros, changes no memory and is
             reported as skipped, as in training. Otherwise it raises NonFiniteError.
@@ -143,7 +143,7 @@ def all_reduce(
     seed, step, *_ = checked_call(seed, step)
     if not 0 < deadline < 1e9:
         raise ContractError(f"all_reduce: deadline is {deadline}, must be seconds above 0")
-    if not 0 < steps_per_epoch < 1 << 62:
+    if steps_per_epoch is not None and not 0 < steps_per_epoch < 1 << 62:
         raise ContractError(f"all_reduce: steps_per_epoch is {steps_per_epoch}, must be above 0")
     if not 0 < bucket_bytes < 1 << 62:
         raise ContractError(f"all_reduce: bucket_bytes is {bucket_bytes}, must be above 0")
@@ -159,7 +159,7 @@ def all_reduce(
         bucket_bytes=bucket_bytes,
         seed=seed,
         step=step,
-        steps_per_epoch=steps_per_epoch,
+        steps_per_epoch=steps_per_epoch or 0,
         max_skipped=0 if skip_faults else 1,
         deadline_seconds=deadline,
     )

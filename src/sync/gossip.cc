@@ -188,11 +188,13 @@ const SyncRuleEntry& gossip_entry() {
                             .fallback = "one-peer",
                             .choices = graph_names(),
                             .help = "who sends to whom"}}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        return std::make_unique<Gossip>(
-            setup, GossipRule{.period = static_cast<uint64_t>(options.integer("tau")),
-                              .graph = graph_named(options.text("graph"))});
-      }};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            return std::make_unique<Gossip>(
+                setup, GossipRule{.period = static_cast<uint64_t>(options.integer("tau")),
+                                  .graph = graph_named(options.text("graph"))});
+          },
+      .scheduled = false};
   return entry;
 }
 

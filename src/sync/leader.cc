@@ -306,9 +306,11 @@ const SyncRuleEntry& leader_entry() {
                .summary = "workers are pulled to the best of their group and of all",
                .paper = "Teng et al., NeurIPS 2019",
                .options = leader_options()},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        return std::make_unique<Leader>(setup, make_leader_rule(options, setup));
-      }};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            return std::make_unique<Leader>(setup, make_leader_rule(options, setup));
+          },
+      .scheduled = false};
   return entry;
 }
 

@@ -47,8 +47,13 @@ struct Chosen {
 };
 
 // Rounds are what a codec's schedule counts, so that an epoch has no meaning there.
-void check_schedule(const std::string& codec) {
-  if (CodecSchedule::parse(codec).value().counts_epochs())
+void check_schedule(const SyncRuleEntry& rule, const std::string& codec) {
+  const CodecSchedule schedule = std::move(CodecSchedule::parse(codec).value());
+  if (!rule.scheduled && !schedule.is_constant())
+    throw Error(ErrorCode::kUnsupported, "synchroniser '" + std::string(rule.info.name) +
+                                             "' keeps to one codec, and '" + codec +
+                                             "' is a schedule");
+  if (schedule.counts_epochs())
     throw Error(ErrorCode::kBadOption,
                 "synchroniser: the schedule '" + codec +
                     "' counts in epochs, but what a local method sends is counted in rounds: write "
@@ -57,7 +62,7 @@ void check_schedule(const std::string& codec) {
 
 Chosen choose(const SyncSetup& setup) {
   const Named named = find_rule(setup.options.method);
-  check_schedule(setup.options.codec);
+  check_schedule(named.row, setup.options.codec);
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,

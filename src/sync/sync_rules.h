@@ -12,6 +12,7 @@ namespace thinwire {
 struct SyncRuleEntry {
   SynchroniserInfo info;
   std::function<std::unique_ptr<SyncRule>(const Options&, const SyncSetup&)> make;
+  bool scheduled = true;  // the codec may follow a schedule: an exchange carries what is sent
 };
 
 const SyncRuleEntry& average_entry();

@@ -36,6 +36,15 @@ TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
         });
       },
       ThrowsMessage<Error>(HasSubstr("counted in rounds: write its times as steps")));
+  for (const char* method : {"leader", "gossip"})
+    EXPECT_THAT(
+        [&] {
+          make(4, [&](int, SynchroniserOptions& options) {
+            options.method = method;
+            options.codec = "fp32 | 4steps: fp16";
+          });
+        },
+        ThrowsMessage<Error>(HasSubstr("keeps to one codec, and 'fp32 | 4steps: fp16'")));
 }
 
 // A strength below 0 pushes away, one above 1 overshoots.

@@ -91,6 +91,8 @@ class Means(unittest.TestCase):
             for step in range(5)
         ]
         self.assertEqual(kept, [1000, 1000, 1000, 100, 100])
+        with self.assertRaisesRegex(thinwire.BadOptionError, "give steps_per_epoch"):
+            thinwire.all_reduce([normal(1000)], "fp32 | 1: topk:density=0.1")
 
     def test_same_arguments_same_bits_and_inputs_untouched(self):
         arrays = [heavy_tail(5000, rank) for rank in range(4)]
