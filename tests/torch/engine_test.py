@@ -7,6 +7,7 @@ import unittest
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,6 +65,27 @@ def record(rank, size, codecs):
     return found
 
 
+def not_all_given(rank, size):
+    """A step that is ended before each tensor's gradient came."""
+    from thinwire.torch._native import Engine
+    options = {"codec": "fp32", "feedback": "auto", "method": "auto", "grouping": "auto", "bucket_kb": 1,
+               "steps_per_epoch": 1, "seed": 0, "max_skipped": 0, "norms": False}
+    tensors = [(f"layer{i}", [100], "linear") for i in range(8)]
+    found = []
+    for given in ([], [3], [0, 1, 2, 3, 4, 6, 7]):
+        engine = Engine(dist.group.WORLD, tensors, options, 30)
+        began = time.monotonic()
+        for index in given:
+            engine.start(index, torch.ones(100))
+        try:
+            engine.wait()
+            found.append("nothing")
+        except thinwire.errors.ContractError as error:
+            found.append(str(error))
+        assert time.monotonic() - began < 30
+    return found
+
+
 def is_killed(rank, size):
     """Rank 1 dies when some of its gradients are on their way."""
     import thinwire.torch as tw
@@ -104,6 +126,14 @@ class OneEngine(unittest.TestCase):
                             self.assertEqual(mine[key], getattr(theirs, key), (codec, key))
             for rank, one in enumerate(ranks):
                 self.assertEqual(one[codec][3], stores[rank].state(), codec)
+
+
+class Missing(unittest.TestCase):
+    def test_gradients_that_did_not_come_are_named_at_once(self):
+        for found in on_ranks(2, not_all_given):
+            for error, names in zip(found, ("'layer0', 'layer1', 'layer2', 'layer3' and 4 more$",
+                                            "'layer0', 'layer1', 'layer2', 'layer4' and 3 more$", "of 'layer5'$")):
+                self.assertRegex(error, names)
 
 
 class Killed(unittest.TestCase):

@@ -12,6 +12,7 @@ from typing import Any, Callable, Optional, TypeVar, cast
 import torch.distributed as dist
 
 from .._core import known_names
+from ..codec import Codec
 from ..errors import BadOptionError, ContractError, UnknownNameError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -100,10 +101,20 @@ class Arguments:
         if rank == dist.get_rank(group):
             raise ContractError(f"{self._call}: {name} is {rank}, which is this rank itself")
 
-    def rules(self, rules: Any) -> None:
+    def codec(self, codec: Any) -> str:
+        """As text."""
+        if isinstance(codec, Codec):
+            return codec.spec
+        if not isinstance(codec, str):
+            raise self.refuse("codec", codec, "a text, as in \"topk:density=0.01\", or a thinwire.Codec")
+        return codec
+
+    def rules(self, rules: Any) -> dict[str, str]:
+        """With codecs as text."""
         if not isinstance(rules, Mapping) or not all(
-                isinstance(part, str) for rule in rules.items() for part in rule):
+                isinstance(pattern, str) and isinstance(codec, (str, Codec)) for pattern, codec in rules.items()):
             raise self.refuse("rules", rules, 'codecs by pattern of names, as in {"*.bias": "fp32"}')
+        return {pattern: self.codec(codec) for pattern, codec in rules.items()}
 
     def steps_per_epoch(self, given: Any) -> int:
         """The number, also of what gives as many batches: a DataLoader. 0: not given."""

@@ -12,26 +12,22 @@ from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..codec import Codec
 from ..errors import ContractError, Error, MismatchError, TimeoutError
 from ._arguments import Arguments, exchange_options, explains_keywords
+from ._averaged import Averaged
 from ._exchanges import Exchanges
 from ._loggers import Loggers
-from ._parameters import describe
 from ._reports import rows_of_step, summed
 from ._saved import Saved, from_tensor, states_for, to_tensor
-
-class _Step:
-    """The buckets of one backward pass, each with the future that torch waits for."""
-
-    def __init__(self) -> None:
-        self.scale: Optional[float] = None  # of a gradient scaler, taken out while thinwire works
-        self.buckets: list[tuple[torch.futures.Future, torch.Tensor]] = []
+from ._step import Step, counted, in_backward_pass
+from ._wrapped import require_free, unwrap
 
 
-def _end_steps(ended: queue.SimpleQueue[Optional[_Step]], owner: weakref.ref[Link]) -> None:
+def _end_steps(ended: queue.SimpleQueue[Optional[Step]], owner: weakref.ref[Link]) -> None:
     """Ends steps for as long as there is a link: a thread that kept it would keep all of its memory."""
     while (step := ended.get()) is not None:
         link = owner()
@@ -53,56 +49,54 @@ class Link:
         deadline_seconds: float,
         scaler: Optional[torch.amp.GradScaler],
     ) -> None:
-        ignored = set(getattr(model, "parameters_to_ignore", ()))
-        self._exchanges = Exchanges(model.process_group, describe(model.module, ignored), codec, rules,
-                                    options, deadline_seconds, memories={})
+        self._model = weakref.ref(model)  # torch keeps the link as long as the model
+        averaged = Averaged(model)
+        self._exchanges = Exchanges(model.process_group, averaged.parameters, codec, rules, options,
+                                    deadline_seconds, memories={})
+        model.register_forward_pre_hook(averaged.check)
         self._changed = False
         self._scaler = scaler
-        self._step = _Step()
+        self._deadline = deadline_seconds
+        self._step: Optional[Step] = None  # the one under way
         self._reports: list[dict[str, Any]] = []
         self._steps = 0
         self._loggers = Loggers()
-        self._ended: queue.SimpleQueue[Optional[_Step]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[Optional[Step]] = queue.SimpleQueue()
         self._error: Optional[BaseException] = None
         threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
                          name="thinwire").start()
         weakref.finalize(self, self._ended.put, None)
 
-    # Called by torch's autograd, bucket after bucket, in the same order on every rank.
+    # Called by torch, bucket after bucket, in the same order on every rank: in the backward pass, or by Join.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
         if self._error is not None:
             raise self._error.with_traceback(None)
-        future: torch.futures.Future = torch.futures.Future()
-        if self._scaler is not None and not self._step.buckets:
-            self._step.scale = self._scaler.get_scale()
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients()):
-            if self._step.scale is not None:
-                gradient.div_(self._step.scale)
-            self._exchanges.start(parameter, gradient)
-        self._step.buckets.append((future, bucket.buffer()))
+        if self._step is None:
+            self._step = self._new_step()
+        future = self._step.take(bucket, self._exchanges.start)
         if bucket.is_last():
-            step, self._step = self._step, _Step()
+            step, self._step = self._step, None
             self._ended.put(step)
             # Before DistributedDataParallel waits for it, which would put an error into words of its own.
-            torch.autograd.Variable._execution_engine.queue_callback(future.wait)
+            if in_backward_pass():
+                torch.autograd.Variable._execution_engine.queue_callback(future.wait)
         return future
 
-    def _end_step(self, step: _Step) -> None:
+    def _new_step(self) -> Step:
+        scale = None if self._scaler is None else self._scaler.get_scale()
+        model = self._model()
+        return Step(scale, None if model is None else counted(model, self._deadline))
+
+    def _end_step(self, step: Step) -> None:
         try:
             self._reports = self._exchanges.wait()
             self._steps += 1
             # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
-            if any(report["skipped"] for report in self._reports):
-                for _, buffer in step.buckets:
-                    buffer.fill_(float("nan"))
-            for future, buffer in step.buckets:
-                future.set_result(buffer if step.scale is None else buffer.mul_(step.scale))
+            step.end(any(report["skipped"] for report in self._reports))
             self._loggers.write(self._steps, self._rows)
         except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
             self._error = error
-            for future, _ in step.buckets:
-                if not future.done():
-                    future.set_exception(error)
+            step.fail(error)
 
     def metrics(self) -> dict[str, Any]:
         """Counters of the last step on this rank.
@@ -134,9 +128,9 @@ class Link:
     @explains_keywords
     def change(
         self,
-        codec: str,
+        codec: Union[str, Codec],
         *,
-        rules: Optional[Mapping[str, str]] = None,
+        rules: Optional[Mapping[str, Union[str, Codec]]] = None,
         method: str = "auto",
         steps_per_epoch: Union[int, Sized, None] = None,
     ) -> None:
@@ -156,14 +150,14 @@ class Link:
         """
         if self._error is not None:
             raise self._error
-        if self._step.buckets:
+        if self._step is not None:
             raise ContractError("change: a backward pass is under way; change between two steps")
         check = Arguments("change")
         check.texts(method=method)
-        check.rules(rules or {})
+        spec, others = check.codec(codec), check.rules(rules or {})
         in_epoch = check.steps_per_epoch(steps_per_epoch)
         try:
-            self._exchanges = self._exchanges.changed(codec, rules or {}, method, in_epoch, self._steps)
+            self._exchanges = self._exchanges.changed(spec, others, method, in_epoch, self._steps)
         except TimeoutError as error:
             raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
         self._changed = True
@@ -228,10 +222,10 @@ def _warn_of_loss(specs: list[str]) -> None:
 
 @explains_keywords
 def compress(
-    model: DistributedDataParallel,
-    codec: str = "sidco:density=0.01",
+    model: nn.Module,
+    codec: Union[str, Codec] = "sidco:density=0.01",
     *,
-    rules: Optional[Mapping[str, str]] = None,
+    rules: Optional[Mapping[str, Union[str, Codec]]] = None,
     feedback: str = "auto",
     method: str = "auto",
     grouping: str = "auto",
@@ -246,8 +240,9 @@ def compress(
     """Sends the gradients of a DistributedDataParallel model through thinwire. Called by all ranks alike.
 
     Args:
-        model: before its first backward pass, on a process group of backend gloo.
-        codec: "name:key=value,key=value"; `thinwire.codecs()` lists them.
+        model: a DistributedDataParallel, or what torch.compile made of one, before its first backward pass, on a
+            process group of backend gloo.
+        codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
         rules: other codecs for parameters by name: {"*.bias": "fp32", "head.*": "int8"}; the first pattern
             that fits counts.
         feedback: where what codecs leave out is kept; "auto" is what the codec goes with.
@@ -270,15 +265,19 @@ def compress(
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
     """
-    if not isinstance(model, DistributedDataParallel):
-        raise ContractError(f"compress takes a DistributedDataParallel model, not {type(model).__name__}")
-    Arguments("compress").rules(rules or {})
+    model = unwrap(model)
+    require_free(model, _hook)
+    check = Arguments("compress")
+    spec, others = check.codec(codec), check.rules(rules or {})
     options = exchange_options(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
         grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
         max_skipped=max_skipped, norms=norms)
     if feedback == "none":
-        _warn_of_loss([codec, *(rules or {}).values()])
-    link = Link(model, codec, rules or {}, options, deadline_seconds, scaler)
+        _warn_of_loss([spec, *others.values()])
+    try:
+        link = Link(model, spec, others, options, deadline_seconds, scaler)
+    except TimeoutError as error:
+        raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
     model.register_comm_hook(link, _hook)
     return link

@@ -47,7 +47,7 @@ class Exchanges:
         self._shares = share_out(parameters, codec, rules)
         self._engines: dict[str, Engine] = {}
         for spec, share in self._shares.items():
-            tensors = [(p.name, list(p.tensor.shape), p.kind) for p in share]
+            tensors = [(p.name, p.shape, p.kind) for p in share]
             own = {**options, **memories.get(spec, {}), "codec": spec}
             self._engines[spec] = Engine(processes, tensors, own, deadline_seconds)
             for index, parameter in enumerate(share):
@@ -74,7 +74,10 @@ class Exchanges:
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
         place = self._places.get(id(parameter))
         if place is None:
-            raise ContractError("a parameter came to the model after compress was called")
+            raise ContractError(
+                f"DistributedDataParallel averages a parameter of shape {list(parameter.shape)} that was frozen when "
+                "compress was called, beside sparse ones; freeze it after compress"
+            )
         self._engines[place[0]].start(place[1], gradient)
 
     def wait(self) -> list[dict[str, Any]]:

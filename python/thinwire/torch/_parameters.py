@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,15 @@ class Parameter(NamedTuple):
     name: str
     kind: str
     tensor: nn.Parameter
+
+    @property
+    def shape(self) -> list[int]:
+        return shape_of(self.tensor)
+
+
+def shape_of(tensor: torch.Tensor) -> list[int]:
+    """Of the floats that it consists of: two for a complex number."""
+    return [*tensor.shape, 2] if tensor.is_complex() else list(tensor.shape)
 
 
 def _kind(owner: nn.Module, name: str) -> str:
@@ -39,17 +48,22 @@ def _kind(owner: nn.Module, name: str) -> str:
     return "other"
 
 
+def every_parameter(module: nn.Module) -> Iterator[Parameter]:
+    """In the module's order; tied ones under each of their names."""
+    for prefix, owner in module.named_modules():
+        for name, tensor in owner.named_parameters(recurse=False):
+            yield Parameter(f"{prefix}.{name}" if prefix else name, _kind(owner, name), tensor)
+
+
 def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
     """Every parameter that is trained, once, in the module's order; tied ones under their first name."""
     seen: set[int] = set()
     found = []
-    for prefix, owner in module.named_modules():
-        for name, tensor in owner.named_parameters(recurse=False):
-            whole = f"{prefix}.{name}" if prefix else name
-            if id(tensor) in seen or whole in ignored or not tensor.requires_grad:
-                continue
-            seen.add(id(tensor))
-            found.append(Parameter(whole, _kind(owner, name), tensor))
+    for one in every_parameter(module):
+        if id(one.tensor) in seen or one.name in ignored or not one.tensor.requires_grad:
+            continue
+        seen.add(id(one.tensor))
+        found.append(one)
     return found
 
 

@@ -12,18 +12,16 @@
 namespace thinwire::python {
 namespace {
 
-TensorView view_of(const at::Tensor& tensor, const std::string& name) {
-  const auto type = tensor.scalar_type();
-  if (!tensor.device().is_cpu() || !tensor.is_contiguous() ||
-      (type != at::kFloat && type != at::kBFloat16))
-    throw Error(ErrorCode::kUnsupported,
-                "gradient of '" + name +
-                    "' is not a contiguous float32 or bfloat16 tensor of the "
-                    "processor's memory");
-  return {.data = tensor.mutable_data_ptr(),
-          .count = static_cast<size_t>(tensor.numel()),
-          .dtype = type == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
-          .device = Device::kCpu};
+constexpr double kLargestHalf = 65504;
+constexpr size_t kNamed = 4;  // tensors in an error
+
+// Of float32 or bfloat16.
+TensorView view_of(const at::Tensor& tensor) {
+  return {
+      .data = tensor.mutable_data_ptr(),
+      .count = static_cast<size_t>(tensor.numel()),
+      .dtype = tensor.scalar_type() == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
+      .device = Device::kCpu};
 }
 
 }  // namespace
@@ -40,16 +38,44 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
 }
 
 void Engine::start(size_t index, const at::Tensor& gradient) {
-  ticket_ = exchange_->start(index, view_of(gradient, tensors_.at(index).name));
-  started_.push_back(gradient);
+  const auto type = gradient.scalar_type();
+  if (!gradient.device().is_cpu() || !gradient.is_contiguous() ||
+      (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf))
+    throw Error(ErrorCode::kUnsupported,
+                "gradient of '" + tensors_.at(index).name +
+                    "' is not a contiguous float32, bfloat16 or float16 tensor of the "
+                    "processor's memory");
+  const at::Tensor values = type == at::kHalf ? gradient.to(at::kFloat) : gradient;
+  ticket_ = exchange_->start(index, view_of(values));
+  started_.push_back({.index = index, .gradient = gradient, .values = values});
 }
 
 StepReport Engine::wait() {
-  StepReport report = started_.empty() ? exchange_->finish() : exchange_->wait(ticket_);
-  if (report.skipped)
-    for (at::Tensor& gradient : started_) gradient.fill_(std::numeric_limits<float>::quiet_NaN());
+  require_all();
+  const StepReport report = exchange_->wait(ticket_);
+  for (Started& one : started_) {
+    if (report.skipped)
+      one.gradient.fill_(std::numeric_limits<float>::quiet_NaN());
+    else if (!one.values.is_same(one.gradient))
+      // What a memory adds may lie beyond the largest float16, which is better than infinity.
+      one.gradient.copy_(one.values.clamp_(-kLargestHalf, kLargestHalf));
+  }
   started_.clear();
   return report;
+}
+
+// The exchange would wait for them for ever.
+void Engine::require_all() const {
+  if (started_.size() == tensors_.size()) return;
+  std::vector<bool> came(tensors_.size());
+  for (const Started& one : started_) came[one.index] = true;
+  std::string names;
+  size_t missing = 0;
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (!came[i] && missing++ < kNamed)
+      names += (names.empty() ? "'" : ", '") + tensors_[i].name + "'";
+  if (missing > kNamed) names += " and " + std::to_string(missing - kNamed) + " more";
+  throw Error(ErrorCode::kContract, "exchange: the step ends without the gradients of " + names);
 }
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {

@@ -30,12 +30,13 @@ class Engine {
     require_agreement(*group_, what, text);
   }
 
-  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32 or
-  // bfloat16.
+  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
+  // bfloat16 or float16.
   void start(size_t index, const at::Tensor& gradient);
 
   // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped leaves them
   // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had.
+  // Throws Error(kContract) naming the tensors that were not started.
   StepReport wait();
 
   std::vector<SavedArray> save() const { return save_store(*store_); }
@@ -51,6 +52,13 @@ class Engine {
   int size() const { return group_->size(); }
 
  private:
+  struct Started {
+    size_t index;
+    at::Tensor gradient;
+    at::Tensor values;  // the same, or a copy in float32
+  };
+
+  void require_all() const;
   void begin_with(std::unique_ptr<Store> store, uint64_t step);
 
   std::unique_ptr<Group> group_;
@@ -58,7 +66,7 @@ class Engine {
   const std::vector<TensorSpec> tensors_;
   ExchangeOptions options_;
   std::unique_ptr<Exchange> exchange_;
-  std::vector<at::Tensor> started_;  // of the step under way
+  std::vector<Started> started_;  // of the step under way
   Ticket ticket_;
 };
 

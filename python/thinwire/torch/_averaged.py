@@ -1,0 +1,128 @@
+"""The parameters whose gradients DistributedDataParallel averages, and a watch for others that are trained."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import weakref
+from operator import is_
+from typing import Any, Optional
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import ContractError, UnsupportedError
+from ._parameters import Parameter, every_parameter
+
+_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
+
+
+class Averaged:
+    """What DistributedDataParallel found to be trained when it was made; what is frozen or replaced later it does
+    not notice.
+
+    Raises:
+        ContractError: a parameter is trained that it does not know, so that ranks would drift apart.
+        UnsupportedError: a parameter's type is none that gradients may have.
+    """
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        # Weak, as all that is kept of modules: torch keeps the link as long as the model.
+        self._model = weakref.ref(model)
+        known = _known_to(model)
+        self._ids = {id(tensor) for tensor in known}
+        self.parameters: list[Parameter] = []
+        self._others: list[tuple[str, nn.Parameter]] = []  # frozen when it was made
+        self._layout: list[tuple[weakref.ref, tuple, tuple]] = []
+        found: set[int] = set()
+        for one in every_parameter(model.module):
+            if id(one.tensor) in self._ids and id(one.tensor) not in found:
+                found.add(id(one.tensor))
+                self.parameters.append(one)
+        self._look()
+        for one in self.parameters:
+            _check_type(one)
+        if len(self.parameters) < len(self._ids):
+            raise ContractError(
+                f"compress: {len(self._ids) - len(self.parameters)} parameters were replaced since "
+                "DistributedDataParallel was made, which averages those that were there then; replace them before"
+            )
+
+    @torch.compiler.disable
+    def check(self, *_: Any) -> None:
+        """Before each forward pass: raises ContractError when a parameter is trained by now that is not averaged."""
+        if torch.is_grad_enabled() and (any(tensor.requires_grad for _, tensor in self._others)
+                                        or not all(map(_is_as_it_was, self._layout))):
+            self._look()
+
+    def _look(self) -> None:
+        model = self._model()
+        if model is None:
+            return
+        ignored = set(getattr(model, "parameters_to_ignore", ()))
+        self._others = [(one.name, one.tensor) for one in every_parameter(model.module)
+                        if id(one.tensor) not in self._ids and not ignored & {one.name, f".{one.name}"}]
+        strangers = [name for name, tensor in self._others if tensor.requires_grad]
+        if strangers:
+            raise ContractError(
+                f"{_listed(strangers)} trained, but DistributedDataParallel does not average: what was frozen when it "
+                "was made, or came to the model later, would drift apart between ranks. Make it of the model with "
+                "all that will ever be trained, and freeze afterwards (find_unused_parameters=True)"
+            )
+        self._layout = [(weakref.ref(module), tuple(module._parameters.values()),
+                         tuple(map(_ref, module._modules.values()))) for module in model.module.modules()]
+
+
+def _known_to(model: DistributedDataParallel) -> list[nn.Parameter]:
+    """The reducer's own list, where torch shows it: not with sparse gradients, for which it has no buckets yet."""
+    try:
+        buckets = model.reducer._get_zeros_like_grad_buckets()
+        return [parameter for bucket in buckets for parameter in bucket.parameters()]
+    except RuntimeError:
+        pass
+    ignored = set(model.parameters_to_ignore)
+    whole = {id(one.tensor): one.tensor for one in every_parameter(model.module)
+             if not ignored & {one.name, f".{one.name}"}}
+    count = model._get_ddp_logging_data()["num_parameter_tensors"]
+    for choice in (list(whole.values()), [tensor for tensor in whole.values() if tensor.requires_grad]):
+        if len(choice) == count:
+            return choice
+    raise ContractError(
+        f"compress: DistributedDataParallel averages {count} parameters, and "
+        f"{sum(tensor.requires_grad for tensor in whole.values())} are trained. Which they are cannot be told where a "
+        "gradient is sparse: freeze and unfreeze before DistributedDataParallel(model), or between compress and the "
+        "first step"
+    )
+
+
+def _check_type(one: Parameter) -> None:
+    if one.tensor.dtype not in _TYPES:
+        names = ", ".join(str(kind).removeprefix("torch.") for kind in _TYPES)
+        raise UnsupportedError(
+            f"compress: parameter '{one.name}' is of type {one.tensor.dtype}; it may be one of {names}"
+        )
+    if one.tensor.device.type != "cpu":
+        raise UnsupportedError(
+            f"compress: parameter '{one.name}' is on {one.tensor.device}; gradients must lie in the processor's memory"
+        )
+
+
+def _ref(module: Optional[nn.Module]) -> Optional[weakref.ref]:
+    return None if module is None else weakref.ref(module)
+
+
+def _is_as_it_was(place: tuple[weakref.ref, tuple, tuple]) -> bool:
+    owner, parameters, modules = place
+    module = owner()
+    return (module is not None
+            and len(module._parameters) == len(parameters)
+            and len(module._modules) == len(modules)
+            and all(map(is_, module._parameters.values(), parameters))
+            and all(one is (ref and ref()) for one, ref in zip(module._modules.values(), modules)))
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:4])
+    if len(names) > 4:
+        return f"parameters {shown} and {len(names) - 4} others are"
+    return f"parameters {shown} are" if len(names) > 1 else f"parameter {shown} is"
