@@ -77,9 +77,12 @@ class Link:
         if bucket.is_last():
             step, self._step = self._step, None
             self._ended.put(step)
-            # Before DistributedDataParallel waits for it, which would put an error into words of its own.
+            # Before torch waits for it: DistributedDataParallel would put an error into words of its own, and Join
+            # would take it for a result.
             if in_backward_pass():
                 torch.autograd.Variable._execution_engine.queue_callback(future.wait)
+            else:
+                future.wait()
         return future
 
     def _new_step(self) -> Step:
