@@ -9,7 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/collective.h"
+#include "exchange/bucket_method.h"
 #include "exchange/rounds.h"
 
 namespace thinwire {
@@ -89,29 +89,46 @@ size_t offered_size(const ActiveStream& stream) {
   return most;
 }
 
-}  // namespace
-
-std::vector<std::unique_ptr<Collective>> make_agreed(StepContext& context, const Streams& streams,
-                                                     const std::vector<Bucket>& buckets,
-                                                     size_t bucket_bytes) {
+// Bucket i may use tags 2i and 2i + 1.
+std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
+  const std::vector<Bucket>& buckets = parts.buckets;
   std::vector<std::unique_ptr<Collective>> collectives;
   for (size_t begin = 0, end = 0; begin < buckets.size(); begin = end) {
     std::vector<ActiveStream*> members;
     std::vector<size_t> firsts;
-    for (size_t size = 0; end < buckets.size() && (end == begin || size < bucket_bytes); ++end) {
+    for (size_t size = 0; end < buckets.size() && (end == begin || size < parts.bucket_bytes);
+         ++end) {
       firsts.push_back(members.size());
       for (const Piece& piece : buckets[end]) {
-        members.push_back(streams[piece.stream].get());
+        members.push_back(parts.streams[piece.stream].get());
         size += offered_size(*members.back());
       }
     }
     firsts.push_back(members.size());
-    const auto cargo = std::make_shared<Cargo>(context, members, static_cast<int>(2 * begin));
+    const auto cargo = std::make_shared<Cargo>(parts.context, members, static_cast<int>(2 * begin));
     for (size_t i = 0; i + 1 < firsts.size(); ++i)
       collectives.push_back(
           std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));
   }
-  return collectives;
+  return std::make_unique<BucketMethod>(std::move(collectives));
 }
+
+}  // namespace
+
+extern const MethodEntry kLowRank{
+    .name = "low-rank",
+    .preference = 1,
+    .carries = [](const Codec& codec) { return codec.info().agreed == Agreed::kFactors; },
+    .refusal = "finds no factors to agree on in",
+    .owners_remember = no_owner_remembers,
+    .make = make_agreed};
+
+extern const MethodEntry kSharedIndex{
+    .name = "shared-index",
+    .preference = 1,
+    .carries = [](const Codec& codec) { return codec.info().agreed == Agreed::kPositions; },
+    .refusal = "finds no positions to agree on in",
+    .owners_remember = no_owner_remembers,
+    .make = make_agreed};
 
 }  // namespace thinwire

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/collective.h"
+#include "exchange/method.h"
 #include "exchange/plan.h"
 #include "thinwire/codec.h"
 

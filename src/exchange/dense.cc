@@ -14,7 +14,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/collective.h"
+#include "exchange/bucket_method.h"
 #include "exchange/shard.h"
 #include "kernel/axpy.h"
 
@@ -269,9 +269,18 @@ class Dense final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_dense(StepContext& context, const Streams& streams,
-                                       const Bucket& bucket, int tag) {
-  return std::make_unique<Dense>(context, streams, bucket, tag);
-}
+extern const MethodEntry kDense{
+    .name = "dense",
+    .preference = 3,
+    .carries = [](const Codec& codec) { return codec.info().linear && codec.info().fixed_size; },
+    .refusal = "cannot add payloads of",
+    .cuts_anywhere = true,
+    .owners_remember = no_owner_remembers,
+    .make =
+        [](const MethodParts& parts) {
+          return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
+            return std::make_unique<Dense>(parts.context, parts.streams, bucket, tag);
+          });
+        }};
 
 }  // namespace thinwire

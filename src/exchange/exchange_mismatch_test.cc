@@ -127,7 +127,7 @@ TEST(ExchangeMismatch, TheSameMistakeOnAllRanksIsToldWithTheChoices) {
   EXPECT_THAT(same({.codec = "test-leader", .method = "dense"}, ErrorCode::kUnsupported),
               Each(HasSubstr("cannot add payloads of codec 'test-leader'; use shared-index")));
   EXPECT_THAT(same({.codec = "fp16", .method = "library"}, ErrorCode::kUnsupported),
-              Each(HasSubstr("carries codec fp32 only")));
+              Each(HasSubstr("carries fp32 only")));
 }
 
 TEST(ExchangeMismatch, TwoTensorsOfOneNameAreRefused) {

@@ -28,7 +28,8 @@ class Oracle {
  public:
   // `streams` as the exchange names them; those of `dense:` carry fp32 and remember nothing.
   Oracle(int ranks, std::vector<TensorSpec> model, std::vector<StreamSpec> streams,
-         const std::string& codec, const std::string& feedback, Method method, uint64_t seed = 0)
+         const std::string& codec, const std::string& feedback, std::string_view method,
+         uint64_t seed = 0)
       : ranks_(ranks), model_(std::move(model)), method_(method), seed_(seed) {
     for (size_t i = 0; i < model_.size(); ++i) index_[model_[i].name] = i;
     for (StreamSpec& spec : streams) {
@@ -42,8 +43,7 @@ class Oracle {
       }
       const bool remembers =
           !stream.codec->info().unbiased && !stream.feedbacks.front()->rest().empty();
-      if ((remembers && method == Method::kScatterReduce) ||
-          (!plain && method == Method::kSparseReduce))
+      if ((remembers && method == "scatter-reduce") || (!plain && method == "sparse-reduce"))
         stream.owed.resize(spec.count());
       stream.spec = std::move(spec);
       streams_.push_back(std::move(stream));
@@ -132,9 +132,9 @@ class Oracle {
 
   // The library's sum is close to dense.
   Values mean_of(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
-    if (method_ == Method::kGather) return gather_mean(stream, number, given);
-    if (method_ == Method::kScatterReduce) return owners_mean(stream, number, given);
-    if (method_ == Method::kSparseReduce) return largest_mean(stream, number, given);
+    if (method_ == "gather") return gather_mean(stream, number, given);
+    if (method_ == "scatter-reduce") return owners_mean(stream, number, given);
+    if (method_ == "sparse-reduce") return largest_mean(stream, number, given);
     if (stream.codec->info().agreed != Agreed::kNothing) return agreed_mean(stream, number, given);
     return dense_mean(stream, number, given);
   }
@@ -412,7 +412,7 @@ class Oracle {
 
   int ranks_;
   std::vector<TensorSpec> model_;
-  Method method_;
+  std::string_view method_;
   uint64_t seed_;
   std::map<std::string, size_t> index_;
   std::vector<Stream> streams_;

@@ -16,6 +16,7 @@
 #include "core/checksum.h"
 #include "core/random.h"
 #include "exchange/agreeing_codecs.h"
+#include "exchange/method.h"
 #include "exchange/terms.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"

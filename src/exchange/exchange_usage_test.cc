@@ -93,7 +93,7 @@ TEST(ExchangeUsage, TensorsNotStartedCountAsZeroAndAreLeftAlone) {
       Side side(group, model, options);
       const Terms terms = terms_of(options);
       Oracle oracle(3, model, side.exchange().streams(), options.codec, terms.feedback,
-                    terms.method);
+                    terms.method->name);
       for (uint64_t step = 0; step < 3; ++step) {
         auto given = all_gradients(model, 3, step);
         for (size_t rank = 0; rank < 3; ++rank)

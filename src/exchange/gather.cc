@@ -13,7 +13,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/collective.h"
+#include "exchange/bucket_method.h"
 #include "exchange/rounds.h"
 #include "exchange/sized_message.h"
 
@@ -157,9 +157,17 @@ class Gather final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_gather(StepContext& context, const Streams& streams,
-                                        const Bucket& bucket, int tag) {
-  return std::make_unique<Gather>(context, streams, bucket, tag);
-}
+extern const MethodEntry kGather{
+    .name = "gather",
+    .preference = 4,
+    .carries = [](const Codec& /*any*/) { return true; },
+    .refusal = "carries every codec, and so",
+    .owners_remember = no_owner_remembers,
+    .make =
+        [](const MethodParts& parts) {
+          return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
+            return std::make_unique<Gather>(parts.context, parts.streams, bucket, tag);
+          });
+        }};
 
 }  // namespace thinwire

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/collective.h"
+#include "exchange/bucket_method.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -57,9 +57,16 @@ class Library final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_library(StepContext& context, const Streams& streams,
-                                         const Bucket& bucket) {
-  return std::make_unique<Library>(context, streams, bucket);
-}
+extern const MethodEntry kLibrary{
+    .name = "library",
+    .carries = [](const Codec& codec) { return codec.info().lossless; },
+    .refusal = "carries fp32 only, and not",
+    .owners_remember = no_owner_remembers,
+    .make =
+        [](const MethodParts& parts) {
+          return for_each_bucket(parts, [&](const Bucket& bucket, int /*tag*/) {
+            return std::make_unique<Library>(parts.context, parts.streams, bucket);
+          });
+        }};
 
 }  // namespace thinwire

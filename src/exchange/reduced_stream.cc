@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "stream/memory_slot.h"
 #include "kernel/axpy.h"
+#include "stream/memory_slot.h"
 
 namespace thinwire {
 namespace {

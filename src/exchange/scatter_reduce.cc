@@ -23,11 +23,11 @@
 
 #include "core/aligned.h"
 #include "exchange/chunk_plan.h"
-#include "exchange/collective.h"
 #include "exchange/lane.h"
-#include "stream/memory_slot.h"
+#include "exchange/method.h"
 #include "exchange/owner_memory.h"
 #include "kernel/axpy.h"
+#include "stream/memory_slot.h"
 
 namespace thinwire {
 namespace {
@@ -43,29 +43,28 @@ size_t window_of(size_t ranks) {
   return std::max(kLeast, kMost / std::max<size_t>(1, ranks - 1));
 }
 
-// All buckets of an exchange.
-class ScatterReduce {
+class ScatterReduce final : public Method {
  public:
-  ScatterReduce(StepContext& context, const Streams& streams, const std::vector<Bucket>& buckets,
-                const Terms& terms, Store& store)
-      : context_(context),
-        plan_(streams, buckets, context.ranks(), terms.chunk_values),
-        own_(plan_.route(context.rank())),
-        window_(window_of(context.ranks())),
+  explicit ScatterReduce(const MethodParts& parts)
+      : context_(parts.context),
+        plan_(parts.streams, parts.buckets, context_.ranks(), parts.chunk_values),
+        own_(plan_.route(context_.rank())),
+        window_(window_of(context_.ranks())),
         means_out_(window_, plan_.max_size()),
         sum_(plan_.max_count()),
         vote_room_(plan_.max_size()),
         spoilt_(plan_.max_parts()) {
-    for (const Bucket& bucket : buckets) {
+    for (const Bucket& bucket : parts.buckets) {
       members_.emplace_back();
-      for (const Piece& piece : bucket) members_.back().push_back(streams[piece.stream].get());
+      for (const Piece& piece : bucket)
+        members_.back().push_back(parts.streams[piece.stream].get());
     }
-    for (size_t step = 1; step < context.ranks(); ++step)  // each rank starts with another peer
-      lanes_.emplace_back((context.rank() + step) % context.ranks(), window_, plan_.max_size());
-    for (const auto& stream : streams) memories_.push_back(memory_of(*stream, store));
+    for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
+      lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size());
+    for (const auto& stream : parts.streams) memories_.push_back(memory_of(*stream, parts.store));
   }
 
-  void begin(size_t bucket) {
+  void begin(size_t bucket) override {
     if (bucket == 0) begin_step();
     const Stopwatch watch(context_.compress_seconds);
     for (ActiveStream* stream : members_[bucket]) stream->prepare_parts(context_);
@@ -73,7 +72,7 @@ class ScatterReduce {
   }
 
   // At most one chunk of each kind for each peer, so that none waits long for the others.
-  bool advance() {
+  bool advance() override {
     bool moved = reduce();
     for (Lane& lane : lanes_) moved |= send_part(lane);
     for (Lane& lane : lanes_) moved |= take_mean(lane);
@@ -84,15 +83,15 @@ class ScatterReduce {
     return moved;
   }
 
-  bool done(size_t bucket) const noexcept { return bucket < finished_; }
+  bool done() const noexcept override { return finished_ == released_; }
 
-  void end(bool skipped) noexcept {
+  void end(bool skipped) noexcept override {
     for (OwnerMemory* memory : memories_)
       if (memory != nullptr) skipped ? memory->rollback() : memory->commit();
   }
 
   // The rank whose part is next in the sum, if one is awaited; then means, then sends.
-  const Transfer* awaited() const noexcept {
+  const Transfer* awaited() const noexcept override {
     if (reduced_ < own_.chunks.size() && next_rank_ < context_.ranks() &&
         next_rank_ != context_.rank())
       return lanes_[lane_index(next_rank_)].parts_in.busy(reduced_);
@@ -354,35 +353,26 @@ class ScatterReduce {
   size_t next_rank_ = 0;              // to be added next
 };
 
-class ScatterReduceBucket final : public Collective {
- public:
-  ScatterReduceBucket(std::shared_ptr<ScatterReduce> all, size_t bucket)
-      : all_(std::move(all)), bucket_(bucket) {}
-
-  void begin() override { all_->begin(bucket_); }
-  bool advance() override { return all_->advance(); }
-  bool done() const noexcept override { return all_->done(bucket_); }
-  void end(bool skipped) noexcept override {
-    if (bucket_ == 0) all_->end(skipped);
-  }
-  const Transfer* awaited() const noexcept override { return all_->awaited(); }
-
- private:
-  const std::shared_ptr<ScatterReduce> all_;
-  const size_t bucket_;
-};
+// Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
+bool is_block_local(const Codec& codec) {
+  const CodecInfo& info = codec.info();
+  if (info.block == 0 || !info.fixed_size || info.agreed != Agreed::kNothing) return false;
+  const StreamSpec block = single_tensor({.name = "block", .shape = {info.block}});
+  return codec.make_encoder(block)->save().empty();
+}
 
 }  // namespace
 
-std::vector<std::unique_ptr<Collective>> make_scatter_reduce(StepContext& context,
-                                                             const Streams& streams,
-                                                             const std::vector<Bucket>& buckets,
-                                                             const Terms& terms, Store& store) {
-  const auto all = std::make_shared<ScatterReduce>(context, streams, buckets, terms, store);
-  std::vector<std::unique_ptr<Collective>> collectives;
-  for (size_t bucket = 0; bucket < buckets.size(); ++bucket)
-    collectives.push_back(std::make_unique<ScatterReduceBucket>(all, bucket));
-  return collectives;
-}
+// Preferred to dense, as encoding, travel and sum of its chunks overlap.
+extern const MethodEntry kScatterReduce{
+    .name = "scatter-reduce",
+    .preference = 2,
+    .carries = is_block_local,
+    .refusal = "cannot cut into blocks the payloads of",
+    .owners_remember =
+        [](const ActiveStream& stream) { return !stream.is_plain() && stream.owners_remember(); },
+    .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {
+      return std::make_unique<ScatterReduce>(parts);
+    }};
 
 }  // namespace thinwire

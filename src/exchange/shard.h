@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "exchange/collective.h"
+#include "exchange/method.h"
 #include "thinwire/codec.h"
 
 namespace thinwire {

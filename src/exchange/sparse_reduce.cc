@@ -24,7 +24,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/collective.h"
+#include "exchange/bucket_method.h"
 #include "exchange/reduced_stream.h"
 #include "exchange/sized_message.h"
 
@@ -249,9 +249,17 @@ class SparseReduce final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_sparse_reduce(StepContext& context, const Streams& streams,
-                                               const Bucket& bucket, Store& store, int tag) {
-  return std::make_unique<SparseReduce>(context, streams, bucket, store, tag);
-}
+extern const MethodEntry kSparseReduce{
+    .name = "sparse-reduce",
+    .carries = [](const Codec& codec) { return codec.info().sparse; },
+    .refusal = "cannot list what is kept by",
+    .owners_remember = [](const ActiveStream& stream) { return !stream.is_plain(); },
+    .make =
+        [](const MethodParts& parts) {
+          return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
+            return std::make_unique<SparseReduce>(parts.context, parts.streams, bucket, parts.store,
+                                                  tag);
+          });
+        }};
 
 }  // namespace thinwire

@@ -7,30 +7,6 @@
 #include "stream/memory_slot.h"
 
 namespace thinwire {
-namespace {
-
-std::unique_ptr<Collective> make_collective(Method method, StepContext& context,
-                                            const Streams& streams, const Bucket& bucket,
-                                            Store& store, int tag) {
-  switch (method) {
-    case Method::kDense:
-      return make_dense(context, streams, bucket, tag);
-    case Method::kGather:
-      return make_gather(context, streams, bucket, tag);
-    case Method::kSparseReduce:
-      return make_sparse_reduce(context, streams, bucket, store, tag);
-    case Method::kLibrary:
-      return make_library(context, streams, bucket);
-    case Method::kScatterReduce:
-    case Method::kLowRank:
-    case Method::kSharedIndex:
-      break;  // all buckets at once
-  }
-  throw Error(ErrorCode::kUnsupported, "exchange: unknown method");
-}
-
-}  // namespace
-
 StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
                        const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
                        Store& store)
@@ -49,11 +25,16 @@ StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& opt
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
   for (size_t i = 0; i < plan_.streams.size(); ++i)
     streams_.push_back(std::make_unique<ActiveStream>(plan_.streams[i], i, terms, options, store));
-  make_buckets(terms);
+  make_method(terms);
 }
 
-void StepRunner::make_buckets(const Terms& terms) {
-  make_collectives(terms);
+void StepRunner::make_method(const Terms& terms) {
+  method_ = terms.method->make({.context = context_,
+                                .streams = streams_,
+                                .buckets = plan_.buckets,
+                                .store = store_,
+                                .bucket_bytes = options_.bucket_bytes,
+                                .chunk_values = options_.chunk_values});
   take_over_debts(terms);
 }
 
@@ -72,9 +53,7 @@ void StepRunner::take_over_debts(const Terms& terms) {
           return std::make_unique<OwnerMemory>(count, shard_range(count, 1, n, context_.rank()), n);
         });
     stream->set_owed(&memory);
-    if (terms.method == Method::kSparseReduce ||
-        (terms.method == Method::kScatterReduce && stream->owners_remember()))
-      continue;
+    if (terms.method->owners_remember(*stream)) continue;
     memory.move_to(std::vector<Range>());
     debts_.push_back({.stream = stream.get(), .key = key, .memory = &memory});
   }
@@ -92,21 +71,6 @@ void StepRunner::end_debts(bool skipped) {
   if (!skipped) debts_.clear();
 }
 
-void StepRunner::make_collectives(const Terms& terms) {
-  buckets_.clear();
-  if (terms.method == Method::kScatterReduce) {
-    buckets_ = make_scatter_reduce(context_, streams_, plan_.buckets, terms, store_);
-    return;
-  }
-  if (terms.method == Method::kLowRank || terms.method == Method::kSharedIndex) {
-    buckets_ = make_agreed(context_, streams_, plan_.buckets, options_.bucket_bytes);
-    return;
-  }
-  for (size_t i = 0; i < plan_.buckets.size(); ++i)
-    buckets_.push_back(make_collective(terms.method, context_, streams_, plan_.buckets[i], store_,
-                                       static_cast<int>(2 * i)));
-}
-
 // All ranks agreed on the schedule and count the same steps: none needs to be told.
 void StepRunner::follow_schedule(uint64_t step) {
   if (schedule_.is_constant()) return;
@@ -115,7 +79,7 @@ void StepRunner::follow_schedule(uint64_t step) {
   codec_ = std::move(codec);
   const Terms terms = settle(options_, step).value();
   for (const auto& stream : streams_) stream->change_codec(terms);
-  make_buckets(terms);
+  make_method(terms);
 }
 
 void StepRunner::begin(uint64_t step) {
@@ -130,23 +94,19 @@ void StepRunner::begin(uint64_t step) {
 }
 
 void StepRunner::begin_bucket(size_t bucket) {
-  buckets_[bucket]->begin();
+  method_->begin(bucket);
   if (bucket == 0) first_send_ = Clock::now();  // sends are the last thing that begin does
   last_receive_ = Clock::now();
-  under_way_.push_back(bucket);
 }
 
 bool StepRunner::advance() {
-  bool moved = false;
-  for (const size_t bucket : under_way_) moved |= buckets_[bucket]->advance();
-  const size_t removed =
-      std::erase_if(under_way_, [&](size_t bucket) { return buckets_[bucket]->done(); });
+  const bool moved = method_->advance();
   if (moved) last_receive_ = Clock::now();
-  return moved || removed > 0;
+  return moved;
 }
 
 std::string StepRunner::awaited() const {
-  const Transfer* transfer = buckets_[under_way_.front()]->awaited();
+  const Transfer* transfer = method_->awaited();
   return transfer != nullptr ? transfer->describe() : "nothing";
 }
 
@@ -163,7 +123,7 @@ StepReport StepRunner::end() {
     report.fault = {.code = verdict.code,
                     .rank = verdict.rank,
                     .stream = streams_[verdict.stream]->spec().name};
-  for (const auto& bucket : buckets_) bucket->end(report.skipped);
+  method_->end(report.skipped);
   end_debts(report.skipped);
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "codec/codec_schedule.h"
-#include "exchange/collective.h"
+#include "exchange/method.h"
 #include "exchange/owner_memory.h"
 #include "exchange/plan.h"
 #include "exchange/tensor_table.h"
@@ -39,18 +38,17 @@ class StepRunner {
 
   // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
   bool advance();
-  bool idle() const noexcept { return under_way_.empty(); }
+  bool idle() const noexcept { return method_->done(); }
 
   // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
   std::string awaited() const;
-  bool awaits_owner() const noexcept { return buckets_[under_way_.front()]->awaits_owner(); }
+  bool awaits_owner() const noexcept { return method_->awaits_owner(); }
 
   // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
   StepReport end();
 
  private:
-  void make_buckets(const Terms& terms);
-  void make_collectives(const Terms& terms);
+  void make_method(const Terms& terms);
   void take_over_debts(const Terms& terms);
   void end_debts(bool skipped);
   void follow_schedule(uint64_t step);
@@ -64,8 +62,7 @@ class StepRunner {
   TensorTable tensors_;
   StepContext context_;
   Streams streams_;
-  std::vector<std::unique_ptr<Collective>> buckets_;
-  std::deque<size_t> under_way_;
+  std::unique_ptr<Method> method_;
 
   // What owners owe of a stream that has no owners any more.
   struct Debt {

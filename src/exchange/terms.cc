@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/terms.h"
 
-#include <array>
 #include <optional>
 
 #include "codec/codec_schedule.h"
+#include "exchange/method.h"
 #include "thinwire/feedback.h"
 #include "thinwire/near_miss.h"
 #include "thinwire/settled.h"
@@ -14,59 +14,29 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kMethods = {
-    Method::kDense,   Method::kScatterReduce, Method::kGather, Method::kSparseReduce,
-    Method::kLowRank, Method::kSharedIndex,   Method::kLibrary};
-
-// Whether parts of a stream can be encoded on their own, by encoders that serve any of them.
-bool is_block_local(const Codec& codec) {
-  const CodecInfo& info = codec.info();
-  if (info.block == 0 || !info.fixed_size || info.agreed != Agreed::kNothing) return false;
-  const StreamSpec block = single_tensor({.name = "block", .shape = {info.block}});
-  return codec.make_encoder(block)->save().empty();
-}
-
-Status refuse(Method method, const CodecInfo& codec, const std::string& why,
-              const std::string& instead) {
-  return Status::fail(ErrorCode::kUnsupported,
-                      "exchange: method " + std::string(to_string(method)) + " " + why +
-                          " codec '" + std::string(codec.name) + "'; use " + instead);
-}
-
-// What ranks agree on before they encode becomes the mean itself. Payloads that can be cut, added and
-// encoded again cost a rank 2 (n-1)/n of a payload: in chunks, whose encoding, travel and sum overlap, where
-// blocks are coded by themselves. All others are sent whole to everybody: (n-1) payloads.
-Result<Method> settle_method(const std::string& name, const Codec& chosen) {
-  const CodecInfo& codec = chosen.info();
-  const bool addable = codec.linear && codec.fixed_size;
-  const bool local = is_block_local(chosen);
-  const Method usual = codec.agreed == Agreed::kFactors     ? Method::kLowRank
-                       : codec.agreed == Agreed::kPositions ? Method::kSharedIndex
-                       : local                              ? Method::kScatterReduce
-                       : addable                            ? Method::kDense
-                                                            : Method::kGather;
-  if (name == "auto") return usual;
-  for (const Method method : kMethods) {
-    if (name != to_string(method)) continue;
-    const std::string instead(to_string(usual));
-    if (method == Method::kDense && !addable)
-      return refuse(method, codec, "cannot add payloads of", instead);
-    if (method == Method::kScatterReduce && !local)
-      return refuse(method, codec, "cannot cut into blocks the payloads of", instead);
-    if (method == Method::kSparseReduce && !codec.sparse)
-      return refuse(method, codec, "cannot list what is kept by", instead);
-    if (method == Method::kLowRank && codec.agreed != Agreed::kFactors)
-      return refuse(method, codec, "finds no factors to agree on in", instead);
-    if (method == Method::kSharedIndex && codec.agreed != Agreed::kPositions)
-      return refuse(method, codec, "finds no positions to agree on in", instead);
-    if (method == Method::kLibrary && !codec.lossless)
-      return Status::fail(ErrorCode::kUnsupported,
-                          "exchange: method library carries codec fp32 only, not '" +
-                              std::string(codec.name) + "'");
-    return method;
+// Method "auto" of a codec. Method gather carries every codec.
+const MethodEntry& usual_method(const Codec& codec) {
+  const MethodEntry* best = nullptr;
+  for (const MethodEntry* method : list_methods()) {
+    if (method->preference == 0 || !method->carries(codec)) continue;
+    if (best == nullptr || method->preference < best->preference) best = method;
   }
+  return *best;
+}
+
+Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec) {
+  const MethodEntry& usual = usual_method(codec);
+  if (name == "auto") return &usual;
   std::vector<std::string> names = {"auto"};
-  for (const Method method : kMethods) names.emplace_back(to_string(method));
+  for (const MethodEntry* method : list_methods()) {
+    names.emplace_back(method->name);
+    if (name != method->name) continue;
+    if (method->carries(codec)) return method;
+    return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " +
+                                                     std::string(method->refusal) + " codec '" +
+                                                     std::string(codec.info().name) + "'; use " +
+                                                     std::string(usual.name));
+  }
   return Status::fail(ErrorCode::kUnknownName,
                       "exchange: unknown method '" + name + "'; " + known_names(name, names));
 }
@@ -84,26 +54,6 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 }
 
 }  // namespace
-
-std::string_view to_string(Method method) noexcept {
-  switch (method) {
-    case Method::kDense:
-      return "dense";
-    case Method::kScatterReduce:
-      return "scatter-reduce";
-    case Method::kGather:
-      return "gather";
-    case Method::kSparseReduce:
-      return "sparse-reduce";
-    case Method::kLowRank:
-      return "low-rank";
-    case Method::kSharedIndex:
-      return "shared-index";
-    case Method::kLibrary:
-      return "library";
-  }
-  return "unknown";
-}
 
 std::string describe(const Fault& fault) {
   if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout) return fault.stream;
@@ -124,7 +74,7 @@ Result<SettledOptions> settled_options(const ExchangeOptions& options) {
   const Terms& terms = settled.value();
   return SettledOptions{.codec = terms.codec_text,
                         .feedback = terms.feedback,
-                        .method = std::string(to_string(terms.method)),
+                        .method = std::string(terms.method->name),
                         .grouping = terms.grouping};
 }
 
@@ -137,15 +87,14 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     return status;
   Terms terms;
   terms.divisible = true;
-  terms.chunk_values = options.chunk_values;
   std::string feedback = "none";
   std::optional<Grouping> grouping = options.grouping;
   for (const std::string& spec : schedule.ends()) {
     const NamedCodec named = make_codec(spec).value();
     const CodecInfo& info = named.codec->info();
-    Result<Method> method = settle_method(options.method, *named.codec);
+    Result<const MethodEntry*> method = settle_method(options.method, *named.codec);
     if (!method) return method.status();
-    terms.divisible = terms.divisible && method.value() == Method::kDense;
+    terms.divisible = terms.divisible && method.value()->cuts_anywhere;
     if (const std::string wanted = memory_for(info); wanted != "none") {
       if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
         return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
@@ -184,7 +133,7 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     const Terms& terms = settled.value();
     line("codec", CodecSchedule::parse(options.codec).value().canonical());
     line("feedback", terms.feedback);
-    line("method", std::string(to_string(terms.method)));
+    line("method", std::string(terms.method->name));
     line("grouping", terms.grouping == Grouping::kModel ? "model" : "tensor");
   } else {
     line("codec", options.codec);

@@ -13,27 +13,15 @@
 
 namespace thinwire {
 
-// How a bucket becomes a mean; docs/collectives.md.
-enum class Method : uint8_t {
-  kDense,
-  kScatterReduce,
-  kGather,
-  kSparseReduce,
-  kLowRank,
-  kSharedIndex,
-  kLibrary,
-};
-
-std::string_view to_string(Method method) noexcept;
+struct MethodEntry;
 
 // Options with every "auto" decided, as they are in one step. Only codec and method change over time.
 struct Terms {
   std::shared_ptr<const Codec> codec;
   std::string codec_text;  // with every option spelt out
   std::string feedback;
-  Method method = Method::kGather;
+  const MethodEntry* method = nullptr;
   Grouping grouping = Grouping::kTensor;
-  size_t chunk_values = 0;
   bool divisible = false;  // streams may be cut at any value, in every step
 };
 

@@ -24,7 +24,7 @@ class ExchangeValues : public ::testing::TestWithParam<int> {
       Side side(group, small_model(), options);
       const Terms terms = terms_of(options);
       Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec,
-                    terms.feedback, terms.method);
+                    terms.feedback, terms.method->name);
       for (uint64_t step = 0; step < kSteps; ++step) {
         const StepReport report = side.step(step);
         EXPECT_FALSE(report.skipped);
@@ -250,7 +250,7 @@ TEST_P(ExchangeValues, LargeTensorsTravelInParts) {
       Side side(group, model, options);
       const Terms terms = terms_of(options);
       Oracle oracle(group.size(), model, side.exchange().streams(), codec, terms.feedback,
-                    terms.method);
+                    terms.method->name);
       for (uint64_t step = 0; step < 2; ++step) {
         side.step(step);
         EXPECT_TRUE(

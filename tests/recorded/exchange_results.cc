@@ -114,7 +114,7 @@ std::vector<ExchangeOptions> cases() {
     for (const std::string codec : {"topk:density=0.1", "int8"}) {
       ExchangeOptions options = in_small_pieces({.codec = codec});
       options.feedback = std::string(entry->name);
-      options.method = terms_of(options).method == Method::kGather ? "gather" : "scatter-reduce";
+      options.method = terms_of(options).method->name;
       all.push_back(options);
     }
   return all;
