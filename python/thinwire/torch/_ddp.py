@@ -7,7 +7,7 @@ import queue
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any, Optional, Union
 
 import torch
@@ -24,6 +24,7 @@ from ._loggers import Loggers
 from ._reports import rows_of_step, summed
 from ._saved import Saved, from_tensor, states_for, to_tensor
 from ._step import Step, counted, in_backward_pass
+from ._unused import hand_over, looks_for_unused
 from ._wrapped import require_free, unwrap
 
 
@@ -51,7 +52,8 @@ class Link:
     ) -> None:
         self._model = weakref.ref(model)  # torch keeps the link as long as the model
         averaged = Averaged(model)
-        self._exchanges = Exchanges(model.process_group, averaged.parameters, codec, rules, options,
+        self._parameters = averaged.parameters
+        self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
                                     deadline_seconds, memories={})
         model.register_forward_pre_hook(averaged.check)
         self._changed = False
@@ -80,10 +82,17 @@ class Link:
             # Before torch waits for it: DistributedDataParallel would put an error into words of its own, and Join
             # would take it for a result.
             if in_backward_pass():
-                torch.autograd.Variable._execution_engine.queue_callback(future.wait)
+                _at_end_of_backward(lambda: self._await(step, future))
             else:
                 future.wait()
         return future
+
+    def _await(self, step: Step, future: torch.futures.Future) -> None:
+        future.wait()
+        model = self._model()
+        if model is not None and looks_for_unused(model) and not step.skipped:
+            # Behind what DistributedDataParallel does at the end of a backward pass.
+            _at_end_of_backward(lambda: hand_over(model, self._parameters, step.mean_of))
 
     def _new_step(self) -> Step:
         scale = None if self._scaler is None else self._scaler.get_scale()
@@ -202,6 +211,10 @@ class Link:
         exchanges.load({spec: [from_tensor(one["rank"], one["states"][spec]) for one in all_saved]
                         for spec in exchanges.specs}, steps)
         self._exchanges, self._steps, self._changed = exchanges, steps, bool(changed)
+
+
+def _at_end_of_backward(call: Callable[[], None]) -> None:
+    torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 # Without annotations: torch compares them with its classes, and they are texts in this file.

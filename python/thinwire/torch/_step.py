@@ -37,6 +37,8 @@ class Step:
         self._scale = scale
         self._active = active
         self._buckets: list[_Bucket] = []
+        self._places: dict[int, torch.Tensor] = {}  # by the parameter's id
+        self.skipped = False
 
     def take(self, bucket: dist.GradBucket, start: Start) -> torch.futures.Future:
         """Starts the gradients of a bucket."""
@@ -51,14 +53,20 @@ class Step:
             # Not bucket.gradients(): they take a complex parameter for as many floats as it has numbers.
             shape = shape_of(parameter)
             end = begin + math.prod(shape)
-            start(parameter, flat[begin:end].view(shape))
+            self._places[id(parameter)] = place = flat[begin:end].view(shape)
+            start(parameter, place)
             begin = end
         future: torch.futures.Future = torch.futures.Future()
         self._buckets.append(_Bucket(future, values, given.is_sparse))
         return future
 
+    def mean_of(self, parameter: nn.Parameter) -> torch.Tensor:
+        """Once the step has ended; of the floats that it consists of."""
+        return self._places[id(parameter)]
+
     def end(self, skipped: bool) -> None:
         """The means are there. Where one engine skipped its part none counts."""
+        self.skipped = skipped
         factor = (self._scale or 1.0) * (self._active.correction() if self._active else 1.0)
         for future, values, is_sparse in self._buckets:
             if skipped:
