@@ -3,7 +3,7 @@
 
 usage: plot_local_methods.py
 
-Reads docs/results/runs/leader-sgd (what study.py keeps of each run) and writes into
+Reads docs/results/runs/leader-sgd.jsonl (what study.py keeps of each run) and writes into
 docs/results/plots: local-methods.svg, leaders.svg, consensus.svg, int8-rounds.svg, lsgd-problems.svg.
 Prints tables for the page: bytes per round beside the arithmetic of docs/leader-sgd.md, which must
 agree, who led how often, and the speeds of the study leader-straggler. Needs Matplotlib.
@@ -25,8 +25,9 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "thinwire"  # the same file from the same runs
 import matplotlib.pyplot as plt
 
+import kept_runs
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUNS = ROOT / "docs/results/runs/leader-sgd"
 PLOTS = ROOT / "docs/results/plots"
 BYTES_PER_SECOND = 100e6 / 8
 LATENCY = 1e-3  # seconds, of a message
@@ -40,11 +41,10 @@ COLOURS = {"data-parallel": "black", "leader-1-group": "tab:cyan", "leader-2-gro
 def load() -> dict:
     """{workers: {variant: [run, ...]}}, runs by seed."""
     found: dict = {}
-    for path in sorted(RUNS.glob("*.json")):
-        name = re.fullmatch(r"cnn7-(\d+)-workers?-(.+)-seed\d+", path.stem)
+    for run_name, run in kept_runs.read(kept_runs.FOLDER / "leader-sgd.jsonl").items():
+        name = re.fullmatch(r"cnn7-(\d+)-workers?-(.+)-seed\d+", run_name)
         if name:
-            found.setdefault(int(name[1]), {}).setdefault(name[2], []).append(
-                json.loads(path.read_text()))
+            found.setdefault(int(name[1]), {}).setdefault(name[2], []).append(run)
     return found
 
 
@@ -268,9 +268,8 @@ def print_times(runs: dict) -> None:
 def print_speeds() -> None:
     """Samples per second of the study leader-straggler, tests not counted."""
     found: dict = {}
-    for path in sorted((ROOT / "docs/results/runs/leader-straggler").glob("*.json")):
-        name = re.fullmatch(r"(one-worker-slow|all-alike)-(.+)-seed\d+", path.stem)
-        run = json.loads(path.read_text())
+    for run_name, run in kept_runs.read(kept_runs.FOLDER / "leader-straggler.jsonl").items():
+        name = re.fullmatch(r"(one-worker-slow|all-alike)-(.+)-seed\d+", run_name)
         seconds = run["seconds"] - run["totals"]["evaluate_seconds"]
         found.setdefault((name[1], name[2]), []).append(run["samples"] / seconds)
     if found:

@@ -3,11 +3,10 @@
 
 usage: plot_ratios.py STUDY [VARIANT]
 
-Reads docs/results/runs/STUDY (what study.py keeps of each run), writes
+Reads docs/results/runs/STUDY.jsonl (what study.py keeps of each run), writes
 docs/results/plots/ratios-STUDY.svg: a panel per case, lines per kind of layer, one per seed. Needs
 Matplotlib.
 """
-import json
 import pathlib
 import re
 import sys
@@ -16,6 +15,8 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+
+import kept_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLOURS = {"convolution": "tab:blue", "linear": "tab:orange", "recurrent": "tab:green",
@@ -26,11 +27,11 @@ def main() -> None:
     study = sys.argv[1]
     variant = sys.argv[2] if len(sys.argv) > 2 else "adacomp"
     cases: dict[str, list[dict]] = {}
-    for path in sorted((ROOT / "docs/results/runs" / study).glob(f"*-{variant}-seed*.json")):
-        case = re.sub(rf"-{variant}-seed\d+$", "", path.stem)
-        cases.setdefault(case, []).append(json.loads(path.read_text()))
+    for name, run in kept_runs.read(kept_runs.FOLDER / f"{study}.jsonl").items():
+        if case := re.fullmatch(rf"(.+)-{re.escape(variant)}-seed\d+", name):
+            cases.setdefault(case[1], []).append(run)
     if not cases:
-        sys.exit(f"plot_ratios.py: no runs of '{variant}' in docs/results/runs/{study}")
+        sys.exit(f"plot_ratios.py: no runs of '{variant}' in docs/results/runs/{study}.jsonl")
     columns = min(4, len(cases))
     rows = -(-len(cases) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(3.2 * columns, 2.6 * rows), sharey=True,

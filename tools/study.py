@@ -6,7 +6,7 @@ usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit
 
 A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
 that others are compared with, seed by seed. Runs go to FOLDER/<study>/; what a finished one came to is
-kept in docs/results/runs/<study>/, and it is not made again while that file is there and its recipe is
+kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
 the same. The page goes to docs/results/<study>.md; what stands there below "## Notes" stays.
 """
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tomllib
 
+import kept_runs
 from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -86,16 +87,15 @@ def course(lines: list[dict]) -> dict:
             "coding_seconds": statistics.median(coding) if coding else None}
 
 
-def keep(run: pathlib.Path, kept: pathlib.Path, commit: str) -> None:
-    """Puts a finished run's summary, with what its page and plots need of the rest, into a file."""
+def summary_of(run: pathlib.Path, commit: str) -> dict:
+    """A finished run's summary, with what its page and plots need of the rest."""
     summary = read_json(run / "summary.json")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     summary["ratios_over_time"] = ratios_over_time(lines)
     summary["course"] = course(lines)
     summary.update(boundaries_of(lines))
     summary["commit"] = commit
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(summary, indent=1) + "\n")
+    return summary
 
 
 def percent(values: list[float]) -> str:
@@ -104,13 +104,12 @@ def percent(values: list[float]) -> str:
 
 
 # {case: {variant: {seed: summary}}} of what is kept. `rows` are those of sweep.json.
-def kept_runs(rows: list[dict], kept: pathlib.Path) -> dict:
+def by_case(rows: list[dict], kept: dict[str, dict]) -> dict:
     found: dict = {}
     for row in rows:
         for name, seed in zip(row["runs"], row["seeds"]):
-            summary = read_json(kept / f"{name}.json")
-            if summary:
-                found.setdefault(row["case"], {}).setdefault(row["variant"], {})[seed] = summary
+            if name in kept:
+                found.setdefault(row["case"], {}).setdefault(row["variant"], {})[seed] = kept[name]
     return found
 
 
@@ -151,9 +150,9 @@ def table(study: dict, found: dict) -> list[str]:
     return lines
 
 
-# The programs that made the runs kept in the folder, by commit.
-def commits(kept: pathlib.Path) -> str:
-    found = sorted({read_json(path)["commit"] for path in kept.glob("*.json")})
+# The programs that made the runs, by commit.
+def commits(kept: dict[str, dict]) -> str:
+    found = sorted({run["commit"] for run in kept.values()})
     return ("Commit: " if len(found) == 1 else "Commits: ") + ", ".join(found)
 
 
@@ -162,14 +161,14 @@ def commit() -> str:
                           text=True).stdout.strip()
 
 
-def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: pathlib.Path) -> list[str]:
-    found = kept_runs(rows, kept)
+def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, dict]) -> list[str]:
+    found = by_case(rows, kept)
     processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
                       if line.startswith("model name")), "unknown")
     return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
             f"Command: `tools/study.py studies/{file.name} --data DIR`. "
             f"Processor: {processor}, {len(os.sched_getaffinity(0))} cores. "
-            f"{commits(kept)} (each run's own is in `runs/{file.stem}/`). "
+            f"{commits(kept)} (each run's own is in `runs/{file.stem}.jsonl`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
             *(pipeline_table if is_of_pipelines(found) else table)(study, found), ""]
@@ -187,16 +186,19 @@ def main() -> int:
     options = parser.parse_args()
     study = tomllib.loads(options.file.read_text())
     out = options.out / options.file.stem
-    kept = ROOT / "docs/results/runs" / options.file.stem
+    kept = kept_runs.FOLDER / f"{options.file.stem}.jsonl"
+    unpacked = options.out / f"{options.file.stem}.kept"
+    kept_runs.unpack(kept, unpacked)
     command = [options.program, "sweep", str(options.file), "--data", options.data, "--out", str(out),
-               "--kept", str(kept), "--at-once", str(options.at_once)]
+               "--kept", str(unpacked), "--at-once", str(options.at_once)]
     code = subprocess.run(command + ["--table-only"] * options.table_only).returncode
     rows = read_json(out / "sweep.json") or []
+    before = kept_runs.read(kept)
     for name in (name for row in rows for name in row["runs"]):
-        made, before = read_json(out / name / "summary.json"), read_json(kept / f"{name}.json")
-        if made and (before is None or before["settings"] != made["settings"]):
-            keep(out / name, kept / f"{name}.json", options.commit)
-    page = page_of(options.file, study, rows, kept)
+        made = read_json(out / name / "summary.json")
+        if made and (name not in before or before[name]["settings"] != made["settings"]):
+            kept_runs.put(kept, name, summary_of(out / name, options.commit))
+    page = page_of(options.file, study, rows, kept_runs.read(kept))
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
     notes = result.read_text().split("## Notes", 1) if result.exists() else [""]
     if len(notes) == 2:
