@@ -1,8 +1,8 @@
 # thinwire_layer(<name> [BELOW <layers>...] [PRIVATE_LIBS <libs>...] [EXCLUDE <regex>...])
 #
-# Builds src/<name>/**.cc as the static library thinwire_<name>, linked to the layers below it, every
-# *_test.cc in the folder as one ctest and every *_bench.cc as one benchmark. A new file needs no
-# edit here, and a test cannot be left out by mistake. EXCLUDE drops the folder of an absent optional
+# Builds src/<name>/**.cc as the static library thinwire_<name>, linked to the layers below it, all
+# *_test.cc in the folder as one program, <name>_tests, and every *_bench.cc as one benchmark. A new file
+# needs no edit here, and a test cannot be left out by mistake. EXCLUDE drops the folder of an absent optional
 # dependency, or the stub of a present one.
 function(thinwire_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "BELOW;PRIVATE_LIBS;EXCLUDE")
@@ -37,10 +37,8 @@ function(thinwire_layer name)
                                                  ${arg_PRIVATE_LIBS})
   set_property(GLOBAL APPEND PROPERTY THINWIRE_LAYERS thinwire_${name})
 
-  if(THINWIRE_TESTS)
-    foreach(source IN LISTS tests)
-      thinwire_test(${name} ${source} thinwire_${name} ${arg_PRIVATE_LIBS})
-    endforeach()
+  if(THINWIRE_TESTS AND tests)
+    thinwire_tests(${name} SOURCES ${tests} LIBS thinwire_${name} ${arg_PRIVATE_LIBS})
   endif()
   if(THINWIRE_BENCH)
     foreach(source IN LISTS benches)
@@ -54,14 +52,21 @@ function(thinwire_layer name)
   endif()
 endfunction()
 
-# thinwire_test(<group> <source> <libs>...): one GoogleTest program, one ctest named <group>/<stem>.
-function(thinwire_test group source)
-  cmake_path(GET source STEM test)
-  add_executable(${group}_${test} ${source})
-  target_include_directories(${group}_${test} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${group}_${test} PRIVATE ${ARGN} thinwire_flags GTest::gmock_main)
-  add_test(NAME ${group}/${test} COMMAND ${group}_${test})
-  # For sanitizers beside other work: the longest takes 30 s alone, and ten times that with a sanitizer.
-  set_tests_properties(${group}/${test} PROPERTIES TIMEOUT 900)
-  set_property(GLOBAL APPEND PROPERTY THINWIRE_TESTS_${group} ${group}_${test})
+# thinwire_tests(<group> SOURCES <sources>... LIBS <libs>...): one GoogleTest program, <group>_tests, and for
+# each source one ctest, <group>/<stem>, that runs the tests of this source alone.
+function(thinwire_tests group)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  if(NOT TARGET thinwire_test_main)
+    add_library(thinwire_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/test_main.cc)
+    target_link_libraries(thinwire_test_main PRIVATE thinwire_flags PUBLIC GTest::gmock)
+  endif()
+  add_executable(${group}_tests ${arg_SOURCES})
+  target_include_directories(${group}_tests PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${group}_tests PRIVATE ${arg_LIBS} thinwire_flags thinwire_test_main)
+  foreach(source IN LISTS arg_SOURCES)
+    cmake_path(GET source STEM test)
+    add_test(NAME ${group}/${test} COMMAND ${group}_tests ${test})
+    # For sanitizers beside other work: the longest takes 30 s alone, and ten times that with a sanitizer.
+    set_tests_properties(${group}/${test} PROPERTIES TIMEOUT 900)
+  endforeach()
 endfunction()

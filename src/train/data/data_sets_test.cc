@@ -352,7 +352,7 @@ TEST_F(DataSets, AreListedAndChecked) {
 }
 
 // Debian's package, and the text in the source tree.
-TEST(PublishedData, IsWhereSystemsInstallIt) {
+TEST(DataPlaces, AreWhereSystemsInstallData) {
   for (const char* name : {"fashion-mnist", "shakespeare"}) {
     const DataSetState state = check_data_set(name, "");
     EXPECT_TRUE(state.ready) << name;
