@@ -26,13 +26,17 @@
 // late is waited for, or, with a patience, left behind: then a round is held by those who came, and one
 // that breaks down because a worker does is skipped by those who notice or hear of it.
 //
-// A round, n ranks in the circle that talks (all, or one group): n - 1 losses of 8 bytes to each other,
-// a frame to everybody but its leader, ceil(log2 n) words of 8 bytes to agree whether it counts.
+// A round, n ranks in the circle that talks (all, or one group): n - 1 losses to each other, a frame to
+// everybody but its leader, ceil(log2 n) words to agree whether it counts. Losses and words are 16 bytes,
+// checksum included: a damaged frame has all skip the round, but who reads a damaged loss would follow
+// another leader and who reads a damaged word would skip alone, so that these end the run.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
 
+#include "comm/sealed_words.h"
 #include "kernel/memory_passes.h"
 #include "sync/host_name.h"
 #include "sync/leader_rule.h"
@@ -210,7 +214,7 @@ class Leader final : public SyncRule {
     const bool global = report.global && best >= 0;
     if (global)
       global_.send(report.round, best, of(best, parameters), groups.route_to_all(best), faults);
-    const Verdict verdict = unpack_verdict(circle.max(faults.word()));
+    const Verdict verdict = unpack_verdict(max_sealed(circle, faults.word(), report.round));
 
     settle(verdict, report, local || global);
     if (local) end_pull(0, own_leader, parameters, report);
@@ -242,10 +246,9 @@ class Leader final : public SyncRule {
   // Losses from everybody in the circle, and who leads; all there come to the same.
   void choose(std::span<const float> parameters, const WorkerGroups& groups, Group& circle,
               RoundReport& report) {
-    const double mine = judge(parameters);
-    report.losses.resize(report.ranks.size());
-    circle.all_gather(std::as_bytes(std::span(&mine, 1)),
-                      std::as_writable_bytes(std::span(report.losses)));
+    const auto mine = std::bit_cast<uint64_t>(judge(parameters));
+    for (const uint64_t loss : gather_sealed(circle, mine, report.round))
+      report.losses.push_back(std::bit_cast<double>(loss));
     const int first = report.global ? 0 : groups.index();
     const int last = report.global ? groups.count() - 1 : first;
     for (int group = first; group <= last; ++group)

@@ -6,9 +6,10 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
-#include "stream/memory_slot.h"
 #include "kernel/axpy.h"
 #include "kernel/memory_passes.h"
+#include "stream/frame_check.h"
+#include "stream/memory_slot.h"
 
 namespace thinwire {
 
@@ -107,10 +108,7 @@ void WeightBroadcast::read(const FrameHeader& expected, size_t size, FaultLog& f
   const Frame& frame = read.value();
   const FrameHeader& header = frame.header;
   payload_bytes_ = frame.payload.size();
-  if (header.codec != expected.codec || header.sender != expected.sender ||
-      header.generation != expected.generation || header.stream != expected.stream ||
-      header.step != expected.step || header.count != expected.count)
-    return fault(ErrorCode::kCorrupt);
+  if (frame_difference(header, expected) != nullptr) return fault(ErrorCode::kCorrupt);
   if ((header.flags & kFrameNonFinite) != 0) return fault(ErrorCode::kNonFinite);
   if (reference_ != nullptr)
     std::copy(reference_->values.begin(), reference_->values.end(), next_.begin());

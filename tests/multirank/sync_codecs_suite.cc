@@ -199,7 +199,7 @@ TEST_P(SyncCodecs, EightBitsAreAQuarter) {
     const uint64_t frame = report->leader == group.rank() ? 0 : 48 + kModelSize + 4;
     const auto others = static_cast<uint64_t>(n() - 1);
     EXPECT_EQ(report->received_bytes,
-              frame + 8 * others + 8 * static_cast<uint64_t>(std::bit_width(others)));
+              frame + 16 * others + 16 * static_cast<uint64_t>(std::bit_width(others)));
   });
 }
 

@@ -221,7 +221,7 @@ TEST_P(SyncLeader, ARoundReceivesOneModelAndTheLosses) {
     const uint64_t frame = 48 + 4 * kModelSize;
     const auto expected = [](int ranks, uint64_t models) {
       const auto others = static_cast<uint64_t>(ranks - 1);
-      return models + 8 * others + 8 * std::bit_width(others);
+      return models + 16 * others + 16 * std::bit_width(others);
     };
     Worker flat(group, {.method = lsgd(1, 1, 1)});
     const auto report = flat.step();

@@ -1,0 +1,20 @@
+// Numbers that ranks decide by, each with a checksum. A damaged one is an error, never another decision.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+// Collective, as Group::all_gather and Group::max are. Each message is the word and the XXH3 of word,
+// `subject`, sender and place, 16 bytes. `subject` says what the words are about, such as the number of a
+// round: a word that was sent about another subject, by another rank or for another hop is damaged too.
+// Throws Error(kCorrupt) that names the sender of a damaged word. The rank that throws can take part
+// no more, so that the others must be told.
+std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subject);
+uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject);
+
+}  // namespace thinwire
