@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
-from ._parameters import Parameter, every_parameter
+from ._parameters import Parameter, every_parameter, listed
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
@@ -65,9 +65,9 @@ class Averaged:
         strangers = [name for name, tensor in self._others if tensor.requires_grad]
         if strangers:
             raise ContractError(
-                f"{_listed(strangers)} trained, but DistributedDataParallel does not average: what was frozen when it "
-                "was made, or came to the model later, would drift apart between ranks. Make it of the model with "
-                "all that will ever be trained, and freeze afterwards (find_unused_parameters=True)"
+                f"DistributedDataParallel does not average {listed(strangers)}: what was frozen when it was made, or "
+                "came to the model later, and is trained now would drift apart between ranks. Make it of the model "
+                "with all that will ever be trained, and freeze afterwards (find_unused_parameters=True)"
             )
         self._layout = [(weakref.ref(module), tuple(module._parameters.values()),
                          tuple(map(_ref, module._modules.values()))) for module in model.module.modules()]
@@ -119,10 +119,3 @@ def _is_as_it_was(place: tuple[weakref.ref, tuple, tuple]) -> bool:
             and len(module._modules) == len(modules)
             and all(map(is_, module._parameters.values(), parameters))
             and all(one is (ref and ref()) for one, ref in zip(module._modules.values(), modules)))
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:4])
-    if len(names) > 4:
-        return f"parameters {shown} and {len(names) - 4} others are"
-    return f"parameters {shown} are" if len(names) > 1 else f"parameter {shown} is"

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..errors import BadOptionError, ContractError
+from ..errors import BadOptionError, ContractError, PeerLostError, TimeoutError
 from ._native import Engine, settle
-from ._parameters import Parameter, share_out
+from ._parameters import Parameter, listed, share_out
 
 _Arrays = list[tuple[Any, ...]]
 # "feedback" and "grouping" of each codec.
@@ -82,7 +82,19 @@ class Exchanges:
 
     def wait(self) -> list[dict[str, Any]]:
         """Ends the step; its reports."""
-        return [engine.wait() for engine in self._engines.values()]
+        reports, errors, names = [], [], []
+        for spec, engine in self._engines.items():
+            try:
+                reports.append(engine.wait())
+            except (PeerLostError, TimeoutError) as error:  # which ends the others too, if they have not ended
+                errors.append(error)
+                names += [one.name for one in self._shares[spec]]
+        late = next((error for error in errors if isinstance(error, TimeoutError)), None)
+        if late is not None:
+            raise TimeoutError(f"{late}; there is no mean of {listed(names)}")
+        if errors:
+            raise errors[0]
+        return reports
 
     def save(self) -> dict[str, _Arrays]:
         """What this rank remembers, by codec."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,6 +53,12 @@ def every_parameter(module: nn.Module) -> Iterator[Parameter]:
     for prefix, owner in module.named_modules():
         for name, tensor in owner.named_parameters(recurse=False):
             yield Parameter(f"{prefix}.{name}" if prefix else name, _kind(owner, name), tensor)
+
+
+def listed(names: Sequence[str]) -> str:
+    """As errors say them: not more than fit into a line."""
+    shown = [f"'{name}'" for name in names[:4]]
+    return ", ".join(shown) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
