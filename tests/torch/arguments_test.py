@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-import thinwire.errors
+import thinwire
 import thinwire.torch as tw
 from nets import batch_of, make_net, weights_of
 from ranks import on_ranks
@@ -147,7 +147,7 @@ def locally(rank, size):
     found = [said_by(lambda: getattr(tw, kind)(inner, model, **wrong)) for kind, wrong, _ in WRONG_LOCALLY]
     swapped = said_by(lambda: tw.PeriodicAveraging(model, inner))
     tw.PeriodicAveraging(inner, model, codec="topk:density=warmup(0.1;4steps)")
-    return found, swapped
+    return found, swapped, repr(tw.PeriodicAveraging(inner, model, codec=thinwire.Codec("int8")))
 
 
 def beside(rank, size):
@@ -169,9 +169,10 @@ class Argument(unittest.TestCase):
             self.assertEqual(steps, 2)
 
     def test_of_local_methods(self):
-        for found, swapped in on_ranks(2, locally):
+        for found, swapped, other in on_ranks(2, locally):
             self.assert_said(found, [pattern for *_, pattern in WRONG_LOCALLY])
             self.assertIn("optimizer is a Sequential, must be a Optimizer", swapped)
+            self.assertIn("codec='int8:block=256'", other)
 
     def test_of_boundaries(self):
         for wrong, pattern in (
@@ -192,6 +193,7 @@ class Argument(unittest.TestCase):
                 ({"codec": EPOCHS}, "counts in epochs: give steps_per_epoch")):
             self.assert_said([said_by(lambda: tw.Boundary(**{"sample_shape": [4], "samples": 2, **wrong}))],
                              [pattern])
+        tw.Boundary([100], 1, codec=thinwire.Codec("int8"), gradient_codec=thinwire.Codec("fp16"))
         boundary = tw.Boundary([100], 1, codec=EPOCHS, steps_per_epoch=2)
         kept = []
         for _ in range(6):

@@ -201,7 +201,7 @@ def watched(rank, size):
     link.state_dict()
     metrics = link.metrics()
     take_step(model, sgd(model), 2, rank)  # the second step's row is written before the third ends
-    return [str(w.message) for w in seen if "thinwire" in w.filename or "codec" in str(w.message)], \
+    return [(str(w.message), w.filename) for w in seen if "codec" in str(w.message)], \
         writer.rows, metrics["sent_bytes"]
 
 
@@ -266,7 +266,8 @@ class Settings(unittest.TestCase):
     def test_warnings_and_plots(self):
         for seen, rows, sent in on_ranks(2, watched):
             self.assertEqual(len(seen), 1, seen)
-            self.assertIn("biased and has no memory", seen[0])
+            self.assertIn("biased and has no memory", seen[0][0])
+            self.assertEqual(seen[0][1], __file__)  # the line that is to change
             self.assertIn(("thinwire/sent_bytes", float(sent), 2), rows)
             self.assertIn(("thinwire/skipped", 0.0, 1), rows)
 

@@ -101,12 +101,12 @@ class Arguments:
         if rank == dist.get_rank(group):
             raise ContractError(f"{self._call}: {name} is {rank}, which is this rank itself")
 
-    def codec(self, codec: Any) -> str:
+    def codec(self, codec: Any, name: str = "codec") -> str:
         """As text."""
         if isinstance(codec, Codec):
             return codec.spec
         if not isinstance(codec, str):
-            raise self.refuse("codec", codec, "a text, as in \"topk:density=0.01\", or a thinwire.Codec")
+            raise self.refuse(name, codec, "a text, as in \"topk:density=0.01\", or a thinwire.Codec")
         return codec
 
     def rules(self, rules: Any) -> dict[str, str]:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from ..codec import Codec
 from ..errors import ContractError, CorruptError
 from ._arguments import Arguments, explains_keywords
 from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
@@ -149,10 +150,10 @@ class Boundary(nn.Module):
         sample_shape: Sequence[int],
         samples: int,
         *,
-        codec: str = "fp32",
+        codec: Union[str, Codec] = "fp32",
         memory: str = "none",
         per_sample: bool = False,
-        gradient_codec: Optional[str] = None,
+        gradient_codec: Union[str, Codec, None] = None,
         gradient_memory: str = "none",
         gradient_per_sample: Optional[bool] = None,
         at_positions: bool = False,
@@ -170,8 +171,9 @@ class Boundary(nn.Module):
     ) -> None:
         super().__init__()
         check = Arguments("Boundary")
-        check.texts(codec=codec, memory=memory, gradient_memory=gradient_memory,
-                    gradient_codec=codec if gradient_codec is None else gradient_codec)
+        codec = check.codec(codec)
+        gradient_codec = codec if gradient_codec is None else check.codec(gradient_codec, "gradient_codec")
+        check.texts(memory=memory, gradient_memory=gradient_memory)
         check.flags(per_sample=per_sample, at_positions=at_positions, at_inference=at_inference,
                     gradient_per_sample=per_sample if gradient_per_sample is None else gradient_per_sample)
         check.shape(sample_shape=sample_shape)
@@ -196,8 +198,7 @@ class Boundary(nn.Module):
                   "steps_per_epoch": check.steps_per_epoch(steps_per_epoch), "spill_folder": os.fspath(spill_folder)}
         forward = {**common, "codec": codec, "memory": memory, "per_sample": per_sample,
                    "stream": 4 * index, "sender": here if self._first else self._peer}
-        backward = {**common, "codec": codec if gradient_codec is None else gradient_codec,
-                    "memory": gradient_memory, "stream": 4 * index + 1,
+        backward = {**common, "codec": gradient_codec, "memory": gradient_memory, "stream": 4 * index + 1,
                     "per_sample": per_sample if gradient_per_sample is None else gradient_per_sample,
                     "sender": here if self._second else self._peer}
         plain = {**forward, "codec": codec if at_inference else "fp32", "memory": "none",

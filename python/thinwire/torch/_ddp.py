@@ -232,7 +232,7 @@ def _warn_of_loss(specs: list[str]) -> None:
             warnings.warn(
                 f"codec '{spec}' is biased and has no memory: what it leaves out of gradients is lost; "
                 "leave feedback at \"auto\"",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 

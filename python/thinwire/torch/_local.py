@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..codec import Codec
 from ..errors import ContractError, MismatchError
 from ._arguments import Arguments, explains_keywords
 from ._flat import FlatParameters
@@ -60,7 +61,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         model: nn.Module,
         method: str,
         *,
-        codec: str = "fp32",
+        codec: Union[str, Codec] = "fp32",
         feedback: str = "auto",
         exchange: str = "auto",
         process_group: Optional[dist.ProcessGroup] = None,
@@ -72,7 +73,8 @@ class LocalOptimizer(torch.optim.Optimizer):
         check = Arguments(type(self).__name__)
         check.kind("optimizer", optimizer, torch.optim.Optimizer)
         check.kind("model", model, nn.Module)
-        check.texts(method=method, codec=codec, feedback=feedback, exchange=exchange, host=host)
+        codec = check.codec(codec)
+        check.texts(method=method, feedback=feedback, exchange=exchange, host=host)
         check.seed(seed)
         check.counts(max_skipped=max_skipped)
         check.seconds(deadline_seconds=deadline_seconds)
