@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from operator import is_
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,7 +32,7 @@ class Averaged:
         self._ids = {id(tensor) for tensor in known}
         self.parameters: list[Parameter] = []
         self._others: list[tuple[str, nn.Parameter]] = []  # frozen when it was made
-        self._layout: list[tuple[weakref.ref, tuple, tuple]] = []
+        self._layout: list[tuple[weakref.ref, list[int]]] = []
         found: set[int] = set()
         for one in every_parameter(model.module):
             if id(one.tensor) in self._ids and id(one.tensor) not in found:
@@ -48,12 +47,18 @@ class Averaged:
                 "DistributedDataParallel was made, which averages those that were there then; replace them before"
             )
 
-    @torch.compiler.disable
     def check(self, *_: Any) -> None:
         """Before each forward pass: raises ContractError when a parameter is trained by now that is not averaged."""
         if torch.is_grad_enabled() and (any(tensor.requires_grad for _, tensor in self._others)
-                                        or not all(map(_is_as_it_was, self._layout))):
+                                        or not self._is_as_it_was()):
             self._look()
+
+    def _is_as_it_was(self) -> bool:
+        for owner, ids in self._layout:
+            module = owner()
+            if module is None or _ids_in(module) != ids:
+                return False
+        return True
 
     def _look(self) -> None:
         model = self._model()
@@ -69,8 +74,8 @@ class Averaged:
                 "came to the model later, and is trained now would drift apart between ranks. Make it of the model "
                 "with all that will ever be trained, and freeze afterwards (find_unused_parameters=True)"
             )
-        self._layout = [(weakref.ref(module), tuple(module._parameters.values()),
-                         tuple(map(_ref, module._modules.values()))) for module in model.module.modules()]
+        # A number that another object has by now is that of a module that is gone, which its own entry shows.
+        self._layout = [(weakref.ref(module), _ids_in(module)) for module in model.module.modules()]
 
 
 def _known_to(model: DistributedDataParallel) -> list[nn.Parameter]:
@@ -107,15 +112,5 @@ def _check_type(one: Parameter) -> None:
         )
 
 
-def _ref(module: Optional[nn.Module]) -> Optional[weakref.ref]:
-    return None if module is None else weakref.ref(module)
-
-
-def _is_as_it_was(place: tuple[weakref.ref, tuple, tuple]) -> bool:
-    owner, parameters, modules = place
-    module = owner()
-    return (module is not None
-            and len(module._parameters) == len(parameters)
-            and len(module._modules) == len(modules)
-            and all(map(is_, module._parameters.values(), parameters))
-            and all(one is (ref and ref()) for one, ref in zip(module._modules.values(), modules)))
+def _ids_in(module: nn.Module) -> list[int]:
+    return [*map(id, module._parameters.values()), *map(id, module._modules.values())]
