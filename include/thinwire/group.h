@@ -106,6 +106,10 @@ class Group {
   std::string failure_;
 };
 
+// Runs `work` on every rank; when it throws on some, throws the lowest such rank's error on all as an
+// AgreedError, before any of them goes on. Called by all ranks.
+void together(Group& group, const std::function<void()>& work);
+
 // Ranks that are threads of this process: groups[r] belongs to rank r. Their shared state lives as
 // long as the last of them. A group that is destroyed while others wait for it is lost to them.
 // A message is copied once, from the sender's buffer into the receiver's.

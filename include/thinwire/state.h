@@ -19,6 +19,7 @@ enum class OnResize : uint8_t {
   kOwedToMean,  // every new rank gets the mean over the old ranks, so that (1/n) x the sum is kept
   kCopy,        // new rank r takes the array of old rank r mod n
   kJoin,        // every new rank gets those of all old ranks as one, in rank order; one-dimensional
+  kShared,      // all ranks hold the same bits, and every new rank takes them
 };
 
 struct StateArray {
@@ -43,6 +44,15 @@ Status copy_state(const StateArrays& from, std::string_view name, std::span<floa
 Status copy_state(const StateArrays& from, std::string_view name, std::span<double> out);
 Status copy_state(const StateArrays& from, std::string_view name, std::span<int64_t> out);
 
+// Adds an array with a checksum of each of the others (its name, type, shape, OnResize and data), which
+// check_seal compares. No arrays stay none.
+void seal_state(StateArrays& arrays);
+bool is_seal(const StateArray& array) noexcept;
+
+// Fails with kCorrupt naming an array that is not what it was when it was sealed, in whatever order they
+// are. Arrays without a seal, as thinwire wrote them before there was one, pass.
+Status check_seal(const StateArrays& arrays);
+
 // An object whose memory of earlier steps can be written out and brought back bit for bit.
 class Stateful {
  public:
@@ -50,6 +60,9 @@ class Stateful {
 
   // State as of the last commit. Empty for objects that remember nothing.
   virtual StateArrays save() const { return {}; }
+
+  // Whether save gives arrays of OnResize::kShared.
+  virtual bool shares_state() const noexcept { return false; }
 
   // Takes a saved state. On failure the object is as it was before.
   virtual Status load(const StateArrays& /*arrays*/) { return Status::ok(); }

@@ -35,13 +35,13 @@ class Store {
   // Forgets the object under `key`, as when a stream changes its method for good.
   void drop(const std::string& key);
 
-  // Everything, with '<key>/' before each array's name; also what was loaded and never opened.
+  // Everything, with '<key>/' before each array's name, and a seal; also what was loaded and never opened.
   StateArrays save() const;
 
   // Takes what `rank` of `size` ranks gets from the states that `saved.size()` ranks wrote (index =
   // old rank), redistributed as each array's OnResize says when the sizes differ. Replaces whatever
-  // is under the same keys. Fails, changing nothing, when the old ranks' states contradict each
-  // other.
+  // is under the same keys. Fails, changing nothing: kCorrupt when a state is not what was saved,
+  // kMismatch when the old ranks' states contradict each other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size);
 
   // Keys that were loaded and not opened since: a sign of another model or method.

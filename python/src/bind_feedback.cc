@@ -85,11 +85,14 @@ class FeedbackHandle {
 
   StateArrays save() {
     const UseMark::Guard guard(use_, kWho);
-    return memory_->save();
+    StateArrays arrays = memory_->save();
+    seal_state(arrays);
+    return arrays;
   }
 
   void load(const StateArrays& arrays) {
     const UseMark::Guard guard(use_, kWho);
+    check_seal(arrays).or_throw();
     end_by_rollback();
     memory_->load(arrays).or_throw();
   }

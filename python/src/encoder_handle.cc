@@ -56,11 +56,14 @@ void EncoderHandle::rollback() {
 
 StateArrays EncoderHandle::save() {
   const UseMark::Guard guard(use_, kWho);
-  return encoder_->save();
+  StateArrays arrays = encoder_->save();
+  seal_state(arrays);
+  return arrays;
 }
 
 void EncoderHandle::load(const StateArrays& arrays) {
   const UseMark::Guard guard(use_, kWho);
+  check_seal(arrays).or_throw();
   if (waiting_) encoder_->rollback();
   waiting_ = false;
   encoder_->load(arrays).or_throw();

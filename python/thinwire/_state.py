@@ -22,12 +22,15 @@ from .errors import BadLengthError, CorruptError
 # Name, number of the library's StateType, number of its OnResize, shape, bytes.
 StateArray = tuple[str, int, int, Sequence[int], bytes]
 
+SEAL = "thinwire/seal/xxh3"  # the array that holds the others' checksums
+
 _MAX_HEADER = 100_000_000  # the format's own limit
 _MAX_DIMENSIONS = 64  # NumPy's own limit
 _DTYPES = ("F32", "F64", "I64", "U8")  # in the order of StateType
 _SIZES = (4, 8, 8, 1)
 _COPY = 1
-_MARKS = {0: "thinwire.owed_to_mean", 2: "thinwire.joined"}  # of the other numbers of OnResize
+# Of the other numbers of OnResize.
+_MARKS = {0: "thinwire.owed_to_mean", 2: "thinwire.joined", 3: "thinwire.shared"}
 
 
 def write_state(arrays: Sequence[StateArray]) -> bytes:

@@ -69,6 +69,11 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
   if (!plain_) observe_ = options.observe;
 }
 
+void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
+  thinwire::add_shared_sums(spec().name + "/feedback", coded_.memory(), sums);
+  thinwire::add_shared_sums(spec().name + "/encoder", coded_.encoder(), sums);
+}
+
 void ActiveStream::change_codec(const Terms& terms) {
   if (!plain_)
     coded_.change_codec({.codec = terms.codec, .text = method_text(terms.codec_text, spec())});

@@ -10,6 +10,7 @@
 
 #include "exchange/frames.h"
 #include "exchange/plan.h"
+#include "exchange/shared_state.h"
 #include "exchange/step_context.h"
 #include "exchange/terms.h"
 #include "stream/coded_stream.h"
@@ -38,6 +39,8 @@ class ActiveStream {
   // nothing to remember.
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store);
+
+  void add_shared_sums(std::vector<SharedSum>& sums);
 
   // Between two steps: the codec of `terms` from now on. The memory stays, to the bit.
   void change_codec(const Terms& terms);

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/odd_one_out.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {
@@ -26,15 +27,17 @@ std::string quoted(std::string_view line, bool past_end) {
 }
 
 // "line 3 is 'seed 1' on rank 2, 'seed 0' on rank 0". REQUIRES: the texts differ.
-std::string first_difference(std::string_view theirs, int rank, std::string_view root) {
+std::string first_difference(std::string_view odd, size_t odd_rank, std::string_view usual,
+                             size_t usual_rank) {
   for (int number = 1;; ++number) {
-    const bool their_end = theirs.empty();
-    const bool root_end = root.empty();
-    const std::string_view their_line = next_line(theirs);
-    const std::string_view root_line = next_line(root);
-    if (their_line == root_line && their_end == root_end && !(their_end && root_end)) continue;
-    return "line " + std::to_string(number) + " is " + quoted(their_line, their_end) + " on rank " +
-           std::to_string(rank) + ", " + quoted(root_line, root_end) + " on rank 0";
+    const bool odd_end = odd.empty();
+    const bool usual_end = usual.empty();
+    const std::string_view odd_line = next_line(odd);
+    const std::string_view usual_line = next_line(usual);
+    if (odd_line == usual_line && odd_end == usual_end && !(odd_end && usual_end)) continue;
+    return "line " + std::to_string(number) + " is " + quoted(odd_line, odd_end) + " on rank " +
+           std::to_string(odd_rank) + ", " + quoted(usual_line, usual_end) + " on rank " +
+           std::to_string(usual_rank);
   }
 }
 
@@ -44,13 +47,14 @@ std::string first_difference(std::string_view theirs, int rank, std::string_view
 // round.
 void require_agreement(Group& group, std::string_view what, std::string_view text) {
   const auto texts = group.all_gather_v(std::as_bytes(std::span(text)));
-  const std::string_view root = as_text(texts.front());
-  for (int rank = 1; rank < group.size(); ++rank) {
-    const std::string_view theirs = as_text(texts[static_cast<size_t>(rank)]);
-    if (theirs != root)
-      throw AgreedError(ErrorCode::kMismatch, std::string(what) + ": ranks do not agree: " +
-                                                  first_difference(theirs, rank, root));
-  }
+  const auto alike = [&](size_t a, size_t b) { return texts[a] == texts[b]; };
+  const size_t odd = odd_one_out(texts.size(), alike);
+  if (odd == texts.size()) return;
+  size_t usual = 0;
+  while (alike(usual, odd)) ++usual;
+  throw AgreedError(ErrorCode::kMismatch,
+                    std::string(what) + ": ranks do not agree: " +
+                        first_difference(as_text(texts[odd]), odd, as_text(texts[usual]), usual));
 }
 
 }  // namespace thinwire

@@ -44,6 +44,11 @@ TEST(Agreement, FirstDifferentLineIsNamedOnEveryRank) {
                               "on rank 0"));
 }
 
+TEST(Agreement, TheOddRankIsNamedEvenIfItIsTheFirst) {
+  EXPECT_THAT(outcomes(3, [](int rank) { return rank == 0 ? "seed 1" : "seed 0"; }),
+              ::testing::Each(HasSubstr("line 1 is 'seed 1' on rank 0, 'seed 0' on rank 1")));
+}
+
 TEST(Agreement, MissingLineIsNamed) {
   EXPECT_THAT(outcomes(2, [](int rank) { return rank == 1 ? "a\n" : "a\nb\n"; }),
               ::testing::Each(HasSubstr("line 2 is nothing more on rank 1, 'b' on rank 0")));

@@ -28,6 +28,12 @@ StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& opt
   make_method(terms);
 }
 
+std::vector<SharedSum> StepRunner::shared_sums() const {
+  std::vector<SharedSum> sums;
+  for (const auto& stream : streams_) stream->add_shared_sums(sums);
+  return sums;
+}
+
 void StepRunner::make_method(const Terms& terms) {
   method_ = terms.method->make({.context = context_,
                                 .streams = streams_,

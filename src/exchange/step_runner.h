@@ -10,6 +10,7 @@
 #include "exchange/method.h"
 #include "exchange/owner_memory.h"
 #include "exchange/plan.h"
+#include "exchange/shared_state.h"
 #include "exchange/tensor_table.h"
 #include "exchange/terms.h"
 #include "thinwire/exchange.h"
@@ -28,6 +29,9 @@ class StepRunner {
              const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
 
   Group& channel() noexcept { return *channel_; }
+
+  // Of all that streams remember and all ranks hold alike.
+  std::vector<SharedSum> shared_sums() const;
 
   void begin(uint64_t step);
 

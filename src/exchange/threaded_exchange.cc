@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "exchange/backoff.h"
 #include "exchange/intake.h"
+#include "exchange/shared_state.h"
 #include "exchange/step_runner.h"
 #include "thinwire/exchange.h"
 
@@ -124,16 +125,6 @@ void check_names(const std::vector<TensorSpec>& tensors) {
                    "exchange: two tensors are named '" + tensor.name + "'");
 }
 
-// Rethrows `error` here, and tells the ranks that have none: all of them fail, or none does.
-void fail_together(Group& group, const std::exception_ptr& error) {
-  const auto word = error != nullptr ? static_cast<uint64_t>(group.rank()) + 1 : 0;
-  const uint64_t culprit = group.max(word);
-  if (error != nullptr) std::rethrow_exception(error);
-  if (culprit != 0)
-    throw Error(ErrorCode::kPeerLost,
-                "exchange: could not be made on rank " + std::to_string(culprit - 1));
-}
-
 }  // namespace
 
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
@@ -150,13 +141,16 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
                                         .divisible = terms.divisible});
   std::unique_ptr<Group> channel = group.split(0);
   std::unique_ptr<StepRunner> runner;
-  std::exception_ptr error;
-  try {
-    runner = std::make_unique<StepRunner>(plan, terms, options, tensors, std::move(channel), store);
-  } catch (const std::exception&) {
-    error = std::current_exception();
-  }
-  fail_together(group, error);
+  together(group, [&] {
+    try {
+      runner =
+          std::make_unique<StepRunner>(plan, terms, options, tensors, std::move(channel), store);
+    } catch (const Error& error) {
+      throw Error(error.code(), "exchange: could not be made on rank " +
+                                    std::to_string(group.rank()) + ": " + error.what());
+    }
+  });
+  require_shared_alike(group, runner->shared_sums());
   auto exchange = std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
                                                      std::move(runner));
   exchange->set_step(options.first_step);

@@ -61,8 +61,9 @@ class Ef21 final : public Feedback {
   // Other ranks start from the mean of the h_i: the mean of theirs is H as before.
   StateArrays save() const override {
     return {own_.write(kOwn),
-            make_state(kMean, std::span<const float>(mean_), OnResize::kOwedToMean)};
+            make_state(kMean, std::span<const float>(mean_), OnResize::kShared)};
   }
+  bool shares_state() const noexcept override { return true; }
   Status load(const StateArrays& arrays) override {
     if (Status status = own_.read(arrays, kOwn); !status) return status;
     if (Status status = copy_state(arrays, kMean, mean_); !status) return status;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/odd_one_out.h"
 
 namespace thinwire {
 namespace {
@@ -66,6 +67,7 @@ Status check(const StateArray& array) {
 using ByName = std::map<std::string_view, const StateArray*>;
 Status index(const StateArrays& arrays, ByName& by_name) {
   for (const StateArray& array : arrays) {
+    if (is_seal(array)) continue;
     if (Status status = check(array); !status) return status;
     if (!by_name.emplace(array.name, &array).second)
       return mismatch("array '" + array.name + "' is there twice");
@@ -92,6 +94,23 @@ Status compare(const ByName& first, const ByName& other, size_t rank) {
     if (!first.contains(name))
       return mismatch("array '" + std::string(name) + "' is on old rank " + std::to_string(rank) +
                       " but not on old rank 0");
+  return Status::ok();
+}
+
+// What all ranks share has the same bits on all of them. The odd one is who differs from most.
+Status compare_shared(const std::vector<ByName>& ranks) {
+  for (const auto& [name, array] : ranks[0]) {
+    if (array->on_resize != OnResize::kShared) continue;
+    const auto alike = [&, &name = name](size_t a, size_t b) {
+      const StateArray &one = *ranks[a].at(name), &other = *ranks[b].at(name);
+      return one.shape == other.shape && one.data == other.data;
+    };
+    const size_t odd = odd_one_out(ranks.size(), alike);
+    if (odd < ranks.size())
+      return mismatch("array '" + std::string(name) +
+                      "', which all ranks share, is another one on old rank " +
+                      std::to_string(odd));
+  }
   return Status::ok();
 }
 
@@ -156,6 +175,7 @@ StateArrays Store::save() const {
   };
   for (const auto& [key, object] : objects_) append(key, object->save());
   for (const auto& [key, arrays] : waiting_) append(key, arrays);
+  seal_state(all);
   return all;
 }
 
@@ -165,14 +185,21 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size) {
   if (saved.empty()) return mismatch("there are no saved states to load");
   std::vector<ByName> ranks(saved.size());
   for (size_t r = 0; r < saved.size(); ++r) {
+    if (Status status = check_seal(saved[r]); !status)
+      return Status::fail(
+          status.code(),
+          "store: " + (saved.size() == 1 ? "" : "old rank " + std::to_string(r) + ": ") +
+              status.message());
     if (Status status = index(saved[r], ranks[r]); !status) return status;
     if (Status status = compare(ranks[0], ranks[r], r); !status) return status;
   }
+  if (Status status = compare_shared(ranks); !status) return status;
 
   const size_t from = static_cast<size_t>(rank) % saved.size();
   const bool resized = saved.size() != static_cast<size_t>(size);
   std::map<std::string, StateArrays> taken;
   for (const StateArray& array : saved[from]) {
+    if (is_seal(array)) continue;
     const size_t slash = array.name.rfind('/');
     StateArray mine = array;
     if (resized && array.on_resize == OnResize::kJoin) join(ranks, mine);

@@ -44,6 +44,11 @@ Memory& open(Store& store, const std::string& key, size_t count = kCount) {
   return store.open<Memory>(key, [=] { return std::make_unique<Memory>(count); });
 }
 
+// As thinwire wrote them before there were seals, which whoever writes arrays by hand has none of.
+void unseal(std::vector<StateArrays>& saved) {
+  for (StateArrays& arrays : saved) std::erase_if(arrays, is_seal);
+}
+
 // What `ranks` ranks hold under two keys, one of them a prefix of the other.
 std::vector<StateArrays> save_of(int ranks) {
   std::vector<StateArrays> saved;
@@ -91,8 +96,8 @@ TEST(Store, NamesAreKeysThenArrays) {
   std::vector<std::string> names;
   const auto saved = save_of(1);
   for (const auto& array : saved[0]) names.push_back(array.name);
-  EXPECT_THAT(
-      names, ElementsAre("w/owed", "w/own%2F100%25", "w/residual/owed", "w/residual/own%2F100%25"));
+  EXPECT_THAT(names, ElementsAre("w/owed", "w/own%2F100%25", "w/residual/owed",
+                                 "w/residual/own%2F100%25", "thinwire/seal/xxh3"));
 }
 
 TEST(Store, SameSizeRoundTripIsExact) {
@@ -108,6 +113,7 @@ TEST(Store, SameSizeRoundTripIsExact) {
     EXPECT_TRUE(store.unclaimed().empty());
     EXPECT_EQ(contents(store), waiting);  // opened or not, the same is saved again
     for (const StateArray& array : saved[rank]) EXPECT_EQ(waiting.at(array.name), array.data);
+    EXPECT_EQ(waiting.size(), saved[rank].size());
   }
 }
 
@@ -166,11 +172,74 @@ TEST(Store, ResizeJoinsPiecesInRankOrder) {
         EXPECT_EQ(values.size(), (std::vector<size_t>{2, 0, 1}[static_cast<size_t>(rank)]));
       }
     }
+  unseal(saved);
   saved[1][0].shape = {0, 2};
   Store store;
   const Status status = store.load(saved, 0, 2);
   EXPECT_EQ(status.code(), ErrorCode::kMismatch);
   EXPECT_THAT(status.message(), HasSubstr("one-dimensional"));
+}
+
+// What all ranks share, here a number.
+class Shared final : public Stateful {
+ public:
+  StateArrays save() const override {
+    return {make_state("number", std::span<const double>(&number, 1), OnResize::kShared)};
+  }
+  Status load(const StateArrays& arrays) override {
+    return copy_state(arrays, "number", std::span(&number, 1));
+  }
+  double number = 0.1;
+};
+
+TEST(Store, ResizeKeepsWhatIsSharedAndNamesTheOldRankThatHasAnother) {
+  const auto made = [] { return std::make_unique<Shared>(); };
+  std::vector<StateArrays> saved;
+  for (int old = 0; old < 3; ++old) {
+    Store store;
+    store.open<Shared>("w", made);
+    saved.push_back(store.save());
+  }
+  for (const int size : {1, 2, 7}) {
+    Store store;
+    ASSERT_TRUE(store.load(saved, size - 1, size));
+    EXPECT_EQ(store.open<Shared>("w", made).number, 0.1);
+  }
+  unseal(saved);
+  for (const size_t odd : {0, 1, 2}) {
+    std::vector<StateArrays> bad = saved;
+    bad[odd][0].data[3] ^= std::byte{1};
+    Store store;
+    const Status status = store.load(bad, 0, 2);
+    EXPECT_EQ(status.code(), ErrorCode::kMismatch);
+    EXPECT_THAT(status.message(),
+                HasSubstr("'w/number', which all ranks share, is another one on old rank " +
+                          std::to_string(odd)));
+    EXPECT_TRUE(store.save().empty());
+  }
+}
+
+TEST(Store, AFlippedBitIsFoundAndChangesNothing) {
+  for (const size_t ranks : {1, 3}) {
+    const auto saved = save_of(static_cast<int>(ranks));
+    Store store;
+    open(store, "w").own = 7;
+    const auto before = contents(store);
+    for (size_t array = 0; array < saved[0].size(); ++array) {
+      auto bad = saved;
+      bad[ranks - 1][array].data[1] ^= std::byte{64};
+      const Status status = store.load(bad, 0, 3);
+      EXPECT_EQ(status.code(), ErrorCode::kCorrupt);
+      EXPECT_THAT(status.message(), HasSubstr("damaged: array '"));
+      EXPECT_THAT(status.message(),
+                  HasSubstr(ranks == 3 ? "store: old rank 2: " : "store: the saved state is"));
+      EXPECT_EQ(contents(store), before);
+    }
+    auto earlier = saved;
+    unseal(earlier);
+    earlier[0][0].data[1] ^= std::byte{64};  // nobody knows
+    EXPECT_TRUE(store.load(earlier, 0, 3));
+  }
 }
 
 TEST(Store, LoadReachesOpenObjects) {
@@ -221,34 +290,39 @@ TEST(Store, ContradictionsAreRefusedAndChangeNothing) {
       EXPECT_EQ(contents(store), before) << why;
     }
   };
+  const auto unsealed = [](int ranks) {
+    auto saved = save_of(ranks);
+    unseal(saved);
+    return saved;
+  };
   expect_refused({}, "no saved states");
-  auto saved = save_of(3);
+  auto saved = unsealed(3);
   saved[1].pop_back();
   expect_refused(saved, "missing on old rank 1");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[2].push_back(make_state("w/more", std::span<const float>(), OnResize::kCopy));
   expect_refused(saved, "on old rank 2 but not");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[1][0].type = StateType::kFloat64;
   saved[1][0].data.resize(kCount * 8);
   expect_refused(saved, "type of array 'w/owed' on old rank 1");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[1][1].on_resize = OnResize::kOwedToMean;
   expect_refused(saved, "not of floats");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[2][0].shape = {kCount - 1};
   saved[2][0].data.resize((kCount - 1) * 4);
   expect_refused(saved, "shape of array 'w/owed' on old rank 2");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[0].push_back(saved[0][0]);
   expect_refused(saved, "there twice");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[1][0].data.pop_back();
   expect_refused(saved, "its shape needs");
-  saved = save_of(3);
+  saved = unsealed(3);
   saved[1][0].shape = {uint64_t{1} << 63, 4};
   expect_refused(saved, "too large");
-  saved = save_of(1);
+  saved = unsealed(1);
   saved[0][0].name = "owed";
   expect_refused(saved, "has no key");
 }

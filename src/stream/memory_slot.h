@@ -19,6 +19,7 @@ class MemorySlot final : public Stateful {
       : method_(std::move(method)), object_(std::move(object)) {}
 
   StateArrays save() const override { return object_->save(); }
+  bool shares_state() const noexcept override { return object_->shares_state(); }
   Status load(const StateArrays& arrays) override { return object_->load(arrays); }
 
   const std::string& method() const noexcept { return method_; }

@@ -9,7 +9,6 @@
 #include "train/durable_file.h"
 #include "train/manifest.h"
 #include "train/safetensors.h"
-#include "train/together.h"
 
 namespace thinwire {
 namespace {

@@ -10,7 +10,6 @@
 #include <numeric>
 
 #include "core/random.h"
-#include "train/together.h"
 
 namespace thinwire {
 namespace {

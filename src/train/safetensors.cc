@@ -22,7 +22,8 @@ struct MarkRow {
   const char* key;
 };
 constexpr MarkRow kMarks[] = {{OnResize::kOwedToMean, "thinwire.owed_to_mean"},
-                              {OnResize::kJoin, "thinwire.joined"}};
+                              {OnResize::kJoin, "thinwire.joined"},
+                              {OnResize::kShared, "thinwire.shared"}};
 
 struct TypeRow {
   StateType type;

@@ -29,7 +29,7 @@ TensorFile sample() {
   file.metadata["format"] = "pt";
   file.arrays = {make_state("b/flags", std::span<const float>(), OnResize::kCopy),
                  make_state("conv1.weight", std::span(weights), OnResize::kOwedToMean),
-                 make_state("norm", std::span(norm), OnResize::kCopy),
+                 make_state("norm", std::span(norm), OnResize::kShared),
                  make_state("a step", std::span(step), OnResize::kJoin)};
   file.arrays[1].shape = {2, 3};
   file.arrays.push_back({.name = "bytes",

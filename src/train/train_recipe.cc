@@ -6,7 +6,6 @@
 #include "train/models/models.h"
 #include "train/recipe_parts.h"
 #include "train/start_weights.h"
-#include "train/together.h"
 
 namespace thinwire {
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,

@@ -13,7 +13,6 @@
 #include "train/pipeline/pipeline_steps.h"
 #include "train/recipe_text.h"
 #include "train/shared_steps.h"
-#include "train/together.h"
 
 namespace thinwire {
 

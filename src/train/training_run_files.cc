@@ -10,7 +10,6 @@
 #include "train/named_tensors.h"
 #include "train/optimizer.h"
 #include "train/recipe_text.h"
-#include "train/together.h"
 #include "train/training_run.h"
 
 namespace thinwire {

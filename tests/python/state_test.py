@@ -40,7 +40,7 @@ class Format(unittest.TestCase):
 
     def test_is_safetensors(self):
         arrays, metadata = read(self.memory.state())
-        self.assertEqual(list(arrays), ["residual"])
+        self.assertEqual(set(arrays), {"residual", "thinwire/seal/xxh3"})
         self.assertTrue(np.array_equal(arrays["residual"], self.rest))
         self.assertEqual(metadata["thinwire.owed_to_mean"], "residual")
 
@@ -51,6 +51,17 @@ class Format(unittest.TestCase):
                 self.memory.load_state(state[:cut])
         with self.assertRaises(thinwire.CorruptError):
             self.memory.load_state(state + b"\0")
+        self.assertEqual(self.memory.state(), state)
+
+    def test_every_flipped_bit_of_the_arrays_is_found(self):
+        state = self.memory.state()
+        begin = 8 + int.from_bytes(state[:8], "little")
+        draw = random.Random(2)
+        for _ in range(500):
+            damaged = bytearray(state)
+            damaged[draw.randrange(begin, len(state))] ^= 1 << draw.randrange(8)
+            with self.assertRaisesRegex(thinwire.CorruptError, "'residual' is not what was saved"):
+                self.memory.load_state(damaged)
         self.assertEqual(self.memory.state(), state)
 
     def test_hostile_bytes_are_values_or_clean_errors(self):
@@ -146,6 +157,27 @@ class Stores(unittest.TestCase):
                 store.load_state(states, rank, size)
                 mine = read(store.state())[0][key]
                 self.assertTrue(np.array_equal(mine, owed.astype(np.float32)))
+
+    def test_the_old_rank_whose_state_is_damaged_is_named(self):
+        stores = [thinwire.Store() for _ in range(3)]
+        self.run_steps(stores, 0, 2)
+        states = [bytearray(store.state()) for store in stores]
+        states[1][-3] ^= 1
+        for size in (3, 2):
+            with self.assertRaisesRegex(thinwire.CorruptError, "old rank 1: the saved state is damaged"):
+                thinwire.Store().load_state(states, 0, size)
+
+    def test_what_all_ranks_share_is_compared(self):
+        gradients = [normal(100, rank) for rank in range(3)]
+        stores = [thinwire.Store() for _ in range(3)]
+        thinwire.all_reduce(gradients, "topk:density=0.1", feedback="ef21", stores=stores, step=0)
+        states = [store.state() for store in stores]
+        forgetful = [thinwire.Store() for _ in range(3)]
+        for rank in (0, 1):
+            forgetful[rank].load_state([states[rank]], rank, 3)
+        with self.assertRaisesRegex(thinwire.MismatchError, "mean_estimate.* is not on rank 2"):
+            thinwire.all_reduce(gradients, "topk:density=0.1", feedback="ef21", stores=forgetful,
+                                step=1)
 
     def test_mistakes(self):
         store = thinwire.Store()

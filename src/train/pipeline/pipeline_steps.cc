@@ -15,7 +15,6 @@
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_state.h"
-#include "train/together.h"
 
 namespace thinwire {
 namespace {

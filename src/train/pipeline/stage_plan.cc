@@ -12,7 +12,6 @@
 #include "pipeline/stage_cut.h"
 #include "train/elapsed_time.h"
 #include "train/sequence.h"
-#include "train/together.h"
 
 namespace thinwire {
 namespace {

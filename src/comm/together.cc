@@ -1,9 +1,9 @@
-// One all-gather of error texts.
+// Failing together: one all-gather of error texts.
 // SPDX-License-Identifier: Apache-2.0
-#include "train/together.h"
-
 #include <cstring>
 #include <string>
+
+#include "thinwire/group.h"
 
 namespace thinwire {
 

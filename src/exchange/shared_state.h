@@ -1,0 +1,28 @@
+// State that all ranks hold alike: an estimate that everybody follows, factors that were agreed on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "thinwire/group.h"
+#include "thinwire/state.h"
+
+namespace thinwire {
+
+// The checksum of an array by its name in a store.
+struct SharedSum {
+  std::string name;
+  uint64_t sum = 0;
+};
+
+// Adds those of the object under `key`.
+void add_shared_sums(const std::string& key, const Stateful& object, std::vector<SharedSum>& sums);
+
+// Throws AgreedError(kMismatch) naming an array and the rank whose one is not what most ranks have: one
+// rank alone loaded a state, or one of another step, or a damaged one. Called by all ranks, with the
+// same names; says nothing to them where there are none.
+void require_shared_alike(Group& group, const std::vector<SharedSum>& sums);
+
+}  // namespace thinwire
