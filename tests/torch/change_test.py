@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 import thinwire.errors
 from nets import batch_of, make_net, weights_of
 from ranks import on_ranks
+from states import memories_of
 
 TOPK, INT8 = "topk:density=0.05", "int8"
 LARGE = "4.weight"  # 6912 values that every codec compresses
@@ -126,7 +127,7 @@ def mistakes(rank, size):
 
     model, link = linked(TOPK)
     step(model, 0, rank)
-    before = link.state_dict()["states"]
+    before = memories_of(link)
     expect(lambda: link.change("topkk"))
     expect(lambda: link.change(INT8, method="low-rank"))
     expect(lambda: link.change(INT8, rules={"nothing*": "fp32"}))
@@ -135,7 +136,7 @@ def mistakes(rank, size):
     expect(lambda: link.change(INT8, rules={"4.*": "int4"} if rank else None))
     expect(lambda: link.change("topkk" if rank else INT8))
     expect(lambda: link.change("scalecom" if rank else INT8))
-    after = link.state_dict()["states"]
+    after = memories_of(link)
     same = all(torch.equal(before[spec], state) for spec, state in after.items())
     step(model, 1, rank)  # goes on as it was
     whole, vector = linked("sidco:density=0.05")

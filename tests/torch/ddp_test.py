@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import thinwire
 from nets import batch_of, make_net, weights_of
 from ranks import on_ranks
+from states import memories_of
 
 
 def train(rank, codec, steps, settings=None, first=0, model=None, link=None):
@@ -75,14 +76,14 @@ def goes_on_from(rank, size, saved):
 
 def not_finite(rank, size):
     model, link = train(rank, "topk:density=0.05", 2)
-    before = link.state_dict()["states"]
+    before = memories_of(link)
     images, labels = batch_of(2, rank)
     if rank == 1:
         images[0, 0, 0, 0] = float("nan")
     model.zero_grad()
     nn.functional.cross_entropy(model(images), labels).backward()
     seen = [bool(p.grad.isnan().any()) for p in model.parameters()]
-    after = link.state_dict()["states"]
+    after = memories_of(link)
     same = all(torch.equal(before[k], after[k]) for k in before)
     return seen, same, link.metrics()["fault"]
 

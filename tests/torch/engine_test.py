@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import thinwire
 from nets import batch_of, make_net
 from ranks import on_ranks
+from states import memories_of
 
 STEPS = 3
 
@@ -59,7 +60,7 @@ def record(rank, size, codecs):
             nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
             reports.append(link.metrics())
-        state = next(iter(link.state_dict()["states"].values())).numpy().tobytes()
+        state = next(iter(memories_of(link).values())).numpy().tobytes()
         names = [(p.name, p.kind) for p in describe(model.module, set())]
         found[codec] = engine.given, engine.means, reports, state, names
     return found

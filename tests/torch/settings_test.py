@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nets import batch_of, make_net, weights_of
 from ranks import on_ranks
+from states import memories_of
 
 
 def take_step(model, optimizer, step, rank, scaler=None, spoil=False):
@@ -123,11 +124,11 @@ def scaler(rank, size):
         optimizer = sgd(model)
         steps = []
         for step in range(5):
-            before = (weights_of(model), link.state_dict()["states"])
+            before = (weights_of(model), memories_of(link))
             if scale is None and step == 2:
                 continue
             take_step(model, optimizer, step, rank, gradient_scaler, spoil=step == 2 and rank == 1)
-            after = (weights_of(model), link.state_dict()["states"])
+            after = (weights_of(model), memories_of(link))
             steps.append((torch.equal(before[0], after[0]),
                           all(torch.equal(before[1][k], after[1][k]) for k in before[1])))
         found[name] = (weights_of(model), steps, scale and gradient_scaler.get_scale())
@@ -159,8 +160,8 @@ def checkpointed(rank, size, folder):
     loaded = {"model": again.state_dict(), "link": tw.Checkpoint(new)}
     dcp.load(loaded, checkpoint_id=folder)
     again.load_state_dict(loaded["model"])
-    mine = link.state_dict()["states"]
-    same = all(torch.equal(mine[k], state) for k, state in new.state_dict()["states"].items())
+    mine = memories_of(link)
+    same = all(torch.equal(mine[k], state) for k, state in memories_of(new).items())
     for one, its in ((model, optimizer), (again, sgd(again))):
         for step in range(3, 6):
             take_step(one, its, step, rank)

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 import thinwire
 from nets import batch_of, make_net, weights_of
 from ranks import on_ranks
+from states import content
 
 
 def train(model, rank, steps, optimizer=None):
@@ -46,7 +47,7 @@ def as_objects(rank, size):
         link = tw.compress(model, make("topk:density=0.05"), rules={"*.bias": make("fp16")})
         train(model, rank, 2)
         link.change(make("int8"), rules={"4.*": make("topk:density=0.2")})
-        found.append((train(model, rank, 2), link.state_dict()["changed"]["codec"]))
+        found.append((train(model, rank, 2), content(link.state_dict())["changed"]["codec"]))
     return found
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
-from ._parameters import Parameter, every_parameter, listed
+from ._parameters import Parameter, every_parameter, listed, plainly_named
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
@@ -46,6 +46,7 @@ class Averaged:
                 f"compress: {len(self._ids) - len(self.parameters)} parameters were replaced since "
                 "DistributedDataParallel was made, which averages those that were there then; replace them before"
             )
+        self.parameters = plainly_named(self.parameters)
 
     def check(self, *_: Any) -> None:
         """Before each forward pass: raises ContractError when a parameter is trained by now that is not averaged."""

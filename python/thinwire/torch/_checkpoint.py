@@ -9,13 +9,15 @@ import torch.distributed as dist
 
 from ._ddp import Link
 from ._local import LocalOptimizer
+from ._saved import of_rank
 
 
 class Checkpoint:
-    """A link or a local optimiser as an entry of `torch.distributed.checkpoint`.
+    """A link or a local optimiser as an entry of `torch.distributed.checkpoint`, also of one that another number
+    of ranks saved.
 
         dcp.save({"model": ..., "link": tw.Checkpoint(link)}, checkpoint_id=folder)
-        dcp.load({"model": ..., "link": tw.Checkpoint(link)}, checkpoint_id=folder)
+        dcp.load({"model": ..., "link": tw.Checkpoint(link, world_size=2)}, checkpoint_id=folder)
 
     Args:
         world_size: of the ranks that saved, when it is another than now.
@@ -28,12 +30,11 @@ class Checkpoint:
         self._old_size = world_size
 
     def state_dict(self) -> dict[str, Any]:
-        """One entry for each rank: entries of the same name are taken for copies of each other. In a tuple,
-        an entry is stored as it is, of whatever size."""
+        """One entry for each rank."""
         if self._old_size in (None, dist.get_world_size()):
-            return {f"rank {dist.get_rank()}": (self._owner.state_dict(),)}
+            mine = of_rank({})
+            return {key: value for key, value in self._owner.state_dict().items() if key in mine}
         return {f"rank {r}": () for r in range(self._old_size or 0)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        states = [entry[0] for entry in state_dict.values()]
-        self._owner.load_state_dict(states[0] if len(states) == 1 else states)
+        self._owner.load_state_dict(state_dict)

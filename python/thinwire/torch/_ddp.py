@@ -16,13 +16,16 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..codec import Codec
-from ..errors import ContractError, Error, MismatchError, TimeoutError
+from ..errors import ContractError, Error, TimeoutError
 from ._arguments import Arguments, exchange_options, explains_keywords
 from ._averaged import Averaged
 from ._exchanges import Exchanges
+from ._fit import Unfit
+from ._forgotten import watch
+from ._link_state import fitting, link_states
 from ._loggers import Loggers
 from ._reports import rows_of_step, summed
-from ._saved import Saved, from_tensor, states_for, to_tensor
+from ._saved import Saved, of_rank, to_tensor, together
 from ._step import Step, counted, in_backward_pass
 from ._unused import hand_over, looks_for_unused
 from ._wrapped import require_free, unwrap
@@ -56,7 +59,7 @@ class Link:
         self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
                                     deadline_seconds, memories={})
         model.register_forward_pre_hook(torch.compiler.disable(averaged.check))
-        self._changed = False
+        self._changed = self._resumed = False
         self._scaler = scaler
         self._deadline = deadline_seconds
         self._step: Optional[Step] = None  # the one under way
@@ -68,6 +71,7 @@ class Link:
         threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
                          name="thinwire").start()
         weakref.finalize(self, self._ended.put, None)
+        watch(self)
 
     # Called by torch, bucket after bucket, in the same order on every rank: in the backward pass, or by Join.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
@@ -176,22 +180,32 @@ class Link:
         if self._exchanges.options["feedback"] == "none":
             _warn_of_loss(self._exchanges.specs)
 
+    def carries(self, parameter: torch.Tensor) -> bool:
+        """Whether the gradients of a parameter go through this link."""
+        return self._exchanges.carries(parameter)
+
+    def lacks_state(self) -> bool:
+        """Whether it began with empty memories."""
+        exchanges = self._exchanges
+        return not self._resumed and any(exchanges.remembered_shapes(spec) for spec in exchanges.specs)
+
     def state_dict(self) -> dict[str, Any]:
         """This rank's memories and encoder states, for its checkpoint: between two steps."""
         exchanges = self._exchanges
-        return {
+        return of_rank({
             "rank": exchanges.rank,
             "world_size": exchanges.size,
             "steps": self._steps,
             "states": {spec: to_tensor(arrays) for spec, arrays in exchanges.save().items()},
+            "tensors": exchanges.shapes,
             # Where it was changed a new link has to become the same first.
             "changed": self._changed and {"codec": exchanges.codec, "rules": exchanges.rules,
                                           "method": exchanges.options["method"],
                                           "steps_per_epoch": exchanges.options["steps_per_epoch"],
                                           "memories": exchanges.memories},
-        }
+        })
 
-    def load_state_dict(self, saved: Saved) -> None:
+    def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
         """Goes on from a state, with the codec that the link of the state had been changed to, if it was.
         Called by all ranks, between two steps.
 
@@ -199,18 +213,29 @@ class Link:
             saved: what this rank's `state_dict` gave; or those of all old ranks, in any order, when their
                 number was another. What they owe to the mean is then kept: every rank gets the mean
                 over the old ranks' memories.
+            strict: False loads what fits and leaves out the rest, where the state is of other tensors, shapes
+                or memories.
+
+        Returns:
+            what was left out: missing_keys, unexpected_keys and mismatched_keys, names of tensors.
+
+        Raises:
+            thinwire.errors.Error: on all ranks; the link is then as it was. MismatchError: the state is of
+                another rank, another model or another step; CorruptError: it is not what was saved.
         """
-        all_saved = states_for(self._exchanges.rank, self._exchanges.size, saved)
-        changed = all_saved[0].get("changed", False)
-        exchanges = self._exchanges.again(**changed) if changed else self._exchanges
-        if set(all_saved[0]["states"]) != set(exchanges.specs):
-            raise MismatchError(
-                f"state of codecs {sorted(all_saved[0]['states'])} for {sorted(exchanges.specs)}"
-            )
-        steps = int(all_saved[0]["steps"])
-        exchanges.load({spec: [from_tensor(one["rank"], one["states"][spec]) for one in all_saved]
-                        for spec in exchanges.specs}, steps)
+        exchanges = self._exchanges
+        states = together(exchanges.tell_all, "load_state_dict",
+                          lambda: link_states(exchanges.rank, exchanges.size, saved))
+        steps, changed = int(states[0].head["steps"]), states[0].head.get("changed", False)
+        exchanges.agree("load_state_dict", [f"step {steps}", f"changed to {changed}"])
+        if changed:
+            exchanges = exchanges.again(**changed)
+        arrays, unfit = together(exchanges.tell_all, "load_state_dict",
+                                 lambda: fitting(states, exchanges, strict))
+        exchanges.load(arrays, steps)
         self._exchanges, self._steps, self._changed = exchanges, steps, bool(changed)
+        self._resumed = True
+        return unfit
 
 
 def _at_end_of_backward(call: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..errors import BadOptionError, ContractError, PeerLostError, TimeoutError
+from ._fit import memories
 from ._native import Engine, settle
 from ._parameters import Parameter, listed, share_out
 
@@ -71,6 +72,27 @@ class Exchanges:
         settled = {spec: engine.settled() for spec, engine in self._engines.items()}
         return {spec: {key: one[key] for key in ("feedback", "grouping")} for spec, one in settled.items()}
 
+    @property
+    def shapes(self) -> dict[str, dict[str, list[int]]]:
+        """The tensors of each codec by name, in their order."""
+        return {spec: {p.name: p.shape for p in share} for spec, share in self._shares.items()}
+
+    def remembered_shapes(self, spec: str) -> dict[str, list[int]]:
+        """What the memories of a codec save, by name."""
+        return memories(self._engines[spec].saved_shapes())
+
+    def tell_all(self, text: str) -> list[str]:
+        """What every rank says, in rank order. Called by all ranks between two steps."""
+        return next(iter(self._engines.values())).tell_all(text)
+
+    def agree(self, what: str, lines: Sequence[str]) -> None:
+        """Raises MismatchError on all ranks when lines differ between them. Called by all ranks between two
+        steps."""
+        next(iter(self._engines.values())).agree(what, "\n".join(lines))
+
+    def carries(self, parameter: torch.Tensor) -> bool:
+        return id(parameter) in self._places
+
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
         place = self._places.get(id(parameter))
         if place is None:
@@ -116,9 +138,9 @@ class Exchanges:
         """Others that go on at `step` with all that these remember. Called by all ranks; where it fails these
         are as they were."""
         # First of all, so that what follows is the same on all ranks, mistakes included.
-        said = [f"step {step}", f"codec {codec}", f"method {method}", f"steps per epoch {steps_per_epoch}",
-                *(f"rule {pattern}: {spec}" for pattern, spec in rules.items())]
-        next(iter(self._engines.values())).agree("change", "\n".join(said))
+        self.agree("change", [f"step {step}", f"codec {codec}", f"method {method}",
+                              f"steps per epoch {steps_per_epoch}",
+                              *(f"rule {pattern}: {spec}" for pattern, spec in rules.items())])
         had = self.memories
         options = self._options(method, steps_per_epoch)
         memories = {spec: self._memory_for(spec, share, options, had)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Callable, Optional, Union
 
 import torch
@@ -18,11 +18,12 @@ from ..errors import ContractError, MismatchError
 from ._arguments import Arguments, explains_keywords
 from ._flat import FlatParameters
 from ._held import Held
+from ._local_state import local_states
 from ._loggers import Loggers
 from ._native import LocalWorker
 from ._parameters import describe
 from ._reports import rows_of_round
-from ._saved import Saved, from_tensor, states_for, to_tensor
+from ._saved import of_rank, to_tensor, together
 
 
 class LocalOptimizer(torch.optim.Optimizer):
@@ -93,6 +94,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         options = {"method": method, "codec": codec, "feedback": feedback, "exchange": exchange,
                    "seed": seed, "max_skipped": max_skipped, "host": host}
         tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
+        self._tensors = {name: shape for name, shape, _ in tensors}
         self._worker = LocalWorker(group, tensors, self._flat.values, options, deadline_seconds)
         self._flat.scatter()
         others = [p.detach() for p in model.parameters() if not self._flat.knows(p)]
@@ -197,30 +199,51 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._worker.leave()
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
-        """The inner optimiser's, and under "thinwire" this rank's part of the method's state."""
+        """The inner optimiser's; and this rank's part of the method's state with it, under a key of this rank's
+        own, for torch.distributed.checkpoint."""
+        inner = self.optim.state_dict()
         own = {"method": self._method, "codec": self._codec, "rank": self._worker.rank,
-               "world_size": self._worker.size, "state": to_tensor(self._worker.save())}
-        return {**self.optim.state_dict(), "thinwire": own}
+               "world_size": self._worker.size, "tensors": self._tensors,
+               "state": to_tensor(self._worker.save())}
+        return {**inner, **of_rank({**inner, "thinwire": own})}
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Goes on from a state. Called by all ranks; the model's parameters are loaded by the caller.
+        """Goes on from a state. Called by all ranks; the model's parameters are loaded by the caller, before.
 
         Args:
-            state_dict: what this rank's `state_dict` gave; or those of all old ranks in their order, when
-                their number was another. Inner optimisers then get that of old rank r mod n.
+            state_dict: what this rank's `state_dict` gave; or those of all old ranks in any order, when
+                their number was another. Inner optimisers then get that of old rank r mod n. Or the inner
+                optimiser's own, of a run without thinwire: the method then begins anew, all with rank 0's
+                parameters.
+
+        Raises:
+            thinwire.errors.Error: on all ranks; the optimiser is then as it was. MismatchError: the state is
+                of another rank, method or model; CorruptError: it is not what was saved.
         """
-        given: Sequence[dict[str, Any]]
-        given = [state_dict] if isinstance(state_dict, dict) else list(state_dict)
-        saved: Saved = [one["thinwire"] for one in given]
-        ours = states_for(self._worker.rank, self._worker.size, saved)
-        for one in ours:
-            if (one["method"], one["codec"]) != (self._method, self._codec):
-                raise MismatchError(f"state of '{one['method']}' with codec '{one['codec']}' for "
-                                    f"'{self._method}' with '{self._codec}'")
-        mine = next(one for one in given
-                    if one["thinwire"]["rank"] == self._worker.rank % one["thinwire"]["world_size"])
-        self.optim.load_state_dict({k: v for k, v in mine.items() if k != "thinwire"})
-        self._worker.load([from_tensor(one["rank"], one["state"]) for one in ours])
+        before = self.optim.state_dict()
+        try:
+            self._load(state_dict)
+        except BaseException:
+            self.optim.load_state_dict(before)
+            raise
+
+    def _load(self, state_dict: Any) -> None:
+        def read() -> Optional[list[list[tuple[Any, ...]]]]:
+            inner, ours = local_states(self._worker.rank, self._worker.size, state_dict,
+                                       self._method, self._codec, self._tensors)
+            self.optim.load_state_dict(inner)
+            return ours
+
+        states = together(self._worker.tell_all, "load_state_dict", read)
+        kinds = self._worker.tell_all("the inner optimiser's" if states is None else "thinwire's")
+        if len(set(kinds)) > 1:
+            raise MismatchError("load_state_dict: the state is " + ", ".join(
+                f"{kind} on rank {rank}" for rank, kind in enumerate(kinds)))
+        if states is None:
+            self._worker.restart(self._flat.gather())
+            self._flat.scatter()
+        else:
+            self._worker.load(states)
 
     def _divide_gradients(self, scale: torch.Tensor) -> None:
         for group in self.param_groups:

@@ -43,6 +43,7 @@ BoundaryReceiver = _engine.BoundaryReceiver
 BoundarySender = _engine.BoundarySender
 KeptPositions = _engine.KeptPositions
 Wire = _engine.Wire
+check_seal = _engine.check_seal
 settle = _engine.settle
 
 # Its threads must not wait for a process group while the interpreter goes.

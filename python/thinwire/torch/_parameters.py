@@ -12,6 +12,7 @@ from torch import nn
 
 from .._core import did_you_mean
 from ..errors import UnknownNameError
+from ._names import plain_names
 
 _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -21,6 +22,7 @@ class Parameter(NamedTuple):
     name: str
     kind: str
     tensor: nn.Parameter
+    path: str = ""  # the name in the module, where `name` is without what wrappers add
 
     @property
     def shape(self) -> list[int]:
@@ -61,6 +63,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
+def plainly_named(parameters: Sequence[Parameter]) -> list[Parameter]:
+    """The same under names without what wrappers add to them, which are those of saved states."""
+    names = plain_names([parameter.name for parameter in parameters])
+    return [parameter._replace(name=name, path=parameter.name) for parameter, name in zip(parameters, names)]
+
+
 def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
     """Every parameter that is trained, once, in the module's order; tied ones under their first name."""
     seen: set[int] = set()
@@ -70,7 +78,7 @@ def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
             continue
         seen.add(id(one.tensor))
         found.append(one)
-    return found
+    return plainly_named(found)
 
 
 def share_out(
@@ -80,7 +88,8 @@ def share_out(
     unused = set(rules)
     shares: dict[str, list[Parameter]] = {}
     for parameter in parameters:
-        pattern = next((p for p in rules if fnmatch.fnmatchcase(parameter.name, p)), None)
+        pattern = next((p for p in rules if fnmatch.fnmatchcase(parameter.name, p)
+                        or fnmatch.fnmatchcase(parameter.path, p)), None)
         if pattern is not None:
             unused.discard(pattern)
         shares.setdefault(codec if pattern is None else rules[pattern], []).append(parameter)

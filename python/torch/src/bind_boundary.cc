@@ -131,9 +131,16 @@ void bind_end(Class& bound) {
   bound.def("commit", &End::commit)
       .def("rollback", &End::rollback)
       .def("invalidate", &End::invalidate)
-      .def("save", [](const End& end) { return to_list(saved_arrays(end.save())); })
+      .def("save",
+           [](const End& end) {
+             StateArrays arrays = end.save();
+             seal_state(arrays);
+             return to_list(saved_arrays(arrays));
+           })
       .def("load", [](End& end, const std::vector<SavedArray>& saved) {
-        end.load(state_arrays(saved)).or_throw();
+        const StateArrays arrays = state_arrays(saved);
+        check_seal(arrays).or_throw();
+        end.load(arrays).or_throw();
       });
 }
 

@@ -98,6 +98,10 @@ PYBIND11_MODULE(_engine, module) {
   module.def("set_codec_threads", &thinwire::set_codec_threads, py::arg("count"));
   module.def("codec_threads", &thinwire::codec_threads);
 
+  module.def("check_seal", [](const std::vector<thinwire::python::SavedArray>& saved) {
+    thinwire::check_seal(thinwire::python::state_arrays(saved)).or_throw();
+  });
+
   module.def("settle", [](const py::dict& options) {
     return thinwire::python::to_dict(
         thinwire::settled_options(thinwire::python::options_of(options)).value());
@@ -118,6 +122,7 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("processes"), py::arg("tensors"), py::arg("options"),
            py::arg("deadline_seconds"))
       .def("agree", &Engine::agree, py::call_guard<NoGil>())
+      .def("tell_all", &Engine::tell_all, py::call_guard<NoGil>())
       .def("start", &Engine::start, py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {
@@ -131,6 +136,7 @@ PYBIND11_MODULE(_engine, module) {
       .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())
       .def("take_over", &Engine::take_over, py::call_guard<NoGil>())
+      .def("saved_shapes", &Engine::saved_shapes)
       .def("settled",
            [](const Engine& engine) { return thinwire::python::to_dict(engine.settled()); })
       .def("streams",

@@ -73,6 +73,8 @@ void bind_worker(py::module_& module) {
       .def("leave", &LocalWorker::leave, py::call_guard<NoGil>())
       .def("save", [](const LocalWorker& worker) { return to_list(worker.save()); })
       .def("load", &LocalWorker::load, py::call_guard<NoGil>())
+      .def("restart", &LocalWorker::restart, py::call_guard<NoGil>())
+      .def("tell_all", &LocalWorker::tell_all, py::call_guard<NoGil>())
       .def_property_readonly("rank", &LocalWorker::rank)
       .def_property_readonly("size", &LocalWorker::size);
 }

@@ -61,6 +61,7 @@ StepReport Engine::wait() {
       one.gradient.copy_(one.values.clamp_(-kLargestHalf, kLargestHalf));
   }
   started_.clear();
+  options_.first_step = report.step + 1;  // of an exchange that begins anew
   return report;
 }
 
@@ -76,6 +77,12 @@ void Engine::require_all() const {
       names += (names.empty() ? "'" : ", '") + tensors_[i].name + "'";
   if (missing > kNamed) names += " and " + std::to_string(missing - kNamed) + " more";
   throw Error(ErrorCode::kContract, "exchange: the step ends without the gradients of " + names);
+}
+
+std::vector<std::pair<std::string, std::vector<uint64_t>>> Engine::saved_shapes() const {
+  std::vector<std::pair<std::string, std::vector<uint64_t>>> shapes;
+  for (const StateArray& array : store_->save()) shapes.emplace_back(array.name, array.shape);
+  return shapes;
 }
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
@@ -96,10 +103,17 @@ void Engine::take_over(const std::vector<SavedArray>& saved, uint64_t step) {
 }
 
 void Engine::begin_with(std::unique_ptr<Store> store, uint64_t step) {
-  exchange_.reset();  // before the store that it writes to
+  ExchangeOptions options = options_;
+  options.first_step = step;
+  exchange_.reset();  // before a store that it writes to
+  try {
+    exchange_ = make_exchange(*group_, *store, tensors_, options);
+  } catch (const Error& error) {
+    if (may_go_on(error)) exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+    throw;
+  }
   store_ = std::move(store);
-  options_.first_step = step;
-  exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+  options_ = std::move(options);
 }
 
 }  // namespace thinwire::python

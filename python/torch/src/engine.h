@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "saved_store.h"
@@ -30,6 +32,11 @@ class Engine {
     require_agreement(*group_, what, text);
   }
 
+  // What every rank says, in rank order. Called by all ranks between two steps.
+  std::vector<std::string> tell_all(const std::string& text) {
+    return python::tell_all(*group_, text);
+  }
+
   // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
   // bfloat16 or float16.
   void start(size_t index, const at::Tensor& gradient);
@@ -40,11 +47,15 @@ class Engine {
   StepReport wait();
 
   std::vector<SavedArray> save() const { return save_store(*store_); }
-  // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks.
+  // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks. Where it fails all of
+  // them go on as they were, unless one is lost.
   void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
   // The same with what other engines of this rank saved. As in a schedule of codecs, memories must fit, and an
   // encoder starts afresh where the old one's state does not.
   void take_over(const std::vector<SavedArray>& saved, uint64_t step);
+
+  // Names and shapes of what it would save.
+  std::vector<std::pair<std::string, std::vector<uint64_t>>> saved_shapes() const;
 
   SettledOptions settled() const { return settled_options(options_).value(); }
   const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }

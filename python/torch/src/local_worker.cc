@@ -47,14 +47,32 @@ void LocalWorker::centre(const at::Tensor& parameters, const at::Tensor& out) {
 }
 
 void LocalWorker::load(const std::vector<std::vector<SavedArray>>& saved) {
-  auto store = load_store(saved, *group_);
+  // The store knows better than any start, which must be alike on all ranks.
+  begin_with(load_store(saved, *group_), zeros());
+}
+
+void LocalWorker::restart(const at::Tensor& parameters) {
+  const std::span<float> start = values_of(parameters);
+  group_->broadcast(std::as_writable_bytes(start), 0);
+  begin_with(std::make_unique<Store>(), start);
+}
+
+void LocalWorker::begin_with(std::unique_ptr<Store> store, std::span<const float> start) {
+  sync_.reset();  // before a store that it writes to
+  try {
+    sync_ = make_synchroniser(*group_, *store, tensors_, start, options_);
+  } catch (const Error& error) {
+    if (may_go_on(error))
+      sync_ = make_synchroniser(*group_, *store_, tensors_, zeros(), options_);
+    throw;
+  }
+  store_ = std::move(store);
+}
+
+std::vector<float> LocalWorker::zeros() const {
   size_t count = 0;
   for (const TensorSpec& tensor : tensors_) count += tensor.count();
-  sync_.reset();  // before the store that it writes to
-  store_ = std::move(store);
-  // The store knows better than any start, which must be alike on all ranks.
-  const std::vector<float> zeros(count);
-  sync_ = make_synchroniser(*group_, *store_, tensors_, zeros, options_);
+  return std::vector<float>(count);
 }
 
 }  // namespace thinwire::python

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
@@ -34,13 +36,25 @@ class LocalWorker {
   void leave() { sync_->leave(); }
 
   std::vector<SavedArray> save() const { return save_store(*store_); }
-  // The method begins anew with these states of `saved.size()` old ranks. Called by all ranks.
+  // The method goes on from these states of `saved.size()` old ranks. Called by all ranks. Where it fails all
+  // of them go on as they were, unless one is lost.
   void load(const std::vector<std::vector<SavedArray>>& saved);
+  // The method begins anew, all with rank 0's parameters, which are written to `parameters`. Called by all
+  // ranks.
+  void restart(const at::Tensor& parameters);
+
+  // What every rank says, in rank order. Called by all ranks between two rounds.
+  std::vector<std::string> tell_all(const std::string& text) {
+    return python::tell_all(*group_, text);
+  }
 
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
 
  private:
+  void begin_with(std::unique_ptr<Store> store, std::span<const float> start);
+  std::vector<float> zeros() const;  // as many as there are parameters
+
   std::unique_ptr<Group> group_;
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;

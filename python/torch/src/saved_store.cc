@@ -49,13 +49,26 @@ StateArrays state_arrays(const std::vector<SavedArray>& saved) {
 
 std::vector<SavedArray> save_store(const Store& store) { return saved_arrays(store.save()); }
 
-std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved,
-                                  const Group& group) {
-  std::vector<StateArrays> ranks;
-  for (const auto& rank : saved) ranks.push_back(state_arrays(rank));
+std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved, Group& group) {
   auto store = std::make_unique<Store>();
-  store->load(ranks, group.rank(), group.size()).or_throw();
+  together(group, [&] {
+    std::vector<StateArrays> ranks;
+    for (const auto& rank : saved) ranks.push_back(state_arrays(rank));
+    if (const Status status = store->load(ranks, group.rank(), group.size()); !status)
+      throw Error(status.code(), "rank " + std::to_string(group.rank()) + ": " + status.message());
+  });
   return store;
+}
+
+bool may_go_on(const Error& error) noexcept {
+  return error.code() != ErrorCode::kPeerLost && error.code() != ErrorCode::kTimeout;
+}
+
+std::vector<std::string> tell_all(Group& group, const std::string& text) {
+  std::vector<std::string> texts;
+  for (const auto& bytes : group.all_gather_v(std::as_bytes(std::span(text))))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
 }
 
 }  // namespace thinwire::python

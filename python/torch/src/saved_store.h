@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "thinwire/group.h"
+#include "thinwire/status.h"
 #include "thinwire/store.h"
 #include "thinwire/stream.h"
 
@@ -26,9 +27,14 @@ std::vector<SavedArray> saved_arrays(const StateArrays& arrays);
 StateArrays state_arrays(const std::vector<SavedArray>& saved);
 
 std::vector<SavedArray> save_store(const Store& store);
-// A store with what this rank gets of the states of `saved.size()` old ranks. Throws what is wrong with
-// them.
-std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved,
-                                  const Group& group);
+// A store with what this rank gets of the states of `saved.size()` old ranks. Called by all ranks; throws
+// on all of them what is wrong with those of one.
+std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved, Group& group);
+
+// Whether ranks that all had such an error can still talk.
+bool may_go_on(const Error& error) noexcept;
+
+// What every rank says, in rank order. Called by all ranks.
+std::vector<std::string> tell_all(Group& group, const std::string& text);
 
 }  // namespace thinwire::python

@@ -1,0 +1,103 @@
+"""Whether a saved state is of the model, the codecs and the memories that are there."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import MismatchError
+from ._names import plain_names
+
+_Array = tuple[Any, ...]  # name, type, on_resize, shape, bytes
+_Shapes = dict[str, list[int]]  # by name
+
+
+class Unfit(NamedTuple):
+    """What `load_state_dict(..., strict=False)` left out."""
+
+    missing_keys: list[str]  # of the model, not in the state
+    unexpected_keys: list[str]  # the other way round
+    mismatched_keys: list[str]  # of another shape
+
+
+def rename(arrays: Sequence[_Array], known: Iterable[str]) -> list[_Array]:
+    """The arrays under the names that streams have without what wrappers add to them, unless they are known."""
+    streams = list(dict.fromkeys(array[0].rsplit("/", 2)[0] for array in arrays))
+    if {*streams} <= {*known, "model"}:
+        return list(arrays)
+    plain = dict(zip(streams, plain_names(streams)))
+    return [("/".join((plain[stream], part, name)), *array[1:])
+            for array in arrays for stream, part, name in [array[0].rsplit("/", 2)]]
+
+
+def memories(shapes: Iterable[tuple[str, Sequence[int]]]) -> _Shapes:
+    """What feedback keeps, of all that is saved."""
+    return {name: list(shape) for name, shape in shapes if name.rsplit("/", 2)[1] == "feedback"}
+
+
+def memories_in(arrays: Sequence[_Array]) -> _Shapes:
+    return memories((array[0], array[3]) for array in arrays)
+
+
+def remembered(shapes: _Shapes) -> _Shapes:
+    """The streams of memories as if they were tensors."""
+    streams: _Shapes = {}
+    for name, shape in shapes.items():
+        streams.setdefault(name.rsplit("/", 2)[0], shape)
+    return streams
+
+
+def _text(shapes: _Shapes, name: str) -> str:
+    return str(shapes[name]) if name in shapes else "none"
+
+
+class Fit:
+    """Finds what does not fit, codec by codec."""
+
+    def __init__(self) -> None:
+        self.unfit = Unfit([], [], [])
+        self._lines: list[str] = []
+        self._bad: dict[str, set[str]] = {}
+        self._shares_differ: set[str] = set()
+
+    def compare(self, spec: str, saved: _Shapes, own: _Shapes) -> None:
+        """Tensors of a codec by name."""
+        missing = [name for name in own if name not in saved]
+        unexpected = [name for name in saved if name not in own]
+        mismatched = [name for name in own if name in saved and list(own[name]) != list(saved[name])]
+        self.unfit.missing_keys.extend(missing)
+        self.unfit.unexpected_keys.extend(unexpected)
+        self.unfit.mismatched_keys.extend(mismatched)
+        self._lines += [f"size mismatch for {name}: {list(saved[name])} in the state, {list(own[name])} here"
+                        for name in mismatched]
+        self._bad[spec] = {*missing, *unexpected, *mismatched}
+        if self._bad[spec] or list(saved) != list(own):
+            self._shares_differ.add(spec)
+
+    def kept(self, spec: str, arrays: Sequence[_Array], own: _Shapes) -> list[_Array]:
+        """The arrays of a codec that fit, where a memory that is there would save `own`."""
+        saved = memories_in(arrays)
+        for name in dict.fromkeys((*own, *saved)):
+            stream = name.rsplit("/", 2)[0]
+            if self._is_bad(spec, stream):
+                if not self._bad[spec]:
+                    self._lines.append("tensors that share a memory are in another order")
+                    self._bad[spec].add(stream)
+                continue
+            if own.get(name) == saved.get(name):
+                continue
+            self._bad[spec].add(stream)
+            self._lines.append(f"memory '{name}': {_text(saved, name)} in the state, {_text(own, name)} here")
+        return [array for array in arrays if not self._is_bad(spec, array[0].rsplit("/", 2)[0])]
+
+    def _is_bad(self, spec: str, stream: str) -> bool:
+        return stream in self._bad[spec] or (stream == "model" and spec in self._shares_differ)
+
+    def require(self, way_out: str = "") -> None:
+        lines = [f"{what}: {', '.join(names)}" for what, names in
+                 (("missing in the state", self.unfit.missing_keys),
+                  ("unexpected in the state", self.unfit.unexpected_keys)) if names]
+        lines += self._lines
+        if lines:
+            raise MismatchError("\n    ".join(["the state does not fit the model:", *lines]) + way_out)
