@@ -4,10 +4,17 @@
 file(GLOB torch_roots ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 list(APPEND CMAKE_PREFIX_PATH ${torch_roots})
 find_package(Torch REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_library(SNDFILE_LIBRARY sndfile REQUIRED)
+
+# Data sets that ship with thinwire: found in the source tree and where they are installed.
+set_source_files_properties(
+  ${PROJECT_SOURCE_DIR}/src/train/data/data_places.cc
+  PROPERTIES COMPILE_DEFINITIONS
+             "THINWIRE_SOURCE_DATA=\"${PROJECT_SOURCE_DIR}/data\";THINWIRE_INSTALLED_DATA=\"${CMAKE_INSTALL_FULL_DATADIR}/thinwire\"")
 
 thinwire_layer(train BELOW sync pipeline PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA
                                                         OpenSSL::Crypto ${SNDFILE_LIBRARY})
@@ -24,12 +31,11 @@ if(THINWIRE_TESTS)
 endif()
 foreach(target IN LISTS train_targets)
   get_target_property(sources ${target} SOURCES)
-  foreach(source IN LISTS sources)
-    file(STRINGS ${source} uses_torch REGEX "#include.*torch[/.]")
-    if(NOT uses_torch)
-      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-    endif()
-  endforeach()
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/join_sources.py with-torch
+                          ${PROJECT_SOURCE_DIR} -- ${sources}
+                  OUTPUT_VARIABLE with_torch COMMAND_ERROR_IS_FATAL ANY)
+  list(REMOVE_ITEM sources ${with_torch})
+  set_source_files_properties(${sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endforeach()
 
 if(THINWIRE_TESTS)
@@ -37,11 +43,6 @@ if(THINWIRE_TESTS)
                                                             SKIP_REGULAR_EXPRESSION "SKIPPED")
 endif()
 
-# Data sets that ship with thinwire: found in the source tree and where they are installed.
-set_source_files_properties(
-  src/train/data/data_places.cc
-  PROPERTIES COMPILE_DEFINITIONS
-             "THINWIRE_SOURCE_DATA=\"${PROJECT_SOURCE_DIR}/data\";THINWIRE_INSTALLED_DATA=\"${CMAKE_INSTALL_FULL_DATADIR}/thinwire\"")
 install(DIRECTORY data/ DESTINATION ${CMAKE_INSTALL_DATADIR}/thinwire)
 
 add_subdirectory(cli)
