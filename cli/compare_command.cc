@@ -137,12 +137,12 @@ int compare(const CompareArguments& arguments) {
   runs.resize(finished);
   if (speak && !runs.empty()) {
     const Table table = table_of(runs);
-    fmt::print("\n{}", table.aligned());
     if (!arguments.out.empty()) {
       write_file(fs::path(arguments.out) / "compare.md", table.markdown());
       write_file(fs::path(arguments.out) / "compare.json", json_of(runs).dump(2) + "\n");
-      fmt::print("\n  files: {}\n", arguments.out);
     }
+    fmt::print("\n{}", table.aligned());
+    if (!arguments.out.empty()) fmt::print("\n  files: {}\n", arguments.out);
   }
   return stopped ? kExitStopped : kExitOk;
 }

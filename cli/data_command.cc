@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/data_option.h"
 #include "cli/exit_code.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -47,10 +48,7 @@ void add_data_command(CLI::App& program, int& exit_code) {
       program.add_subcommand("data", "Check which data sets are here; say where to get the others");
   command->add_option("NAME", arguments->names,
                       "Only these; exit code 1 unless all of them are ready");
-  command->add_option("--data", arguments->folder, "Folder with data sets")
-      ->default_val("data")
-      ->envname("THINWIRE_DATA")
-      ->type_name("DIR");
+  add_data_option(*command, arguments->folder);
   command->callback([arguments, &exit_code] {
     const auto all = list_data_sets();
     const Terminal terminal = look_at(stdout);

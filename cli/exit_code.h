@@ -21,9 +21,13 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+inline void or_usage_error(const Status& status) {
+  if (!status) throw UsageError(status.code(), status.message());
+}
+
 template <typename T>
 T or_usage_error(Result<T> result) {
-  if (!result) throw UsageError(result.status().code(), result.status().message());
+  or_usage_error(result.status());
   return std::move(result).value();
 }
 

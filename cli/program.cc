@@ -1,12 +1,17 @@
-// Reads the command line and turns every failure into one line and an exit code.
+// Reads the command line and turns every failure into a line, one for each mistake, and an exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
@@ -27,8 +32,9 @@ constexpr const char* kFooter =
 
 void complain(std::string_view message) {
   const auto world = mpirun_world();
-  fmt::print(stderr, "{} {}{}\n", styled(look_at(stderr), Style::kRed, "thinwire:"),
-             world ? fmt::format("rank {}: ", world->rank) : "", message);
+  for (const std::string& line : split(message, '\n'))
+    fmt::print(stderr, "{} {}{}\n", styled(look_at(stderr), Style::kRed, "thinwire:"),
+               world ? fmt::format("rank {}: ", world->rank) : "", line);
 }
 
 // Wrong names and values are the user's, the rest is the run's.
@@ -65,9 +71,17 @@ std::string usage_error(const CLI::App& program, const CLI::Error& error, int ar
   return std::string(first_line(error.what())) + see;
 }
 
-}  // namespace
+// A file that is opened must not get the number of a standard stream that the caller closed: what is printed
+// would land in it. What stands in their place here fails when it is used.
+void hold_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
+    if (fcntl(stream, F_GETFD) < 0 &&
+        open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+      return;
+}
 
-int run_program(int argc, char** argv) {
+// Where printing fails in mid-command, `output_error` receives its errno, and nothing is said about it.
+int run_command(int argc, char** argv, int& output_error) {
   CLI::App program("Trains neural networks across thin links.", "thinwire");
   int exit_code = kExitOk;
   program.set_version_flag("--version", "thinwire " THINWIRE_VERSION);
@@ -94,11 +108,30 @@ int run_program(int argc, char** argv) {
   } catch (const Error& error) {
     complain(error.what());
     return exit_code_of(error);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0)
+      complain(first_line(error.what()));
+    else
+      output_error = error.code().value();
+    return kExitFailed;
   } catch (const std::exception& error) {
     complain(first_line(error.what()));
     return kExitFailed;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  hold_standard_streams();
+  int output_error = 0;
+  const int code = run_command(argc, argv, output_error);
+  if (std::fflush(stdout) != 0) output_error = errno;
+  if (output_error == 0 && std::ferror(stdout) == 0) return code;
+  complain(fmt::format("standard output cannot be written{}{}", output_error == 0 ? "" : ": ",
+                       output_error == 0 ? "" : std::strerror(output_error)));
+  return code == kExitOk ? kExitFailed : code;
 }
 
 }  // namespace thinwire::cli

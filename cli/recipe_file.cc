@@ -8,109 +8,18 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <sstream>
+#include <utility>
 
+#include "cli/check_setting.h"
 #include "cli/recipe_toml.h"
 #include "cli/text.h"
-#include "thinwire/codec.h"
-#include "thinwire/exchange.h"
-#include "thinwire/feedback.h"
-#include "thinwire/synchroniser.h"
 
 namespace thinwire::cli {
 namespace {
-
-constexpr std::string_view kCodecKey = "exchange.codec";
-constexpr std::string_view kFeedbackKey = "exchange.feedback";
-constexpr std::string_view kSyncKey = "sync.method";
-
-Status fail(ErrorCode code, const std::string& origin, const std::string& why) {
-  return Status::fail(code, origin + ": " + why);
-}
-
-// "train" of "train.epochs"; empty for a key outside all sections.
-std::string section_of(std::string_view key) {
-  const size_t dot = key.find('.');
-  return dot == key.npos ? "" : std::string(key.substr(0, dot));
-}
-
-std::vector<std::string> sections_of(std::span<const OptionInfo> keys) {
-  std::vector<std::string> sections;
-  for (const OptionInfo& row : keys)
-    if (std::find(sections.begin(), sections.end(), section_of(row.name)) == sections.end())
-      sections.push_back(section_of(row.name));
-  return sections;
-}
-
-const OptionInfo* find_row(std::string_view key, std::span<const OptionInfo> keys) {
-  const auto row =
-      std::find_if(keys.begin(), keys.end(), [&](const OptionInfo& r) { return r.name == key; });
-  return row == keys.end() ? nullptr : &*row;
-}
-
-Status unknown_section(const std::string& origin, const std::string& section,
-                       std::span<const OptionInfo> keys) {
-  const auto known = sections_of(keys);
-  return fail(ErrorCode::kUnknownName, origin,
-              fmt::format("unknown section '{}'{} (sections: {})", section,
-                          did_you_mean(section, known), join(known, ", ")));
-}
-
-Status unknown_key(const std::string& origin, const std::string& key,
-                   std::span<const OptionInfo> keys) {
-  const std::string section = section_of(key);
-  std::vector<std::string> all, beside;
-  for (const OptionInfo& row : keys) {
-    all.emplace_back(row.name);
-    if (section_of(row.name) == section)
-      beside.emplace_back(section.empty() ? row.name : row.name.substr(section.size() + 1));
-  }
-  if (section.empty()) {  // perhaps the right key without its section
-    for (const std::string& known : all)
-      if (known.ends_with("." + key))
-        return fail(ErrorCode::kUnknownName, origin,
-                    fmt::format("unknown key '{}'; did you mean '{}'?", key, known));
-  }
-  if (beside.empty()) return unknown_section(origin, section.empty() ? key : section, keys);
-  return fail(ErrorCode::kUnknownName, origin,
-              fmt::format("unknown key '{}'{} (keys of {}: {})", key, did_you_mean(key, all),
-                          section, join(beside, ", ")));
-}
-
-Status check_codec(const Setting& setting) {
-  const auto codec = scheduled_codecs(setting.value);
-  if (codec) return Status::ok();
-  return fail(codec.status().code(), setting.origin, codec.status().message());
-}
-
-Status check_feedback(const Setting& setting) {
-  if (setting.value == "auto") return Status::ok();
-  const auto feedback = make_feedback(setting.value, StreamSpec{});
-  if (feedback) return Status::ok();
-  return fail(feedback.status().code(), setting.origin,
-              feedback.status().message() + " (auto: the codec's own)");
-}
-
-Status check_synchroniser(const Setting& setting) {
-  if (setting.value.empty()) return Status::ok();
-  const auto method = check_synchroniser_text(setting.value);
-  if (method) return Status::ok();
-  return fail(method.code(), setting.origin, method.message());
-}
-
-// Whether the table has the key and takes the value.
-Status check(const Setting& setting, std::span<const OptionInfo> keys) {
-  const OptionInfo* row = find_row(setting.key, keys);
-  if (row == nullptr) return unknown_key(setting.origin, setting.key, keys);
-  const std::pair<std::string, std::string> given[] = {{setting.key, setting.value}};
-  const auto parsed = parse_options(setting.origin, std::span(row, 1), given);
-  if (!parsed) return parsed.status();
-  if (setting.key == kCodecKey) return check_codec(setting);
-  if (setting.key == kFeedbackKey) return check_feedback(setting);
-  if (setting.key == kSyncKey) return check_synchroniser(setting);
-  return Status::ok();
-}
 
 std::string kind_of(const toml::node& node) {
   switch (node.type()) {
@@ -176,25 +85,74 @@ std::string_view wanted(OptionType type) {
   return "text in quotes";
 }
 
-// Appends the keys below `table`, whose own name is `prefix` ("train." or nothing).
-Status flatten(const toml::table& table, const std::string& prefix, const std::string& path,
-               std::span<const OptionInfo> keys, std::vector<Setting>& settings) {
+// A mistake and its line, to tell of mistakes in the order of the file: a TOML table has its keys in another.
+using Lines = std::vector<std::pair<uint32_t, Mistake>>;
+
+// Reads the keys below `table`, whose own name is `prefix` ("train." or nothing).
+void flatten(const toml::table& table, const std::string& prefix, const std::string& path,
+             std::span<const OptionInfo> keys, std::vector<Setting>& settings, Lines& mistakes) {
   for (const auto& [name, node] : table) {
     const std::string key = prefix + std::string(name.str());
-    const std::string origin = fmt::format("{}:{}", path, name.source().begin.line);
+    const uint32_t line = node.source().begin.line;
     if (const auto* section = node.as_table()) {
       const auto known = sections_of(keys);
       if (prefix.empty() && std::find(known.begin(), known.end(), key) == known.end())
-        return unknown_section(origin, key, keys);
-      if (Status status = flatten(*section, key + ".", path, keys, settings); !status)
-        return status;
+        mistakes.emplace_back(
+            line, Mistake{key, unknown_section(fmt::format("{}:{}", path, line), key, keys)});
+      else
+        flatten(*section, key + ".", path, keys, settings, mistakes);
       continue;
     }
     auto setting = setting_of(key, node, path, keys);
-    if (!setting) return setting.status();
-    settings.push_back(std::move(setting).value());
+    if (setting)
+      settings.push_back(std::move(setting).value());
+    else
+      mistakes.emplace_back(line, Mistake{key, setting.status()});
   }
-  return Status::ok();
+}
+
+Written refused(ErrorCode code, const std::string& origin, const std::string& why) {
+  return {.settings = {}, .mistakes = {{"", Status::fail(code, origin + ": " + why)}}};
+}
+
+// Lists as in TOML: "[80, 120]" is "80;120".
+void take_brackets(std::string& value) {
+  if (!value.starts_with('[') || !value.ends_with(']')) return;
+  value = value.substr(1, value.size() - 2);
+  std::replace(value.begin(), value.end(), ',', ';');
+  std::erase(value, ' ');
+}
+
+// The sections in which something was refused; none where it cannot be told which one was meant.
+std::optional<std::vector<std::string>> unsure_of(const std::vector<Mistake>& mistakes,
+                                                  std::span<const OptionInfo> keys) {
+  const std::vector<std::string> known = sections_of(keys);
+  std::vector<std::string> sections;
+  for (const Mistake& mistake : mistakes) {
+    sections.push_back(section_of(mistake.key));
+    if (std::find(known.begin(), known.end(), sections.back()) == known.end()) return std::nullopt;
+  }
+  return sections;
+}
+
+// What the keys say together, each where the one to blame was written.
+std::vector<Mistake> faults_of(const std::string& name, const Options& options,
+                               const Written& written, std::span<const OptionInfo> keys,
+                               const FindFaults& check_together) {
+  std::vector<Mistake> mistakes;
+  const auto unsure = unsure_of(written.mistakes, keys);
+  if (!unsure || !check_together) return mistakes;
+  for (const RecipeFault& fault : check_together(options, *unsure)) {
+    const auto& settings = written.settings;
+    const auto place = std::find_if(settings.rbegin(), settings.rend(),
+                                    [&](const Setting& s) { return s.key == fault.key; });
+    mistakes.push_back(
+        {fault.key,
+         Status::fail(ErrorCode::kBadOption,
+                      fmt::format("{}: '{}': {}", place == settings.rend() ? name : place->origin,
+                                  fault.key, fault.status.message()))});
+  }
+  return mistakes;
 }
 
 }  // namespace
@@ -206,26 +164,29 @@ Result<Setting> setting_of(const std::string& key, const toml::node& node, const
   if (row == nullptr) return unknown_key(origin, key, keys);
   Setting setting{.key = key, .value = {}, .origin = origin};
   if (!to_text(node, row->type, setting.value))
-    return fail(ErrorCode::kBadOption, origin,
-                fmt::format("'{}' is {}, but must be {}", key, kind_of(node), wanted(row->type)));
-  if (Status status = check(setting, keys); !status) return status;
+    return Status::fail(ErrorCode::kBadOption, fmt::format("{}: '{}' is {}, but must be {}", origin,
+                                                           key, kind_of(node), wanted(row->type)));
+  if (Status status = check_setting(setting, keys); !status) return status;
   return setting;
 }
 
-Result<std::vector<Setting>> settings_of(const toml::table& table, const std::string& path,
-                                         std::span<const OptionInfo> keys) {
-  std::vector<Setting> settings;
-  if (Status status = flatten(table, "", path, keys, settings); !status) return status;
-  return settings;
+Written settings_of(const toml::table& table, const std::string& path,
+                    std::span<const OptionInfo> keys) {
+  Written written;
+  Lines mistakes;
+  flatten(table, "", path, keys, written.settings, mistakes);
+  std::ranges::stable_sort(mistakes, {}, &Lines::value_type::first);
+  for (auto& [line, mistake] : mistakes) written.mistakes.push_back(std::move(mistake));
+  return written;
 }
 
-Result<std::vector<Setting>> parse_recipe(std::string_view toml, const std::string& path,
-                                          std::span<const OptionInfo> keys) {
+Written parse_recipe(std::string_view toml, const std::string& path,
+                     std::span<const OptionInfo> keys) {
   try {
     return settings_of(toml::parse(toml, path), path, keys);
   } catch (const toml::parse_error& error) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}:{}", path, error.source().begin.line),
-                "not valid TOML: " + std::string(error.description()));
+    return refused(ErrorCode::kCorrupt, fmt::format("{}:{}", path, error.source().begin.line),
+                   "not valid TOML: " + std::string(error.description()));
   }
 }
 
@@ -236,61 +197,55 @@ Result<std::string> read_text(const std::string& path) {
   const bool empty = std::filesystem::is_empty(path, absent) &&
                      std::filesystem::is_regular_file(path, absent);  // copies as a failure
   if (!file || (!empty && !(text << file.rdbuf())))
-    return fail(ErrorCode::kIo, path, "cannot be read");
+    return Status::fail(ErrorCode::kIo, path + ": cannot be read");
   return text.str();
 }
 
-Result<std::vector<Setting>> read_recipe(const std::string& path,
-                                         std::span<const OptionInfo> keys) {
+Written read_recipe(const std::string& path, std::span<const OptionInfo> keys) {
   auto text = read_text(path);
-  if (!text) return text.status();
+  if (!text) return {.settings = {}, .mistakes = {{"", text.status()}}};
   return parse_recipe(text.value(), path, keys);
-}
-
-// Lists as in TOML: "[80, 120]" is "80;120".
-void take_brackets(std::string& value) {
-  if (!value.starts_with('[') || !value.ends_with(']')) return;
-  value = value.substr(1, value.size() - 2);
-  std::replace(value.begin(), value.end(), ',', ';');
-  std::erase(value, ' ');
 }
 
 Result<Setting> parse_set(std::string_view argument, std::span<const OptionInfo> keys) {
   const size_t equals = argument.find('=');
   const std::string origin = fmt::format("--set {}", argument);
   if (equals == argument.npos || equals == 0)
-    return fail(ErrorCode::kBadOption, origin, "write it as section.key=value");
+    return Status::fail(ErrorCode::kBadOption, origin + ": write it as section.key=value");
   Setting setting{.key = std::string(argument.substr(0, equals)),
                   .value = std::string(argument.substr(equals + 1)),
                   .origin = origin};
   const OptionInfo* row = find_row(setting.key, keys);
   if (row != nullptr && row->type == OptionType::kNumbers) take_brackets(setting.value);
-  if (Status status = check(setting, keys); !status) return status;
+  if (Status status = check_setting(setting, keys); !status) return status;
   return setting;
+}
+
+Written parse_sets(std::span<const std::string> arguments, std::span<const OptionInfo> keys) {
+  Written written;
+  for (const std::string& argument : arguments)
+    written.add(argument.substr(0, argument.find('=')), parse_set(argument, keys));
+  return written;
 }
 
 Result<Setting> codec_setting(std::string_view codec, std::string_view origin,
                               std::span<const OptionInfo> keys) {
   Setting setting{
       .key = std::string(kCodecKey), .value = std::string(codec), .origin = std::string(origin)};
-  if (Status status = check(setting, keys); !status) return status;
+  if (Status status = check_setting(setting, keys); !status) return status;
   return setting;
 }
 
-Result<Recipe> make_recipe(std::string name, std::span<const Setting> settings,
-                           std::span<const OptionInfo> keys, const FindFault& check_together) {
+Result<Recipe> make_recipe(std::string name, Written written, std::span<const OptionInfo> keys,
+                           const FindFaults& check_together) {
   std::map<std::string, std::string> last;
-  for (const Setting& setting : settings) last[setting.key] = setting.value;
+  for (const Setting& setting : written.settings) last[setting.key] = setting.value;
   const std::vector<std::pair<std::string, std::string>> given(last.begin(), last.end());
   auto options = parse_options(name, keys, given);
   if (!options) return options.status();
-  const auto fault = check_together ? check_together(options.value()) : std::nullopt;
-  if (fault) {
-    const auto written = std::find_if(settings.rbegin(), settings.rend(),
-                                      [&](const Setting& s) { return s.key == fault->key; });
-    return fail(ErrorCode::kBadOption, written == settings.rend() ? name : written->origin,
-                fmt::format("'{}': {}", fault->key, fault->status.message()));
-  }
+  std::ranges::move(faults_of(name, options.value(), written, keys, check_together),
+                    std::back_inserter(written.mistakes));
+  if (Status status = written.status(); !status) return status;
   return Recipe{.name = std::move(name), .options = std::move(options).value()};
 }
 

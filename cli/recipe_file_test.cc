@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include "cli/text.h"
+
 namespace thinwire::cli {
 namespace {
 
@@ -50,8 +52,7 @@ TEST(RecipeFile, ReadsEveryType) {
       "[exchange]\n"
       "codec = \"fp16\"\n",
       "a.toml", keys());
-  ASSERT_TRUE(settings.is_ok()) << settings.status().message();
-  auto recipe = make_recipe("a", settings.value(), keys()).value();
+  auto recipe = make_recipe("a", settings, keys()).value();
   EXPECT_EQ(recipe.name, "a");
   EXPECT_EQ(recipe.options.number("train.epochs"), 2);
   EXPECT_EQ(recipe.options.integer("train.batch"), 128);
@@ -63,7 +64,7 @@ TEST(RecipeFile, ReadsEveryType) {
 
 TEST(RecipeFile, NumbersSurviveToTheLastBit) {
   auto settings = parse_recipe("[train]\nepochs = 0.1234567890123456789", "a.toml", keys());
-  auto recipe = make_recipe("a", settings.value(), keys()).value();
+  auto recipe = make_recipe("a", settings, keys()).value();
   EXPECT_EQ(recipe.options.number("train.epochs"), 0.1234567890123456789);
 }
 
@@ -125,10 +126,68 @@ TEST(RecipeFile, ChecksCodecAndFeedback) {
   EXPECT_EQ(complaint("[exchange]\nfeedback = \"residual\""), "");
 }
 
+TEST(RecipeFile, NamesAllMistakesInTheOrderOfTheFile) {
+  const auto lines = split(complaint("[exchange]\n"
+                                     "codec = \"fp61\"\n"
+                                     "[train]\n"
+                                     "epoch = 3\n"
+                                     "batch = 0\n"
+                                     "nesterov = true\n"
+                                     "[modle]\n"
+                                     "name = \"mlp\"\n"
+                                     "[model]\n"
+                                     "name = 3\n"),
+                           '\n');
+  EXPECT_THAT(lines, ElementsAre(StartsWith("a.toml:2: unknown codec 'fp61'"),
+                                 StartsWith("a.toml:4: unknown key 'train.epoch'"),
+                                 StartsWith("a.toml:5: option 'train.batch' is '0'"),
+                                 StartsWith("a.toml:7: unknown section 'modle'"),
+                                 StartsWith("a.toml:10: 'model.name' is the number 3")));
+}
+
+TEST(RecipeFile, NamesTheMistakesOfFileArgumentsAndKeysTogether) {
+  const auto said = [](std::string_view toml, const std::vector<std::string>& sets) {
+    Written written = parse_recipe(toml, "a.toml", recipe_keys());
+    written.add(parse_sets(sets, recipe_keys()));
+    return split(make_recipe("a", written, recipe_keys(), find_faults).status().message(), '\n');
+  };
+  EXPECT_THAT(said("[data]\naugment = true\nsequence = 9\n[model]\nembedding = 3\n",
+                   {"optimizer.nesterov=true", "train.epochs=many", "exchange.codec"}),
+              ElementsAre(StartsWith("--set train.epochs=many: option 'train.epochs'"),
+                          StartsWith("--set exchange.codec: write it as"),
+                          StartsWith("a.toml:2: 'data.augment': "),
+                          StartsWith("a.toml:3: 'data.sequence': "),
+                          StartsWith("a.toml:5: 'model.embedding': "),
+                          StartsWith("--set optimizer.nesterov=true: 'optimizer.nesterov': ")));
+  EXPECT_THAT(said("[pipeline]\nstages = 2\nforward = \"fp17\"\nwarmup = 1\nwarmup_steps = 9\n"
+                   "backward_memory = \"aqsgd\"\n",
+                   {}),
+              ElementsAre(StartsWith("a.toml:3: 'pipeline.forward': "),
+                          StartsWith("a.toml:5: 'pipeline.warmup_steps': "),
+                          StartsWith("a.toml:6: 'pipeline.backward_memory': aqsgd")));
+}
+
+// Which data set was meant is not known, so nothing is said about what it has; nor about anything where
+// the section is not known.
+TEST(RecipeFile, KeysOfASectionWithAMistakeAreNotJudgedTogether) {
+  const auto said = [](std::string_view toml) {
+    return split(
+        make_recipe("a", parse_recipe(toml, "a.toml", recipe_keys()), recipe_keys(), find_faults)
+            .status()
+            .message(),
+        '\n');
+  };
+  EXPECT_THAT(said("[data]\nname = \"cifar\"\naugment = true\n[model]\nembedding = 3\n"),
+              ElementsAre(StartsWith("a.toml:2: option 'data.name'"),
+                          StartsWith("a.toml:5: 'model.embedding': ")));
+  EXPECT_THAT(said("[dat]\nname = \"cifar10\"\n[data]\naugment = true\n"),
+              ElementsAre(StartsWith("a.toml:1: unknown section 'dat'")));
+}
+
 TEST(RecipeFile, SetOverridesAndComplainsAsSet) {
-  auto file = parse_recipe("[train]\nbatch = 32\n", "a.toml", keys()).value();
-  file.push_back(parse_set("train.batch=48", keys()).value());
-  file.push_back(parse_set("train.batch=96", keys()).value());
+  auto file = parse_recipe("[train]\nbatch = 32\n", "a.toml", keys());
+  const std::string sets[] = {"train.batch=48", "train.batch=96"};
+  file.add(parse_sets(sets, keys()));
   EXPECT_EQ(make_recipe("a", file, keys()).value().options.integer("train.batch"), 96);
 
   const auto said = [](std::string_view set) { return parse_set(set, keys()).status().message(); };
@@ -141,7 +200,7 @@ TEST(RecipeFile, SetOverridesAndComplainsAsSet) {
 
 TEST(RecipeFile, WhatKeysSayTogetherIsCheckedWhereTheOneToBlameWasWritten) {
   const auto complaint_about = [](const std::vector<Setting>& settings) {
-    return make_recipe("a", settings, recipe_keys(), find_fault).status().message();
+    return make_recipe("a", {settings, {}}, recipe_keys(), find_faults).status().message();
   };
   EXPECT_EQ(complaint_about({{"exchange.codec", "topk", "a.toml:3"}}), "");
   EXPECT_THAT(complaint_about({{"exchange.codec", "topk", "a.toml:3"},
@@ -165,7 +224,9 @@ TEST(RecipeFile, ListsAreTakenAsInToml) {
 TEST(RecipeFile, AnEmptyFileHasNoSettings) {
   const std::string path = ::testing::TempDir() + "/empty.toml";
   std::ofstream(path).close();
-  EXPECT_EQ(read_recipe(path, recipe_keys()).value().size(), 0u);
+  const Written written = read_recipe(path, recipe_keys());
+  EXPECT_TRUE(written.status().is_ok());
+  EXPECT_EQ(written.settings.size(), 0u);
 }
 
 TEST(RecipeFile, OnlyTheFirstEqualsSignSeparates) {

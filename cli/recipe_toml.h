@@ -6,7 +6,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "cli/recipe_file.h"
 
@@ -17,7 +16,7 @@ Result<Setting> setting_of(const std::string& key, const toml::node& node, const
                            std::span<const OptionInfo> keys);
 
 // Those of a table that has "section.key", or sections with keys.
-Result<std::vector<Setting>> settings_of(const toml::table& table, const std::string& path,
-                                         std::span<const OptionInfo> keys);
+Written settings_of(const toml::table& table, const std::string& path,
+                    std::span<const OptionInfo> keys);
 
 }  // namespace thinwire::cli

@@ -4,6 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "cli/check_setting.h"
+#include "cli/data_option.h"
 #include "cli/exit_code.h"
 #include "cli/find_recipe.h"
 #include "cli/interrupt.h"
@@ -21,10 +25,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
                   "Threads that train together; else as many as run.workers says")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
-  command.add_option("--data", arguments.data, "Folder with data sets")
-      ->default_val("data")
-      ->envname("THINWIRE_DATA")
-      ->type_name("DIR");
+  add_data_option(command, arguments.data);
   command.add_option("--out", arguments.out, "Folder for metrics, summary and checkpoints")
       ->type_name("DIR");
   command.add_option("--set", arguments.sets, "Change a key of the recipe; may be repeated")
@@ -38,14 +39,13 @@ Recipe load_recipe(const RunArguments& arguments, const std::string& codec,
                    std::optional<int> workers) {
   const auto keys = recipe_keys();
   const std::string path = or_usage_error(find_recipe(arguments.recipe));
-  std::vector<Setting> settings = or_usage_error(read_recipe(path, keys));
-  for (const std::string& set : arguments.sets)
-    settings.push_back(or_usage_error(parse_set(set, keys)));
-  if (!codec.empty()) settings.push_back(or_usage_error(codec_setting(codec, "--codecs", keys)));
+  Written written = read_recipe(path, keys);
+  written.add(parse_sets(arguments.sets, keys));
+  if (!codec.empty()) written.add(std::string(kCodecKey), codec_setting(codec, "--codecs", keys));
   if (workers)
-    settings.push_back(
+    written.settings.push_back(
         {.key = "run.workers", .value = std::to_string(*workers), .origin = "--workers"});
-  return or_usage_error(make_recipe(recipe_name(path), settings, keys, find_fault));
+  return or_usage_error(make_recipe(recipe_name(path), std::move(written), keys, find_faults));
 }
 
 RunSummary train_and_show(Workers& workers, const Recipe& recipe, const RunPlaces& places) {

@@ -19,11 +19,9 @@ TEST(ShippedRecipes, AllParse) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(THINWIRE_SOURCE_RECIPES)) {
     const std::string path = entry.path();
-    auto settings = read_recipe(path, recipe_keys());
-    EXPECT_TRUE(settings.is_ok()) << settings.status().message();
-    if (!settings) continue;
-    EXPECT_TRUE(
-        make_recipe(recipe_name(path), settings.value(), recipe_keys(), find_fault).is_ok());
+    const auto recipe = make_recipe(recipe_name(path), read_recipe(path, recipe_keys()),
+                                    recipe_keys(), find_faults);
+    EXPECT_TRUE(recipe.is_ok()) << recipe.status().message();
     names.push_back(recipe_name(path));
     std::ifstream file(path);
     std::string line;

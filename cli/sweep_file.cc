@@ -8,6 +8,7 @@
 #include <cctype>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "cli/exit_code.h"
 #include "cli/find_recipe.h"
@@ -129,9 +130,10 @@ SweepRun make_run(const Around& around, const Case& of, const Choice& variant, i
   append(run.changes, variant.settings);
   run.changes.push_back({"train.seed", std::to_string(seed), around.path});
   run.changes.insert(run.changes.end(), around.sets.begin(), around.sets.end());
-  Settings all = read_recipe(run.recipe_path, around.keys).value();
-  append(all, run.changes);
-  run.recipe = make_recipe(recipe_name(run.recipe_path), all, around.keys, find_fault).value();
+  Written all = read_recipe(run.recipe_path, around.keys);
+  append(all.settings, run.changes);
+  run.recipe =
+      make_recipe(recipe_name(run.recipe_path), std::move(all), around.keys, find_faults).value();
   return run;
 }
 

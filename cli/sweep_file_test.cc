@@ -267,6 +267,19 @@ TEST(SweepResults, RowsPairDifferencesBySeed) {
   EXPECT_THAT(rows[1].runs, ElementsAre("b-seed1", "b-seed2"));
   EXPECT_THAT(csv_of(results), HasSubstr("\"b-seed2\",\"\",\"b\",2,0.5,3"));
 
+  // A variant none of whose runs finished stays, and says why.
+  const std::vector<SweepResult> of_a = {results[0], results[2]};
+  const auto marked =
+      rows_of(sweep, of_a, {{&sweep.runs[1], "no memory"}, {&sweep.runs[3], "no memory"}});
+  ASSERT_THAT(marked, SizeIs(2));
+  EXPECT_THAT(marked[1].runs, IsEmpty());
+  EXPECT_THAT(failures_of(marked), ElementsAre("b, 2 failed (b-seed1, b-seed2): no memory"));
+  EXPECT_THAT(table_of(marked).markdown(), HasSubstr("| b       | 0 (2 failed) |"));
+  const auto json = json_of(marked);
+  EXPECT_EQ(json[1]["failed"][1].dump(), R"({"run":"b-seed2","reason":"no memory"})");
+  EXPECT_FALSE(json[1].contains("seconds"));
+  EXPECT_THAT(rows_of(sweep, of_a), SizeIs(1));
+
   results.erase(results.begin());  // a's first seed is still to be made
   EXPECT_EQ(rows_of(sweep, results)[1].differences[0].second.count, 1u);
 }

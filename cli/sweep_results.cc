@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "cli/text.h"
 
@@ -94,6 +95,14 @@ std::string cell(const std::vector<std::pair<std::string, Measured>>& all, const
   return "";
 }
 
+std::string variant_of(const SweepRow& row) {
+  return row.variant.empty() ? "the recipe" : row.variant;
+}
+
+std::string row_name(const SweepRow& row) {
+  return row.of_case.empty() ? variant_of(row) : row.of_case + ", " + variant_of(row);
+}
+
 Json measured_json(const Measured& measured) {
   Json json = {{"mean", measured.mean}, {"count", measured.count}};
   if (measured.half_interval) json["half_interval"] = *measured.half_interval;
@@ -137,7 +146,8 @@ Measured measure(const std::vector<double>& values) {
   return measured;
 }
 
-std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results) {
+std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results,
+                              const std::vector<SweepFailure>& failures) {
   std::vector<SweepRow> rows;
   std::set<std::pair<std::string, std::string>> seen;
   for (const SweepRun& run : sweep.runs) {
@@ -146,11 +156,16 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
     for (const SweepResult& result : results)
       if (result.run->of_case == run.of_case && result.run->variant == run.variant)
         own.push_back(&result);
-    if (own.empty()) continue;
+    std::vector<SweepFailure> failed;
+    for (const SweepFailure& failure : failures)
+      if (failure.run->of_case == run.of_case && failure.run->variant == run.variant)
+        failed.push_back(failure);
+    if (own.empty() && failed.empty()) continue;
     SweepRow row{.of_case = run.of_case,
                  .variant = run.variant,
                  .runs = {},
                  .seeds = {},
+                 .failures = std::move(failed),
                  .errors = {},
                  .differences = {},
                  .sent_bytes_per_step = measure_key(own, "sent_bytes_per_step"),
@@ -161,7 +176,9 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
       row.runs.push_back(one->run->name);
       row.seeds.push_back(one->run->seed);
     }
-    for (const auto& [key, value] : own.front()->summary.items()) {
+    const Json nothing = Json::object();
+    const Json& first = own.empty() ? nothing : own.front()->summary;
+    for (const auto& [key, value] : first.items()) {
       if (!is_error(key)) continue;
       row.errors.emplace_back(key, measure_key(own, key));
       const auto differences = paired(own, results, key);
@@ -195,20 +212,42 @@ Table table_of(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     std::vector<std::string> cells;
     if (cases) cells.push_back(row.of_case);
-    cells.push_back(row.variant.empty() ? "the recipe" : row.variant);
-    cells.push_back(std::to_string(row.seeds.size()));
+    cells.push_back(variant_of(row));
+    cells.push_back(row.failures.empty()
+                        ? std::to_string(row.seeds.size())
+                        : fmt::format("{} ({} failed)", row.seeds.size(), row.failures.size()));
     for (const std::string& key : keys) {
       cells.push_back(cell(row.errors, key));
       if (differences) cells.push_back(cell(row.differences, key));
     }
     const double bytes = row.sent_bytes_per_step.mean;
-    cells.push_back(with_thousands(static_cast<uint64_t>(std::llround(bytes))));
-    cells.push_back(ratio(row.wire_ratio.mean));
-    cells.push_back(ratio(row.codec_ratio.mean));
-    cells.push_back(fmt::format("{:.0f}", row.seconds.mean));
+    if (row.seeds.empty())
+      cells.insert(cells.end(), 4, "");
+    else
+      cells.insert(cells.end(), {with_thousands(static_cast<uint64_t>(std::llround(bytes))),
+                                 ratio(row.wire_ratio.mean), ratio(row.codec_ratio.mean),
+                                 fmt::format("{:.0f}", row.seconds.mean)});
     table.add(cells);
   }
   return table;
+}
+
+std::vector<std::string> failures_of(const std::vector<SweepRow>& rows) {
+  std::vector<std::string> lines;
+  for (const SweepRow& row : rows) {
+    std::vector<std::pair<std::string, std::vector<std::string>>> runs_of;  // by reason
+    for (const SweepFailure& failure : row.failures) {
+      auto found = std::find_if(runs_of.begin(), runs_of.end(),
+                                [&](const auto& one) { return one.first == failure.reason; });
+      if (found == runs_of.end()) found = runs_of.insert(runs_of.end(), {failure.reason, {}});
+      found->second.push_back(failure.run->name);
+    }
+    const std::string name = row_name(row);
+    for (const auto& [reason, runs] : runs_of)
+      lines.push_back(
+          fmt::format("{}, {} failed ({}): {}", name, runs.size(), join(runs, ", "), reason));
+  }
+  return lines;
 }
 
 nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows) {
@@ -219,6 +258,13 @@ nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows) {
     for (const auto& [key, value] : row.errors) json[key] = measured_json(value);
     for (const auto& [key, value] : row.differences)
       json[key + "_difference"] = measured_json(value);
+    for (const SweepFailure& failure : row.failures)
+      json["failed"].push_back(
+          nlohmann::ordered_json{{"run", failure.run->name}, {"reason", failure.reason}});
+    if (row.seeds.empty()) {
+      all.push_back(std::move(json));
+      continue;
+    }
     json["sent_bytes_per_step"] = measured_json(row.sent_bytes_per_step);
     json["wire_ratio"] = measured_json(row.wire_ratio);
     json["codec_ratio"] = measured_json(row.codec_ratio);

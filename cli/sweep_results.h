@@ -34,12 +34,19 @@ struct SweepResult {
   nlohmann::json summary;
 };
 
+// A run that was made and failed.
+struct SweepFailure {
+  const SweepRun* run = nullptr;
+  std::string reason;  // its last words
+};
+
 // The runs of one case and variant, over seeds.
 struct SweepRow {
   std::string of_case;
   std::string variant;
-  std::vector<std::string> runs;  // their names
-  std::vector<int64_t> seeds;
+  std::vector<std::string> runs;  // the names of those that finished
+  std::vector<int64_t> seeds;     // theirs
+  std::vector<SweepFailure> failures = {};
   std::vector<std::pair<std::string, Measured>> errors;  // "final_test_error", and others like it
   std::vector<std::pair<std::string, Measured>> differences;  // by seed
   Measured sent_bytes_per_step;
@@ -48,10 +55,17 @@ struct SweepRow {
   Measured seconds;
 };
 
-// In the order of the sweep; rows without a finished run are left out.
-std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results);
+// In the order of the sweep; rows none of whose runs finished or failed are left out. Where all failed, nothing
+// is measured: every count is 0.
+std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results,
+                              const std::vector<SweepFailure>& failures = {});
 
+// Rows with failed runs are marked so beside the number of seeds that count.
 Table table_of(const std::vector<SweepRow>& rows);
+
+// Why runs failed: a line for each row and reason, "sparse, 2 failed (sparse-seed1, sparse-seed2): out of memory".
+std::vector<std::string> failures_of(const std::vector<SweepRow>& rows);
+
 nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows);
 
 // One line per run, with every number of its summary that is not a total.

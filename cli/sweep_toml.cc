@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/recipe_toml.h"
 #include "cli/text.h"
@@ -53,7 +54,9 @@ Settings SweepToml::settings(const toml::node& node, const std::string& what) co
   if (table == nullptr)
     fail(node,
          fmt::format("'{}' must be a table of settings, as in {{\"train.epochs\" = 5}}", what));
-  return settings_of(*table, path_, keys_).value();
+  Written written = settings_of(*table, path_, keys_);
+  written.status().or_throw();
+  return std::move(written.settings);
 }
 
 Settings SweepToml::settings_and_workers(const toml::table& table) const {

@@ -16,12 +16,11 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 Recipe tiny() {
-  std::vector<Setting> settings;
-  for (const char* set : {"data.name=shakespeare", "model.name=char-lstm", "model.hidden=8",
-                          "train.max_steps=50", "train.batch=8", "data.sequence=8",
-                          "train.evaluate_every=0", "exchange.deadline_seconds=20"})
-    settings.push_back(parse_set(set, recipe_keys()).value());
-  return make_recipe("tiny", settings, recipe_keys()).value();
+  const std::string sets[] = {"data.name=shakespeare",  "model.name=char-lstm",
+                              "model.hidden=8",         "train.max_steps=50",
+                              "train.batch=8",          "data.sequence=8",
+                              "train.evaluate_every=0", "exchange.deadline_seconds=20"};
+  return make_recipe("tiny", parse_sets(sets, recipe_keys()), recipe_keys()).value();
 }
 
 std::string failure_of(Workers& workers, const RunEvents& events) {

@@ -177,7 +177,7 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--data", default="data")
+    parser.add_argument("--data", help="folder with data sets; else as thinwire finds them")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
     parser.add_argument("--commit", default=commit(), help="that the program was built from")
@@ -189,8 +189,9 @@ def main() -> int:
     kept = kept_runs.FOLDER / f"{options.file.stem}.jsonl"
     unpacked = options.out / f"{options.file.stem}.kept"
     kept_runs.unpack(kept, unpacked)
-    command = [options.program, "sweep", str(options.file), "--data", options.data, "--out", str(out),
+    command = [options.program, "sweep", str(options.file), "--out", str(out),
                "--kept", str(unpacked), "--at-once", str(options.at_once)]
+    command += ["--data", options.data] if options.data else []
     code = subprocess.run(command + ["--table-only"] * options.table_only).returncode
     rows = read_json(out / "sweep.json") or []
     before = kept_runs.read(kept)

@@ -34,7 +34,10 @@ struct RecipeFault {
   Status status;
 };
 
-std::optional<RecipeFault> find_fault(const Options& recipe);
+// All that is wrong with it. A check that reads one of the sections `unsure` ("model") is left out: what was meant
+// there is not known, as a key of it was refused.
+std::vector<RecipeFault> find_faults(const Options& recipe,
+                                     std::span<const std::string> unsure = {});
 
 // Where a run reads and writes.
 struct RunPlaces {
@@ -181,5 +184,11 @@ std::vector<DataSetInfo> list_data_sets();
 // Looks for the files of `name` under `data_folder` and the places where systems install it, and
 // verifies their checksums. Throws Error(kUnknownName) with the known names.
 DataSetState check_data_set(std::string_view name, const std::string& data_folder);
+
+// The files of `name` that are in none of those places; none is read. Throws Error(kUnknownName).
+std::vector<std::string> missing_data_files(std::string_view name, const std::string& data_folder);
+
+// The folders below which data sets are looked for after the user's; those that exist.
+std::vector<std::string> shared_data_folders();
 
 }  // namespace thinwire

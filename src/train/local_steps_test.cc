@@ -279,7 +279,8 @@ TEST(LocalSteps, LeadersAreJudgedByHeldOutSamples) {
 
 TEST(LocalSteps, JudgingNeedsLeadersAndHeldOutSamples) {
   const auto fault_of = [](const Settings& settings) {
-    return find_fault(parse_options("test", recipe_keys(), settings).value());
+    const auto faults = find_faults(parse_options("test", recipe_keys(), settings).value());
+    return faults.empty() ? std::nullopt : std::optional(faults.front());
   };
   const std::pair<std::string, std::string> judge = {"sync.judge_samples", "100"},
                                             held = {"data.hold_out", "100"};

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/recipe_parts.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,31 +16,40 @@
 namespace thinwire {
 namespace {
 
-// The error that a check ends in, if it does.
-std::optional<RecipeFault> fault_of(std::string key, const std::function<void()>& check) {
+using Faults = std::vector<RecipeFault>;
+
+Faults refuse(std::string key, std::string why) {
+  return {{std::move(key), Status::fail(ErrorCode::kBadOption, std::move(why))}};
+}
+
+// Adds the error that a check ends in, if it does.
+void add_fault_of(std::string key, const std::function<void()>& check, Faults& faults) {
   try {
     check();
-    return std::nullopt;
   } catch (const Error& error) {
-    return RecipeFault{std::move(key), Status::fail(error.code(), error.what())};
+    faults.push_back({std::move(key), Status::fail(error.code(), error.what())});
   }
 }
 
 // One setting at a time, so that the key to blame is known.
-std::optional<RecipeFault> find_data_fault(const DataRequest& all) {
+Faults find_data_faults(const Options& recipe) {
+  const DataRequest all = data_request(recipe, "");
   const std::pair<const char*, std::function<void(DataRequest&)>> settings[] = {
       {"data.augment", [&](DataRequest& one) { one.augment = all.augment; }},
       {"data.crop", [&](DataRequest& one) { one.crop = all.crop; }},
       {"data.sequence", [&](DataRequest& one) { one.sequence = all.sequence; }}};
+  Faults faults;
   for (const auto& [key, set] : settings) {
     DataRequest one{.name = all.name};
     set(one);
-    if (auto fault = fault_of(key, [&] { check_data_request(one); })) return fault;
+    add_fault_of(
+        key, [&, &one = one] { check_data_request(one); }, faults);
   }
-  return std::nullopt;
+  return faults;
 }
 
-std::optional<RecipeFault> find_model_fault(const ModelOptions& all) {
+Faults find_model_faults(const Options& recipe) {
+  const ModelOptions all = model_options(recipe);
   const std::pair<const char*, std::function<void(ModelOptions&)>> settings[] = {
       {"model.width", [&](ModelOptions& one) { one.width = all.width; }},
       {"model.hidden", [&](ModelOptions& one) { one.hidden = all.hidden; }},
@@ -46,54 +57,86 @@ std::optional<RecipeFault> find_model_fault(const ModelOptions& all) {
       {"model.embedding", [&](ModelOptions& one) { one.embedding = all.embedding; }},
       {"model.activation", [&](ModelOptions& one) { one.activation = all.activation; }},
       {"model.dropout", [&](ModelOptions& one) { one.dropout = all.dropout; }}};
+  Faults faults;
   for (const auto& [key, set] : settings) {
     ModelOptions one{.name = all.name};
     set(one);
-    if (auto fault = fault_of(key, [&] { check_model(one); })) return fault;
+    add_fault_of(
+        key, [&, &one = one] { check_model(one); }, faults);
   }
-  return std::nullopt;
+  return faults;
 }
 
-std::optional<RecipeFault> find_judge_fault(const Options& recipe) {
-  if (recipe.integer("sync.judge_samples") == 0) return std::nullopt;
+Faults find_optimizer_faults(const Options& recipe) {
+  if (!recipe.flag("optimizer.nesterov") || recipe.text("optimizer.name") != "sgd" ||
+      recipe.number("optimizer.momentum") != 0)
+    return {};
+  return refuse("optimizer.nesterov", "needs optimizer.momentum greater than 0");
+}
+
+Faults find_judge_faults(const Options& recipe) {
+  if (recipe.integer("sync.judge_samples") == 0) return {};
   const std::string& method = recipe.text("sync.method");
   const bool leader = method.substr(0, method.find(':')) == "leader";
-  if (leader && recipe.integer("data.hold_out") > 0) return std::nullopt;
-  return RecipeFault{"sync.judge_samples",
-                     Status::fail(ErrorCode::kBadOption,
-                                  leader ? "needs data.hold_out" : "only leader chooses workers")};
+  if (leader && recipe.integer("data.hold_out") > 0) return {};
+  return refuse("sync.judge_samples",
+                leader ? "needs data.hold_out" : "only leader chooses workers");
 }
 
 // Workers with samples or a speed of their own.
-std::optional<RecipeFault> find_shard_fault(const Options& recipe) {
-  const auto refuse = [](std::string key, const char* why) {
-    return RecipeFault{std::move(key), Status::fail(ErrorCode::kBadOption, why)};
-  };
+Faults find_shard_faults(const Options& recipe) {
   const std::string& shards = recipe.text("data.shards");
   const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  Faults faults;
   if (pipeline && !recipe.numbers("run.slow").empty())
-    return refuse("run.slow", "stages of a pipeline are not slowed");
-  if (shards.empty()) return std::nullopt;
-  if (pipeline) return refuse("data.shards", "stages of a pipeline see the same samples");
-  if (recipe.flag("train.fixed_batches"))
-    return refuse("data.shards", "batches of shards are not fixed: train.fixed_batches");
-  return fault_of("data.shards", [&] { shard_alpha(shards); });
+    faults = refuse("run.slow", "stages of a pipeline are not slowed");
+  if (shards.empty()) return faults;
+  add_fault_of(
+      "data.shards",
+      [&] {
+        if (pipeline)
+          throw Error(ErrorCode::kBadOption, "stages of a pipeline see the same samples");
+        if (recipe.flag("train.fixed_batches"))
+          throw Error(ErrorCode::kBadOption,
+                      "batches of shards are not fixed: train.fixed_batches");
+        shard_alpha(shards);
+      },
+      faults);
+  return faults;
 }
 
-std::optional<RecipeFault> find_exchange_fault(const Options& recipe) {
+Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
   if (!method.empty()) {
     if (Status status = check_synchroniser_text(method); !status)
-      return RecipeFault{"sync.method", std::move(status)};
-    return std::nullopt;
+      return {{"sync.method", std::move(status)}};
+    return {};
   }
   const ExchangeOptions options = exchange_options(recipe);
   Status status = check_exchange(options);
-  if (status) return std::nullopt;
+  if (status) return {};
   ExchangeOptions plain = options;
   plain.method = "auto";
-  return RecipeFault{check_exchange(plain) ? "exchange.method" : "exchange.codec",
-                     std::move(status)};
+  return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
+}
+
+// A check, and the sections whose keys it reads.
+struct Check {
+  std::vector<std::string_view> sections;
+  Faults (*find)(const Options& recipe);
+};
+
+const std::vector<Check>& checks() {
+  static const std::vector<Check> all = {
+      {{"data"}, find_data_faults},
+      {{"model"}, find_model_faults},
+      {{"optimizer"}, find_optimizer_faults},
+      {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
+      {{"exchange", "sync"}, find_exchange_faults},
+      {{"sync", "data"}, find_judge_faults},
+      {{"data", "pipeline", "run", "train"}, find_shard_faults},
+  };
+  return all;
 }
 
 }  // namespace
@@ -151,18 +194,13 @@ void set_deadline(Group& group, const Options& recipe) {
   group.set_deadline(std::chrono::milliseconds(static_cast<int64_t>(milliseconds)));
 }
 
-std::optional<RecipeFault> find_fault(const Options& recipe) {
-  if (auto fault = find_data_fault(data_request(recipe, ""))) return fault;
-  if (auto fault = find_model_fault(model_options(recipe))) return fault;
-  if (recipe.flag("optimizer.nesterov") && recipe.text("optimizer.name") == "sgd" &&
-      recipe.number("optimizer.momentum") == 0)
-    return RecipeFault{
-        "optimizer.nesterov",
-        Status::fail(ErrorCode::kBadOption, "needs optimizer.momentum greater than 0")};
-  if (auto fault = find_pipeline_fault(recipe)) return fault;
-  if (auto fault = find_exchange_fault(recipe)) return fault;
-  if (auto fault = find_judge_fault(recipe)) return fault;
-  return find_shard_fault(recipe);
+std::vector<RecipeFault> find_faults(const Options& recipe, std::span<const std::string> unsure) {
+  Faults all;
+  for (const Check& check : checks()) {
+    if (std::ranges::find_first_of(check.sections, unsure) != check.sections.end()) continue;
+    std::ranges::move(check.find(recipe), std::back_inserter(all));
+  }
+  return all;
 }
 
 }  // namespace thinwire

@@ -41,6 +41,12 @@ class Compare(program.ProgramTest):
         self.assertIn("fp32", out)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_a_table_that_cannot_be_printed_is_a_failure(self):
+        command = [self.program, "compare", "demo", "--codecs", "fp32", "--out", "one", *settings()]
+        _, err = self.run_command(["bash", "-c", '"$@" >/dev/full', "bash", *command], code=1)
+        self.assertIn("thinwire: standard output cannot be written: No space left", err)
+        self.assertTrue((self.folder / "one" / "compare.md").exists())
+
 
 if __name__ == "__main__":
     program.main()

@@ -36,6 +36,14 @@ class Measure(program.ProgramTest):
         self.assertRegex(out, r"topk:density=0.1,block=0,values=fp32 +0\.1\d* ± 0 +1 ± 0 ")
         self.assertIn("3 recorded steps of one worker", out)
 
+    def test_figures_that_cannot_be_printed_are_a_failure(self):
+        self.record()
+        command = [self.program, "measure", "run/signals", "fp32"]
+        for more in ([], ["--json"]):
+            _, err = self.run_command(["bash", "-c", '"$@" >/dev/full', "bash", *command, *more], code=1)
+            self.assertEqual(
+                err, "thinwire: standard output cannot be written: No space left on device\n")
+
     def test_what_is_no_recording_is_said(self):
         _, err = self.thinwire("measure", "nowhere", "topk", code=1)
         self.assertIn("nowhere: holds no recorded steps", err)

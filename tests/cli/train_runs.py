@@ -93,8 +93,19 @@ class Train(program.ProgramTest):
         self.assertRegex(err, r"! step \d+ skipped: stream '\S+' of rank \d has a NaN or Inf")
         self.assertRegex(err.splitlines()[-1], r"^thinwire: .*rank \d")
 
+    def test_a_summary_that_cannot_be_printed_is_a_failure(self):
+        for place, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+            command = [self.program, "train", "demo", "--out", "run" + place[-1], *settings()]
+            _, err = self.run_command(["bash", "-c", f'"$@" {place}', "bash", *command], code=1)
+            self.assertEqual(err.splitlines()[-1],
+                             f"thinwire: standard output cannot be written: {why}")
+            self.assertTrue(self.summary("run" + place[-1])["finished"])
+            for line in self.metrics("run" + place[-1]):  # nothing else landed in a file of the run
+                self.assertIn("step", line)
+
     def test_missing_data_is_one_line(self):
-        _, err = self.thinwire("train", "demo", "--workers", "2", "--data", "nowhere",
+        (self.folder / "empty").mkdir()
+        _, err = self.thinwire("train", "demo", "--workers", "2", "--data", "empty",
                                *settings(data__name="mnist"), code=1)
         last = err.splitlines()[-1]
         self.assertRegex(last, r"^thinwire: .*mnist")

@@ -146,22 +146,25 @@ FoundFiles look_for(const CatalogueRow& row, const std::string& user_folder) {
   return best;
 }
 
+std::vector<std::string> missing_parts(const CatalogueRow& row, const FoundFiles& found) {
+  std::vector<std::string> names;
+  for (size_t part = 0; part < found.parts.size(); ++part)
+    if (found.parts[part].file == nullptr)
+      names.emplace_back(std::ranges::find(row.files, part, &CatalogueFile::part)->name);
+  return names;
+}
+
 std::vector<std::string> locate_files(const CatalogueRow& row, const std::string& user_folder) {
   const FoundFiles found = look_for(row, user_folder);
-  std::vector<std::string> paths;
   std::string missing;
-  for (size_t part = 0; part < found.parts.size(); ++part) {
-    if (found.parts[part].file != nullptr) {
-      paths.push_back(found.parts[part].path.string());
-    } else {
-      const auto file = std::ranges::find(row.files, part, &CatalogueFile::part);
-      missing += (missing.empty() ? "" : ", ") + std::string(file->name);
-    }
-  }
+  for (const std::string& name : missing_parts(row, found))
+    missing += (missing.empty() ? "" : ", ") + name;
   if (!missing.empty())
     throw Error(ErrorCode::kIo, "data set " + std::string(row.name) + ": no " + missing + " (" +
                                     std::string(row.origin) + "); looked in " +
                                     describe_places(user_folder, row.folders));
+  std::vector<std::string> paths;
+  for (const FoundFile& part : found.parts) paths.push_back(part.path.string());
   return paths;
 }
 

@@ -48,6 +48,9 @@ struct FoundFiles {
 // The files of each part in the first folder that has them all, else in the one with the most.
 FoundFiles look_for(const CatalogueRow& row, const std::string& user_folder);
 
+// The first name of every part that is missing.
+std::vector<std::string> missing_parts(const CatalogueRow& row, const FoundFiles& found);
+
 // The paths of all parts. Throws Error(kIo) that names what is missing and the places looked at.
 std::vector<std::string> locate_files(const CatalogueRow& row, const std::string& user_folder);
 

@@ -1,11 +1,13 @@
 // `thinwire data`: what there is, and whether it is what was published.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 
 #include "thinwire/status.h"
 #include "thinwire/trainer.h"
 #include "train/data/catalogue.h"
 #include "train/data/compressed_file.h"
+#include "train/data/data_places.h"
 #include "train/data/digest.h"
 #include "train/data/recordings.h"
 
@@ -62,6 +64,20 @@ std::vector<DataSetInfo> list_data_sets() {
     infos.push_back(std::move(info));
   }
   return infos;
+}
+
+std::vector<std::string> missing_data_files(std::string_view name, const std::string& data_folder) {
+  const CatalogueRow& row = find_data_set(name);
+  return missing_parts(row, look_for(row, data_folder));
+}
+
+std::vector<std::string> shared_data_folders() {
+  std::vector<std::string> folders;
+  for (const std::filesystem::path& root : shared_roots()) {
+    std::error_code absent;
+    if (std::filesystem::is_directory(root, absent)) folders.push_back(root.string());
+  }
+  return folders;
 }
 
 DataSetState check_data_set(std::string_view name, const std::string& data_folder) {

@@ -12,18 +12,6 @@ namespace fs = std::filesystem;
 // Debian's packages dataset-* install here.
 constexpr std::string_view kSystemFolder = "/usr/share/datasets";
 
-// What ships with thinwire: beside the installed program, wherever that was moved to, where it was
-// installed, or in the source tree that it was built from.
-std::vector<fs::path> own_folders() {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back(program.parent_path().parent_path() / "share" / "thinwire");
-  folders.emplace_back(THINWIRE_INSTALLED_DATA);
-  folders.emplace_back(THINWIRE_SOURCE_DATA);
-  return folders;
-}
-
 std::vector<fs::path> all_places(const std::string& user_folder,
                                  std::span<const std::string_view> names) {
   std::vector<fs::path> roots;
@@ -34,8 +22,7 @@ std::vector<fs::path> all_places(const std::string& user_folder,
     if (std::ranges::find(names, last.filename().string()) != names.end()) places.push_back(last);
     roots.push_back(folder);
   }
-  roots.emplace_back(kSystemFolder);
-  std::ranges::move(own_folders(), std::back_inserter(roots));
+  std::ranges::move(shared_roots(), std::back_inserter(roots));
   for (const fs::path& root : roots) {
     for (const std::string_view name : names) places.push_back(root / name);
   }
@@ -43,6 +30,18 @@ std::vector<fs::path> all_places(const std::string& user_folder,
 }
 
 }  // namespace
+
+// The system's, then what ships with thinwire: beside the installed program, wherever that was moved to,
+// where it was installed, or in the source tree that it was built from.
+std::vector<fs::path> shared_roots() {
+  std::vector<fs::path> roots = {kSystemFolder};
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) roots.push_back(program.parent_path().parent_path() / "share" / "thinwire");
+  roots.emplace_back(THINWIRE_INSTALLED_DATA);
+  roots.emplace_back(THINWIRE_SOURCE_DATA);
+  return roots;
+}
 
 std::vector<fs::path> data_folders(const std::string& user_folder,
                                    std::span<const std::string_view> names) {

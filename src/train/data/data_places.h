@@ -10,6 +10,9 @@
 
 namespace thinwire {
 
+// Where systems install data sets, and where thinwire keeps its own; existing or not.
+std::vector<std::filesystem::path> shared_roots();
+
 // The folders to look in, best first: below the user's data folder under each of the names (or that
 // folder itself, if it is called so), where systems install data sets, and thinwire's own. Only
 // those that exist.

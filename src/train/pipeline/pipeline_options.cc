@@ -50,14 +50,29 @@ constexpr std::pair<const char*, std::vector<std::string> PipelineOptions::*> kL
     {"pipeline.backward", &PipelineOptions::backward},
     {"pipeline.backward_memory", &PipelineOptions::backward_memory}};
 
-std::optional<RecipeFault> find_list_fault(const PipelineOptions& options) {
+// Faults in the order they were found, of each key the first.
+class FaultList {
+ public:
+  void add(std::optional<RecipeFault> found) {
+    if (!found) return;
+    for (const RecipeFault& one : faults_)
+      if (one.key == found->key) return;
+    faults_.push_back(*std::move(found));
+  }
+  bool empty() const { return faults_.empty(); }
+  std::vector<RecipeFault> take() { return std::move(faults_); }
+
+ private:
+  std::vector<RecipeFault> faults_;
+};
+
+void find_list_faults(const PipelineOptions& options, FaultList& faults) {
   for (const auto& [key, list] : kLists)
     if ((options.*list).size() != 1 && (options.*list).size() + 1 != options.stages)
-      return fault(key, "has " + std::to_string((options.*list).size()) + " parts where " +
-                            std::to_string(options.stages) + " stages have " +
-                            std::to_string(options.stages - 1) +
-                            " boundaries; give one for all, or one for each");
-  return std::nullopt;
+      faults.add(fault(key, "has " + std::to_string((options.*list).size()) + " parts where " +
+                                std::to_string(options.stages) + " stages have " +
+                                std::to_string(options.stages - 1) +
+                                " boundaries; give one for all, or one for each"));
 }
 
 // Of one direction over one cut.
@@ -87,25 +102,22 @@ bool any_starts_with(const std::vector<std::string>& list, std::string_view name
 }
 
 // Memories whose vectors have the shape of a step.
-std::optional<RecipeFault> find_batch_fault(const Options& recipe, const PipelineOptions& options) {
+void find_batch_faults(const Options& recipe, const PipelineOptions& options, FaultList& faults) {
   for (const auto& [key, list] : kLists) {
     if (!any_starts_with(options.*list, "ef") || !std::string_view(key).ends_with("_memory"))
       continue;
     if (!recipe.flag("train.drop_last"))
-      return fault(key, "takes whole batches only: set train.drop_last");
+      faults.add(fault(key, "takes whole batches only: set train.drop_last"));
     if (recipe.integer("train.batch") % recipe.integer("train.micro_batches") != 0)
-      return fault(key,
-                   "takes whole batches only: train.batch must be a multiple of "
-                   "train.micro_batches");
+      faults.add(fault(key,
+                       "takes whole batches only: train.batch must be a multiple of "
+                       "train.micro_batches"));
   }
-  return std::nullopt;
 }
 
+// Memories of each sample's activation.
 std::optional<RecipeFault> find_identity_fault(const Options& recipe,
                                                const PipelineOptions& options) {
-  if (any_starts_with(options.backward_memory, "aqsgd"))
-    return fault("pipeline.backward_memory",
-                 "aqsgd remembers activations; gradients of a sample change with the weights");
   if (!any_starts_with(options.forward_memory, "aqsgd")) return std::nullopt;
   for (const std::string& memory : options.forward_memory)
     if (memory.find("key=batch") != std::string::npos && !recipe.flag("train.fixed_batches"))
@@ -157,19 +169,29 @@ BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool b
   return spec;
 }
 
-std::optional<RecipeFault> find_pipeline_fault(const Options& recipe) {
+std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
   const PipelineOptions options = pipeline_options(recipe);
-  if (options.stages == 0) return std::nullopt;
-  if (!recipe.text("sync.method").empty())
-    return fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages");
+  FaultList faults;
+  if (options.stages == 0) return {};
+  if (!recipe.text("sync.method").empty()) {
+    faults.add(
+        fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages"));
+    return faults.take();
+  }
+  find_list_faults(options, faults);
+  if (faults.empty()) {  // every cut has its part of each list
+    for (size_t cut = 0; cut + 1 < options.stages; ++cut)
+      for (const bool backward : {false, true})
+        faults.add(find_boundary_fault(options, cut, backward));
+  }
   if (options.warmup > 0 && options.warmup_steps > 0)
-    return fault("pipeline.warmup_steps", "pipeline.warmup is given too; give one of them");
-  if (auto found = find_list_fault(options)) return found;
-  for (size_t cut = 0; cut + 1 < options.stages; ++cut)
-    for (const bool backward : {false, true})
-      if (auto found = find_boundary_fault(options, cut, backward)) return found;
-  if (auto found = find_batch_fault(recipe, options)) return found;
-  return find_identity_fault(recipe, options);
+    faults.add(fault("pipeline.warmup_steps", "pipeline.warmup is given too; give one of them"));
+  find_batch_faults(recipe, options, faults);
+  if (any_starts_with(options.backward_memory, "aqsgd"))
+    faults.add(fault("pipeline.backward_memory",
+                     "aqsgd remembers activations; gradients of a sample change with the weights"));
+  faults.add(find_identity_fault(recipe, options));
+  return faults.take();
 }
 
 }  // namespace thinwire

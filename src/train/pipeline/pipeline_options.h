@@ -36,7 +36,7 @@ PipelineOptions pipeline_options(const Options& recipe);
 // and who sends.
 BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool backward);
 
-// What is wrong with the section, alone and with the rest of the recipe.
-std::optional<RecipeFault> find_pipeline_fault(const Options& recipe);
+// What is wrong with the section, alone and with the rest of the recipe; at most one fault of each key.
+std::vector<RecipeFault> find_pipeline_faults(const Options& recipe);
 
 }  // namespace thinwire

@@ -282,8 +282,8 @@ TEST(Pipeline, RefusesWhatDoesNotFit) {
 
 TEST(Pipeline, FindsFaultsInARecipe) {
   const auto fault = [](const Settings& settings) {
-    const auto found = find_fault(toy_recipe(settings).options);
-    return found ? found->key + ": " + found->status.message() : "";
+    const auto found = find_faults(toy_recipe(settings).options);
+    return found.empty() ? "" : found.front().key + ": " + found.front().status.message();
   };
   EXPECT_EQ(fault(stages(4)), "");
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward", "fp17"}})),

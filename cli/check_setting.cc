@@ -1,0 +1,109 @@
+// What a table of keys says about a setting.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/check_setting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/text.h"
+#include "thinwire/codec.h"
+#include "thinwire/exchange.h"
+#include "thinwire/feedback.h"
+#include "thinwire/synchroniser.h"
+
+namespace thinwire::cli {
+namespace {
+
+constexpr std::string_view kFeedbackKey = "exchange.feedback";
+constexpr std::string_view kSyncKey = "sync.method";
+
+Status fail(ErrorCode code, const std::string& origin, const std::string& why) {
+  return Status::fail(code, origin + ": " + why);
+}
+
+Status check_codec(const Setting& setting) {
+  const auto codec = scheduled_codecs(setting.value);
+  if (codec) return Status::ok();
+  return fail(codec.status().code(), setting.origin, codec.status().message());
+}
+
+Status check_feedback(const Setting& setting) {
+  if (setting.value == "auto") return Status::ok();
+  const auto feedback = make_feedback(setting.value, StreamSpec{});
+  if (feedback) return Status::ok();
+  return fail(feedback.status().code(), setting.origin,
+              feedback.status().message() + " (auto: the codec's own)");
+}
+
+Status check_synchroniser(const Setting& setting) {
+  if (setting.value.empty()) return Status::ok();
+  const auto method = check_synchroniser_text(setting.value);
+  if (method) return Status::ok();
+  return fail(method.code(), setting.origin, method.message());
+}
+
+}  // namespace
+
+std::string section_of(std::string_view key) {
+  const size_t dot = key.find('.');
+  return dot == key.npos ? "" : std::string(key.substr(0, dot));
+}
+
+std::vector<std::string> sections_of(std::span<const OptionInfo> keys) {
+  std::vector<std::string> sections;
+  for (const OptionInfo& row : keys)
+    if (std::find(sections.begin(), sections.end(), section_of(row.name)) == sections.end())
+      sections.push_back(section_of(row.name));
+  return sections;
+}
+
+const OptionInfo* find_row(std::string_view key, std::span<const OptionInfo> keys) {
+  const auto row =
+      std::find_if(keys.begin(), keys.end(), [&](const OptionInfo& r) { return r.name == key; });
+  return row == keys.end() ? nullptr : &*row;
+}
+
+Status unknown_section(const std::string& origin, const std::string& section,
+                       std::span<const OptionInfo> keys) {
+  const auto known = sections_of(keys);
+  return fail(ErrorCode::kUnknownName, origin,
+              fmt::format("unknown section '{}'{} (sections: {})", section,
+                          did_you_mean(section, known), join(known, ", ")));
+}
+
+Status unknown_key(const std::string& origin, const std::string& key,
+                   std::span<const OptionInfo> keys) {
+  const std::string section = section_of(key);
+  std::vector<std::string> all, beside;
+  for (const OptionInfo& row : keys) {
+    all.emplace_back(row.name);
+    if (section_of(row.name) == section)
+      beside.emplace_back(section.empty() ? row.name : row.name.substr(section.size() + 1));
+  }
+  if (section.empty()) {  // perhaps the right key without its section
+    for (const std::string& known : all)
+      if (known.ends_with("." + key))
+        return fail(ErrorCode::kUnknownName, origin,
+                    fmt::format("unknown key '{}'; did you mean '{}'?", key, known));
+  }
+  if (beside.empty()) return unknown_section(origin, section.empty() ? key : section, keys);
+  return fail(ErrorCode::kUnknownName, origin,
+              fmt::format("unknown key '{}'{} (keys of {}: {})", key, did_you_mean(key, all),
+                          section, join(beside, ", ")));
+}
+
+Status check_setting(const Setting& setting, std::span<const OptionInfo> keys) {
+  const OptionInfo* row = find_row(setting.key, keys);
+  if (row == nullptr) return unknown_key(setting.origin, setting.key, keys);
+  const std::pair<std::string, std::string> given[] = {{setting.key, setting.value}};
+  const auto parsed = parse_options(setting.origin, std::span(row, 1), given);
+  if (!parsed) return parsed.status();
+  if (setting.key == kCodecKey) return check_codec(setting);
+  if (setting.key == kFeedbackKey) return check_feedback(setting);
+  if (setting.key == kSyncKey) return check_synchroniser(setting);
+  return Status::ok();
+}
+
+}  // namespace thinwire::cli
