@@ -353,6 +353,23 @@ def refused(rank, size):
     return found
 
 
+def frozen_beside_sparse(rank, size):
+    """As many layers were frozen as unfrozen since: what DistributedDataParallel averages shows in the first step."""
+    import thinwire.torch as tw
+    net = Net(Bag)
+    net.front.requires_grad_(False)
+    model = DistributedDataParallel(net, find_unused_parameters=True)
+    net.front.requires_grad_(True)
+    net.back.requires_grad_(False)
+    tw.compress(model, "topk:density=0.1", deadline_seconds=8)
+    began = time.monotonic()
+    try:
+        backward(model, 0, rank)
+    except thinwire.errors.ContractError as error:
+        return str(error), time.monotonic() - began
+    return "nothing", 0.0
+
+
 def ignored(rank, size):
     """DistributedDataParallel was told to leave a layer alone; it goes its own way on each rank."""
     import thinwire.torch as tw
@@ -485,6 +502,12 @@ class Refused(unittest.TestCase):
             self.assertEqual(found.keys(), expected.keys())
             for name, error in found.items():
                 self.assertRegex(error, expected[name])
+
+
+    def test_what_is_frozen_beside_sparse_gradients_is_no_wait(self):
+        for error, seconds in on_ranks(2, frozen_beside_sparse):
+            self.assertRegex(error, "averages a parameter of shape .*freeze it after compress")
+            self.assertLess(seconds, 8)
 
 
 class ChangedLater(unittest.TestCase):

@@ -1,5 +1,7 @@
 """What compress is given: models that others wrapped, codecs as objects, and models that it does not take.
 SPDX-License-Identifier: Apache-2.0"""
+import copy
+import io
 import time
 import unittest
 
@@ -48,6 +50,30 @@ def as_objects(rank, size):
         train(model, rank, 2)
         link.change(make("int8"), rules={"4.*": make("topk:density=0.2")})
         found.append((train(model, rank, 2), content(link.state_dict())["changed"]["codec"]))
+    return found
+
+
+def copies(rank, size):
+    """A linked model, and one without a link, are copied for a moving average and saved; copies average as without
+    thinwire and may get a link."""
+    import thinwire.torch as tw
+    found = []
+    for codec in (None, "topk:density=0.05"):
+        model = DistributedDataParallel(make_net())
+        link = codec and tw.compress(model, codec)
+        train(model, rank, 1)
+        mean = torch.optim.swa_utils.AveragedModel(model)
+        other = copy.deepcopy(model)
+        alone = train(other, rank, 1)
+        if link:
+            new = tw.compress(copy.deepcopy(model), codec)
+            assert new.metrics() == {}
+        memory = io.BytesIO()
+        torch.save(model, memory)
+        memory.seek(0)
+        loaded = torch.load(memory, weights_only=False)
+        found.append((torch.equal(weights_of(loaded), weights_of(model)), alone, link and link.metrics()["step"],
+                      weights_of(mean.module)))
     return found
 
 
@@ -147,6 +173,15 @@ class Wrapped(unittest.TestCase):
         for (texts, codec), (objects, other) in on_ranks(2, as_objects):
             self.assertTrue(torch.equal(texts, objects))
             self.assertEqual(codec.partition(":")[0], other.partition(":")[0])
+
+    def test_models_with_a_link_are_copied_and_saved_without_it(self):
+        first, second = on_ranks(2, copies)
+        for (_, plain, _, _), (same, alone, steps, mean) in (first, second):
+            self.assertTrue(same)
+            self.assertEqual(steps, 1)
+            self.assertGreater((plain - alone).abs().max().item(), 0)
+            self.assertTrue(torch.equal(alone, first[1][1]))
+            self.assertTrue(torch.equal(mean, first[1][3]))
 
     def test_an_optimiser_whose_state_is_sharded(self):
         for whole, sharded in on_ranks(2, shards_its_optimiser):

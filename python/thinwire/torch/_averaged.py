@@ -16,6 +16,13 @@ from ._parameters import Parameter, every_parameter, listed, plainly_named
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
 
+class _Unwatched:
+    """What stands for it in a copy of the model, or a saved one, which has no link."""
+
+    def __call__(self, *_: Any) -> None:
+        pass
+
+
 class Averaged:
     """What DistributedDataParallel found to be trained when it was made; what is frozen or replaced later it does
     not notice.
@@ -38,6 +45,7 @@ class Averaged:
             if id(one.tensor) in self._ids and id(one.tensor) not in found:
                 found.add(id(one.tensor))
                 self.parameters.append(one)
+        self._uncompiled = torch.compiler.disable(self._check)
         self._look()
         for one in self.parameters:
             _check_type(one)
@@ -48,8 +56,14 @@ class Averaged:
             )
         self.parameters = plainly_named(self.parameters)
 
-    def check(self, *_: Any) -> None:
+    def __call__(self, *_: Any) -> None:
         """Before each forward pass: raises ContractError when a parameter is trained by now that is not averaged."""
+        self._uncompiled()
+
+    def __reduce__(self) -> tuple[type[_Unwatched], tuple[()]]:
+        return (_Unwatched, ())
+
+    def _check(self) -> None:
         if torch.is_grad_enabled() and (any(tensor.requires_grad for _, tensor in self._others)
                                         or not self._is_as_it_was()):
             self._look()

@@ -28,7 +28,7 @@ from ._reports import rows_of_step, summed
 from ._saved import Saved, of_rank, to_tensor, together
 from ._step import Step, counted, in_backward_pass
 from ._unused import hand_over, looks_for_unused
-from ._wrapped import require_free, unwrap
+from ._wrapped import register, require_free, unwrap
 
 
 def _end_steps(ended: queue.SimpleQueue[Optional[Step]], owner: weakref.ref[Link]) -> None:
@@ -58,7 +58,7 @@ class Link:
         self._parameters = averaged.parameters
         self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
                                     deadline_seconds, memories={})
-        model.register_forward_pre_hook(torch.compiler.disable(averaged.check))
+        model.register_forward_pre_hook(averaged)
         self._changed = self._resumed = False
         self._scaler = scaler
         self._deadline = deadline_seconds
@@ -307,7 +307,7 @@ def compress(
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
     """
     model = unwrap(model)
-    require_free(model, _hook)
+    require_free(model)
     check = Arguments("compress")
     spec, others = check.codec(codec), check.rules(rules or {})
     options = exchange_options(
@@ -320,5 +320,5 @@ def compress(
         link = Link(model, spec, others, options, deadline_seconds, scaler)
     except TimeoutError as error:
         raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
-    model.register_comm_hook(link, _hook)
+    register(model, link, _hook)
     return link

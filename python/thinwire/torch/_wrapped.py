@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
 
+_linked: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
 _SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
 
 
@@ -32,10 +34,18 @@ def unwrap(model: Any) -> DistributedDataParallel:
     )
 
 
-def require_free(model: DistributedDataParallel, ours: Any) -> None:
-    """Raises where the gradients of `model` go somewhere already; `ours` is the hook of a link."""
-    hooks = [hook for hook, _ in getattr(model, "_comm_hooks", ())]
-    if ours in hooks:
+def register(model: DistributedDataParallel, link: Any, hook: Any) -> None:
+    model.register_comm_hook(link, hook)
+    # The reducer has it; in this list, which is of no use to a reducer in C++, it would keep the model from being
+    # copied and saved. A copy has no link.
+    model._comm_hooks.pop()
+    _linked.add(model)
+
+
+def require_free(model: DistributedDataParallel) -> None:
+    """Raises where the gradients of `model` go somewhere already."""
+    hooks = [hook for hook, _ in model._comm_hooks]
+    if model in _linked:
         raise ContractError(
             "compress: this model has a link already: link.change(codec) goes on with another codec, and a new "
             "DistributedDataParallel(model.module) can be given to compress anew"
