@@ -76,14 +76,20 @@ def declared(head: list[str], unnamed: bool) -> dict[str, str]:
 
 
 @functools.cache
-def includes_torch(path: pathlib.Path, root: pathlib.Path) -> bool:
-    for _, name in INCLUDE.findall(path.read_text()):
-        if name.startswith(("torch/", "ATen/", "c10/")):
-            return True
-        places = (folder / name for folder in (path.parent, root, root / "src", root / "include", root / "tests"))
-        if any(includes_torch(place, root) for place in places if place.is_file()):
-            return True
-    return False
+def reach(path: pathlib.Path, root: pathlib.Path) -> tuple[frozenset[str], bool]:
+    """The namespaces inside others that a file opens, itself or by its headers, and whether it includes libtorch."""
+    text = path.read_text()
+    namespaces = set(re.findall(r"^namespace [\w:]+::(\w+) \{", text, re.M))
+    torch = False
+    for _, name in INCLUDE.findall(text):
+        torch = torch or name.startswith(("torch/", "ATen/", "c10/"))
+        for folder in (path.parent, root, root / "src", root / "include", root / "tests"):
+            if (folder / name).is_file():
+                of_header = reach(folder / name, root)
+                namespaces |= of_header[0]
+                torch = torch or of_header[1]
+                break
+    return frozenset(namespaces), torch
 
 
 class Source:
@@ -96,13 +102,18 @@ class Source:
         # Of a header beside the source, where that is seen from the root.
         self.headers = [f'"{(path.parent / name).relative_to(root).as_posix()}"' if (path.parent / name).is_file() else header
                         for header, name in INCLUDE.findall(raw.split("\nnamespace ")[0])]
-        self.torch = includes_torch(path, root)
+        self.namespaces, self.torch = reach(path, root)
+        # Of `testing::`, which is another one where thinwire::testing is known.
+        self.outer = set(re.findall(r"(?<![\w:])(\w+)::", raw)) - self.namespaces
 
 
 def clash(a: Source, b: Source) -> bool:
-    """Whether one says a name that the other keeps to itself, unless it has the same meaning for both. A namespace
-    has it also where one source knows the short name from a header."""
+    """Whether one says a name that the other keeps to itself, unless it has the same meaning for both, as a short
+    name of a namespace has also where one source knows it from a header; or that of a namespace that only the
+    other one opens."""
     for x, y in ((a, b), (b, a)):
+        if x.namespaces & y.outer:
+            return True
         for name in x.private.keys() & y.words:
             mine = x.private[name]
             known = mine if mine.startswith("namespace ") else None
@@ -157,7 +168,7 @@ def main() -> None:
         folder, root, lines, *counts = arguments
         write(pathlib.Path(folder), pathlib.Path(root), int(lines), [int(c) for c in counts], paths)
     else:
-        print(*(p for p in paths if includes_torch(pathlib.Path(p), pathlib.Path(arguments[0]))), sep=";", end="")
+        print(*(p for p in paths if reach(pathlib.Path(p), pathlib.Path(arguments[0]))[1]), sep=";", end="")
 
 
 if __name__ == "__main__":

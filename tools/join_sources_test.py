@@ -82,6 +82,14 @@ class Joined(unittest.TestCase):
                 other = self.source("b.cc", text + "\n")
                 self.assertEqual((clash(mine, other), clash(other, mine)), (apart, apart))
 
+    def test_not_where_a_namespace_of_one_hides_that_of_the_other(self):
+        self.file("src/t.h", "namespace n::testing {\n}\n")
+        inner = self.source("a.cc", '#include "t.h"\nnamespace n { int a = testing::b; }\n')
+        outer = self.source("b.cc", "namespace n { int c = testing::d; }\n")
+        plain = self.source("c.cc", "namespace n { int c = ::testing::d + x::testing::e; }\n")
+        self.assertTrue(clash(inner, outer) and clash(outer, inner))
+        self.assertFalse(clash(inner, plain) or clash(plain, inner))
+
     def test_files_include_headers_first_and_every_source_once(self):
         self.file("src/beside.h", "")
         a = self.file("src/a.cc", '#include "a.h"\n#include "beside.h"\n#include <vector>\nnamespace { int one; }\n')
