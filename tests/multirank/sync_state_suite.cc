@@ -46,7 +46,7 @@ bool same_state(const StateArrays& a, const StateArrays& b) {
 StateArrays memories(const Store& store) {
   StateArrays saved = store.save();
   std::erase_if(saved, [](const StateArray& array) {
-    return array.name.ends_with("/counters") || array.name.ends_with("/losses") ||
+    return is_seal(array) || array.name.ends_with("/counters") || array.name.ends_with("/losses") ||
            array.name.ends_with("/losses_seen") || array.name == "sync/parle/average";
   });
   return saved;
