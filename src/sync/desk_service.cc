@@ -148,7 +148,6 @@ bool DeskService::listen(int rank) {
     line.heard = RoundDesk::Clock::now();
     const DeskMessage message = line.message;
     const auto word = static_cast<DeskWord>(message[0]);
-    line.came = word == DeskWord::kCame;
     line.left = word == DeskWord::kLeft;
     if (word == DeskWord::kFailed) {
       DeskReason reason{};
@@ -161,7 +160,13 @@ bool DeskService::listen(int rank) {
       line.in.reset();
     else
       line.in = channel_->receive(bytes_of(line.message), rank, kDeskTag);
-    hand_out(answer(rank, message));
+    const std::vector<DeskNote> notes = answer(rank, message);
+    // Who comes to a round that was held without it has an answer, and nobody to wait for.
+    line.came = word == DeskWord::kCame &&
+                std::none_of(notes.begin(), notes.end(), [&](const DeskNote& note) {
+                  return note.kind == DeskNote::kClosed && note.to == rank;
+                });
+    hand_out(notes);
   } catch (const Error& error) {
     if (!survives_losses_ || error.code() != ErrorCode::kPeerLost) throw;
     lose(rank, cause_of(error.what()));

@@ -60,7 +60,7 @@ class DeskService {
     DeskMessage message{};
     std::unique_ptr<Transfer> in;
     RoundDesk::Clock::time_point heard = RoundDesk::Clock::now();  // the last word
-    bool came = false;                                             // was that word
+    bool came = false;  // was that word, and the round is not over without it
     bool lost = false;
     bool left = false;
   };
