@@ -264,10 +264,11 @@ def wrong_local_states(rank, size):
     net, optimizer = local(rank)
     train(net, optimizer, rank, 3)
     states = gather(optimizer.state_dict())
-    plain = optimizer.optim.state_dict()
+    plain = copy.deepcopy(optimizer.optim.state_dict())
     broken = content(gather(optimizer.state_dict())[rank])
     if rank == 1:
         broken["thinwire"]["state"][-2] ^= 64
+    train(net, optimizer, rank, 2, first=3)  # goes on from there, so that what is loaded differs from what is there
     found = []
     for given in (states[0], {"weights": 1}, plain if rank else states[0], broken,
                   {**plain, "param_groups": []} if rank else plain):
