@@ -171,13 +171,12 @@ class PowersgdEncoder final : public Encoder {
   StateArrays save() const override {
     if (!settings_.warm_start) return {};
     const int64_t rank[1] = {static_cast<int64_t>(settings_.rank)};
-    StateArrays arrays = {make_state("rank", rank, OnResize::kShared),
-                          make_state("q", std::span<const float>(warm_q_), OnResize::kShared)};
+    StateArrays arrays = {make_state("rank", rank, OnResize::kCopy),
+                          make_state("q", std::span<const float>(warm_q_), OnResize::kCopy)};
     if (settings_.alternate)
-      arrays.push_back(make_state("p", std::span<const float>(warm_p_), OnResize::kShared));
+      arrays.push_back(make_state("p", std::span<const float>(warm_p_), OnResize::kCopy));
     return arrays;
   }
-  bool shares_state() const noexcept override { return settings_.warm_start; }
 
   // Factors of another rank are of no use: they start afresh, and nothing that is owed is lost.
   Status load(const StateArrays& arrays) override {

@@ -26,8 +26,6 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"topk:density=0.2", "ef21", {"feedback/mean_estimate"}},
       {"int8", "ef21", {"feedback/mean_estimate"}},
-      {"powersgd", "auto", {"encoder/q", "encoder/rank"}},
-      {"powersgd:alternate=true", "auto", {"encoder/p", "encoder/q", "encoder/rank"}},
   };
   return all;
 }
