@@ -148,8 +148,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // out += weight * decoded. A sparse payload touches only the positions it names.
-  // REQUIRES: out has as many values as the stream.
+  // out += weight * decoded; fails with kNonFinite where a weight beyond 1 makes a product infinite. A
+  // sparse payload touches only the positions it names. REQUIRES: as many values as the stream has.
   virtual Status decode_add(std::span<const std::byte> payload, float weight,
                             std::span<float> out) const = 0;
 

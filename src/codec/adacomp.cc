@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "core/bytes.h"
 #include "core/check.h"
 #include "kernel/bin_codes.h"
@@ -120,6 +121,7 @@ class AdaCompDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "adacomp", payload, weight, out);
     size_t begin = 0;
     for (const Part& part : parts_) {
       if (part.count == 0) continue;

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "kernel/add_floats.h"
 #include "kernel/half_float.h"
 
@@ -88,6 +89,7 @@ class FloatDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, format_.info.name, payload, weight, out);
     if (payload.size() != out.size() * format_.size)
       return fail(ErrorCode::kBadLength, "payload length does not match the count");
     if (!format_.decode_add(payload, weight, out))

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/block_option.h"
+#include "codec/checked_add.h"
 #include "codec/codec_random.h"
 #include "core/bytes.h"
 #include "kernel/scaled_blocks.h"
@@ -113,6 +114,7 @@ class GridDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, name_, payload, weight, out);
     for (const Part& part : parts_) {
       const GridBlocks blocks = blocks_of(blocks_, part);
       const size_t size = blocks.size(part.count);

@@ -21,6 +21,7 @@
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "kernel/scaled_blocks.h"
 
 namespace thinwire {
@@ -55,6 +56,7 @@ class IntDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, name_, payload, weight, out);
     if (payload.size() != blocks_.size(out.size()))
       return Status::fail(ErrorCode::kBadLength,
                           std::string(name_) + ": payload length does not match the count");

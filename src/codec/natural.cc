@@ -17,6 +17,7 @@
 #include <string>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "codec/codec_random.h"
 #include "kernel/power_codes.h"
 
@@ -52,6 +53,7 @@ class NaturalDecoder final : public Decoder {
  public:
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "natural", payload, weight, out);
     if (payload.size() != kernel::power_bytes(out.size()))
       return Status::fail(ErrorCode::kBadLength,
                           "natural: payload length does not match the count");

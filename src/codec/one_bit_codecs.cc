@@ -28,6 +28,7 @@
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "kernel/two_levels.h"
 
 namespace thinwire {
@@ -78,6 +79,7 @@ class LevelDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, name_, payload, weight, out);
     for (const Part& part : parts_) {
       const LevelBlocks blocks{.block = part.block, .rule = rule_};
       const size_t size = blocks.size(part.count);

@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "codec/codec_random.h"
 #include "codec/factor_layout.h"
 #include "codec/thin_basis.h"
@@ -271,6 +272,7 @@ class PowersgdDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "powersgd", payload, weight, out);
     return each(
         payload, out,
         [&](auto bytes, std::span<float> to) { return kernel::add_floats(bytes, weight, to); },

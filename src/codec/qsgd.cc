@@ -25,6 +25,7 @@
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "codec/codec_random.h"
 #include "codec/elias_levels.h"
 #include "codec/grid_codec.h"
@@ -92,6 +93,7 @@ class EliasDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "qsgd", payload, weight, out);
     const auto most_code = static_cast<float>((1 << (blocks_.bits - 1)) - 1);
     const bool ok = for_buckets(out.size(), blocks_.block, [&](size_t begin, size_t count) {
       ByteReader reader(payload);

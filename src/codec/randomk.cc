@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "codec/random_positions.h"
 #include "codec/sparse_codec.h"
 #include "core/bytes.h"
@@ -169,6 +170,7 @@ class RandomkDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "randomk", payload, weight, out);
     return read(payload, [&](std::span<const uint32_t> at, std::span<const float> values) {
       for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
     });

@@ -19,6 +19,7 @@
 #include <limits>
 
 #include "codec/builtin.h"
+#include "codec/checked_add.h"
 #include "kernel/code_bits.h"
 #include "kernel/two_levels.h"
 
@@ -67,6 +68,7 @@ class SignumDecoder final : public Decoder {
  public:
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "signum", payload, weight, out);
     if (payload.size() != kernel::code_bytes(out.size(), 1))
       return Status::fail(ErrorCode::kBadLength, "signum: payload is not a bit per value");
     kernel::add_level_bits(payload, {.high = weight, .low = -weight}, out);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "codec/checked_add.h"
+
 namespace thinwire {
 namespace {
 
@@ -16,6 +18,7 @@ class SparseDecoder final : public Decoder {
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
+    if (!keeps_finite(weight)) return add_checked(*this, "sparse payload", payload, weight, out);
     return add_sparse(payload, format_, weight, out);
   }
 

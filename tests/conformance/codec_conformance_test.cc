@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "kernel/for_each_target.h"
@@ -145,6 +146,37 @@ TEST_P(CodecConformance, DecodingAddsWithWeight) {
       wrong += std::abs(out[i] - (2.0f + 0.25f * decoded[i])) >
                3e-7f * std::max(2.0f, std::abs(decoded[i]));
     EXPECT_EQ(wrong, 0u);
+  });
+}
+
+// A product beyond the largest float is refused, and nothing else is: values of zero stay out of it.
+TEST_P(CodecConformance, WeightsThatCarryValuesBeyondTheLargestFloatAreRefused) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  for_all([&](const StreamSpec& stream, Data, std::vector<float> values) {
+    if (!values.empty()) {  // a scale near the largest float
+      values.front() = kLargest;
+      values.back() = 0;
+    }
+    const auto payload = samples::encode(codec_, stream, values);
+    const auto decoder = codec_.make_decoder(stream);
+    const auto decoded = decode(stream, payload);
+    for (const float weight : {-1.0f, 1.5f, -3.0f, 1e20f, kLargest, INFINITY, kNone}) {
+      SCOPED_TRACE("weight " + std::to_string(weight));
+      bool finite = true;
+      for (const float value : decoded) finite &= std::isfinite(weight * value);
+      std::vector<float> out(values.size(), 0.0f);
+      const Status status = decoder->decode_add(payload, weight, out);
+      ASSERT_EQ(status.is_ok(), finite) << status.message();
+      if (!status) {
+        EXPECT_EQ(status.code(), ErrorCode::kNonFinite);
+        continue;
+      }
+      size_t wrong = 0;
+      for (size_t i = 0; i < out.size(); ++i)
+        wrong += !(std::abs(out[i] - weight * decoded[i]) <= 3e-7f * std::abs(weight * decoded[i]));
+      EXPECT_EQ(wrong, 0u);
+    }
   });
 }
 
