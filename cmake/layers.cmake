@@ -119,3 +119,10 @@ function(thinwire_tests group)
     set_tests_properties(${group}/${test} PROPERTIES TIMEOUT 900)
   endforeach()
 endfunction()
+
+# thinwire_keep_libraries(<program>): for a program that mpirun starts; keep_libraries.cc has the reason.
+function(thinwire_keep_libraries program)
+  if(THINWIRE_SANITIZE)
+    target_sources(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/keep_libraries.cc)
+  endif()
+endfunction()
