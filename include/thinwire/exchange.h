@@ -40,6 +40,9 @@ struct ExchangeOptions {
   // dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;
   // docs/collectives.md
   std::string method = "auto";
+  // How contributions become one: mean, or median over ranks, coordinate by coordinate, which takes up to
+  // (n - 1) / 2 ranks that send anything finite. Rules other than mean go with scatter-reduce and gather.
+  std::string combine = "mean";
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together, or offers

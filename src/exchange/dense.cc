@@ -202,7 +202,7 @@ class Dense final : public Collective {
     {
       const Stopwatch watch(context_.compress_seconds);
       self().mean_in = context_.buffers.take(own().size);
-      kernel::scale(sum(), 1.0f / static_cast<float>(peers_.size()));
+      kernel::scale(sum(), mean_weight(peers_.size()));
       std::span<const float> mean = sum();
       for (size_t i = 0; i < own().slices.size(); ++i) {
         write_mean(i, mean.first(own().slices[i].count));

@@ -177,7 +177,7 @@ void FloatReduction::share() {
   const std::span<float> own = shard(context_.rank());
   {
     const Stopwatch watch(context_.compress_seconds);
-    if (rule_ == Rule::kMean) kernel::scale(sum(), 1.0f / static_cast<float>(peers_.size()));
+    if (rule_ == Rule::kMean) kernel::scale(sum(), mean_weight(peers_.size()));
     const auto bad =
         std::find_if(sum().begin(), sum().end(), [](float x) { return !std::isfinite(x); });
     if (!sum_spoilt_ && bad != sum().end()) {  // each was finite: the sum overflowed

@@ -22,14 +22,16 @@ namespace {
 
 class Gather final : public Collective {
  public:
-  Gather(StepContext& context, const Streams& streams, const Bucket& bucket, int tag)
-      : context_(context), tag_(tag), peers_(context.ranks()) {
+  Gather(const MethodParts& parts, const Bucket& bucket, int tag)
+      : context_(parts.context), tag_(tag), peers_(context_.ranks()) {
     for (const Piece& piece : bucket) {
-      ActiveStream* stream = streams[piece.stream].get();
+      ActiveStream* stream = parts.streams[piece.stream].get();
+      if (parts.combine.wants_rows())
+        contributions_.emplace_back(parts.combine, context_.ranks(), stream->spec().count());
       streams_.push_back(stream);
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
-    if (settles_scale()) rounds_ = std::make_unique<Rounds>(context, streams_, false, tag);
+    if (settles_scale()) rounds_ = std::make_unique<Rounds>(context_, streams_, false, tag);
   }
 
   void begin() override {
@@ -39,7 +41,10 @@ class Gather final : public Collective {
       const Stopwatch watch(context_.compress_seconds);
       if (rounds_ != nullptr) rounds_->begin();
       for (size_t i = 0; i < streams_.size(); ++i) {
-        streams_[i]->prepare_apart(context_);
+        if (contributions_.empty())
+          streams_[i]->prepare_apart(context_);
+        else
+          streams_[i]->prepare(context_);
         if (rounds_ != nullptr) rounds_->join(i);
       }
     }
@@ -96,6 +101,7 @@ class Gather final : public Collective {
     for (; next_ < peers_.size() && arrived(next_); ++next_) {
       decode(next_);
       if (next_ != context_.rank()) peers_[next_].in.release(context_);
+      if (next_ + 1 == peers_.size()) combine();
       moved = true;
     }
     if (next_ == peers_.size() && !sent_) {
@@ -117,6 +123,8 @@ class Gather final : public Collective {
                                         out.subspan(mine_size_));
       stream->begin_mean(context_);
     }
+    for (size_t i = 0; i < contributions_.size(); ++i)
+      contributions_[i].begin(streams_[i]->spec().count());
   }
 
   bool arrived(size_t rank) const { return rank == context_.rank() || peers_[rank].in.arrived(); }
@@ -127,12 +135,15 @@ class Gather final : public Collective {
     const bool own = rank == context_.rank();
     std::span<const std::byte> bytes =
         own ? mine_.bytes().first(mine_size_) : peers_[rank].in.bytes();
-    const float weight = 1.0f / static_cast<float>(peers_.size());
-    for (ActiveStream* member : streams_) {
-      ActiveStream& stream = *member;
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      ActiveStream& stream = *streams_[i];
       const FrameHeader expected =
           context_.header(stream.codec().info().id, stream.index(), 0, stream.spec().count(), rank);
-      const FrameOutcome outcome = stream.add_to_mean(context_, expected, bytes, weight);
+      const FrameOutcome outcome =
+          contributions_.empty()
+              ? stream.add_to_mean(context_, expected, bytes, mean_weight(peers_.size()))
+              : add_frame(context_, expected, stream.decoder(), bytes, 1.0f,
+                          contributions_[i].of(rank));
       if (outcome.kind == FrameOutcome::kFlagged)
         context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
       if (outcome.size == 0) return;  // where the next frame begins is unknown
@@ -142,10 +153,20 @@ class Gather final : public Collective {
       context_.faults.add(ErrorCode::kCorrupt, streams_.back()->index(), static_cast<int>(rank));
   }
 
+  // Every rank's contributions are there.
+  void combine() {
+    const Stopwatch watch(context_.decompress_seconds);
+    for (size_t i = 0; i < contributions_.size(); ++i) {
+      const std::span<const float> result = contributions_[i].combine();
+      std::copy(result.begin(), result.end(), streams_[i]->result().begin());
+    }
+  }
+
   StepContext& context_;
   const int tag_;
   std::vector<ActiveStream*> streams_;
-  std::unique_ptr<Rounds> rounds_;  // null: nothing to agree on
+  std::vector<Contributions> contributions_;  // by stream; none for means, which are added in place
+  std::unique_ptr<Rounds> rounds_;            // null: nothing to agree on
   bool started_ = false;
   size_t limit_ = 0;  // bytes of the longest message that is possible
   Buffer mine_;
@@ -157,17 +178,18 @@ class Gather final : public Collective {
 
 }  // namespace
 
-extern const MethodEntry kGather{
-    .name = "gather",
-    .preference = 4,
-    .carries = [](const Codec& /*any*/) { return true; },
-    .refusal = "carries every codec, and so",
-    .owners_remember = no_owner_remembers,
-    .make =
-        [](const MethodParts& parts) {
-          return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
-            return std::make_unique<Gather>(parts.context, parts.streams, bucket, tag);
-          });
-        }};
+extern const MethodEntry kGather{.name = "gather",
+                                 .preference = 4,
+                                 .carries = [](const Codec& /*any*/) { return true; },
+                                 .refusal = "carries every codec, and so",
+                                 .combines = true,
+                                 .owners_remember = no_owner_remembers,
+                                 .make =
+                                     [](const MethodParts& parts) {
+                                       return for_each_bucket(
+                                           parts, [&](const Bucket& bucket, int tag) {
+                                             return std::make_unique<Gather>(parts, bucket, tag);
+                                           });
+                                     }};
 
 }  // namespace thinwire

@@ -33,7 +33,7 @@ class Library final : public Collective {
     }
     context_.group.library_all_reduce(values_);
     const Stopwatch watch(context_.decompress_seconds);
-    kernel::scale(values_, 1.0f / static_cast<float>(context_.ranks()));
+    kernel::scale(values_, mean_weight(context_.ranks()));
     std::span<const float> from = values_;
     for (ActiveStream* stream : streams_) {
       const auto mean = from.first(stream->spec().count());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exchange/active_stream.h"
+#include "exchange/combine.h"
 #include "exchange/plan.h"
 #include "exchange/step_context.h"
 #include "thinwire/codec.h"
@@ -53,6 +54,7 @@ struct MethodParts {
   const Streams& streams;
   const std::vector<Bucket>& buckets;
   Store& store;
+  const Combine& combine;
   size_t bucket_bytes = 0;
   size_t chunk_values = 0;
 };
@@ -68,6 +70,7 @@ struct MethodEntry {
       refusal;  // "cannot add payloads of": what it says of a codec that it does not carry
 
   bool cuts_anywhere = false;  // buckets may cut a stream at any value
+  bool combines = false;       // takes every rule of combine.h; the others give means alone
 
   // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in the
   // store.

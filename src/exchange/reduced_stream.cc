@@ -176,7 +176,7 @@ size_t ReducedStream::add(std::span<const std::byte> bytes, size_t sender) {
 // The mean and what this rank owes, where `values` lie; false if it cannot be given.
 bool ReducedStream::form_mean(std::span<float>& values) {
   if (spoilt_) return false;
-  kernel::scale(sum_, 1.0f / static_cast<float>(context_.ranks()));
+  kernel::scale(sum_, mean_weight(context_.ranks()));
   values = sum_;
   Moments moments;
   if (memory_ != nullptr) {

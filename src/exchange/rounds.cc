@@ -10,7 +10,7 @@
 namespace thinwire {
 namespace {
 
-using Combine = Round::Combine;
+using RoundCombine = Round::Combine;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Rounds::Layout Rounds::make_layout(bool with_plain, bool odd_step) const {
     if (layout.size() <= number) layout.resize(number + 1, {.combine = what.combine, .parts = {}});
     Plan& plan = layout[number];
     const ActiveStream& stream = *streams_[member];
-    const bool floats = what.combine != Combine::kFromRoot;
+    const bool floats = what.combine != RoundCombine::kFromRoot;
     THINWIRE_CHECK(plan.combine == what.combine && (!floats || what.size % sizeof(float) == 0),
                    "codec '" + std::string(stream.codec().info().name) +
                        "': a round of one stream does not fit that of another");
@@ -42,7 +42,7 @@ Rounds::Layout Rounds::make_layout(bool with_plain, bool odd_step) const {
   }
   if (!with_plain) return layout;
   const auto means = std::find_if(layout.begin(), layout.end(),
-                                  [](const Plan& plan) { return plan.combine == Combine::kMean; });
+                                  [](const Plan& plan) { return plan.combine == RoundCombine::kMean; });
   const auto first = static_cast<size_t>(means - layout.begin());
   for (size_t member = 0; member < streams_.size(); ++member)
     if (streams_[member]->is_plain())
@@ -111,7 +111,7 @@ void Rounds::launch() {
   if (!from_root()) {
     const ActiveStream& last = *streams_.back();
     const auto rule =
-        plan().combine == Combine::kMax ? FloatReduction::Rule::kMax : FloatReduction::Rule::kMean;
+        plan().combine == RoundCombine::kMax ? FloatReduction::Rule::kMax : FloatReduction::Rule::kMean;
     reduction_.begin(rule,
                      {.codec = last.codec().info().id,
                       .stream = last.index(),

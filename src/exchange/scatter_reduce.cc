@@ -21,7 +21,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "core/aligned.h"
 #include "exchange/chunk_plan.h"
 #include "exchange/lane.h"
 #include "exchange/method.h"
@@ -51,7 +50,7 @@ class ScatterReduce final : public Method {
         own_(plan_.route(context_.rank())),
         window_(window_of(context_.ranks())),
         means_out_(window_, plan_.max_size()),
-        sum_(plan_.max_count()),
+        contributions_(parts.combine, context_.ranks(), plan_.max_count()),
         vote_room_(plan_.max_size()),
         spoilt_(plan_.max_parts()) {
     for (const Bucket& bucket : parts.buckets) {
@@ -211,11 +210,11 @@ class ScatterReduce final : public Method {
 
   void add(const Chunk& chunk, size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
-    const auto sum = std::span(sum_).first(chunk.count);
     if (rank == 0) {
-      kernel::fill(sum, -0.0f);
+      contributions_.begin(chunk.count);
       std::fill(spoilt_.begin(), spoilt_.end(), false);
     }
+    const std::span<float> sum = contributions_.of(rank);
     if (rank == context_.rank()) {
       for_parts(chunk, sum, [&](size_t i, const ChunkPart& part, std::span<float> values) {
         const size_t begin = part.range.begin;
@@ -251,11 +250,10 @@ class ScatterReduce final : public Method {
     const auto message = means_out_.bytes(reduced_, chunk.size);
     {
       const Stopwatch watch(context_.compress_seconds);
-      const auto mean = std::span(sum_).first(chunk.count);
-      kernel::scale(mean, 1.0f / static_cast<float>(context_.ranks()));
-      for_parts(chunk, mean, [&](size_t i, const ChunkPart& part, std::span<float> values) {
-        write_mean(i, part, values, frame_of(part, message));
-      });
+      for_parts(chunk, contributions_.combine(),
+                [&](size_t i, const ChunkPart& part, std::span<float> values) {
+                  write_mean(i, part, values, frame_of(part, message));
+                });
     }
     for (Lane& lane : lanes_)
       lane.means_out.transfer(reduced_).set(
@@ -344,7 +342,7 @@ class ScatterReduce final : public Method {
   std::vector<OwnerMemory*> memories_;               // by stream; null where nothing is remembered
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
   Ring means_out_;                    // their memory; whether they have left is in the lanes
-  AlignedVector<float> sum_;          // of the chunk under way
+  Contributions contributions_;       // to the chunk under way
   std::vector<std::byte> vote_room_;  // for this rank's own vote on it
   std::vector<bool> spoilt_;          // parts of that chunk without a sum
   size_t released_ = 0;               // buckets begun in this step
@@ -369,6 +367,7 @@ extern const MethodEntry kScatterReduce{
     .preference = 2,
     .carries = is_block_local,
     .refusal = "cannot cut into blocks the payloads of",
+    .combines = true,
     .owners_remember =
         [](const ActiveStream& stream) { return !stream.is_plain() && stream.owners_remember(); },
     .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {

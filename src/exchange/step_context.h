@@ -17,6 +17,9 @@ namespace thinwire {
 
 using Clock = std::chrono::steady_clock;
 
+// 1/n: what a rank's contribution to a mean over `ranks` counts.
+inline float mean_weight(size_t ranks) noexcept { return 1.0f / static_cast<float>(ranks); }
+
 struct StepContext {
   Group& group;
   TensorTable& tensors;

@@ -39,6 +39,7 @@ void StepRunner::make_method(const Terms& terms) {
                                 .streams = streams_,
                                 .buckets = plan_.buckets,
                                 .store = store_,
+                                .combine = *terms.combine,
                                 .bucket_bytes = options_.bucket_bytes,
                                 .chunk_values = options_.chunk_values});
   take_over_debts(terms);

@@ -14,23 +14,30 @@
 namespace thinwire {
 namespace {
 
-// Method "auto" of a codec. Method gather carries every codec.
-const MethodEntry& usual_method(const Codec& codec) {
+// Method "auto" of a codec. Method gather carries every codec and takes every rule.
+const MethodEntry& usual_method(const Codec& codec, const Combine& rule) {
   const MethodEntry* best = nullptr;
   for (const MethodEntry* method : list_methods()) {
     if (method->preference == 0 || !method->carries(codec)) continue;
+    if (rule.wants_rows() && !method->combines) continue;
     if (best == nullptr || method->preference < best->preference) best = method;
   }
   return *best;
 }
 
-Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec) {
-  const MethodEntry& usual = usual_method(codec);
+Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec,
+                                         const Combine& rule) {
+  const MethodEntry& usual = usual_method(codec, rule);
   if (name == "auto") return &usual;
   std::vector<std::string> names = {"auto"};
   for (const MethodEntry* method : list_methods()) {
     names.emplace_back(method->name);
     if (name != method->name) continue;
+    if (rule.wants_rows() && !method->combines)
+      return Status::fail(ErrorCode::kUnsupported,
+                          "exchange: method " + name +
+                              " combines contributions by mean alone; use " +
+                              std::string(usual.name));
     if (method->carries(codec)) return method;
     return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " +
                                                      std::string(method->refusal) + " codec '" +
@@ -87,12 +94,19 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     return status;
   Terms terms;
   terms.divisible = true;
+  terms.combine = find_combine(options.combine);
+  if (terms.combine == nullptr) {
+    std::vector<std::string> names;
+    for (const CombineEntry* entry : list_combines()) names.emplace_back(entry->name);
+    return Status::fail(ErrorCode::kUnknownName, "exchange: unknown combine '" + options.combine +
+                                                     "'; " + known_names(options.combine, names));
+  }
   std::string feedback = "none";
   std::optional<Grouping> grouping = options.grouping;
   for (const std::string& spec : schedule.ends()) {
     const NamedCodec named = make_codec(spec).value();
     const CodecInfo& info = named.codec->info();
-    Result<const MethodEntry*> method = settle_method(options.method, *named.codec);
+    Result<const MethodEntry*> method = settle_method(options.method, *named.codec, *terms.combine);
     if (!method) return method.status();
     terms.divisible = terms.divisible && method.value()->cuts_anywhere;
     if (const std::string wanted = memory_for(info); wanted != "none") {
@@ -118,7 +132,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
                         memory.status().message() + " (auto: the codec's own)");
 
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
-  terms.method = settle_method(options.method, *now.codec).value();
+  terms.method = settle_method(options.method, *now.codec, *terms.combine).value();
   terms.codec = std::move(now.codec);
   terms.codec_text = std::move(now.canonical);
   return terms;
@@ -140,6 +154,7 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     line("feedback", options.feedback);
     line("method", options.method);
   }
+  line("combine", options.combine);
   std::string kinds;
   for (const TensorKind kind : options.dense_kinds)
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));

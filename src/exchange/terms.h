@@ -13,6 +13,7 @@
 
 namespace thinwire {
 
+class Combine;
 struct MethodEntry;
 
 // Options with every "auto" decided, as they are in one step. Only codec and method change over time.
@@ -21,6 +22,7 @@ struct Terms {
   std::string codec_text;  // with every option spelt out
   std::string feedback;
   const MethodEntry* method = nullptr;
+  const Combine* combine = nullptr;
   Grouping grouping = Grouping::kTensor;
   bool divisible = false;  // streams may be cut at any value, in every step
 };

@@ -1,0 +1,65 @@
+// How the contributions of all ranks to the same values become one result.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/aligned.h"
+
+namespace thinwire {
+
+// A rule, without state. Safe to call from any thread.
+class Combine {
+ public:
+  virtual ~Combine() = default;
+
+  // Whether it must see the contribution of each rank by itself. The others are given the sum over
+  // ranks, in fp32 and in rank order, which takes no memory for n contributions.
+  virtual bool wants_rows() const noexcept = 0;
+
+  // `rows` is the contributions one after another, rank 0's first, each as long as `result`; or the
+  // sum alone, which may be `result` itself. REQUIRES: finite values.
+  virtual void combine(std::span<const float> rows, size_t ranks,
+                       std::span<float> result) const = 0;
+};
+
+struct CombineEntry {
+  std::string_view name;  // what users type
+  std::string_view summary;
+  const Combine& (*rule)();
+};
+
+// All rules, mean first.
+std::span<const CombineEntry* const> list_combines() noexcept;
+
+// Null: there is none of this name.
+const Combine* find_combine(std::string_view name) noexcept;
+
+// The contributions to some values, as far as a rule needs them: their sum, or a row for each rank.
+// Memory is made once, for the most values. One thread at a time.
+class Contributions {
+ public:
+  Contributions(const Combine& rule, size_t ranks, size_t most);
+
+  // Starts with `count` values, -0.0 everywhere: the one value that adds to any other without changing a
+  // bit of it. REQUIRES: count <= most.
+  void begin(size_t count);
+
+  // Where the contribution of a rank is added. Ranks come in their order.
+  std::span<float> of(size_t rank) noexcept;
+
+  // After the last rank: what the rule makes of them, until the next begin.
+  std::span<float> combine();
+
+ private:
+  const Combine& rule_;
+  const size_t ranks_;
+  size_t count_ = 0;
+  AlignedVector<float> rows_;
+  AlignedVector<float> result_;  // of rules that want rows
+};
+
+}  // namespace thinwire
