@@ -136,7 +136,8 @@ class PowersgdEncoder final : public Encoder {
 
   Encoded encode(const Signal& signal, const Call& call, std::span<std::byte> out,
                  std::span<float> rest) override {
-    if (!std::exchange(agreed_, false)) agree_alone(signal, call);
+    next_is_shared_ = std::exchange(agreed_, false);
+    if (!next_is_shared_) agree_alone(signal, call);
     encoded_ = true;
     ByteWriter writer(out);
     for (const FactorPiece& piece : layout_.pieces) {
@@ -164,6 +165,7 @@ class PowersgdEncoder final : public Encoder {
     if (encoded_ && settings_.warm_start) {
       std::swap(warm_q_, q_);
       if (settings_.alternate) std::swap(warm_p_, p_);
+      shared_ = next_is_shared_;
     }
     rollback();
   }
@@ -172,12 +174,14 @@ class PowersgdEncoder final : public Encoder {
   StateArrays save() const override {
     if (!settings_.warm_start) return {};
     const int64_t rank[1] = {static_cast<int64_t>(settings_.rank)};
-    StateArrays arrays = {make_state("rank", rank, OnResize::kCopy),
-                          make_state("q", std::span<const float>(warm_q_), OnResize::kCopy)};
+    const OnResize kind = shared_ ? OnResize::kShared : OnResize::kCopy;
+    StateArrays arrays = {make_state("rank", rank, kind),
+                          make_state("q", std::span<const float>(warm_q_), kind)};
     if (settings_.alternate)
-      arrays.push_back(make_state("p", std::span<const float>(warm_p_), OnResize::kCopy));
+      arrays.push_back(make_state("p", std::span<const float>(warm_p_), kind));
     return arrays;
   }
+  bool shares_state() const noexcept override { return settings_.warm_start && shared_; }
 
   // Factors of another rank are of no use: they start afresh, and nothing that is owed is lost.
   Status load(const StateArrays& arrays) override {
@@ -193,6 +197,9 @@ class PowersgdEncoder final : public Encoder {
     }
     warm_p_.swap(p);
     warm_q_.swap(q);
+    shared_ = std::any_of(arrays.begin(), arrays.end(), [](const StateArray& array) {
+      return array.on_resize == OnResize::kShared;
+    });
     rollback();
     return Status::ok();
   }
@@ -262,7 +269,10 @@ class PowersgdEncoder final : public Encoder {
   AlignedVector<float> scaled_;
   std::vector<std::byte> alone_;  // offers of the only rank
   bool odd_ = false;
-  bool agreed_ = false;   // rounds were made
+  bool agreed_ = false;  // rounds were made
+  bool next_is_shared_ = false;
+  bool shared_ =
+      true;  // all ranks have these factors: the first ones, or those that they agreed on
   bool encoded_ = false;  // p_ and q_ are those of a step
 };
 

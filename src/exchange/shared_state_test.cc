@@ -18,20 +18,22 @@ using ::testing::HasSubstr;
 constexpr uint64_t kSteps = 3;
 
 struct Kind {
-  std::string codec, feedback;
+  std::string codec, feedback, method;
   std::set<std::string> shared;  // arrays of each stream
 };
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"topk:density=0.2", "ef21", {"feedback/mean_estimate"}},
-      {"int8", "ef21", {"feedback/mean_estimate"}},
+      {"topk:density=0.2", "ef21", "auto", {"feedback/mean_estimate"}},
+      {"int8", "ef21", "auto", {"feedback/mean_estimate"}},
+      {"powersgd", "auto", "auto", {"encoder/q", "encoder/rank"}},
+      {"powersgd:alternate=true", "auto", "auto", {"encoder/p", "encoder/q", "encoder/rank"}},
   };
   return all;
 }
 
 ExchangeOptions options_of(const Kind& kind) {
-  return {.codec = kind.codec, .feedback = kind.feedback};
+  return {.codec = kind.codec, .feedback = kind.feedback, .method = kind.method};
 }
 
 std::vector<StateArrays> saved_after_steps(const Kind& kind, int ranks) {
@@ -50,8 +52,7 @@ std::vector<std::string> resumed_with(const Kind& kind, const std::vector<StateA
   run_local(static_cast<int>(saved.size()), [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
     auto store = std::make_shared<Store>();
-    if (!saved[rank].empty())
-      store->load({saved[rank]}, group.rank(), group.size()).or_throw();
+    if (!saved[rank].empty()) store->load({saved[rank]}, group.rank(), group.size()).or_throw();
     ExchangeOptions options = options_of(kind);
     options.first_step = kSteps;
     try {
@@ -87,6 +88,15 @@ TEST(SharedState, IsAlikeOnAllRanksAfterSteps) {
     }
 }
 
+// By gather each rank finds factors of its own.
+TEST(SharedState, FactorsThatRanksDidNotAgreeOnAreTheirOwn) {
+  const Kind kind{"powersgd", "auto", "gather", {}};
+  const auto saved = saved_after_steps(kind, 3);
+  for (const StateArrays& arrays : saved)
+    EXPECT_FALSE(std::any_of(arrays.begin(), arrays.end(), is_shared));
+  EXPECT_THAT(resumed_with(kind, saved), Each(""));
+}
+
 TEST(SharedState, TheRankWithOneFlippedBitIsNamedOnAll) {
   for (const Kind& kind : kinds())
     for (const size_t ranks : {2, 3})
@@ -97,9 +107,9 @@ TEST(SharedState, TheRankWithOneFlippedBitIsNamedOnAll) {
         shared->data[shared->data.size() / 2] ^= std::byte{1};
         const auto messages = resumed_with(kind, saved);
         EXPECT_THAT(messages, Each(HasSubstr("'" + shared->name + "', which all ranks share")));
-        const std::string named = ranks == 2 ? "rank 1 what it is on rank 0"
-                                             : "rank " + std::to_string(odd) +
-                                                   " what it is on most ranks";
+        const std::string named = ranks == 2
+                                      ? "rank 1 what it is on rank 0"
+                                      : "rank " + std::to_string(odd) + " what it is on most ranks";
         EXPECT_THAT(messages, Each(HasSubstr(named)));
       }
 }
