@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "thinwire/codec.h"
+#include "thinwire/momentum.h"
 #include "thinwire/options.h"
 #include "thinwire/state.h"
 
@@ -40,6 +41,11 @@ class Feedback : public Stateful {
   // one piece then: every part may come from memory of its own.
   virtual bool only_adds() const noexcept { return false; }
 
+  // Of memories that are the momentum of an optimiser: that of each tensor of the stream in turn, from
+  // the next step on, in the place of what their options say. Others ignore it. Not saved.
+  // REQUIRES: one for each tensor; no step under way.
+  virtual void set_momentum(std::span<const Momentum> /*of_tensors*/) {}
+
   // Where the encoder leaves values - decode(payload). Empty when this memory keeps nothing.
   virtual std::span<float> rest() noexcept = 0;
 
@@ -65,7 +71,22 @@ struct FeedbackEntry {
   std::string_view paper = {};
   std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&)> make;
+
+  // Of memories that add momentum to gradients: how much, with these options. Empty: they add none.
+  std::function<double(const Options&)> momentum = nullptr;
+  // Of memories that are the momentum of an optimiser: that of tensors which travel beside the stream
+  // uncompressed, which have the same optimiser. Empty: those need none.
+  std::function<std::string(const Options&)> plain = nullptr;
 };
+
+// A memory of the registry and what its text asks of it.
+struct NamedFeedback {
+  const FeedbackEntry* entry;
+  Options options;
+};
+
+// Fails with the known names or options.
+Result<NamedFeedback> find_feedback(std::string_view spec);
 
 // Makes the memory that `spec` ("residual") names, all zero.
 Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream);

@@ -2,11 +2,13 @@
 // al., ICLR 2018, arXiv:1712.01887, sections 3.1 and 3.2]. Codecs are free; the paper's is `dgc`.
 //
 //   g <- g x min(1, clip / (sqrt(n) ||g||))      local clipping, on n ranks; clip = 0: none
-//   u' = momentum u + g,   v' = v + u'            momentum correction
+//   u' = momentum u + (1 - dampening) g          momentum correction; u' = g in the first step
+//   v' = v + u'
 //   v' <- v' - decode(encode(v'))                 what was left
-//   u' <- 0 where something was sent              momentum factor masking
+//   u' <- 0 where something was sent              momentum factor masking, if `mask`
 //
-// nesterov (the authors' repository): u' = momentum (u + g), v' = v + u' + g.
+// nesterov: v' = v + (1 - dampening) g + momentum u', torch's step. The authors' repository remembers
+// momentum times this u, which enters v alike as long as momentum stays the same.
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice.
 //
@@ -15,16 +17,21 @@
 // is that of the stream: the model's where it is one vector, else the tensor's, as in the repository.
 // n is a property of each step, not an option: a resumed run may have other ranks.
 //
-// A position counts as sent where what everybody decoded is not zero, that is where less than v' is
-// left. The paper's mask, |v'| > threshold, is the same for exact values; this one holds for every
-// codec and needs no list of positions. v' needs no buffer to compare with: it is formed again.
+// Masking is against velocities that outlived their gradients: what a position sent after many steps has
+// in it the momentum of all of them. A position counts as sent where what everybody decoded is not zero,
+// that is where less than v' is left. The paper's mask, |v'| > threshold, is the same for exact values;
+// this one holds for every codec and needs no list of positions. v' needs no buffer to compare with: it
+// is formed again. Where a part of the stream was sent whole, with nothing left of it, nothing of it had
+// waited, and its velocities go on: a codec that leaves nothing gives SGD with momentum.
 //
 // v' + sent = v + u' in every step. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "feedback/feedback_rules.h"
 #include "feedback/kept_vector.h"
+#include "feedback/momentum_rules.h"
 #include "feedback/step_guard.h"
 #include "kernel/memory_passes.h"
 #include "kernel/vector_moments.h"
@@ -37,46 +44,65 @@ constexpr const char* kResidual = "residual";
 
 class MomentumCorrection final : public Feedback {
  public:
-  MomentumCorrection(const Options& options, size_t count)
+  MomentumCorrection(const Options& options, const StreamSpec& stream)
       : clip_(options.number("clip")),
-        rule_{.momentum = static_cast<float>(options.number("momentum")),
-              .nesterov = options.flag("nesterov")},
-        velocity_(count),
-        residual_(count),
-        guard_("dgc", count) {}
+        mask_(options.flag("mask")),
+        rules_(options, stream),
+        velocity_(stream.count()),
+        residual_(stream.count()),
+        guard_("dgc", stream.count()) {}
+
+  void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }
 
   Signal prepare(std::span<const float> gradient, const Call& call) override {
     guard_.prepare(gradient.size());
-    rule_.scale = clip_ > 0 ? clipped(gradient, call.ranks) : 1.0f;
-    const Moments moments = kernel::add_velocity(rule_, gradient, velocity_.now, residual_.now,
-                                                 velocity_.next, residual_.next);
+    clipped_ = clip_ > 0 ? clipped(gradient, call.ranks) : 1.0f;
+    Moments moments = kernel::moments({});
+    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
+      const auto part = [&](auto& vector) {
+        return std::span(vector).subspan(range.begin, range.count);
+      };
+      moments = kernel::add_velocity(rule_of(range), part(gradient), part(velocity_.now),
+                                     part(residual_.now), part(velocity_.next),
+                                     part(residual_.next));
+    });
+    if (!rules_.uniform()) moments = kernel::moments(residual_.next);
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
   std::span<float> rest() noexcept override { return residual_.next; }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
-    kernel::mask_velocity(rule_, gradient.subspan(begin, count),
-                          std::span(residual_.now).subspan(begin, count),
-                          std::span(residual_.next).subspan(begin, count),
-                          std::span(velocity_.next).subspan(begin, count));
+    const auto rest = std::span(residual_.next).subspan(begin, count);
+    if (!mask_ || std::all_of(rest.begin(), rest.end(), [](float left) { return left == 0; }))
+      return;
+    rules_.each(begin, count, [&](const MomentumRules::Range& range) {
+      kernel::mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
+                            std::span(residual_.now).subspan(range.begin, range.count),
+                            std::span(residual_.next).subspan(range.begin, range.count),
+                            std::span(velocity_.next).subspan(range.begin, range.count));
+    });
   }
 
   void commit() override {
     guard_.commit_all_sent();
     velocity_.commit();
     residual_.commit();
+    rules_.commit();
   }
   void rollback() override { guard_.rollback(); }
 
   StateArrays save() const override {
-    return {velocity_.write(kVelocity), residual_.write(kResidual)};
+    return {velocity_.write(kVelocity), residual_.write(kResidual), rules_.write()};
   }
   Status load(const StateArrays& arrays) override {
+    bool begun = false;
+    if (Status status = MomentumRules::read(arrays, begun); !status) return status;
     if (Status status = velocity_.read(arrays, kVelocity); !status) return status;
     if (Status status = residual_.read(arrays, kResidual); !status) return status;
     velocity_.commit();
     residual_.commit();
+    rules_.adopt(begun);
     guard_.rollback();
     return Status::ok();
   }
@@ -89,12 +115,35 @@ class MomentumCorrection final : public Feedback {
     return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
   }
 
+  kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {
+    return {.momentum = static_cast<float>(range.momentum.momentum),
+            .scale = clipped_ * rules_.share(range.momentum),
+            .nesterov = range.momentum.nesterov};
+  }
+
   const double clip_;
-  kernel::MomentumRule rule_;
+  const bool mask_;
+  float clipped_ = 1;  // what this step's gradient is multiplied by
+  MomentumRules rules_;
   KeptVector velocity_;
   KeptVector residual_;
   StepGuard guard_;
 };
+
+std::vector<OptionInfo> rows() {
+  std::vector<OptionInfo> all = momentum_rows();
+  all.push_back({.name = "mask",
+                 .type = OptionType::kFlag,
+                 .fallback = "true",
+                 .help = "velocities end where something was sent"});
+  all.push_back({.name = "clip",
+                 .type = OptionType::kNumber,
+                 .fallback = "0",
+                 .min = 0,
+                 .max = 1e30,
+                 .help = "largest norm of a gradient, times sqrt(ranks); 0: any"});
+  return all;
+}
 
 }  // namespace
 
@@ -103,25 +152,12 @@ const FeedbackEntry& dgc_memory_entry() {
       .name = "dgc",
       .summary = "momentum before the exchange, stopped where something was sent",
       .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887",
-      .options = {{.name = "momentum",
-                   .type = OptionType::kNumber,
-                   .fallback = "0.9",
-                   .min = 0,
-                   .max = 0.999999,
-                   .help = "share of the velocity that goes on; the optimiser's own must be 0"},
-                  {.name = "nesterov",
-                   .type = OptionType::kFlag,
-                   .fallback = "false",
-                   .help = "look ahead along the velocity"},
-                  {.name = "clip",
-                   .type = OptionType::kNumber,
-                   .fallback = "0",
-                   .min = 0,
-                   .max = 1e30,
-                   .help = "largest norm of a gradient, times sqrt(ranks); 0: any"}},
+      .options = rows(),
       .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<MomentumCorrection>(options, stream.count());
-      }};
+        return std::make_unique<MomentumCorrection>(options, stream);
+      },
+      .momentum = [](const Options& options) { return options.number("momentum"); },
+      .plain = velocity_text};
   return entry;
 }
 

@@ -5,31 +5,48 @@
 #include <limits>
 
 #include "feedback/feedback_testing.h"
+#include "kernel/vector_moments.h"
 
 namespace thinwire::testing {
 namespace {
 
-class Dgc : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Nesterov, Dgc, ::testing::Bool());
+struct Case {
+  const char* name;
+  const char* spec;
+  Momentum momentum = {.momentum = 0.9};
+  bool mask = true;
+};
+
+const Case kCases[] = {
+    {"plain", "dgc"},
+    {"nesterov", "dgc:nesterov=true", {.momentum = 0.9, .nesterov = true}},
+    {"dampened", "dgc:momentum=0.8,dampening=0.25", {.momentum = 0.8, .dampening = 0.25}},
+    {"unmasked", "dgc:mask=false", {.momentum = 0.9}, false},
+    {"unmaskedNesterov", "dgc:mask=false,nesterov=true", {.momentum = 0.9, .nesterov = true}, false}};
+
+// u and v after one more gradient, in the order of the definition.
+void add(const Momentum& rule, bool first, float g, float& u, float& v) {
+  const auto m = static_cast<float>(rule.momentum);
+  const float own = (first ? 1.0f : static_cast<float>(1 - rule.dampening)) * g;
+  const float old = m * u;
+  u = old + own;
+  const float ahead = m * u;
+  v = rule.nesterov ? (v + own) + ahead : v + u;
+}
+
+class Dgc : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Options, Dgc, ::testing::ValuesIn(kCases),
+                         [](const auto& row) { return row.param.name; });
 
 TEST_P(Dgc, IsItsDefinition) {
-  const bool nesterov = GetParam();
-  const auto memory = make(nesterov ? "dgc:nesterov=true" : "dgc");
+  const auto memory = make(GetParam().spec);
   Values u(kCount), v(kCount);
   for (uint64_t number = 0; number < 6; ++number) {
     const Values g = gradient(number);
     std::vector<double> owed(kCount);
     for (size_t i = 0; i < kCount; ++i) {
-      if (nesterov) {
-        u[i] = 0.9f * (u[i] + g[i]);
-        owed[i] = double{v[i]} + u[i] + g[i];
-        v[i] = (v[i] + u[i]) + g[i];
-      } else {
-        const float old = 0.9f * u[i];
-        u[i] = old + g[i];
-        owed[i] = double{v[i]} + u[i];
-        v[i] = v[i] + u[i];
-      }
+      add(GetParam().momentum, number == 0, g[i], u[i], v[i]);
+      owed[i] = v[i];
     }
     expect_same_bits(memory->prepare(g, {.step = number}).fresh, u);
     memory->rollback();
@@ -38,10 +55,72 @@ TEST_P(Dgc, IsItsDefinition) {
     for (size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(made.sent[i] + double{made.rest[i]}, owed[i], 1e-5) << i;  // nothing is lost
       v[i] = made.rest[i];
-      if (made.sent[i] != 0) u[i] = 0;
+      if (made.sent[i] != 0 && GetParam().mask) u[i] = 0;
     }
     expect_same_bits(saved(*memory, "velocity"), u);
     expect_same_bits(saved(*memory, "residual"), v);
+  }
+}
+
+// A skipped first step is not the first.
+TEST_P(Dgc, TheFirstStepIsTheFirstThatCounts) {
+  const auto memory = make(GetParam().spec), fresh = make(GetParam().spec);
+  memory->prepare(gradient(7), {});
+  memory->rollback();
+  for (uint64_t number = 0; number < 2; ++number)
+    expect_same_bits(step(*memory, gradient(number), number).values,
+                     step(*fresh, gradient(number), number).values);
+}
+
+// A codec that leaves nothing gives torch's SGD: no velocity is masked.
+TEST_P(Dgc, WhatIsSentWholeIsNotMasked) {
+  const auto memory = make(GetParam().spec);
+  Values u(kCount);
+  for (uint64_t number = 0; number < 4; ++number) {
+    const Values g = gradient(number);
+    Values v(kCount);
+    for (size_t i = 0; i < kCount; ++i)
+      add(GetParam().momentum, number == 0, g[i], u[i], v[i]);
+    expect_same_bits(step(*memory, g, number, send_all).values, v);
+    expect_same_bits(saved(*memory, "velocity"), u);
+  }
+}
+
+// Each tensor by its own momentum, also one that changes; parts that are sent may begin anywhere.
+TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
+  StreamSpec stream{.name = "all", .tensors = {}};
+  const std::vector<size_t> counts = {3000, 0, 7, 4000, 3000};
+  for (const size_t count : counts)
+    stream.tensors.push_back({.name = "t", .shape = {count}});
+  for (const std::string_view spec : {"dgc", "dgc:mask=false"}) {
+    const auto memory = make_feedback(spec, stream).value();
+    Values u(kCount), v(kCount);
+    for (uint64_t number = 0; number < 5; ++number) {
+      const double changing = number < 2 ? 0.9 : 0.5;
+      const std::vector<Momentum> momenta = {{.momentum = changing},
+                                             {},
+                                             {.momentum = changing, .nesterov = true},
+                                             {.momentum = changing, .dampening = 0.5},
+                                             {.momentum = changing, .dampening = 0.5}};
+      memory->set_momentum(momenta);
+      const Values g = gradient(number);
+      size_t i = 0;
+      for (size_t t = 0; t < counts.size(); ++t)
+        for (const size_t end = i + counts[t]; i < end; ++i)
+          add(momenta[t], number == 0, g[i], u[i], v[i]);
+      const Signal signal = memory->prepare(g, {.step = number});
+      const Moments want = kernel::moments(signal.values);
+      EXPECT_EQ(signal.moments->square_sum, want.square_sum);
+      memory->rollback();
+      const Step made = step(*memory, g, number);
+      expect_same_bits(made.values, v);
+      for (i = 0; i < kCount; ++i) {
+        v[i] = made.rest[i];
+        if (made.sent[i] != 0 && spec == "dgc") u[i] = 0;
+      }
+      expect_same_bits(saved(*memory, "velocity"), u);
+    }
+    EXPECT_THROW(memory->set_momentum({}), Error);
   }
 }
 

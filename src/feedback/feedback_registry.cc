@@ -1,6 +1,7 @@
 // The table of feedback rules, and how a text becomes one of them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "feedback/feedback_rules.h"
 #include "thinwire/near_miss.h"
@@ -9,10 +10,11 @@ namespace thinwire {
 
 std::vector<const FeedbackEntry*> list_feedbacks() {
   return {&none_entry(), &residual_entry(), &lowpass_entry(), &dgc_memory_entry(),
-          &ef21_entry(), &loco_entry(),     &efmixed_entry(), &momentum_entry()};
+          &ef21_entry(), &loco_entry(),     &efmixed_entry(), &momentum_entry(),
+          &velocity_entry()};
 }
 
-Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream) {
+Result<NamedFeedback> find_feedback(std::string_view spec) {
   Result<SpecText> text = parse_spec("feedback", spec);
   if (!text) return text.status();
   const std::string& name = text.value().name;
@@ -28,7 +30,13 @@ Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const Str
   Result<Options> options =
       parse_options("feedback '" + name + "'", (*found)->options, text.value().settings);
   if (!options) return options.status();
-  return (*found)->make(options.value(), stream);
+  return NamedFeedback{.entry = *found, .options = std::move(options).value()};
+}
+
+Result<std::unique_ptr<Feedback>> make_feedback(std::string_view spec, const StreamSpec& stream) {
+  Result<NamedFeedback> found = find_feedback(spec);
+  if (!found) return found.status();
+  return found.value().entry->make(found.value().options, stream);
 }
 
 }  // namespace thinwire

@@ -14,5 +14,6 @@ const FeedbackEntry& ef21_entry();
 const FeedbackEntry& loco_entry();
 const FeedbackEntry& efmixed_entry();
 const FeedbackEntry& momentum_entry();
+const FeedbackEntry& velocity_entry();
 
 }  // namespace thinwire

@@ -13,9 +13,9 @@
 namespace thinwire {
 namespace {
 
-class Momentum final : public OneVectorMemory {
+class MovingAverage final : public OneVectorMemory {
  public:
-  Momentum(double beta, size_t count)
+  MovingAverage(double beta, size_t count)
       : OneVectorMemory("momentum", "momentum", count),
         beta_(static_cast<float>(beta)),
         fresh_(static_cast<float>(1 - beta)) {}
@@ -48,8 +48,9 @@ const FeedbackEntry& momentum_entry() {
                    .max = 0.999999,
                    .help = "share of the average that stays in each step; 0: the gradient"}},
       .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<Momentum>(options.number("beta"), stream.count());
-      }};
+        return std::make_unique<MovingAverage>(options.number("beta"), stream.count());
+      },
+      .momentum = [](const Options& options) { return options.number("beta"); }};
   return entry;
 }
 

@@ -50,15 +50,14 @@ Moments AddVelocity(float momentum, float scale, const float* g, const float* u,
   const bool stream = CanStream(new_u, whole) && CanStream(new_v, whole);
   const auto tail = [=](size_t i) {
     const float own = scale * g[i];
-    new_u[i] = kNesterov ? momentum * (u[i] + own) : momentum * u[i] + own;
-    return new_v[i] = kNesterov ? (v[i] + new_u[i]) + own : v[i] + new_u[i];
+    new_u[i] = momentum * u[i] + own;
+    return new_v[i] = kNesterov ? (v[i] + own) + momentum * new_u[i] : v[i] + new_u[i];
   };
   const auto at = [=](size_t i) HWY_ATTR {
     const VF own = hn::Mul(s, hn::LoadU(DF(), g + i));
-    const VF old = hn::LoadU(DF(), u + i);
-    const VF velocity = kNesterov ? hn::Mul(m, hn::Add(old, own)) : hn::Add(hn::Mul(m, old), own);
-    VF sum = hn::Add(hn::LoadU(DF(), v + i), velocity);
-    if (kNesterov) sum = hn::Add(sum, own);
+    const VF velocity = hn::Add(hn::Mul(m, hn::LoadU(DF(), u + i)), own);
+    VF sum = hn::Add(hn::LoadU(DF(), v + i), kNesterov ? own : velocity);
+    if (kNesterov) sum = hn::Add(sum, hn::Mul(m, velocity));
     if (stream) {
       hn::Stream(velocity, DF(), new_u + i);
       hn::Stream(sum, DF(), new_v + i);
@@ -129,7 +128,8 @@ void mask_velocity(const MomentumRule& rule, std::span<const float> gradient,
   parallel_for(rest.size(), kPartUnit, [&](size_t begin, size_t end) {
     if (rule.nesterov) {
       for (size_t i = begin; i < end; ++i) {
-        const float was = (sum[i] + new_velocity[i]) + rule.scale * gradient[i];
+        const float was =
+            (sum[i] + rule.scale * gradient[i]) + rule.momentum * new_velocity[i];
         new_velocity[i] = rest[i] == was ? new_velocity[i] : 0.0f;
       }
     } else {

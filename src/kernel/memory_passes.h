@@ -23,8 +23,7 @@ void weighted_sum(float p, std::span<const float> a, float q, std::span<const fl
 struct MomentumRule {
   float momentum = 0;  // m
   float scale = 1;     // s, of the gradient
-  bool nesterov =
-      false;  // u' = m (u + s g), v' = (v + u') + s g; otherwise u' = m u + s g, v' = v + u'
+  bool nesterov = false;  // u' = m u + s g and v' = (v + s g) + m u', otherwise v' = v + u'
 };
 
 // Writes u' and v', which overlap nothing; returns moments(v').

@@ -116,13 +116,9 @@ TEST_P(Velocity, IsThePlainLoopAndItsMaskFindsWhatWasSent) {
     for (size_t i = 0; i < count; ++i) {
       const float own = rule.scale * g[i];
       const float kept = rule.momentum * u[i];
-      if (rule.nesterov) {
-        want_u[i] = rule.momentum * (u[i] + own);
-        want_v[i] = (v[i] + want_u[i]) + own;
-      } else {
-        want_u[i] = kept + own;
-        want_v[i] = v[i] + want_u[i];
-      }
+      want_u[i] = kept + own;
+      const float ahead = rule.momentum * want_u[i];
+      want_v[i] = rule.nesterov ? (v[i] + own) + ahead : v[i] + want_u[i];
     }
     expect_moments_of(add_velocity(rule, g, u, v, new_u, new_v), want_v);
     expect_same_bits(new_u, want_u);

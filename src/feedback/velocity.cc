@@ -1,0 +1,97 @@
+// velocity: the momentum of SGD on each rank's gradient, for codecs that leave nothing to remember, and for
+// the tensors that travel uncompressed beside a stream of `dgc`.
+//
+//   u' = momentum u + (1 - dampening) g,   u' = g in the first step
+//
+// What is sent is u', or g + momentum u' with nesterov. The mean of velocities is the velocity of the mean,
+// so this is SGD with momentum to rounding where all arrives. The optimiser must have none of its own.
+//
+// Two buffers of 4 bytes per value, and with nesterov a third of what is sent.
+// SPDX-License-Identifier: Apache-2.0
+#include "feedback/feedback_rules.h"
+#include "feedback/momentum_rules.h"
+#include "feedback/one_vector_memory.h"
+#include "kernel/memory_passes.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire {
+namespace {
+
+class Velocity final : public OneVectorMemory {
+ public:
+  Velocity(const Options& options, const StreamSpec& stream)
+      : OneVectorMemory("velocity", "velocity", stream.count()), rules_(options, stream) {
+    make_room();
+  }
+
+  void set_momentum(std::span<const Momentum> of_tensors) override {
+    rules_.set(of_tensors);
+    make_room();
+  }
+
+  std::span<float> rest() noexcept override { return {}; }
+
+  void commit() override {
+    OneVectorMemory::commit();
+    rules_.commit();
+  }
+
+  StateArrays save() const override {
+    StateArrays arrays = OneVectorMemory::save();
+    arrays.push_back(rules_.write());
+    return arrays;
+  }
+  Status load(const StateArrays& arrays) override {
+    bool begun = false;
+    if (Status status = MomentumRules::read(arrays, begun); !status) return status;
+    if (Status status = OneVectorMemory::load(arrays); !status) return status;
+    rules_.adopt(begun);
+    return Status::ok();
+  }
+
+ private:
+  void make_room() {
+    if (rules_.any_nesterov()) ahead_.resize(kept_.now.size());
+  }
+
+  Signal form(std::span<const float> gradient, size_t begin) override {
+    const size_t count = gradient.size();
+    const auto next = std::span(kept_.next).subspan(begin, count);
+    const auto ahead = rules_.any_nesterov() ? std::span(ahead_).subspan(begin, count) : next;
+    Moments moments = kernel::moments({});
+    rules_.each(begin, count, [&](const MomentumRules::Range& range) {
+      const auto part = [&](auto span) { return span.subspan(range.begin - begin, range.count); };
+      const auto momentum = static_cast<float>(range.momentum.momentum);
+      moments = kernel::weighted_sum_with_moments(
+          momentum, std::span(kept_.now).subspan(range.begin, range.count),
+          rules_.share(range.momentum), part(gradient), part(next));
+      if (ahead.data() != next.data())
+        moments = kernel::weighted_sum_with_moments(range.momentum.nesterov, part(gradient),
+                                                    range.momentum.nesterov ? momentum : 1.0f,
+                                                    part(next), part(ahead));
+    });
+    if (!rules_.uniform()) moments = kernel::moments(ahead);
+    return {.values = ahead, .fresh = {}, .moments = moments};
+  }
+
+  MomentumRules rules_;
+  AlignedVector<float> ahead_;  // g + momentum u', where some tensor wants that
+};
+
+}  // namespace
+
+const FeedbackEntry& velocity_entry() {
+  static const FeedbackEntry entry{
+      .name = "velocity",
+      .summary = "the momentum of SGD before the exchange, and no remainder",
+      .paper = {},
+      .options = momentum_rows(),
+      .make = [](const Options& options, const StreamSpec& stream) {
+        return std::make_unique<Velocity>(options, stream);
+      },
+      .momentum = [](const Options& options) { return options.number("momentum"); },
+      .plain = velocity_text};
+  return entry;
+}
+
+}  // namespace thinwire
