@@ -61,6 +61,7 @@ struct CodecInfo {
   bool vote = false;  // decoded values stand for their sign alone: what stays on a rank is coded too
   size_t block = 0;  // values coded independently of their neighbours; 0 = the whole stream
   bool sparse = false;  // keeps some values and no others: Decoder::visit, Codec::max_kept
+  bool selective = false;  // not sparse, and leaves most values to the memory in every step all the same
   bool fresh = false;   // looks at Signal::fresh; others are given the same whatever it holds
   ValueFormat values = ValueFormat::kFp32;  // of those, with the options given; if sparse
   Grouping grouping = Grouping::kTensor;

@@ -138,6 +138,11 @@ class Exchange {
   // The next step's number: continues a resumed run. With a schedule of codecs, saved encoders are
   // those of options.first_step; others start afresh. REQUIRES: no step under way.
   virtual void set_step(uint64_t step) = 0;
+
+  // Of every tensor in the order given to make_exchange, from the next step on, where the memory is the
+  // momentum of an optimiser (place_momentum); others ignore it. Called by all ranks with the same values
+  // between the same two steps. Throws Error(kContract) during a step.
+  virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
 };
 
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws

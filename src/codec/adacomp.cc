@@ -39,6 +39,7 @@ constexpr CodecInfo kInfo{.name = "adacomp",
                           .id = 5,
                           .summary = "signs of what is near the largest of its bin, one scale",
                           .paper = "AdaComp, AAAI 2018, arXiv:1712.02679",
+                          .selective = true,
                           .fresh = true};
 
 constexpr OptionInfo kOptions[] = {

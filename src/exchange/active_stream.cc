@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "exchange/owner_memory.h"
+#include "feedback/per_tensor.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
 
@@ -29,13 +30,13 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
 // What was owed to other tensors is not dropped unseen.
-MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const Terms& terms, Store& store) {
+MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory,
+                                    Store& store) {
   const std::string key = spec.name + "/feedback";
   return open_slot<Feedback>(
-      store, key, method_text(terms.feedback, spec),
-      [&] { return make_feedback(terms.feedback, spec).value(); },
+      store, key, method_text(memory, spec), [&] { return make_feedback(memory, spec).value(); },
       [&](const std::string& before) {
-        if (terms.feedback != "none" && name_of_method(before) == terms.feedback)
+        if (memory != "none" && name_of_method(before) == memory)
           throw Error(ErrorCode::kMismatch,
                       "store: '" + key + "' is the memory of other tensors, and what it owes " +
                           "them would be lost; Store::drop makes room for a new one");
@@ -44,24 +45,37 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const Terms& terms, 
 
 CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
   const std::string text = method_text(terms.codec_text, spec);
-  auto& memory = open_feedback(spec, terms, store);
+  auto& memory = open_feedback(spec, terms.feedback, store);
   auto& encoder = open_slot<Encoder>(store, spec.name + "/encoder", text,
                                      [&] { return terms.codec->make_encoder(spec); });
   return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
                      CodedStream::in_store(encoder));
 }
 
-// fp32, and nothing to remember.
-CodedStream make_plain(const StreamSpec& spec) {
+// fp32, and nothing to remember but the momentum that the memory of the others is.
+CodedStream make_plain(const StreamSpec& spec, const Terms& terms, Store& store) {
   NamedCodec fp32 = std::move(make_codec("fp32").value());
-  return CodedStream(spec, {.codec = std::move(fp32.codec), .text = fp32.canonical}, "none");
+  const StreamCodec codec{.codec = std::move(fp32.codec), .text = fp32.canonical};
+  const auto [entry, options] = find_feedback(terms.feedback).value();
+  if (!entry->plain) return CodedStream(spec, codec, "none");
+  const std::string memory = entry->plain(options);
+  std::vector<std::pair<Feedback*, size_t>> memories;
+  for (const TensorSpec& tensor : spec.tensors)
+    memories.emplace_back(&open_feedback(single_tensor(tensor), memory, store).object(),
+                          tensor.count());
+  return CodedStream(
+      spec, codec,
+      std::make_shared<MemorySlot<Feedback>>(memory,
+                                             std::make_unique<PerTensor>(std::move(memories))),
+      std::make_shared<MemorySlot<Encoder>>(codec.text, codec.codec->make_encoder(spec)));
 }
 
 }  // namespace
 
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                            const ExchangeOptions& options, Store& store)
-    : coded_(planned.plain ? make_plain(planned.spec) : open_stream(planned.spec, terms, store)),
+    : coded_(planned.plain ? make_plain(planned.spec, terms, store)
+                           : open_stream(planned.spec, terms, store)),
       plain_(planned.plain),
       tensors_(planned.tensors),
       index_(index),

@@ -35,8 +35,8 @@ class OwnerMemory;
 // settle instead. Not shared between threads.
 class ActiveStream {
  public:
-  // Opens "<stream>/feedback" and "<stream>/encoder" in `store`; plain streams have fp32 and
-  // nothing to remember.
+  // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and nothing to
+  // remember but the momentum that the memory of the others is: "<tensor>/feedback".
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store);
 
@@ -45,11 +45,16 @@ class ActiveStream {
   // Between two steps: the codec of `terms` from now on. The memory stays, to the bit.
   void change_codec(const Terms& terms);
 
+  // Between two steps: of each of its tensors, from the next step on.
+  void set_momentum(std::span<const Momentum> of_tensors) {
+    coded_.memory().set_momentum(of_tensors);
+  }
+
   size_t index() const noexcept { return index_; }
   const StreamSpec& spec() const noexcept { return coded_.spec(); }
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
-  bool is_plain() const noexcept { return plain_; }         // fp32, without a memory
+  bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
 

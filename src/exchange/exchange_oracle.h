@@ -26,19 +26,22 @@ namespace thinwire::testing {
 // Each rank's memory and encoder per stream, and the mean as its definition says.
 class Oracle {
  public:
-  // `streams` as the exchange names them; those of `dense:` carry fp32 and remember nothing.
+  // `streams` as the exchange names them; those of `dense:` carry fp32 and remember momentum alone, if
+  // the memory of the others is that of an optimiser.
   Oracle(int ranks, std::vector<TensorSpec> model, std::vector<StreamSpec> streams,
          const std::string& codec, const std::string& feedback, std::string_view method,
          uint64_t seed = 0)
       : ranks_(ranks), model_(std::move(model)), method_(method), seed_(seed) {
     for (size_t i = 0; i < model_.size(); ++i) index_[model_[i].name] = i;
+    const auto [entry, options] = find_feedback(feedback).value();
+    const std::string beside = entry->plain ? entry->plain(options) : "none";
     for (StreamSpec& spec : streams) {
       const bool plain = spec.name.starts_with("dense:");
       Stream stream;
       stream.codec = make_codec(plain ? "fp32" : codec).value().codec;
       stream.decoder = stream.codec->make_decoder(spec);
       for (int rank = 0; rank < ranks; ++rank) {
-        stream.feedbacks.push_back(make_feedback(plain ? "none" : feedback, spec).value());
+        stream.feedbacks.push_back(make_feedback(plain ? beside : feedback, spec).value());
         stream.encoders.push_back(stream.codec->make_encoder(spec));
       }
       const bool remembers =

@@ -78,11 +78,18 @@ StepReport Intake::await_end(std::unique_lock<std::mutex>& lock, uint64_t step) 
   return report;
 }
 
-void Intake::set_step(uint64_t step) {
+void Intake::between_steps(const char* what, const std::function<void()>& work) {
   const std::lock_guard lock(mutex_);
-  THINWIRE_CHECK(started_count_ == 0 && !closed_, "exchange: set_step while a step is under way");
-  step_ = step;
-  unclaimed_ = false;
+  THINWIRE_CHECK(started_count_ == 0 && !closed_,
+                 std::string("exchange: ") + what + " while a step is under way");
+  work();
+}
+
+void Intake::set_step(uint64_t step) {
+  between_steps("set_step", [&] {
+    step_ = step;
+    unclaimed_ = false;
+  });
 }
 
 bool Intake::await_step(uint64_t& step) {

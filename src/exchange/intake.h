@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -25,6 +26,9 @@ class Intake {
   StepReport finish();
   StepReport wait(Ticket ticket);
   void set_step(uint64_t step);
+
+  // Does what the exchange's thread must not see half done. Throws Error(kContract) during a step.
+  void between_steps(const char* what, const std::function<void()>& work);
 
   // The rest is for the exchange's thread, except stop.
 

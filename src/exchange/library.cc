@@ -27,8 +27,8 @@ class Library final : public Collective {
       auto to = values_.begin();
       for (ActiveStream* stream : streams_) {
         stream->prepare(context_);
-        stream->sent_unframed();
         to = std::copy(stream->signal().begin(), stream->signal().end(), to);
+        stream->sent_unframed();  // which clears a signal that lies in the memory
       }
     }
     context_.group.library_all_reduce(values_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/check.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {
@@ -87,6 +88,16 @@ void StepRunner::follow_schedule(uint64_t step) {
   const Terms terms = settle(options_, step).value();
   for (const auto& stream : streams_) stream->change_codec(terms);
   make_method(terms);
+}
+
+void StepRunner::set_momentum(std::span<const Momentum> of_tensors) {
+  THINWIRE_CHECK(of_tensors.size() == tensors_.size(), "exchange: not one momentum per tensor");
+  std::vector<Momentum> own;
+  for (const auto& stream : streams_) {
+    own.clear();
+    for (const size_t tensor : stream->tensors()) own.push_back(of_tensors[tensor]);
+    stream->set_momentum(own);
+  }
 }
 
 void StepRunner::begin(uint64_t step) {

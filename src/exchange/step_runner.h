@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class StepRunner {
 
   // Of all that streams remember and all ranks hold alike.
   std::vector<SharedSum> shared_sums() const;
+
+  // Between two steps: of every tensor.
+  void set_momentum(std::span<const Momentum> of_tensors);
 
   void begin(uint64_t step);
 

@@ -30,6 +30,7 @@ class TensorTable {
   // Gives every tensor back to its owner: what values() holds, or zeros. Closes them all.
   void close(bool zeros);
 
+  size_t size() const noexcept { return entries_.size(); }
   size_t total_count() const noexcept { return total_count_; }
 
  private:

@@ -36,6 +36,9 @@ class ThreadedExchange final : public Exchange {
   StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
   const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
   void set_step(uint64_t step) override { intake_.set_step(step); }
+  void set_momentum(std::span<const Momentum> of_tensors) override {
+    intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
+  }
 
  private:
   void run() noexcept {
