@@ -34,6 +34,9 @@ struct SynchroniserOptions {
   // Of methods that average: as in ExchangeOptions. auto is what suits the method.
   std::string feedback = "auto";
   std::string exchange = "auto";
+  // Where the momentum of the method's outer step acts (diloco): place_momentum. That of a worker's own
+  // optimiser stays with it, as its gradients stay on the rank.
+  std::string momentum = "auto";
 
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad rounds in a row stop the run; 0: never

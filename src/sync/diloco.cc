@@ -3,7 +3,7 @@
 //
 //   every tau steps:   g = a - mean of all x,   v <- momentum v + g,   a <- a - rate (g + momentum v),   x <- a
 //
-// One worker takes outer steps too. At rate 1 without momentum it is `average`.
+// Where v is in the memory each worker has its own, of its own a - x. One worker takes outer steps too. At rate 1 without momentum it is `average`.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
 
@@ -32,7 +32,8 @@ const SyncRuleEntry& diloco_entry() {
                               .momentum = static_cast<float>(options.number("momentum"))};
         return std::make_unique<OuterSgd>(setup, "diloco",
                                           static_cast<uint64_t>(options.integer("tau")), outer);
-      }};
+      },
+      .momentum = true};
   return entry;
 }
 

@@ -3,24 +3,56 @@
 #include "sync/outer_sgd.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace thinwire {
 
+namespace {
+
+constexpr const char* kMemory = "residual";  // of what lossy codecs leave out
+
+MomentumPlan plan_of(const SyncSetup& setup, const OuterStep& outer) {
+  ExchangeOptions options;
+  options.codec = setup.options.codec;
+  options.feedback = setup.options.feedback;
+  options.method = setup.options.exchange;
+  return place_momentum(setup.options.momentum, {.momentum = outer.momentum, .nesterov = true},
+                        options, is_lossless(options.codec) ? "none" : kMemory)
+      .value();
+}
+
+// What is left to the step on the mean.
+OuterStep outside(OuterStep outer, const MomentumPlan& plan) {
+  if (plan.in_memory) outer.momentum = 0;
+  return outer;
+}
+
+}  // namespace
+
 OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
                    OuterStep outer)
+    : OuterSgd(setup, name, period, outer, plan_of(setup, outer)) {}
+
+OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
+                   OuterStep outer, MomentumPlan momentum)
     : SyncRule(setup, name,
                {{"anchor", copy_of(setup.start)},
-                {"velocity", AlignedVector<float>(outer.momentum != 0 ? setup.start.size() : 0)}}),
+                {"velocity", AlignedVector<float>(outside(outer, momentum).momentum != 0
+                                                      ? setup.start.size()
+                                                      : 0)}}),
       period_(period),
-      outer_(outer),
-      lossless_(is_lossless(setup.options.codec)),
+      momentum_(std::move(momentum)),
+      outer_(outside(outer, momentum_)),
+      lossless_(is_lossless(setup.options.codec) && !momentum_.in_memory),
       anchor_(memory().vector("anchor")),
       velocity_(memory().vector("velocity")) {}
 
 std::string OuterSgd::shared_memory() const { return std::to_string(memory().checksum()); }
 
 void OuterSgd::join() {
-  mean_ = std::make_unique<ReplicaMean>(channel(), store(), tensors(), options(), "residual",
+  SynchroniserOptions settled = options();
+  if (momentum_.in_memory) settled.feedback = momentum_.feedback;
+  mean_ = std::make_unique<ReplicaMean>(channel(), store(), tensors(), settled, kMemory,
                                         memory().rounds);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "sync/sync_rules.h"
+#include "thinwire/momentum.h"
 
 namespace thinwire {
 
@@ -26,20 +27,24 @@ struct OuterStep {
 };
 
 // Every `period` steps: g = a - mean of all x, a and v as above, and all workers go on from a. A lossy
-// codec carries x - a through the exchange, whose memory keeps what was not sent.
+// codec carries x - a through the exchange, whose memory keeps what was not sent, and has the momentum
+// where place_momentum puts it there: then each worker's v is its own, as in SparseLoCo [arXiv:2508.15706].
 class OuterSgd final : public SyncRule {
  public:
   OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer);
 
  private:
+  OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer,
+           MomentumPlan momentum);
   std::string shared_memory() const override;
   void join() override;
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override;
   bool own_centre(std::span<float> out) override;
 
   const uint64_t period_;
+  const MomentumPlan momentum_;
   const OuterStep outer_;
-  const bool lossless_;
+  const bool lossless_;  // what is sent are the weights themselves
   AlignedVector<float>& anchor_;
   AlignedVector<float>& velocity_;  // empty without momentum
   std::unique_ptr<ReplicaMean> mean_;

@@ -67,6 +67,11 @@ Chosen choose(const SyncSetup& setup) {
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,
                    "synchroniser: two tensors are named '" + tensor.name + "'");
+  if (setup.options.momentum == "memory" && !named.row.momentum)
+    throw Error(ErrorCode::kBadOption,
+                "synchroniser '" + std::string(named.row.info.name) +
+                    "': has no momentum that could act in the memory; that of a worker's own "
+                    "optimiser stays there, as its gradients stay on the rank");
   return {named.row.make(named.options, setup),
           std::string(named.row.info.name) + ":" + named.options.canonical()};
 }
@@ -76,7 +81,8 @@ std::string agreement_text(const SyncSetup& setup, const Chosen& chosen) {
   const SynchroniserOptions& options = setup.options;
   std::string text =
       "thinwire " THINWIRE_VERSION "\nmethod " + chosen.canonical + "\ncodec " + options.codec +
-      "\nfeedback " + options.feedback + "\nexchange " + options.exchange + "\nseed " +
+      "\nfeedback " + options.feedback + "\nexchange " + options.exchange +
+      "\nmomentum " + options.momentum + "\nseed " +
       std::to_string(options.seed) + "\nmax skipped " + std::to_string(options.max_skipped) +
       "\ngeneration " + std::to_string(options.generation) + "\nrecorded " +
       (options.recorded ? "yes" : "no") + "\njudge " + (options.judge ? "yes" : "no") + "\n";

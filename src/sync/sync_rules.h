@@ -13,6 +13,7 @@ struct SyncRuleEntry {
   SynchroniserInfo info;
   std::function<std::unique_ptr<SyncRule>(const Options&, const SyncSetup&)> make;
   bool scheduled = true;  // the codec may follow a schedule: an exchange carries what is sent
+  bool momentum = false;  // on what is sent: SynchroniserOptions::momentum has a meaning
 };
 
 const SyncRuleEntry& average_entry();

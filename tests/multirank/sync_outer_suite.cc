@@ -20,6 +20,7 @@ class SyncOuter : public ::testing::TestWithParam<int> {
  protected:
   void on_all(const std::function<void(Group&)>& body) { on_ranks(GetParam(), body); }
   int n() const { return GetParam(); }
+  void expect_diloco(SynchroniserOptions options);
   Vectors starts() const { return Vectors(static_cast<size_t>(n()), start_values<double>()); }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, SyncOuter, ::testing::ValuesIn(rank_counts()),
@@ -44,9 +45,26 @@ void expect_near(std::span<const float> x, const Vector& expected, uint64_t step
 }
 
 // Also with one worker. Rounding: see SyncMeans.AveragingEveryStepIsDataParallelSgd.
-TEST_P(SyncOuter, DilocoFollowsTheFormula) {
+TEST_P(SyncOuter, DilocoFollowsTheFormula) { expect_diloco({}); }
+
+// The mean of the workers' velocities is the velocity of the mean, where all of it arrives.
+TEST_P(SyncOuter, DilocoFollowsTheFormulaWithTheMomentumInTheMemory) {
+  expect_diloco({.momentum = "memory"});
+  expect_diloco({.codec = "topk:density=1"});  // by itself
+}
+
+TEST_P(SyncOuter, OnlyAnOuterStepHasAMomentumForTheMemory) {
   on_all([&](Group& group) {
-    Worker worker(group, {.method = "diloco:tau=5,rate=0.7,momentum=0.6"});
+    EXPECT_THROW(Worker(group, {.method = "average", .momentum = "memory"}), Error);
+    EXPECT_THROW(Worker(group, {.method = "diloco", .momentum = "elsewhere"}), Error);
+    EXPECT_NO_THROW(Worker(group, {.method = "average", .momentum = "optimizer"}));
+  });
+}
+
+void SyncOuter::expect_diloco(SynchroniserOptions options) {
+  options.method = "diloco:tau=5,rate=0.7,momentum=0.6";
+  on_all([&](Group& group) {
+    Worker worker(group, options);
     Vectors x = starts();
     Vector anchor = x[0], velocity(anchor.size());
     for (uint64_t step = 0; step < 200; ++step) {
