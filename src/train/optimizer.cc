@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "train/describe.h"
+#include "train/memory_sgd.h"
 #include "train/named_tensors.h"
+#include "train/recipe_parts.h"
 
 namespace thinwire {
 namespace {
@@ -82,15 +84,19 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     const auto groups = groups_of(recipe, module, options);
     return std::make_unique<torch::optim::Adam>(groups, options.weight_decay(0));
   }
-  const double momentum = recipe.number("optimizer.momentum");
-  const bool nesterov = recipe.flag("optimizer.nesterov");
-  if (nesterov && momentum == 0)
+  const Momentum own = own_momentum(recipe);
+  if (own.nesterov && own.momentum == 0)
     throw Error(ErrorCode::kBadOption,
                 "optimizer.nesterov: needs optimizer.momentum greater than 0");
   torch::optim::SGDOptions options(rate);
-  options.momentum(momentum).nesterov(nesterov).weight_decay(decay);
+  options.momentum(own.momentum)
+      .dampening(own.dampening)
+      .nesterov(own.nesterov)
+      .weight_decay(decay);
   const auto groups = groups_of(recipe, module, options);
-  return std::make_unique<torch::optim::SGD>(groups, options.weight_decay(0));
+  options.weight_decay(0);
+  if (momentum_in_memory(recipe)) return std::make_unique<MemorySgd>(groups, options);
+  return std::make_unique<torch::optim::SGD>(groups, options);
 }
 
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {

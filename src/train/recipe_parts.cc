@@ -68,10 +68,12 @@ Faults find_model_faults(const Options& recipe) {
 }
 
 Faults find_optimizer_faults(const Options& recipe) {
-  if (!recipe.flag("optimizer.nesterov") || recipe.text("optimizer.name") != "sgd" ||
-      recipe.number("optimizer.momentum") != 0)
-    return {};
-  return refuse("optimizer.nesterov", "needs optimizer.momentum greater than 0");
+  if (!recipe.flag("optimizer.nesterov") || recipe.text("optimizer.name") != "sgd") return {};
+  if (recipe.number("optimizer.momentum") == 0)
+    return refuse("optimizer.nesterov", "needs optimizer.momentum greater than 0");
+  if (recipe.number("optimizer.dampening") != 0)
+    return refuse("optimizer.nesterov", "has no dampening: optimizer.dampening");
+  return {};
 }
 
 Faults find_judge_faults(const Options& recipe) {
@@ -105,6 +107,28 @@ Faults find_shard_faults(const Options& recipe) {
   return faults;
 }
 
+// Without the momentum's place.
+ExchangeOptions plain_exchange_options(const Options& recipe) {
+  ExchangeOptions options;
+  options.codec = recipe.text("exchange.codec");
+  options.feedback = recipe.text("exchange.feedback");
+  options.method = recipe.text("exchange.method");
+  const std::string& grouping = recipe.text("exchange.grouping");
+  if (grouping == "tensor") options.grouping = Grouping::kTensor;
+  if (grouping == "model") options.grouping = Grouping::kModel;
+  options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
+  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
+  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
+  return options;
+}
+
+// Workers that step by themselves have their optimiser's momentum to themselves, and send none of it.
+Result<MomentumPlan> momentum_plan(const Options& recipe) {
+  const bool local = !recipe.text("sync.method").empty();
+  const Momentum own = local ? Momentum{} : own_momentum(recipe);
+  return place_momentum(recipe.text("exchange.momentum"), own, plain_exchange_options(recipe));
+}
+
 Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
   if (!method.empty()) {
@@ -112,9 +136,13 @@ Faults find_exchange_faults(const Options& recipe) {
       return {{"sync.method", std::move(status)}};
     return {};
   }
-  const ExchangeOptions options = exchange_options(recipe);
+  const ExchangeOptions options = plain_exchange_options(recipe);
   Status status = check_exchange(options);
-  if (status) return {};
+  if (status) {
+    const Result<MomentumPlan> plan = momentum_plan(recipe);
+    if (plan) return {};
+    return {{"exchange.momentum", plan.status()}};
+  }
   ExchangeOptions plain = options;
   plain.method = "auto";
   return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
@@ -132,7 +160,7 @@ const std::vector<Check>& checks() {
       {{"model"}, find_model_faults},
       {{"optimizer"}, find_optimizer_faults},
       {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
-      {{"exchange", "sync"}, find_exchange_faults},
+      {{"exchange", "sync", "optimizer"}, find_exchange_faults},
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "run", "train"}, find_shard_faults},
   };
@@ -165,17 +193,25 @@ ModelOptions model_options(const Options& recipe) {
 }
 
 ExchangeOptions exchange_options(const Options& recipe) {
-  ExchangeOptions options;
-  options.codec = recipe.text("exchange.codec");
-  options.feedback = recipe.text("exchange.feedback");
-  options.method = recipe.text("exchange.method");
-  const std::string& grouping = recipe.text("exchange.grouping");
-  if (grouping == "tensor") options.grouping = Grouping::kTensor;
-  if (grouping == "model") options.grouping = Grouping::kModel;
-  options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
-  options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
-  options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
+  ExchangeOptions options = plain_exchange_options(recipe);
+  options.feedback = momentum_plan(recipe).value().feedback;
   return options;
+}
+
+Momentum own_momentum(const Options& recipe) {
+  if (recipe.text("optimizer.name") != "sgd") return {};
+  return {.momentum = recipe.number("optimizer.momentum"),
+          .dampening = recipe.number("optimizer.dampening"),
+          .nesterov = recipe.flag("optimizer.nesterov")};
+}
+
+bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).value().in_memory; }
+
+bool clips_own(const Options& recipe) {
+  const std::string& of = recipe.text("clip.of");
+  if (recipe.number("clip.norm") == 0 || of == "mean" || !recipe.text("sync.method").empty())
+    return false;
+  return of == "own" || momentum_in_memory(recipe);
 }
 
 SynchroniserOptions synchroniser_options(const Options& recipe) {
@@ -184,6 +220,7 @@ SynchroniserOptions synchroniser_options(const Options& recipe) {
   options.codec = recipe.text("exchange.codec");
   options.feedback = recipe.text("exchange.feedback");
   options.exchange = recipe.text("exchange.method");
+  options.momentum = recipe.text("exchange.momentum");
   options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
   options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
   return options;

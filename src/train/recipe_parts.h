@@ -5,6 +5,7 @@
 #include <string>
 
 #include "thinwire/exchange.h"
+#include "thinwire/momentum.h"
 #include "thinwire/options.h"
 #include "thinwire/synchroniser.h"
 #include "train/data/data_sets.h"
@@ -15,6 +16,16 @@ namespace thinwire {
 DataRequest data_request(const Options& recipe, const std::string& folder);
 ModelOptions model_options(const Options& recipe);
 ExchangeOptions exchange_options(const Options& recipe);
+
+// What SGD does with gradients; no momentum for others.
+Momentum own_momentum(const Options& recipe);
+
+// Whether it does so before the exchange, in the memory that exchange_options names.
+bool momentum_in_memory(const Options& recipe);
+
+// Whether clip.norm is of each worker's own gradient, before the exchange.
+bool clips_own(const Options& recipe);
+
 SynchroniserOptions synchroniser_options(const Options& recipe);
 
 // The longest wait of a run for another rank.

@@ -51,13 +51,19 @@ bool may_change(std::string_view key) {
   static constexpr std::string_view kFixed[] = {
       "train.seed",          "train.batch",       "train.drop_last",
       "train.fixed_batches", "optimizer.name",    "exchange.codec",
-      "exchange.feedback",   "exchange.grouping", "sync.method"};
+      "exchange.feedback",   "exchange.grouping", "exchange.momentum",
+      "sync.method"};
   const std::string_view section = section_of(key);
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
            key == "pipeline.spill_folder";
   return section != "data" && section != "model" &&
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
+}
+
+// What a checkpoint of before there was such a key was trained with.
+std::string absent_value(std::string_view key) {
+  return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 
 }  // namespace
@@ -94,11 +100,8 @@ RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
   };
   for (const auto& [key, value] : new_lines) {
     const auto old = old_lines.find(key);
-    if (old == old_lines.end()) {
-      differ(key, "absent", value);
-    } else if (old->second != value) {
-      differ(key, old->second, value);
-    }
+    const std::string was = old == old_lines.end() ? absent_value(key) : old->second;
+    if (was != value) differ(key, was, value);
   }
   for (const auto& [key, value] : old_lines)
     if (!new_lines.contains(key)) differ(key, value, "absent");

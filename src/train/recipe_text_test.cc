@@ -49,6 +49,10 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
   EXPECT_THAT(some.allowed, ElementsAre("train.epochs: 1 before, 9 now"));
   EXPECT_THAT(compare_recipes("data.old=1\n", "data.new=\n").forbidden,
               ElementsAre("data.new: absent before,  now", "data.old: 1 before, absent now"));
+  // Where momentum acts in a checkpoint that does not say.
+  EXPECT_THAT(compare_recipes("", "exchange.momentum=optimizer\n").forbidden, ElementsAre());
+  EXPECT_THAT(compare_recipes("", "exchange.momentum=auto\n").forbidden,
+              ElementsAre("exchange.momentum: optimizer before, auto now"));
 }
 
 }  // namespace

@@ -33,6 +33,12 @@ const Method kMethods[] = {
       {"optimizer.lr", "0.01"}}},
     {"adacomp", {{"exchange.codec", "adacomp"}, {"optimizer.momentum", "0.9"}}},
     {"sidco", {{"exchange.codec", "sidco:density=0.05"}, {"optimizer.momentum", "0.9"}}},
+    {"memoryMomentum",
+     {{"exchange.codec", "topk:density=0.1"},
+      {"optimizer.momentum", "0.9"},
+      {"optimizer.dampening", "0.2"},
+      {"optimizer.weight_decay", "0.05"},
+      {"clip.norm", "0.5"}}},
 };
 
 class Resume : public ::testing::TestWithParam<Method> {};

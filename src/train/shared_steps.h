@@ -17,6 +17,7 @@ class SharedSteps final : public StepTaker {
     StepOutcome outcome;
     begin(step, outcome);
     backward(step, MeanOver::kWholeBatch, outcome);
+    if (clips_own()) clip_own();
     outcome.report = parallel_.finish();
     end(outcome.report.skipped);
     return outcome;
@@ -33,7 +34,9 @@ class SharedSteps final : public StepTaker {
   void show_own() override { context().buffers.restore(); }
 
  private:
-  void set_accumulating(bool accumulating) override { parallel_.set_accumulating(accumulating); }
+  void set_accumulating(bool accumulating) override {
+    parallel_.set_accumulating(accumulating || clips_own());
+  }
 
   DataParallel& parallel_;
 };

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "train/draw_context.h"
 #include "train/elapsed_time.h"
 #include "train/optimizer.h"
+#include "train/recipe_parts.h"
 #include "train/schedule.h"
 
 namespace thinwire {
@@ -20,7 +22,8 @@ StepTaker::StepTaker(const TrainingContext& context)
       sampler_(context.recipe, context.timetable),
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
-      clip_norm_(context.recipe.number("clip.norm")) {
+      clip_norm_(context.recipe.number("clip.norm")),
+      clips_own_(thinwire::clips_own(context.recipe)) {
   const auto rank = static_cast<size_t>(context.group.rank());
   const std::vector<double>& slow = context.recipe.numbers("run.slow");
   if (rank < slow.size()) slowness_ = slow[rank];
@@ -41,11 +44,17 @@ void StepTaker::begin(uint64_t step, StepOutcome& outcome) {
   context_.buffers.keep();
 }
 
+// A norm that is not finite leaves gradients that are not: the exchange finds them.
+void StepTaker::clip_own() {
+  const double limit = clip_norm_ / std::sqrt(static_cast<double>(context_.group.size()));
+  torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), limit);
+}
+
 void StepTaker::end(bool skipped) {
   if (skipped) {
     context_.buffers.restore();
   } else {
-    if (clip_norm_ > 0)
+    if (clip_norm_ > 0 && !clips_own_)
       torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), clip_norm_);
     context_.optimizer.step();
   }

@@ -78,7 +78,14 @@ class StepTaker {
   // The learning rate of `step`, set and noted.
   void begin(uint64_t step, StepOutcome& outcome);
 
-  // Clips and steps, unless `skipped`, which brings the buffers back; clears the gradients.
+  // Between the backward pass and the exchange: this rank's own gradients are clipped now, at norm /
+  // sqrt(ranks), so that the sum of n of them is about as long as one clipped at the norm [DGC, section
+  // 3.2]. Then they cannot leave before the last of them is there.
+  bool clips_own() const noexcept { return clips_own_; }
+  void clip_own();
+
+  // Clips the mean, unless each rank clipped its own, and steps; where `skipped`, brings the buffers back
+  // instead. Clears the gradients.
   void end(bool skipped);
 
   const TrainingContext& context() const noexcept { return context_; }
@@ -92,6 +99,7 @@ class StepTaker {
   uint64_t seed_;
   uint64_t micro_batches_;
   double clip_norm_;
+  bool clips_own_;
   double slowness_ = 1;      // of this worker: run.slow
   double last_seconds_ = 0;  // that a pass took
 };

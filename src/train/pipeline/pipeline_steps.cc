@@ -115,6 +115,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
     compute(step, outcome);
     step.spoiled.weights = !gradients_are_finite(*stage_);
     const std::optional<Fault> fault = find_fault(step.spoiled);
+    if (clips_own()) clip_gradients(clip_norm_ / std::sqrt(static_cast<double>(plan_.replicas)));
     if (fault) poison_gradients();  // so that the exchange skips as well
     outcome.report = parallel_->finish();
     agree_on_exchange(outcome.report);
@@ -183,7 +184,7 @@ void PipelineSteps::poison_gradients() {
 }
 
 // In the operations of torch's clip_grad_norm_, on the norms of all stages' gradients.
-void PipelineSteps::clip_gradients() {
+void PipelineSteps::clip_gradients(double limit) {
   const torch::NoGradGuard no_grad;
   std::vector<float> mine;
   for (const torch::Tensor& parameter : stage_->parameters())
@@ -196,7 +197,7 @@ void PipelineSteps::clip_gradients() {
   }
   if (norms.empty()) return;
   const torch::Tensor total = norms.size() == 1 ? norms[0] : torch::stack(norms).norm(2.0);
-  const torch::Tensor share = torch::clamp(clip_norm_ / (total + 1e-6), std::nullopt, 1.0);
+  const torch::Tensor share = torch::clamp(limit / (total + 1e-6), std::nullopt, 1.0);
   for (const torch::Tensor& parameter : stage_->parameters())
     if (parameter.grad().defined()) parameter.mutable_grad().mul_(share);
 }
@@ -206,7 +207,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
     context().buffers.restore();
     boundaries_->rollback(step.warming_up);
   } else {
-    if (clip_norm_ > 0) clip_gradients();
+    if (clip_norm_ > 0 && !clips_own()) clip_gradients(clip_norm_);
     context().optimizer.step();
     boundaries_->commit(step.warming_up);
   }

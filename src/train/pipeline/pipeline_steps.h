@@ -54,7 +54,7 @@ class PipelineSteps final : public StepTaker {
   std::optional<Fault> find_fault(const Spoiled& mine);
   void agree_on_exchange(StepReport& report);
   void poison_gradients();
-  void clip_gradients();
+  void clip_gradients(double limit);
   void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 
   const PipelineOptions options_;
