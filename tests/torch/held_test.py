@@ -1,4 +1,5 @@
 """Optimisers that are not, or not only, of the model that workers talk about. SPDX-License-Identifier: Apache-2.0"""
+import copy
 import unittest
 
 import torch
@@ -55,6 +56,15 @@ def frozen(rank, size):
     return weights, said_by(lambda: train(model, optimizer, rank, 1))
 
 
+def assigned(rank, size):
+    """The model's parameters are replaced after the local method was built."""
+    model = make_net()
+    optimizer = tw.PeriodicAveraging(sgd(model.parameters()), model, tau=1)
+    train(model, optimizer, rank, 1)
+    model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
+    return said_by(lambda: train(model, optimizer, rank, 1))
+
+
 def in_part(rank, size):
     """Two optimisers share a model, and workers talk about all of it."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 4))
@@ -83,6 +93,10 @@ class Held(unittest.TestCase):
         self.assertTrue(torch.equal(weights, other))
         for text in (said, its):
             self.assertIn("parameter '0.bias' was frozen when the local method was built", text)
+
+    def test_a_model_with_other_parameters_by_now_is_refused(self):
+        for text in on_ranks(2, assigned):
+            self.assertIn("parameter '0.weight' is not the one that the model had when the local method was built", text)
 
     def test_an_optimiser_of_a_part_of_the_model_is_taken(self):
         first, second = on_ranks(2, in_part)

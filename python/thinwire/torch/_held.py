@@ -1,7 +1,9 @@
-"""What the inner optimiser of a local method holds: parameters of the model, and no others."""
+"""What the inner optimiser of a local method holds: the parameters that the model has, and no others."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
+
+import weakref
 
 import torch
 from torch import nn
@@ -25,10 +27,21 @@ class Held:
                 f"{where}, of shape {list(tensor.shape)}: workers would never agree on them; build the optimiser "
                 "over the parameters that this model has now"
             )
+        self._model = weakref.ref(model)
+        self._known = dict(model.named_parameters())
         self._frozen = [(names[id(tensor)], tensor) for _, tensor in held if not tensor.requires_grad]
 
     def check(self) -> None:
-        """Raises where a parameter is trained by now that was frozen when workers said what they talk about."""
+        """Raises where a parameter is trained by now that was frozen when workers said what they talk about, or is
+        another one."""
+        model = self._model()
+        for name, tensor in () if model is None else model.named_parameters():
+            if self._known.get(name) is not tensor:
+                raise ContractError(
+                    f"parameter '{name}' is not the one that the model had when the local method was built, as "
+                    "load_state_dict(assign=True) leaves it: workers would never agree on it; build optimiser and "
+                    "local method anew"
+                )
         for name, tensor in self._frozen:
             if tensor.requires_grad:
                 raise ContractError(
