@@ -123,18 +123,19 @@ def clash(a: Source, b: Source) -> bool:
 
 
 def distribute(sources: list[Source], lines: int, count: int | None) -> list[list[Source]]:
-    """The longest first, each to the shortest file that it fits."""
-    wanted = -(-sum(s.lines for s in sources) // lines) if count is None else count
-    files = [[] for _ in range(wanted)]
+    """The longest first, each to the shortest file that it fits, or to one of its own. Where there are to be
+    `count` files, the last ones may be empty."""
+    wanted = -(-sum(s.lines for s in sources) // lines)
+    files: list[list[Source]] = [[] for _ in range(wanted if count is None else min(wanted, count))]
     for source in sorted(sources, key=lambda s: (-s.lines, s.name)):
         fitting = [f for f in files if not any(clash(source, other) for other in f)]
-        if not fitting and count is not None:
+        if not fitting and len(files) == count:
             sys.exit(f"{source.name} shares a name with a source of every joined file: run cmake again")
         if not fitting:
             fitting = [[]]
             files += fitting
         min(fitting, key=lambda f: sum(s.lines for s in f)).append(source)
-    return files
+    return files + [[] for _ in range((count or 0) - len(files))]
 
 
 def text_of(sources: list[Source]) -> str:

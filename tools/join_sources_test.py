@@ -119,6 +119,18 @@ class Joined(unittest.TestCase):
         self.assertEqual(self.write([a, b], "0", "1").returncode, 0)
         self.assertEqual(joined.stat().st_mtime, 1)
 
+    def test_files_are_the_same_when_made_again_and_as_many(self):
+        sources = [self.file(f"s{i}.cc", f"namespace {{ int n{i % 3}; }}\n" * (1 + i % 4)) for i in range(12)]
+        for lines in ("1", "3", "10", "100"):
+            made = self.write(sources, lines=lines).stdout.split(";")
+            files = {file: file.read_text() for file in (self.root / "joined").iterdir()}
+            self.write(sources, *made, lines=lines)
+            self.assertEqual({file: file.read_text() for file in files}, files)
+        for source in sources:
+            pathlib.Path(source).write_text("")
+        self.assertEqual(self.write(sources, "0", "3").returncode, 0)
+        self.assertNotIn("#include", (self.root / "joined/plain_2.cc").read_text())
+
     def test_a_source_for_which_there_is_no_file_is_named(self):
         a, b = self.file("a.cc", "namespace { int a; }\n"), self.file("b.cc", "namespace { int a; }\n")
         run = self.write([a, b], "0", "1")
