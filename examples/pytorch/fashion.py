@@ -40,8 +40,8 @@ def main():
     net = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(),
                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
     model = DistributedDataParallel(net)
-    link = tw.compress(model, options.codec)  # thinwire
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    link = tw.compress(model, options.codec, optimizer=optimizer)  # thinwire
     train, test = load(options.data, "train", options.samples), load(options.data, "t10k", 2000)
     sampler = DistributedSampler(train)
     batches = DataLoader(train, 64, sampler=sampler)

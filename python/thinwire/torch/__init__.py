@@ -3,7 +3,7 @@
     import thinwire.torch as tw
 
     model = DistributedDataParallel(model)
-    link = tw.compress(model, "sidco:density=0.001")
+    link = tw.compress(model, "sidco:density=0.001", optimizer=optimizer)
 
 Gradients then meet through thinwire, overlapped with the backward pass, on the model's own process
 group (backend gloo). What codecs leave out is kept and sent later; `link.state_dict()` belongs into

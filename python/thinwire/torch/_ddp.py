@@ -24,6 +24,8 @@ from ._fit import Unfit
 from ._forgotten import watch
 from ._link_state import fitting, link_states
 from ._loggers import Loggers
+from ._momentum import UnnamedOptimizer, leaves_most, place
+from ._parameters import share_out
 from ._reports import rows_of_step, summed
 from ._saved import Saved, of_rank, to_tensor, together
 from ._step import Step, counted, in_backward_pass
@@ -52,12 +54,29 @@ class Link:
         options: dict[str, Any],
         deadline_seconds: float,
         scaler: Optional[torch.amp.GradScaler],
+        optimizer: Optional[torch.optim.Optimizer],
+        momentum: str,
     ) -> None:
         self._model = weakref.ref(model)  # torch keeps the link as long as the model
         averaged = Averaged(model)
         self._parameters = averaged.parameters
-        self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
-                                    deadline_seconds, memories={})
+        tensors = [parameter.tensor for parameter in self._parameters]
+        specs = [{**options, "codec": spec} for spec in share_out(self._parameters, codec, rules)]
+        self._momentum = place(optimizer, momentum, tensors, specs)
+        try:
+            self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
+                                        deadline_seconds, memories={},
+                                        memory=self._momentum and self._momentum.memory)
+        except BaseException:
+            if self._momentum is not None:
+                self._momentum.detach()
+            raise
+        if self._momentum is not None:
+            weakref.finalize(self, self._momentum.detach)
+        elif optimizer is None and momentum == "auto":
+            suspects = [spec["codec"] for spec in specs if leaves_most(spec)]
+            if suspects:
+                weakref.finalize(self, UnnamedOptimizer(suspects[0], tensors).stop)
         model.register_forward_pre_hook(averaged)
         self._changed = self._resumed = False
         self._scaler = scaler
@@ -101,6 +120,8 @@ class Link:
     def _new_step(self) -> Step:
         scale = None if self._scaler is None else self._scaler.get_scale()
         model = self._model()
+        if self._momentum is not None:
+            self._exchanges.set_momentum(self._momentum.of_each)
         return Step(scale, None if model is None else counted(model, self._deadline))
 
     def _end_step(self, step: Step) -> None:
@@ -189,6 +210,21 @@ class Link:
         exchanges = self._exchanges
         return not self._resumed and any(exchanges.remembered_shapes(spec) for spec in exchanges.specs)
 
+    def release_optimizer(self) -> None:
+        """Puts the optimiser's momentum back: from the next step on it acts on the mean, and goes on from what it
+        was in the memories. Called by all ranks between the same two steps; before the link is given up, too,
+        as an optimiser whose link is gone has its momentum back but not what the memories held of it."""
+        if self._error is not None:
+            raise self._error
+        if self._step is not None:
+            raise ContractError("release_optimizer: a backward pass is under way; call it between two steps")
+        if self._momentum is None:
+            return
+        velocities = self._exchanges.velocities()
+        momentum, self._momentum = self._momentum, None
+        momentum.give_back(velocities)
+        self._exchanges.set_momentum(lambda parameters: [(0.0, 0.0, False)] * len(parameters))
+
     def state_dict(self) -> dict[str, Any]:
         """This rank's memories and encoder states, for its checkpoint: between two steps."""
         exchanges = self._exchanges
@@ -276,6 +312,8 @@ def compress(
     max_skipped: int = 0,
     norms: bool = False,
     scaler: Optional[torch.amp.GradScaler] = None,
+    optimizer: Optional[torch.optim.Optimizer] = None,
+    momentum: str = "auto",
     deadline_seconds: float = 60.0,
 ) -> Link:
     """Sends the gradients of a DistributedDataParallel model through thinwire. Called by all ranks alike.
@@ -298,10 +336,16 @@ def compress(
             more pass over all values.
         scaler: whose scale the gradients carry: memories are then kept without it, so that they stay right
             when it changes.
+        optimizer: that of the model. Where it is torch's SGD with momentum, and `momentum` says so, its momentum acts
+            on each rank's gradient before anything is left out, and no more on the mean. Its groups' learning
+            rates and momenta may change; `Link.release_optimizer` puts the momentum back.
+        momentum: "memory", "optimizer", or "auto": in the memory of codecs that leave most values for later steps;
+            docs/memories.md, Momentum.
         deadline_seconds: the longest wait for another rank.
 
     Warns:
-        UserWarning: a codec that is biased has no memory: what it leaves out is lost.
+        UserWarning: a codec that is biased has no memory: what it leaves out is lost. Or, at the first step of an
+            optimiser with momentum that was not named: it acts on bursts.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
@@ -317,7 +361,7 @@ def compress(
     if feedback == "none":
         _warn_of_loss([spec, *others.values()])
     try:
-        link = Link(model, spec, others, options, deadline_seconds, scaler)
+        link = Link(model, spec, others, options, deadline_seconds, scaler, optimizer, momentum)
     except TimeoutError as error:
         raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
     register(model, link, _hook)

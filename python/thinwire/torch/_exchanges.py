@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,7 @@ class Exchanges:
     Args:
         options: of all exchanges, as `compress` takes them.
         memories: what replaces these options where a codec has to go on with what others remember.
+        memory: the feedback of an exchange with given options, where an optimiser's momentum is part of it.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class Exchanges:
         options: Mapping[str, Any],
         deadline_seconds: float,
         memories: Memories,
+        memory: Optional[Callable[[Mapping[str, Any]], str]] = None,
     ) -> None:
+        self._memory = memory
         self.codec, self.rules, self.options = codec, dict(rules), dict(options)
         self._processes, self._parameters, self._deadline = processes, parameters, deadline_seconds
         self._places: dict[int, tuple[str, int]] = {}
@@ -49,7 +53,7 @@ class Exchanges:
         self._engines: dict[str, Engine] = {}
         for spec, share in self._shares.items():
             tensors = [(p.name, p.shape, p.kind) for p in share]
-            own = {**options, **memories.get(spec, {}), "codec": spec}
+            own = {**self._with_memory({**options, "codec": spec}), **memories.get(spec, {})}
             self._engines[spec] = Engine(processes, tensors, own, deadline_seconds)
             for index, parameter in enumerate(share):
                 self._places[id(parameter.tensor)] = (spec, index)
@@ -93,6 +97,31 @@ class Exchanges:
     def carries(self, parameter: torch.Tensor) -> bool:
         return id(parameter) in self._places
 
+    def set_momentum(
+        self, of_each: Callable[[Sequence[nn.Parameter]], list[tuple[float, float, bool]]]
+    ) -> None:
+        """Of every parameter, from the next step on. Between two steps."""
+        for spec, engine in self._engines.items():
+            engine.set_momentum(of_each([parameter.tensor for parameter in self._shares[spec]]))
+
+    def velocities(self) -> dict[int, torch.Tensor]:
+        """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called by all ranks
+        between two steps."""
+        found: dict[int, torch.Tensor] = {}
+        for spec, arrays in self.save().items():
+            by_name = {parameter.name: parameter.tensor for parameter in self._shares[spec]}
+            count = {id(p.tensor): math.prod(p.shape) for p in self._shares[spec]}
+            for name, *_, data in arrays:
+                stream, _, part = name.rpartition("/feedback/")
+                if part != "velocity":
+                    continue
+                values = torch.frombuffer(bytearray(data), dtype=torch.float32)
+                dist.all_reduce(values, group=self._processes)
+                tensors = [by_name[stream]] if stream in by_name else list(by_name.values())
+                parts = values.div_(self.size).split([count[id(tensor)] for tensor in tensors])
+                found.update((id(tensor), part) for tensor, part in zip(tensors, parts))
+        return found
+
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
         place = self._places.get(id(parameter))
         if place is None:
@@ -131,7 +160,7 @@ class Exchanges:
               steps_per_epoch: int = 0) -> Exchanges:
         """Others of the same parameters, which remember nothing."""
         return Exchanges(self._processes, self._parameters, codec, rules, self._options(method, steps_per_epoch),
-                         self._deadline, memories)
+                         self._deadline, memories, self._memory)
 
     def changed(self, codec: str, rules: Mapping[str, str], method: str, steps_per_epoch: int,
                 step: int) -> Exchanges:
@@ -155,11 +184,15 @@ class Exchanges:
                         grouping == "model" and _names(self._shares[old]) != _names(others._shares[spec])):
                     continue  # of other streams; if they remember anything, _memory_for refused
                 same_codec = old.partition(":")[0] == spec.partition(":")[0]
-                for name in engine.streams():
+                # Those that travel uncompressed side by side may have memories of their own.
+                for name in dict.fromkeys([*engine.streams(), *sorted(_names(others._shares[spec]))]):
                     arrays += [array for part, array in streams.get(name, ())
                                if part != "encoder" or same_codec]
             engine.take_over(arrays, step)
         return others
+
+    def _with_memory(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**options, "feedback": self._memory(options)} if self._memory else dict(options)
 
     def _options(self, method: str, steps_per_epoch: int) -> dict[str, Any]:
         """0 steps leave those of the options that there are."""
@@ -170,7 +203,7 @@ class Exchanges:
         self, spec: str, share: list[Parameter], options: Mapping[str, Any], had: Memories
     ) -> dict[str, str]:
         """The memory that a codec goes on with: the old one where there is one, since it owes something."""
-        settled = settle({**options, "codec": spec})
+        settled = settle(self._with_memory({**options, "codec": spec}))
         names = _names(share)
         memory = {key: settled[key] for key in ("feedback", "grouping")}
         for old, its in had.items():

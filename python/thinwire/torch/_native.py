@@ -44,6 +44,7 @@ BoundarySender = _engine.BoundarySender
 KeptPositions = _engine.KeptPositions
 Wire = _engine.Wire
 check_seal = _engine.check_seal
+place_momentum = _engine.place_momentum
 settle = _engine.settle
 
 # Its threads must not wait for a process group while the interpreter goes.

@@ -11,6 +11,7 @@
 #include "module_parts.h"
 #include "report_members.h"
 #include "thinwire/c10d.h"
+#include "thinwire/momentum.h"
 #include "thinwire/threads.h"
 #include "thinwire/version.h"
 
@@ -107,6 +108,15 @@ PYBIND11_MODULE(_engine, module) {
         thinwire::settled_options(thinwire::python::options_of(options)).value());
   });
 
+  module.def("place_momentum", [](const py::dict& options, const std::string& place,
+                                  const thinwire::python::MomentumTuple& own) {
+    const auto plan =
+        thinwire::place_momentum(place, thinwire::python::momentum_of(own),
+                                 thinwire::python::options_of(options))
+            .value();
+    return py::make_tuple(plan.in_memory, plan.feedback);
+  });
+
   thinwire::python::bind_boundary(module);
   thinwire::python::bind_worker(module);
 
@@ -123,6 +133,7 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("deadline_seconds"))
       .def("agree", &Engine::agree, py::call_guard<NoGil>())
       .def("tell_all", &Engine::tell_all, py::call_guard<NoGil>())
+      .def("set_momentum", &Engine::set_momentum, py::call_guard<NoGil>())
       .def("start", &Engine::start, py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {

@@ -37,6 +37,12 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
   exchange_ = make_exchange(*group_, *store_, tensors_, options_);
 }
 
+void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
+  std::vector<Momentum> momenta;
+  for (const MomentumTuple& one : of_tensors) momenta.push_back(momentum_of(one));
+  exchange_->set_momentum(momenta);
+}
+
 void Engine::start(size_t index, const at::Tensor& gradient) {
   const auto type = gradient.scalar_type();
   if (!gradient.device().is_cpu() || !gradient.is_contiguous() ||

@@ -8,16 +8,26 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "saved_store.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
+#include "thinwire/momentum.h"
 #include "thinwire/settled.h"
 #include "thinwire/store.h"
 
 namespace thinwire::python {
+
+// Momentum, dampening, Nesterov's form.
+using MomentumTuple = std::tuple<double, double, bool>;
+
+inline Momentum momentum_of(const MomentumTuple& given) {
+  const auto [momentum, dampening, nesterov] = given;
+  return {.momentum = momentum, .dampening = dampening, .nesterov = nesterov};
+}
 
 // Not for two threads at once, but for wait, which may run on another one than start.
 class Engine {
@@ -36,6 +46,9 @@ class Engine {
   std::vector<std::string> tell_all(const std::string& text) {
     return python::tell_all(*group_, text);
   }
+
+  // Of every tensor, from the next step on, where the memory is an optimiser's momentum. Between two steps.
+  void set_momentum(const std::vector<MomentumTuple>& of_tensors);
 
   // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
   // bfloat16 or float16.

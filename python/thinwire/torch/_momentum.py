@@ -1,0 +1,202 @@
+"""An optimiser's momentum in the memories of a link, before anything is left out of a gradient."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from ..errors import BadOptionError, ContractError
+from ._native import place_momentum
+
+_KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
+_NONE = (0.0, 0.0, False)
+_BUFFER = "momentum_buffer"
+
+
+def _own(group: Mapping[str, Any]) -> tuple[float, float, bool]:
+    return float(group["momentum"]), float(group["dampening"]), bool(group["nesterov"])
+
+
+def _momentum_groups(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Those of torch's SGD, or a class derived from it, that have momentum."""
+    if not isinstance(optimizer, torch.optim.SGD):
+        return []
+    return [group for group in optimizer.param_groups if group["momentum"] != 0]
+
+
+class MemoryMomentum:
+    """While it is attached the optimiser adds the mean, which has its momentum already, and the momentum of its
+    weight decay, which is the same on every rank. Its groups say what they said; their learning rate and
+    momentum may change from step to step.
+
+    Between the steps of torch's SGD, whose own code makes the step, `momentum_buffer` holds the momentum
+    of the weight decay, and of whatever gradients had been in it before. SGD is linear in what it is given, so
+    that what the memories hold on average and this together are SGD's momentum.
+    """
+
+    def __init__(self, optimizer: torch.optim.SGD, parameters: Iterable[nn.Parameter]) -> None:
+        self._optimizer = optimizer
+        self._first = _own(_momentum_groups(optimizer)[0])  # what memories are made with
+        self._known = {id(parameter) for parameter in parameters}
+        strangers = [p for group in _momentum_groups(optimizer) for p in group["params"]
+                     if p.requires_grad and id(p) not in self._known]
+        if strangers:
+            raise BadOptionError(
+                f"momentum: {len(strangers)} parameters of the optimizer are not of the model, and a group's "
+                "momentum acts on all of its parameters; give them groups without momentum, or momentum=\"optimizer\""
+            )
+        # The first gradient that memories see would count undampened, as torch counts an optimiser's first.
+        if any(group["dampening"] != 0 and _BUFFER in optimizer.state.get(p, {})
+               for group in _momentum_groups(optimizer) for p in group["params"]):
+            raise BadOptionError(
+                "momentum: an optimizer with dampening that has taken steps cannot be taken over; name it before its "
+                "first step and load its state afterwards, or momentum=\"optimizer\""
+            )
+        self._before_step: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._gradients: list[tuple[nn.Parameter, torch.Tensor]] = []
+        self._handles = [optimizer.register_step_pre_hook(self._enter),
+                         optimizer.register_step_post_hook(self._leave)]
+
+    def memory(self, options: Mapping[str, Any]) -> str:
+        """The memory of an exchange with these options."""
+        return place_momentum(dict(options), "memory", self._first)[1]
+
+    def of_each(self, parameters: Sequence[nn.Parameter]) -> list[tuple[float, float, bool]]:
+        """What the groups say now; between two steps of the optimiser."""
+        self._restore()  # of a step that failed
+        found = {id(p): _own(group) for group in self._optimizer.param_groups for p in group["params"]}
+        return [found.get(id(parameter), _NONE) for parameter in parameters]
+
+    def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
+        """The optimiser's own momentum acts again, from the next step on, and goes on from these: the mean over
+        ranks of what memories held of each parameter, by its id."""
+        self.detach()
+        for group in _momentum_groups(self._optimizer):
+            for parameter in group["params"]:
+                velocity = velocities.get(id(parameter))
+                if velocity is None:
+                    continue
+                state = self._optimizer.state[parameter]
+                buffer = state.get(_BUFFER)
+                if parameter.is_complex():
+                    velocity = torch.view_as_complex(velocity.view(-1, 2))
+                velocity = velocity.view_as(parameter).to(parameter.dtype)
+                state[_BUFFER] = velocity.clone() if buffer is None else buffer.add_(velocity)
+
+    def detach(self) -> None:
+        self._restore()
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._restore()
+        if kwargs.get("closure") is not None or any(callable(one) for one in args[1:]):
+            raise ContractError("momentum: an optimizer whose momentum is in the memory takes no closure; "
+                                "call backward before step")
+        # Of a fused optimiser, which takes a gradient scaler's work over.
+        skipped = getattr(optimizer, "found_inf", None)
+        scale = getattr(optimizer, "grad_scale", None)
+        scale = 1.0 if scale is None else scale.item()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and (skipped is None or skipped.item() == 0):
+                    self._add_decay(group, parameter, -scale if group["maximize"] else scale)
+            self._before_step.append((group, {key: group[key] for key in _KEYS}))
+            group.update(momentum=0, dampening=0, nesterov=False, weight_decay=0)
+
+    def _leave(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for group, values in self._before_step:
+            group.update(values)
+        for parameter, gradient in self._gradients:
+            parameter.grad = gradient
+        self._before_step, self._gradients = [], []
+
+    @torch.no_grad()
+    def _add_decay(self, group: Mapping[str, Any], parameter: nn.Parameter, scale: float) -> None:
+        momentum, dampening, nesterov = _own(group)
+        if momentum != 0 and id(parameter) not in self._known:
+            raise ContractError("momentum: a parameter came to the optimizer after compress was called")
+        state = self._optimizer.state.get(parameter, {})
+        buffer = state.get(_BUFFER) if momentum != 0 else None
+        decay = group["weight_decay"]
+        if decay == 0 and buffer is None:
+            return
+        term = parameter.detach() * decay
+        if momentum != 0:
+            if buffer is None:
+                buffer = term.clone()
+                self._optimizer.state[parameter][_BUFFER] = buffer
+            else:
+                buffer.mul_(momentum).add_(term, alpha=1 - dampening)
+            term = term.add(buffer, alpha=momentum) if nesterov else buffer
+        self._gradients.append((parameter, parameter.grad))
+        parameter.grad = (term * scale).add_(parameter.grad)  # which may be sparse
+
+
+def place(
+    optimizer: Optional[torch.optim.Optimizer],
+    where: str,
+    parameters: Sequence[nn.Parameter],
+    exchanges: Sequence[Mapping[str, Any]],
+) -> Optional[MemoryMomentum]:
+    """Where the optimiser's momentum acts: attached to it if that is in the memories, else nothing.
+
+    Args:
+        exchanges: the options of each, codec included.
+    """
+    groups = [] if optimizer is None else _momentum_groups(optimizer)
+    if where == "memory" and not groups:
+        raise BadOptionError("momentum=\"memory\": " + (
+            "name the optimizer whose momentum it is: compress(..., optimizer=optimizer)"
+            if optimizer is None else f"{type(optimizer).__name__} has no momentum that could act in the memory"))
+    own = _own(groups[0]) if groups else _NONE
+    in_memory = [place_momentum(dict(options), where, own)[0] for options in exchanges]
+    if not any(in_memory):
+        return None
+    for options in exchanges:
+        place_momentum(dict(options), "memory", own)  # says what is wrong with it before anything is attached
+    return MemoryMomentum(optimizer, parameters)  # type: ignore[arg-type]
+
+
+class UnnamedOptimizer:
+    """Warns, once, when the optimiser that steps these parameters has momentum which `compress` was not told of."""
+
+    def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
+        self._codec = codec
+        self._parameters = {id(parameter) for parameter in parameters}
+        self._handle = register_optimizer_step_pre_hook(self._look)
+
+    def _look(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        def ours(groups: Iterable[Mapping[str, Any]]) -> bool:
+            return any(id(parameter) in self._parameters for group in groups for parameter in group["params"])
+
+        if not ours(optimizer.param_groups):
+            return
+        self.stop()
+        if ours(_momentum_groups(optimizer)):
+            warnings.warn(
+                f"codec '{self._codec}' leaves most values for later steps, and the optimizer's momentum acts on "
+                "the bursts in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) moves it "
+                "in front of compression, and momentum=\"optimizer\" says that it is meant so",
+                stacklevel=4,
+            )
+
+    def stop(self) -> None:
+        self._handle.remove()
+
+
+def leaves_most(options: Mapping[str, Any]) -> bool:
+    """Whether an optimiser's momentum would act in the memory of such an exchange."""
+    try:
+        return place_momentum(dict(options), "auto", (0.5, 0.0, False))[0]
+    except BadOptionError:  # the memory has a momentum of its own, so that the optimiser should have none
+        return False

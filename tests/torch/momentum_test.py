@@ -1,0 +1,250 @@
+"""An optimiser's momentum in the link's memories: torch's SGD where nothing is lost. SPDX-License-Identifier: Apache-2.0"""
+import gc
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nets import batch_of, make_net, weights_of
+from ranks import on_ranks
+
+STEPS = 8
+
+
+def groups_of(model):
+    """Three kinds of parameters with options of their own."""
+    convolution, norm, _, _, hidden, _, output = model.module
+    return [
+        {"params": list(convolution.parameters()), "momentum": 0.9, "weight_decay": 0.05},
+        {"params": list(hidden.parameters()), "momentum": 0.7, "nesterov": True, "weight_decay": 0.02},
+        {"params": list(output.parameters()), "momentum": 0.8, "dampening": 0.25, "weight_decay": 0.05},
+        {"params": list(norm.parameters()), "momentum": 0.0, "weight_decay": 0.01},
+    ]
+
+
+class Run:
+    """A model, its optimiser and, unless codec is None, its link."""
+
+    def __init__(self, codec, options=None, settings=None):
+        import thinwire.torch as tw
+        self.model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+        self.optimizer = torch.optim.SGD(groups_of(self.model), lr=0.05, **(options or {}))
+        self.link = None
+        if codec is not None:
+            self.compress(tw, codec, settings)
+
+    def compress(self, tw, codec, settings=None):
+        self.link = tw.compress(self.model, codec, optimizer=self.optimizer, **(settings or {}))
+
+    def steps(self, rank, first, last, poisoned=None):
+        for step in range(first, last):
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.05 if step < 3 else 0.02
+                if step == 5 and group["momentum"] != 0:
+                    group["momentum"] = 0.6
+            images, labels = batch_of(step, rank)
+            if step == poisoned and rank == 1:
+                images = images * float("nan")
+            self.optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(self.model(images), labels)
+            (-loss if self.optimizer.defaults["maximize"] else loss).backward()
+            gradients = [p.grad for p in self.model.parameters()]
+            if all(g.isfinite().all() for g in gradients):
+                before = [g.clone() for g in gradients]
+                self.optimizer.step()
+                for parameter, gradient in zip(self.model.parameters(), before):
+                    assert torch.equal(parameter.grad, gradient)  # they stay what the exchange brought
+        return self
+
+
+def away(one, other):
+    return (weights_of(one.model) - weights_of(other.model)).abs().max().item()
+
+
+def is_sgd(rank, size):
+    plain = Run(None).steps(rank, 0, STEPS)
+    found = {}
+    for name, codec, settings in (
+        ("fp32", "fp32", {"momentum": "memory"}),
+        ("topk", "topk:density=1", {}),
+        ("model", "topk:density=1", {"grouping": "model"}),
+        ("rules", "topk:density=1", {"rules": {"4.*": "fp32", "*.bias": "fp32"}}),
+        ("optimizer", "fp32", {}),
+    ):
+        found[name] = away(plain, Run(codec, settings=settings).steps(rank, 0, STEPS))
+    for name, options in (("maximize", {"maximize": True}), ("foreach", {"foreach": False})):
+        found[name] = away(Run(None, options).steps(rank, 0, STEPS),
+                           Run("topk:density=1", options).steps(rank, 0, STEPS))
+    return found
+
+
+def takes_over_and_gives_back(rank, size):
+    import thinwire.torch as tw
+    late, undampened = Run(None), Run(None)
+    for run in (late, undampened):
+        for group in run.optimizer.param_groups:
+            group["dampening"] = 0
+    late.steps(rank, 0, 3).compress(tw, "topk:density=1")
+    found = {"taken over": away(undampened.steps(rank, 0, STEPS), late.steps(rank, 3, STEPS))}
+    plain = Run(None).steps(rank, 0, STEPS)
+    for grouping in ("tensor", "model"):
+        early = Run("topk:density=1", settings={"grouping": grouping}).steps(rank, 0, 4)
+        before = [dict(group, params=None) for group in early.optimizer.param_groups]
+        early.link.release_optimizer()
+        assert [dict(group, params=None) for group in early.optimizer.param_groups] == before
+        found[grouping] = away(plain, early.steps(rank, 4, STEPS))
+    return found
+
+
+def dampened(rank, size):
+    import thinwire
+    import thinwire.torch as tw
+    run = Run(None).steps(rank, 0, 1)
+    try:
+        run.compress(tw, "topk:density=1")
+    except thinwire.Error as error:
+        return str(error)
+    return "nothing"
+
+
+def after_changes(rank, size):
+    plain = Run(None).steps(rank, 0, STEPS)
+    run = Run("topk:density=1").steps(rank, 0, 2)
+    run.link.change("fp32")
+    run.steps(rank, 2, 4)
+    run.link.change("fp32", rules={"*": "topk:density=1,block=4096"})
+    run.steps(rank, 4, 6)
+    run.link.change("fp32", rules={"6.*": "topk:density=1"})
+    return away(plain, run.steps(rank, 6, STEPS))
+
+
+def skipped(rank, size):
+    """A step that one rank spoils is as if it had never been."""
+    found = []
+    for codec, settings in (("fp32", {"momentum": "memory"}), ("topk:density=1", {})):
+        run = Run(codec, settings=settings).steps(rank, 0, STEPS, poisoned=3)
+        plain = Run(None).steps(rank, 0, 3).steps(rank, 4, STEPS)
+        # Batch norm's own statistics saw the batch, and play no part in training.
+        found.append(away(plain, run))
+    return found
+
+
+def resumed(rank, size):
+    straight = Run("topk:density=0.05").steps(rank, 0, STEPS)
+    first = Run("topk:density=0.05").steps(rank, 0, 4)
+    again = Run("topk:density=0.05")
+    again.model.load_state_dict(first.model.state_dict())
+    again.optimizer.load_state_dict(first.optimizer.state_dict())
+    again.link.load_state_dict(first.link.state_dict())
+    again.steps(rank, 4, STEPS)
+    return weights_of(again.model), weights_of(straight.model)
+
+
+def warned(rank, size):
+    import thinwire.torch as tw
+    found = {}
+    for name, codec, momentum, settings in (
+        ("unnamed", "topk", 0.9, {}), ("meant", "topk", 0.9, {"momentum": "optimizer"}),
+        ("dense", "fp32", 0.9, {}), ("none", "topk", 0.0, {}), ("rounded", "int8", 0.9, {}),
+        ("chosen", "topk", 0.9, {"feedback": "residual"}), ("rule", "fp32", 0.9, {"rules": {"4.*": "sidco"}}),
+    ):
+        model = DistributedDataParallel(make_net())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
+        link = tw.compress(model, codec, **settings)
+        with warnings.catch_warnings(record=True) as texts:
+            warnings.simplefilter("always")
+            for step in range(2):
+                images, labels = batch_of(step, rank)
+                nn.functional.cross_entropy(model(images), labels).backward()
+                torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1, momentum=0.9).step()  # another's
+                optimizer.step()
+        found[name] = [str(one.message) for one in texts if "optimizer=optimizer" in str(one.message)]
+        del link
+    return found
+
+
+def refused(rank, size):
+    import thinwire
+    import thinwire.torch as tw
+    found = []
+    model = DistributedDataParallel(make_net())
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    alien = torch.optim.SGD([*model.parameters(), nn.Parameter(torch.ones(2))], lr=0.1, momentum=0.9)
+    for settings in (
+        {"momentum": "memory"},
+        {"momentum": "memory", "optimizer": torch.optim.AdamW(model.parameters())},
+        {"optimizer": sgd, "feedback": "dgc:momentum=0.5"},
+        {"optimizer": sgd, "momentum": "memory", "feedback": "residual"},
+        {"optimizer": sgd, "momentum": "elsewhere"},
+        {"optimizer": alien},
+    ):
+        try:
+            tw.compress(model, "topk", **settings)
+            found.append("nothing")
+        except thinwire.Error as error:
+            found.append(str(error))
+    hooks = len(sgd._optimizer_step_pre_hooks) + len(alien._optimizer_step_pre_hooks)
+    link = tw.compress(model, "topk", optimizer=sgd)
+    images, labels = batch_of(0, rank)
+    nn.functional.cross_entropy(model(images), labels).backward()
+    try:
+        sgd.step(lambda: torch.ones(()))
+    except thinwire.Error as error:
+        found.append(str(error))
+    attached = len(sgd._optimizer_step_pre_hooks)
+    model, link = None, None
+    gc.collect()
+    return found, hooks, attached, len(sgd._optimizer_step_pre_hooks)
+
+
+class OptimizerMomentum(unittest.TestCase):
+    def test_is_torchs_sgd_where_nothing_is_lost(self):
+        for found in on_ranks(2, is_sgd):
+            for name, distance in found.items():
+                self.assertLess(distance, 2e-6, name)
+
+    def test_is_taken_over_and_given_back(self):
+        for found in on_ranks(2, takes_over_and_gives_back):
+            for name, distance in found.items():
+                self.assertLess(distance, 2e-6, name)
+
+    def test_a_dampened_one_is_taken_over_before_its_first_step_or_not_at_all(self):
+        for said in on_ranks(2, dampened):
+            self.assertIn("an optimizer with dampening that has taken steps cannot be taken over", said)
+
+    def test_goes_along_when_codecs_change(self):
+        for distance in on_ranks(2, after_changes):
+            self.assertLess(distance, 2e-6)
+
+    def test_a_skipped_step_leaves_no_trace(self):
+        for found in on_ranks(2, skipped):
+            for distance in found:
+                self.assertLess(distance, 2e-6)
+
+    def test_is_resumed_bit_for_bit(self):
+        results = on_ranks(2, resumed)
+        for again, straight in results:
+            self.assertTrue(torch.equal(again, straight))
+        self.assertTrue(torch.equal(results[0][0], results[1][0]))
+
+    def test_an_optimiser_that_is_not_named_is_a_warning(self):
+        for found in on_ranks(2, warned):
+            self.assertEqual({name: len(texts) for name, texts in found.items()},
+                             {"unnamed": 1, "meant": 0, "dense": 0, "none": 0, "rounded": 0, "chosen": 0,
+                              "rule": 1})
+            self.assertIn("codec 'topk'", found["unnamed"][0])
+
+    def test_mistakes_are_refused_and_leave_the_optimiser_alone(self):
+        for found, hooks, attached, left in on_ranks(2, refused):
+            for text, part in zip(found, ("name the optimizer", "AdamW has no momentum", "would act twice",
+                                          "cannot take it over", "unknown place 'elsewhere'",
+                                          "1 parameters of the optimizer are not of the model",
+                                          "takes no closure")):
+                self.assertIn(part, text)
+            self.assertEqual((hooks, attached, left), (0, 1, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
