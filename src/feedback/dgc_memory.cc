@@ -62,9 +62,9 @@ class MomentumCorrection final : public Feedback {
       const auto part = [&](auto& vector) {
         return std::span(vector).subspan(range.begin, range.count);
       };
-      moments = kernel::add_velocity(rule_of(range), part(gradient), part(velocity_.now),
-                                     part(residual_.now), part(velocity_.next),
-                                     part(residual_.next));
+      moments =
+          kernel::add_velocity(rule_of(range), part(gradient), part(velocity_.now),
+                               part(residual_.now), part(velocity_.next), part(residual_.next));
     });
     if (!rules_.uniform()) moments = kernel::moments(residual_.next);
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
@@ -93,11 +93,13 @@ class MomentumCorrection final : public Feedback {
   void rollback() override { guard_.rollback(); }
 
   StateArrays save() const override {
-    return {velocity_.write(kVelocity), residual_.write(kResidual), rules_.write()};
+    StateArrays arrays = {velocity_.write(kVelocity), residual_.write(kResidual)};
+    rules_.write(arrays);
+    return arrays;
   }
   Status load(const StateArrays& arrays) override {
     bool begun = false;
-    if (Status status = MomentumRules::read(arrays, begun); !status) return status;
+    if (Status status = rules_.read(arrays, begun); !status) return status;
     if (Status status = velocity_.read(arrays, kVelocity); !status) return status;
     if (Status status = residual_.read(arrays, kResidual); !status) return status;
     velocity_.commit();
@@ -153,9 +155,10 @@ const FeedbackEntry& dgc_memory_entry() {
       .summary = "momentum before the exchange, stopped where something was sent",
       .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887",
       .options = rows(),
-      .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<MomentumCorrection>(options, stream);
-      },
+      .make =
+          [](const Options& options, const StreamSpec& stream) {
+            return std::make_unique<MomentumCorrection>(options, stream);
+          },
       .momentum = [](const Options& options) { return options.number("momentum"); },
       .plain = velocity_text};
   return entry;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "feedback/feedback_testing.h"
@@ -22,7 +23,10 @@ const Case kCases[] = {
     {"nesterov", "dgc:nesterov=true", {.momentum = 0.9, .nesterov = true}},
     {"dampened", "dgc:momentum=0.8,dampening=0.25", {.momentum = 0.8, .dampening = 0.25}},
     {"unmasked", "dgc:mask=false", {.momentum = 0.9}, false},
-    {"unmaskedNesterov", "dgc:mask=false,nesterov=true", {.momentum = 0.9, .nesterov = true}, false}};
+    {"unmaskedNesterov",
+     "dgc:mask=false,nesterov=true",
+     {.momentum = 0.9, .nesterov = true},
+     false}};
 
 // u and v after one more gradient, in the order of the definition.
 void add(const Momentum& rule, bool first, float g, float& u, float& v) {
@@ -79,8 +83,7 @@ TEST_P(Dgc, WhatIsSentWholeIsNotMasked) {
   for (uint64_t number = 0; number < 4; ++number) {
     const Values g = gradient(number);
     Values v(kCount);
-    for (size_t i = 0; i < kCount; ++i)
-      add(GetParam().momentum, number == 0, g[i], u[i], v[i]);
+    for (size_t i = 0; i < kCount; ++i) add(GetParam().momentum, number == 0, g[i], u[i], v[i]);
     expect_same_bits(step(*memory, g, number, send_all).values, v);
     expect_same_bits(saved(*memory, "velocity"), u);
   }
@@ -90,8 +93,7 @@ TEST_P(Dgc, WhatIsSentWholeIsNotMasked) {
 TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
   StreamSpec stream{.name = "all", .tensors = {}};
   const std::vector<size_t> counts = {3000, 0, 7, 4000, 3000};
-  for (const size_t count : counts)
-    stream.tensors.push_back({.name = "t", .shape = {count}});
+  for (const size_t count : counts) stream.tensors.push_back({.name = "t", .shape = {count}});
   for (const std::string_view spec : {"dgc", "dgc:mask=false"}) {
     const auto memory = make_feedback(spec, stream).value();
     Values u(kCount), v(kCount);
@@ -191,6 +193,20 @@ TEST(Dgc, ClippingFindsWhatIsNotFinite) {
     g[5000] = bad;
     EXPECT_FALSE(make("dgc:clip=1")->prepare(g, {}).moments->finite);
   }
+}
+
+// States of earlier versions hold velocity and residual alone; they knew no dampening.
+TEST(Dgc, WhetherThereWasAStepIsSavedWhereItCounts) {
+  const auto has_begun = [](const Feedback& memory) {
+    const StateArrays arrays = memory.save();
+    return std::any_of(arrays.begin(), arrays.end(),
+                       [](const StateArray& array) { return array.name == "begun"; });
+  };
+  const auto plain = make("dgc"), dampened = make("dgc:dampening=0.25");
+  EXPECT_FALSE(has_begun(*plain));
+  EXPECT_TRUE(has_begun(*dampened));
+  EXPECT_TRUE(plain->load(make("dgc")->save()).is_ok());
+  EXPECT_FALSE(dampened->load(plain->save()).is_ok());
 }
 
 }  // namespace

@@ -53,6 +53,11 @@ class MomentumRules {
                        [](const Range& range) { return range.momentum.nesterov; });
   }
 
+  bool any_dampening() const noexcept {
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [](const Range& range) { return range.momentum.dampening != 0; });
+  }
+
   // visit(range) for the ranges' parts in [begin, begin + count), in order.
   template <typename Visit>
   void each(size_t begin, size_t count, const Visit& visit) const {
@@ -70,21 +75,26 @@ class MomentumRules {
 
   void commit() noexcept { begun_ = true; }
 
-  StateArray write() const {
-    return {.name = "begun",
-            .type = StateType::kUint8,
-            .shape = {1},
-            .on_resize = OnResize::kCopy,
-            .data = {std::byte{begun_}}};
+  // Whether there was a step yet counts where gradients are dampened, and is saved there alone.
+  void write(StateArrays& arrays) const {
+    if (!any_dampening()) return;
+    arrays.push_back({.name = "begun",
+                      .type = StateType::kUint8,
+                      .shape = {1},
+                      .on_resize = OnResize::kCopy,
+                      .data = {std::byte{begun_}}});
   }
   // What `write` wrote into `begun`; adopt it once all arrays of a state were there.
-  static Status read(const StateArrays& arrays, bool& begun) {
+  Status read(const StateArrays& arrays, bool& begun) const {
+    begun = true;
     for (const StateArray& array : arrays) {
       if (array.name != "begun") continue;
-      if (array.type != StateType::kUint8 || array.data.size() != 1) break;
+      if (array.type != StateType::kUint8 || array.data.size() != 1)
+        return Status::fail(ErrorCode::kMismatch, "state: 'begun' is not one byte");
       begun = array.data[0] != std::byte{0};
       return Status::ok();
     }
+    if (!any_dampening()) return Status::ok();
     return Status::fail(ErrorCode::kMismatch, "state: no byte 'begun'");
   }
   void adopt(bool begun) noexcept { begun_ = begun; }

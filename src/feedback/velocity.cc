@@ -38,12 +38,12 @@ class Velocity final : public OneVectorMemory {
 
   StateArrays save() const override {
     StateArrays arrays = OneVectorMemory::save();
-    arrays.push_back(rules_.write());
+    rules_.write(arrays);
     return arrays;
   }
   Status load(const StateArrays& arrays) override {
     bool begun = false;
-    if (Status status = MomentumRules::read(arrays, begun); !status) return status;
+    if (Status status = rules_.read(arrays, begun); !status) return status;
     if (Status status = OneVectorMemory::load(arrays); !status) return status;
     rules_.adopt(begun);
     return Status::ok();
@@ -86,9 +86,8 @@ const FeedbackEntry& velocity_entry() {
       .summary = "the momentum of SGD before the exchange, and no remainder",
       .paper = {},
       .options = momentum_rows(),
-      .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<Velocity>(options, stream);
-      },
+      .make = [](const Options& options,
+                 const StreamSpec& stream) { return std::make_unique<Velocity>(options, stream); },
       .momentum = [](const Options& options) { return options.number("momentum"); },
       .plain = velocity_text};
   return entry;

@@ -72,6 +72,7 @@ class Link:
                 self._momentum.detach()
             raise
         if self._momentum is not None:
+            self._exchanges.set_momentum(self._momentum.of_each)  # what is saved depends on dampening
             weakref.finalize(self, self._momentum.detach)
         elif optimizer is None and momentum == "auto":
             suspects = [spec["codec"] for spec in specs if leaves_most(spec)]
@@ -266,6 +267,8 @@ class Link:
         exchanges.agree("load_state_dict", [f"step {steps}", f"changed to {changed}"])
         if changed:
             exchanges = exchanges.again(**changed)
+            if self._momentum is not None:
+                exchanges.set_momentum(self._momentum.of_each)
         arrays, unfit = together(exchanges.tell_all, "load_state_dict",
                                  lambda: fitting(states, exchanges, strict))
         exchanges.load(arrays, steps)
