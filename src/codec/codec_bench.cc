@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire {

@@ -1,6 +1,6 @@
 // gaussiank with the pass that forms its values: what one step with residual feedback costs.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {

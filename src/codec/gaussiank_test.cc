@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "codec/sparsifier_testing.h"
+#include "codec/testing/sparsifier_testing.h"
 
 namespace thinwire {
 namespace {

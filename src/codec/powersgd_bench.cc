@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {

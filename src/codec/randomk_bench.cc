@@ -1,6 +1,6 @@
 // Random positions: a step with residual feedback, and what drawing them costs the receiver.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {

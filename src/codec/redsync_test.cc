@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "codec/sparsifier_testing.h"
+#include "codec/testing/sparsifier_testing.h"
 
 namespace thinwire {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
-#include "codec/sparsifier_testing.h"
 #include "codec/tail_estimator.h"
+#include "codec/testing/sparsifier_testing.h"
 #include "core/random.h"
 #include "kernel/vector_moments.h"
 #include "thinwire/codec.h"

@@ -1,6 +1,6 @@
 // A fixed threshold with the pass that forms its values: one step with residual feedback.
 // SPDX-License-Identifier: Apache-2.0
-#include "codec/sparsifier_bench.h"
+#include "codec/testing/sparsifier_bench.h"
 
 namespace thinwire {
 namespace {

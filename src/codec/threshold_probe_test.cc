@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codec/sparsifier_testing.h"
+#include "codec/testing/sparsifier_testing.h"
 #include "kernel/select.h"
 #include "kernel/vector_moments.h"
 

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "comm/tags.h"
+#include "comm/wait_policy.h"
 #include "core/check.h"
 
 namespace thinwire {
 namespace {
 
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -43,20 +43,10 @@ std::span<std::byte> writable_bytes_of(T& value) {
 
 }  // namespace
 
-// A message that is on its way arrives within microseconds, so the first looks only offer the core to
-// whoever wants it. After that it is somebody's computation that is waited for, and each look takes
-// the core from it: a look of 1 us every 60 to 110 us (the kernel adds its timer slack of 50 us and
-// more to a nap) costs it 1 to 2 %.
 void Group::idle(int look, Instant until) {
-  constexpr int kYields = 64;
-  constexpr auto kLongest = microseconds(50);
-  if (look < kYields) {
-    std::this_thread::yield();
-    return;
-  }
-  const auto nap = std::min(kLongest, microseconds(1 + (look - kYields)));
   const auto left = until - steady_clock::now();
-  if (left.count() > 0) std::this_thread::sleep_for(std::min<steady_clock::duration>(nap, left));
+  const auto nap = std::min<steady_clock::duration>(nap_after(look), left);
+  if (nap.count() > 0) std::this_thread::sleep_for(nap);
 }
 
 Group::Instant Group::give_up_at() const noexcept {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "feedback/feedback_testing.h"
+#include "feedback/testing/feedback_testing.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire::testing {

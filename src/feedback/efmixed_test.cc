@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "feedback/feedback_testing.h"
+#include "feedback/testing/feedback_testing.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire::testing {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "feedback/feedback_testing.h"
+#include "feedback/testing/feedback_testing.h"
 #include "kernel/for_each_target.h"
 #include "kernel/vector_moments.h"
 #include "thinwire/store.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "feedback/feedback_testing.h"
+#include "feedback/testing/feedback_testing.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire::testing {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/checksum.h"
-#include "pipeline/boundary_testing.h"
+#include "pipeline/testing/boundary_testing.h"
 
 namespace thinwire::testing {
 namespace {

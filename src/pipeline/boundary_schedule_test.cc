@@ -1,6 +1,6 @@
 // Codecs of a boundary that change in the course of a run: both ends change together, memories stay.
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline/boundary_testing.h"
+#include "pipeline/testing/boundary_testing.h"
 
 namespace thinwire::testing {
 namespace {

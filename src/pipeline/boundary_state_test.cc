@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "pipeline/boundary_testing.h"
 #include "pipeline/estimate_store.h"
+#include "pipeline/testing/boundary_testing.h"
 #include "thinwire/store.h"
 
 namespace thinwire::testing {

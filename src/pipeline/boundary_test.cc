@@ -6,7 +6,7 @@
 #include <map>
 
 #include "kernel/half_float.h"
-#include "pipeline/boundary_testing.h"
+#include "pipeline/testing/boundary_testing.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include "pipeline/boundary_testing.h"
+#include "pipeline/testing/boundary_testing.h"
 #include "thinwire/frame.h"
 
 namespace thinwire::testing {

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 #include "thinwire/survived.h"
 
 namespace thinwire::testing {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <mutex>
 
-#include "exchange/tampering_group.h"
-#include "sync/sync_testing.h"
+#include "exchange/testing/tampering_group.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

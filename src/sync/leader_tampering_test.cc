@@ -8,8 +8,8 @@
 #include <map>
 #include <tuple>
 
-#include "exchange/tampering_group.h"
-#include "sync/sync_testing.h"
+#include "exchange/testing/tampering_group.h"
+#include "sync/testing/sync_testing.h"
 #include "thinwire/frame.h"
 
 namespace thinwire::testing {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

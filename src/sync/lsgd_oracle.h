@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 #include "sync/worker_groups.h"
 
 namespace thinwire::testing {

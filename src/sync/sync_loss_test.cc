@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "exchange/tampering_group.h"
-#include "sync/sync_testing.h"
+#include "exchange/testing/tampering_group.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

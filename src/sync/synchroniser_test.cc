@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

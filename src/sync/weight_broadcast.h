@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/aligned.h"
-#include "exchange/verdict.h"
+#include "exchange/engine/verdict.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"
 #include "thinwire/group.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "exchange/exchange_testing.h"
+#include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"
 
 namespace thinwire::testing {

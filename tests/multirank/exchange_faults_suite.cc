@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "exchange/exchange_testing.h"
-#include "exchange/tampering_group.h"
+#include "exchange/testing/exchange_testing.h"
+#include "exchange/testing/tampering_group.h"
 #include "multirank/ranks.h"
 #include "thinwire/frame.h"
 

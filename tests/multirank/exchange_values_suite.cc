@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 
-#include "exchange/exchange_oracle.h"
-#include "exchange/exchange_testing.h"
+#include "exchange/testing/exchange_oracle.h"
+#include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"
 
 namespace thinwire::testing {

@@ -6,9 +6,9 @@
 #include <bit>
 #include <cmath>
 
-#include "exchange/agreeing_codecs.h"
+#include "exchange/testing/agreeing_codecs.h"
 #include "multirank/ranks.h"
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

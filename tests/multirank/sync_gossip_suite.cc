@@ -6,7 +6,7 @@
 
 #include "multirank/ranks.h"
 #include "sync/peer_graph.h"
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "multirank/ranks.h"
 #include "sync/lsgd_oracle.h"
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "multirank/ranks.h"
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "core/checksum.h"
-#include "exchange/tampering_group.h"
+#include "exchange/testing/tampering_group.h"
 #include "multirank/ranks.h"
-#include "sync/sync_testing.h"
+#include "sync/testing/sync_testing.h"
 #include "thinwire/frame.h"
 
 namespace thinwire::testing {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/checksum.h"
-#include "exchange/exchange_testing.h"
+#include "exchange/testing/exchange_testing.h"
 
 namespace thinwire::testing {
 namespace {

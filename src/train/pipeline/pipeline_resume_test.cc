@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "exchange/tampering_group.h"
+#include "exchange/testing/tampering_group.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"
 #include "train/pipeline/pipeline_testing.h"

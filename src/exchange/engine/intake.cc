@@ -1,0 +1,156 @@
+// Keeps track of what was started, what is ready, and who waits for what.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/intake.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "exchange/engine/tensor_table.h"
+
+namespace thinwire {
+
+using Clock = std::chrono::steady_clock;
+
+Intake::Intake(const Plan& plan, std::vector<TensorSpec> tensors)
+    : tensors_(std::move(tensors)),
+      tensors_of_(plan.buckets.size()),
+      bucket_of_(tensors_.size()),
+      views_(tensors_.size()),
+      started_(tensors_.size()),
+      missing_(plan.buckets.size()) {
+  std::vector<bool> seen(plan.streams.size());
+  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
+    for (const Piece& piece : plan.buckets[bucket]) {
+      if (seen[piece.stream]) continue;
+      seen[piece.stream] = true;
+      for (const size_t tensor : plan.streams[piece.stream].tensors) {
+        tensors_of_[bucket].push_back(tensor);
+        bucket_of_[tensor] = bucket;
+      }
+    }
+  forget_starts();
+}
+
+Ticket Intake::start(size_t index, const TensorView& view) {
+  THINWIRE_CHECK(index < tensors_.size(),
+                 "exchange: there is no tensor number " + std::to_string(index));
+  check_view(tensors_[index], view);
+  const std::lock_guard lock(mutex_);
+  rethrow();
+  THINWIRE_CHECK(!started_[index], "exchange: tensor '" + tensors_[index].name +
+                                       "' is started twice in step " + std::to_string(step_));
+  THINWIRE_CHECK(!closed_, "exchange: tensor '" + tensors_[index].name +
+                               "' is started while finish ends step " + std::to_string(step_));
+  views_[index] = view;
+  started_[index] = true;
+  unclaimed_ = false;
+  closed_ = ++started_count_ == tensors_.size();
+  if (--missing_[bucket_of_[index]] == 0 || started_count_ == 1) work_.notify_all();
+  return {.step = step_};
+}
+
+StepReport Intake::finish() {
+  std::unique_lock lock(mutex_);
+  rethrow();
+  if (std::exchange(unclaimed_, false)) return report_;
+  closed_ = true;
+  work_.notify_all();
+  StepReport report = await_end(lock, step_);
+  unclaimed_ = false;
+  return report;
+}
+
+StepReport Intake::wait(Ticket ticket) {
+  std::unique_lock lock(mutex_);
+  THINWIRE_CHECK(ticket.step <= step_,
+                 "exchange: step " + std::to_string(ticket.step) + " has not begun");
+  return await_end(lock, ticket.step);
+}
+
+StepReport Intake::await_end(std::unique_lock<std::mutex>& lock, uint64_t step) {
+  const auto since = Clock::now();
+  ended_.wait(lock, [&] { return error_ != nullptr || step_ > step; });
+  rethrow();
+  StepReport report = report_;
+  report.wait_seconds = std::chrono::duration<double>(Clock::now() - since).count();
+  return report;
+}
+
+void Intake::between_steps(const char* what, const std::function<void()>& work) {
+  const std::lock_guard lock(mutex_);
+  THINWIRE_CHECK(started_count_ == 0 && !closed_,
+                 std::string("exchange: ") + what + " while a step is under way");
+  work();
+}
+
+void Intake::set_step(uint64_t step) {
+  between_steps("set_step", [&] {
+    step_ = step;
+    unclaimed_ = false;
+  });
+}
+
+bool Intake::await_step(uint64_t& step) {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return started_count_ > 0 || closed_ || stopped_; });
+  step = step_;
+  return closed_ || !stopped_;
+}
+
+bool Intake::await_bucket(size_t bucket, std::chrono::microseconds patience) {
+  std::unique_lock lock(mutex_);
+  const auto ready = [&] { return closed_ || missing_[bucket] == 0; };
+  const auto ready_or_stopped = [&] { return ready() || stopped_; };
+  if (patience == kForever)
+    work_.wait(lock, ready_or_stopped);
+  else if (patience.count() > 0)
+    work_.wait_for(lock, patience, ready_or_stopped);
+  if (stopped_ && !closed_)
+    throw Error(ErrorCode::kPeerLost,
+                "exchange: destroyed in the middle of step " + std::to_string(step_));
+  return ready();
+}
+
+TensorView Intake::view(size_t tensor) {
+  const std::lock_guard lock(mutex_);
+  return views_[tensor];
+}
+
+void Intake::end_step(StepReport report, std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  report_ = std::move(report);
+  error_ = std::move(error);
+  ++step_;
+  forget_starts();
+  unclaimed_ = true;
+  ended_.notify_all();
+}
+
+void Intake::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(error);
+  ended_.notify_all();
+}
+
+void Intake::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  work_.notify_all();
+}
+
+void Intake::forget_starts() {
+  std::fill(views_.begin(), views_.end(), TensorView{});
+  std::fill(started_.begin(), started_.end(), false);
+  for (size_t bucket = 0; bucket < missing_.size(); ++bucket)
+    missing_[bucket] = tensors_of_[bucket].size();
+  started_count_ = 0;
+  closed_ = false;
+}
+
+void Intake::rethrow() const {
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+}  // namespace thinwire

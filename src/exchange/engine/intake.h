@@ -1,0 +1,80 @@
+// Where the caller's threads and the exchange's own meet: tensors in, finished steps out.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "exchange/layout/plan.h"
+#include "thinwire/exchange.h"
+
+namespace thinwire {
+
+// A monitor: every function may be called from any thread. A step is open from its first start, or
+// from finish, and closed to further tensors once all were started or finish was called.
+class Intake {
+ public:
+  Intake(const Plan& plan, std::vector<TensorSpec> tensors);
+
+  // What callers do, as Exchange says.
+  Ticket start(size_t index, const TensorView& view);
+  StepReport finish();
+  StepReport wait(Ticket ticket);
+  void set_step(uint64_t step);
+
+  // Does what the exchange's thread must not see half done. Throws Error(kContract) during a step.
+  void between_steps(const char* what, const std::function<void()>& work);
+
+  // The rest is for the exchange's thread, except stop.
+
+  // Blocks until a step is open; returns its number through `step`. False when there will be none.
+  bool await_step(uint64_t& step);
+
+  static constexpr std::chrono::microseconds kForever = std::chrono::microseconds::max();
+
+  // Blocks, up to `patience`, until all tensors of the bucket were started or never will be. Throws
+  // Error(kPeerLost) when stopped before.
+  bool await_bucket(size_t bucket, std::chrono::microseconds patience);
+
+  // Tensors that no bucket before this one has, and the memory of one: none when it was not
+  // started. REQUIRES: the bucket is ready; its views stay as they are until the step ends.
+  const std::vector<size_t>& tensors_of(size_t bucket) const { return tensors_of_[bucket]; }
+  TensorView view(size_t tensor);
+
+  // The step is over, and with it the exchange when there is an `error`: every call throws it.
+  void end_step(StepReport report, std::exception_ptr error = nullptr);
+  void fail(std::exception_ptr error);
+
+  // Ends the exchange: a closed step is still run, an open one is given up.
+  void stop();
+
+ private:
+  void forget_starts();
+  void rethrow() const;
+  StepReport await_end(std::unique_lock<std::mutex>& lock, uint64_t step);
+
+  const std::vector<TensorSpec> tensors_;
+  std::vector<std::vector<size_t>> tensors_of_;  // by bucket
+  std::vector<size_t> bucket_of_;                // by tensor
+
+  std::mutex mutex_;
+  std::condition_variable work_;   // for the exchange's thread
+  std::condition_variable ended_;  // for callers
+  std::vector<TensorView> views_;
+  std::vector<bool> started_;
+  std::vector<size_t> missing_;  // tensors not started yet, by bucket
+  size_t started_count_ = 0;
+  bool closed_ = false;
+  bool unclaimed_ = false;  // the last step has ended, and finish has not returned it
+  bool stopped_ = false;
+  uint64_t step_ = 0;
+  StepReport report_;  // of the last step that ended
+  std::exception_ptr error_;
+};
+
+}  // namespace thinwire

@@ -1,0 +1,117 @@
+// One decision for every training loop: the trainer's, PyTorch's and those of synchronisers.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/feedback.h"
+#include "thinwire/momentum.h"
+#include "thinwire/near_miss.h"
+#include "thinwire/settled.h"
+
+namespace thinwire {
+namespace {
+
+// Shortest text that is read back as the same number.
+std::string text_of(double number) {
+  std::array<char, 32> text;
+  for (int digits = 1; digits <= 17; ++digits) {
+    std::snprintf(text.data(), text.size(), "%.*g", digits, number);
+    if (std::stod(text.data()) == number) break;
+  }
+  return text.data();
+}
+
+Status refuse(const std::string& why) {
+  return Status::fail(ErrorCode::kBadOption, "momentum: " + why);
+}
+
+// Whether the codec, in any part of its schedule, leaves most values to its residual in every step.
+bool leaves_most(const std::string& codec) {
+  auto made = scheduled_codecs(codec);
+  const std::vector<NamedCodec>& codecs = made.value();
+  return std::any_of(codecs.begin(), codecs.end(), [](const NamedCodec& named) {
+    return named.codec->info().sparse || named.codec->info().selective;
+  });
+}
+
+bool all_lossless(const std::string& codec) {
+  auto made = scheduled_codecs(codec);
+  const std::vector<NamedCodec>& codecs = made.value();
+  return std::all_of(codecs.begin(), codecs.end(),
+                     [](const NamedCodec& named) { return named.codec->info().lossless; });
+}
+
+// `name:key=value,...` with the optimiser's momentum, and what `given` says besides.
+std::string memory_text(const SpecText& given, const Momentum& own) {
+  std::string text = given.name + ":momentum=" + text_of(own.momentum) +
+                     ",dampening=" + text_of(own.dampening) +
+                     ",nesterov=" + (own.nesterov ? "true" : "false");
+  for (const auto& [key, value] : given.settings) text += "," + key + "=" + value;
+  return text;
+}
+
+}  // namespace
+
+Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
+                                    const ExchangeOptions& options, std::string_view usual) {
+  if (place != "auto" && place != "memory" && place != "optimizer")
+    return Status::fail(
+        ErrorCode::kUnknownName,
+        "momentum: unknown place '" + std::string(place) + "'; " +
+            known_names(place, std::vector<std::string>{"auto", "memory", "optimizer"}));
+  MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
+  if (own.momentum == 0) return plan;
+  const bool automatic = options.feedback == "auto";
+  ExchangeOptions asked = options;
+  if (automatic) asked.feedback = usual;
+  Result<SettledOptions> settled = settled_options(asked);
+  if (!settled) return settled.status();
+  const std::string name = settled.value().feedback;
+  if (own.nesterov && own.dampening != 0) return refuse("Nesterov's form has no dampening");
+
+  const SpecText given = parse_spec("feedback", name).value();
+  const auto [entry, memory] = find_feedback(name).value();
+  const bool holds = entry->plain != nullptr;  // the momentum of an optimiser
+  const bool chosen =
+      std::any_of(given.settings.begin(), given.settings.end(), [](const auto& setting) {
+        return setting.first == "momentum" || setting.first == "dampening" ||
+               setting.first == "nesterov";
+      });
+  const double other = entry->momentum ? entry->momentum(memory) : 0;
+  if (other != 0 && (!holds || chosen || place == "optimizer"))
+    return refuse(
+        "would act twice: memory '" + given.name + "' has a momentum of " + text_of(other) +
+        ", and the optimiser one of " + text_of(own.momentum) +
+        " that would act on the mean of what it sends; set the optimiser's to 0" +
+        (holds ? ", or name the memory without one, so that it takes the optimiser's over" : ""));
+  if (place == "optimizer") return plan;
+
+  const bool residual = name == "residual";
+  const bool can_hold = holds ? !chosen : automatic && (residual || name == "none");
+  if (!can_hold) {
+    if (place == "auto") return plan;
+    return refuse("memory '" + name + "' cannot take it over; " +
+                  (automatic ? "name dgc" : "leave the memory to 'auto', name dgc") +
+                  ", or leave momentum at the optimiser");
+  }
+  const bool selects = leaves_most(options.codec);
+  const bool lossless = all_lossless(options.codec);
+  if (!holds && place == "auto" && !(residual && selects)) return plan;
+  plan.in_memory = true;
+  const std::string mask = selects || lossless ? "true" : "false";
+  if (holds)
+    plan.feedback = memory_text(given, own);
+  else if (residual || lossless)  // one memory for both: a run may go from one codec to the other
+    plan.feedback = memory_text({.name = "dgc", .settings = {{"mask", mask}}}, own);
+  else
+    plan.feedback = memory_text({.name = "velocity", .settings = {}}, own);
+  // Its options' ranges are narrower than an optimiser's.
+  if (const Result<NamedFeedback> made = find_feedback(plan.feedback); !made) return made.status();
+  return plan;
+}
+
+}  // namespace thinwire

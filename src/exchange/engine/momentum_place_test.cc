@@ -1,0 +1,105 @@
+// Where momentum goes, for every codec and memory, and what is refused.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "thinwire/exchange.h"
+#include "thinwire/momentum.h"
+
+namespace thinwire {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr Momentum kOwn{.momentum = 0.9};
+
+Result<MomentumPlan> place(std::string_view where, const std::string& codec,
+                           const std::string& feedback = "auto", const Momentum& own = kOwn) {
+  return place_momentum(where, own, {.codec = codec, .feedback = feedback});
+}
+
+std::string memory_of(std::string_view where, const std::string& codec,
+                      const std::string& feedback = "auto", const Momentum& own = kOwn) {
+  const MomentumPlan plan = place(where, codec, feedback, own).value();
+  EXPECT_EQ(plan.in_memory, plan.feedback.find("momentum=") != std::string::npos);
+  return plan.in_memory ? plan.feedback : "at the optimiser";
+}
+
+TEST(MomentumPlace, AutoIsTheMemoryOfCodecsThatLeaveMostValues) {
+  const std::string memory = "dgc:momentum=0.9,dampening=0,nesterov=false,mask=true";
+  for (const char* codec :
+       {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold:threshold=0.1",
+        "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)"})
+    EXPECT_EQ(memory_of("auto", codec), memory) << codec;
+  for (const char* codec : {"fp32", "fp16", "int8", "qsgd", "terngrad", "natural", "sign", "onebit",
+                            "uniform:bits=4", "powersgd", "scalecom", "fp32 | 1: int8"})
+    EXPECT_EQ(memory_of("auto", codec), "at the optimiser") << codec;
+}
+
+TEST(MomentumPlace, OptionsOfTheOptimiserGoAlong) {
+  EXPECT_EQ(memory_of("auto", "topk", "auto", {.momentum = 0.85, .dampening = 0.1}),
+            "dgc:momentum=0.85,dampening=0.1,nesterov=false,mask=true");
+  EXPECT_EQ(memory_of("auto", "topk", "auto", {.momentum = 1.0 / 3, .nesterov = true}),
+            "dgc:momentum=0.3333333333333333,dampening=0,nesterov=true,mask=true");
+  EXPECT_EQ(place("auto", "topk", "auto", {.momentum = 1}).status().code(), ErrorCode::kBadOption);
+}
+
+TEST(MomentumPlace, AMemoryThatIsNamedStays) {
+  for (const char* feedback : {"residual", "none", "ef21", "lowpass", "dgc:momentum=0"}) {
+    const MomentumPlan plan = place("auto", "topk", feedback).value();
+    EXPECT_FALSE(plan.in_memory);
+    EXPECT_EQ(plan.feedback, feedback);
+  }
+  EXPECT_EQ(memory_of("auto", "topk", "dgc:clip=2,mask=false"),
+            "dgc:momentum=0.9,dampening=0,nesterov=false,clip=2,mask=false");
+}
+
+TEST(MomentumPlace, BothPlacesCanBeAskedFor) {
+  EXPECT_EQ(memory_of("optimizer", "topk"), "at the optimiser");
+  EXPECT_EQ(memory_of("memory", "fp32"), memory_of("auto", "topk"));
+  EXPECT_EQ(memory_of("memory", "qsgd"), "velocity:momentum=0.9,dampening=0,nesterov=false");
+  EXPECT_EQ(memory_of("memory", "sign"),
+            "dgc:momentum=0.9,dampening=0,nesterov=false,mask=false");  // sends every value
+  EXPECT_EQ(memory_of("memory", "topk"), memory_of("auto", "topk"));
+}
+
+TEST(MomentumPlace, WithoutMomentumThereIsNothingToPlace) {
+  for (const char* where : {"auto", "memory", "optimizer"})
+    for (const char* feedback : {"auto", "dgc", "momentum"})
+      EXPECT_EQ(place(where, "topk", feedback, {}).value().feedback, feedback);
+}
+
+TEST(MomentumPlace, TwiceIsRefused) {
+  const struct {
+    const char *where, *codec, *feedback;
+  } kTwice[] = {{"auto", "topk", "dgc:momentum=0.5"}, {"memory", "topk", "dgc:momentum=0.5"},
+                {"optimizer", "topk", "dgc"},         {"auto", "topk", "velocity:nesterov=true"},
+                {"auto", "signum", "auto"},           {"optimizer", "signum", "auto"},
+                {"auto", "topk", "momentum"}};
+  for (const auto& [where, codec, feedback] : kTwice) {
+    const Status status = place(where, codec, feedback).status();
+    EXPECT_EQ(status.code(), ErrorCode::kBadOption) << where << codec << feedback;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("would act twice"), HasSubstr("of 0.9")));
+  }
+}
+
+TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
+  for (const char* feedback : {"residual", "none", "ef21", "dgc:momentum=0"})
+    EXPECT_THAT(place("memory", "topk", feedback).status().message(),
+                HasSubstr("memory '" + std::string(feedback) + "' cannot take it over"));
+  EXPECT_THAT(place("memory", "scalecom").status().message(),
+              AllOf(HasSubstr("'lowpass' cannot"), HasSubstr("name dgc")));
+  EXPECT_THAT(place("worker", "topk").status().message(),
+              HasSubstr("known: auto, memory, optimizer"));
+  EXPECT_EQ(place("auto", "elephant").status().code(), ErrorCode::kUnknownName);
+  EXPECT_THAT(place("auto", "topk", "auto", {.momentum = 0.9, .dampening = 0.5, .nesterov = true})
+                  .status()
+                  .message(),
+              HasSubstr("no dampening"));
+}
+
+}  // namespace
+}  // namespace thinwire

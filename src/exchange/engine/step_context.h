@@ -1,0 +1,82 @@
+// What all parts of one step share: the channel, the step's number, its faults and its clock.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "core/buffer_pool.h"
+#include "exchange/engine/tensor_table.h"
+#include "exchange/engine/verdict.h"
+#include "thinwire/codec.h"
+#include "thinwire/frame.h"
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+using Clock = std::chrono::steady_clock;
+
+// 1/n: what a rank's contribution to a mean over `ranks` counts.
+inline float mean_weight(size_t ranks) noexcept { return 1.0f / static_cast<float>(ranks); }
+
+struct StepContext {
+  Group& group;
+  TensorTable& tensors;
+  uint32_t generation = 0;
+  Call call = {};  // seed, step, this rank's salt
+  FaultLog faults = {};
+  BufferPool buffers = {};
+  double compress_seconds = 0;
+  double decompress_seconds = 0;
+
+  size_t ranks() const noexcept { return static_cast<size_t>(group.size()); }
+  size_t rank() const noexcept { return static_cast<size_t>(group.rank()); }
+
+  // The header that a contribution of `sender` has in this step: `count` values from `place` on.
+  FrameHeader header(uint8_t codec, size_t stream, size_t place, size_t count,
+                     size_t sender) const noexcept {
+    FrameHeader header;
+    header.codec = codec;
+    header.sender = static_cast<uint16_t>(sender);
+    header.generation = generation;
+    header.stream = static_cast<uint32_t>(stream);
+    header.step = call.step;
+    header.place = place;
+    header.count = count;
+    return header;
+  }
+};
+
+// Adds the time until it is destroyed to `total`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total), since_(Clock::now()) {}
+  ~Stopwatch() { total_ += std::chrono::duration<double>(Clock::now() - since_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& total_;
+  Clock::time_point since_;
+};
+
+// A transfer, or none any more.
+class Pending {
+ public:
+  void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
+
+  // Whether nothing is under way any more. Throws what Transfer::done throws.
+  bool done() {
+    if (transfer_ != nullptr && transfer_->done()) transfer_.reset();
+    return transfer_ == nullptr;
+  }
+
+  // The transfer under way, for errors; null when there is none.
+  const Transfer* transfer() const noexcept { return transfer_.get(); }
+
+ private:
+  std::unique_ptr<Transfer> transfer_;
+};
+
+}  // namespace thinwire

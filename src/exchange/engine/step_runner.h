@@ -1,0 +1,89 @@
+// Runs one step after another on the thread that owns the channel.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codec/codec_schedule.h"
+#include "exchange/engine/shared_state.h"
+#include "exchange/engine/tensor_table.h"
+#include "exchange/engine/terms.h"
+#include "exchange/layout/plan.h"
+#include "exchange/methods/method.h"
+#include "exchange/owner/owner_memory.h"
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// Follows the schedule of codecs: whatever a step leaves is already that of the next step's codec.
+//
+// A step is begin, begin_bucket for every bucket in order with advance in between, then end once
+// idle. Used by one thread at a time.
+class StepRunner {
+ public:
+  StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
+             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
+
+  Group& channel() noexcept { return *channel_; }
+
+  // Of all that streams remember and all ranks hold alike.
+  std::vector<SharedSum> shared_sums() const;
+
+  // Between two steps: of every tensor.
+  void set_momentum(std::span<const Momentum> of_tensors);
+
+  void begin(uint64_t step);
+
+  // This step's memory of a tensor, before begin_bucket of the first bucket that needs it.
+  void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
+
+  void begin_bucket(size_t bucket);
+
+  // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
+  bool advance();
+  bool idle() const noexcept { return method_->done(); }
+
+  // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
+  std::string awaited() const;
+  bool awaits_owner() const noexcept { return method_->awaits_owner(); }
+
+  // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
+  StepReport end();
+
+ private:
+  void make_method(const Terms& terms);
+  void take_over_debts(const Terms& terms);
+  void end_debts(bool skipped);
+  void follow_schedule(uint64_t step);
+
+  const Plan plan_;
+  const ExchangeOptions options_;
+  const CodecSchedule schedule_;
+  std::string codec_;  // as the schedule says it
+  Store& store_;
+  std::unique_ptr<Group> channel_;
+  TensorTable tensors_;
+  StepContext context_;
+  Streams streams_;
+  std::unique_ptr<Method> method_;
+
+  // What owners owe of a stream that has no owners any more.
+  struct Debt {
+    ActiveStream* stream;
+    std::string key;  // in the store
+    OwnerMemory* memory;
+  };
+  std::vector<Debt> debts_;
+
+  uint64_t sent_before_ = 0;
+  uint64_t received_before_ = 0;
+  Clock::time_point first_send_;
+  Clock::time_point last_receive_;
+};
+
+}  // namespace thinwire

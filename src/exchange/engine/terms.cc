@@ -1,0 +1,184 @@
+// Decides every "auto" of the options, and writes down what ranks must agree on.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/terms.h"
+
+#include <optional>
+
+#include "codec/codec_schedule.h"
+#include "exchange/methods/method.h"
+#include "thinwire/feedback.h"
+#include "thinwire/near_miss.h"
+#include "thinwire/settled.h"
+#include "thinwire/version.h"
+
+namespace thinwire {
+namespace {
+
+// Method "auto" of a codec. Method gather carries every codec and takes every rule.
+const MethodEntry& usual_method(const Codec& codec, const Combine& rule) {
+  const MethodEntry* best = nullptr;
+  for (const MethodEntry* method : list_methods()) {
+    if (method->preference == 0 || !method->carries(codec)) continue;
+    if (rule.wants_rows() && !method->combines) continue;
+    if (best == nullptr || method->preference < best->preference) best = method;
+  }
+  return *best;
+}
+
+Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec,
+                                         const Combine& rule) {
+  const MethodEntry& usual = usual_method(codec, rule);
+  if (name == "auto") return &usual;
+  std::vector<std::string> names = {"auto"};
+  for (const MethodEntry* method : list_methods()) {
+    names.emplace_back(method->name);
+    if (name != method->name) continue;
+    if (rule.wants_rows() && !method->combines)
+      return Status::fail(ErrorCode::kUnsupported,
+                          "exchange: method " + name +
+                              " combines contributions by mean alone; use " +
+                              std::string(usual.name));
+    if (method->carries(codec)) return method;
+    return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " +
+                                                     std::string(method->refusal) + " codec '" +
+                                                     std::string(codec.info().name) + "'; use " +
+                                                     std::string(usual.name));
+  }
+  return Status::fail(ErrorCode::kUnknownName,
+                      "exchange: unknown method '" + name + "'; " + known_names(name, names));
+}
+
+// The memory of feedback = "auto".
+std::string memory_for(const CodecInfo& info) {
+  if (!info.feedback.empty()) return std::string(info.feedback);
+  return info.unbiased || info.linear ? "none" : "residual";
+}
+
+std::string shape_text(const std::vector<uint64_t>& shape) {
+  std::string text;
+  for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text.empty() ? "scalar" : text;
+}
+
+}  // namespace
+
+std::string describe(const Fault& fault) {
+  if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout) return fault.stream;
+  const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
+  const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
+                           : fault.rank < 0                  ? "has a sum that is not finite"
+                                                             : "has a NaN or Inf";
+  return "stream '" + fault.stream + "'" + of_rank + " " + what;
+}
+
+Status check_exchange(const ExchangeOptions& options) {
+  return settle(options, options.first_step).status();
+}
+
+Result<SettledOptions> settled_options(const ExchangeOptions& options) {
+  Result<Terms> settled = settle(options, options.first_step);
+  if (!settled) return settled.status();
+  const Terms& terms = settled.value();
+  return SettledOptions{.codec = terms.codec_text,
+                        .feedback = terms.feedback,
+                        .method = std::string(terms.method->name),
+                        .grouping = terms.grouping};
+}
+
+// What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
+Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
+  Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);
+  if (!parsed) return parsed.status();
+  const CodecSchedule& schedule = parsed.value();
+  if (Status status = schedule.check_epochs("exchange", options.steps_per_epoch); !status)
+    return status;
+  Terms terms;
+  terms.divisible = true;
+  terms.combine = find_combine(options.combine);
+  if (terms.combine == nullptr) {
+    std::vector<std::string> names;
+    for (const CombineEntry* entry : list_combines()) names.emplace_back(entry->name);
+    return Status::fail(ErrorCode::kUnknownName, "exchange: unknown combine '" + options.combine +
+                                                     "'; " + known_names(options.combine, names));
+  }
+  std::string feedback = "none";
+  std::optional<Grouping> grouping = options.grouping;
+  for (const std::string& spec : schedule.ends()) {
+    const NamedCodec named = make_codec(spec).value();
+    const CodecInfo& info = named.codec->info();
+    Result<const MethodEntry*> method = settle_method(options.method, *named.codec, *terms.combine);
+    if (!method) return method.status();
+    terms.divisible = terms.divisible && method.value()->cuts_anywhere;
+    if (const std::string wanted = memory_for(info); wanted != "none") {
+      if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
+        return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
+                                                       "' go with memories " + feedback + " and " +
+                                                       wanted + "; choose one as feedback");
+      feedback = wanted;
+    }
+    if (options.grouping) continue;
+    if (grouping.value_or(info.grouping) != info.grouping)
+      return Status::fail(ErrorCode::kBadOption,
+                          "exchange: the codecs of '" + options.codec +
+                              "' group tensors differently; choose a grouping, tensor or model");
+    grouping = info.grouping;
+  }
+  terms.grouping = *grouping;
+
+  terms.feedback = options.feedback;
+  if (terms.feedback == "auto") terms.feedback = feedback;
+  if (const auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
+    return Status::fail(memory.status().code(),
+                        memory.status().message() + " (auto: the codec's own)");
+
+  NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
+  terms.method = settle_method(options.method, *now.codec, *terms.combine).value();
+  terms.codec = std::move(now.codec);
+  terms.codec_text = std::move(now.canonical);
+  return terms;
+}
+
+std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
+  std::string text = "thinwire " THINWIRE_VERSION "\n";
+  const auto line = [&](const std::string& what, const std::string& value) {
+    text += what + " " + value + "\n";
+  };
+  if (Result<Terms> settled = settle(options, options.first_step); settled) {
+    const Terms& terms = settled.value();
+    line("codec", CodecSchedule::parse(options.codec).value().canonical());
+    line("feedback", terms.feedback);
+    line("method", std::string(terms.method->name));
+    line("grouping", terms.grouping == Grouping::kModel ? "model" : "tensor");
+  } else {
+    line("codec", options.codec);
+    line("feedback", options.feedback);
+    line("method", options.method);
+  }
+  line("combine", options.combine);
+  std::string kinds;
+  for (const TensorKind kind : options.dense_kinds)
+    kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));
+  line("dense kinds", kinds);
+  line("bucket bytes", std::to_string(options.bucket_bytes));
+  line("chunk values", std::to_string(options.chunk_values));
+  line("seed", std::to_string(options.seed));
+  line("steps per epoch", std::to_string(options.steps_per_epoch));
+  line("first step", std::to_string(options.first_step));
+  line("max skipped", std::to_string(options.max_skipped));
+  line("generation", std::to_string(options.generation));
+  for (const TensorSpec& tensor : tensors)
+    line("tensor",
+         tensor.name + " " + shape_text(tensor.shape) + " " + std::string(to_string(tensor.kind)));
+  return text;
+}
+
+Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view text) {
+  Result<CodecSchedule> schedule = CodecSchedule::parse(text);
+  if (!schedule) return schedule.status();
+  std::vector<NamedCodec> codecs;
+  for (const std::string& spec : schedule.value().ends())
+    codecs.push_back(std::move(make_codec(spec).value()));
+  return codecs;
+}
+
+}  // namespace thinwire

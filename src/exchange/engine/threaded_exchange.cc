@@ -1,0 +1,164 @@
+// The exchange: callers hand tensors over, a thread of its own compresses and sends them.
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <set>
+#include <thread>
+
+#include "comm/wait_policy.h"
+#include "core/check.h"
+#include "exchange/engine/intake.h"
+#include "exchange/engine/shared_state.h"
+#include "exchange/engine/step_runner.h"
+#include "thinwire/exchange.h"
+
+namespace thinwire {
+namespace {
+
+class ThreadedExchange final : public Exchange {
+ public:
+  ThreadedExchange(const Plan& plan, std::vector<TensorSpec> tensors, int max_skipped,
+                   std::unique_ptr<StepRunner> runner)
+      : bucket_count_(plan.buckets.size()),
+        max_skipped_(max_skipped),
+        runner_(std::move(runner)),
+        intake_(plan, std::move(tensors)) {
+    for (const PlannedStream& stream : plan.streams) specs_.push_back(stream.spec);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~ThreadedExchange() override {
+    intake_.stop();
+    thread_.join();
+  }
+
+  Ticket start(size_t index, TensorView tensor) override { return intake_.start(index, tensor); }
+  StepReport finish() override { return intake_.finish(); }
+  StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
+  const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
+  void set_step(uint64_t step) override { intake_.set_step(step); }
+  void set_momentum(std::span<const Momentum> of_tensors) override {
+    intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
+  }
+
+ private:
+  void run() noexcept {
+    try {
+      uint64_t step = 0;
+      std::exception_ptr over;
+      while (over == nullptr && intake_.await_step(step)) {
+        run_buckets(step);
+        StepReport report = runner_->end();
+        over = judge(report);
+        intake_.end_step(std::move(report), over);
+      }
+    } catch (const std::exception& error) {
+      give_up(error.what());
+    } catch (...) {
+      give_up("unknown error");
+    }
+  }
+
+  // Called in a handler. Nothing else makes the ranks that wait for this one stop before the deadline.
+  void give_up(const std::string& why) {
+    intake_.fail(
+        std::current_exception());  // the caller first: telling the others may take a while
+    runner_->channel().abort(why);
+  }
+
+  // While a bucket is on the wire the next one that is ready is compressed, and those that arrived
+  // are decoded.
+  void run_buckets(uint64_t step) {
+    runner_->begin(step);
+    int looks = 0;  // in a row, at which nothing had moved
+    auto quiet_since = Clock::now();
+    for (size_t next = 0; next < bucket_count_ || !runner_->idle();) {
+      bool moved = runner_->advance();
+      std::chrono::microseconds patience =
+          moved ? std::chrono::microseconds(0) : nap_after(looks++);
+      if (next < bucket_count_) {
+        if (runner_->idle()) patience = Intake::kForever;
+        if (intake_.await_bucket(next, patience)) {
+          for (const size_t tensor : intake_.tensors_of(next))
+            runner_->open(tensor, intake_.view(tensor));
+          runner_->begin_bucket(next++);
+          moved = true;
+        }
+      } else if (!moved) {
+        check_deadline(quiet_since);
+        if (patience.count() > 0) std::this_thread::sleep_for(patience);
+      }
+      if (moved) looks = 0;
+      if (moved || next < bucket_count_)
+        quiet_since = Clock::now();  // others wait for this rank too
+    }
+  }
+
+  void check_deadline(Clock::time_point quiet_since) const {
+    const auto deadline = runner_->channel().deadline();
+    // Who waits for a rank itself speaks first, and names it.
+    const auto patience = runner_->awaits_owner() ? deadline + deadline / 4 : deadline;
+    if (Clock::now() - quiet_since <= patience) return;
+    throw Error(ErrorCode::kTimeout, "exchange: nothing moved for " +
+                                         std::to_string(deadline.count()) +
+                                         " ms: " + runner_->awaited());
+  }
+
+  // The error that ends the run after too many skipped steps; all ranks come to the same.
+  std::exception_ptr judge(const StepReport& report) {
+    skipped_ = report.skipped ? skipped_ + 1 : 0;
+    if (max_skipped_ <= 0 || skipped_ < max_skipped_) return nullptr;
+    return std::make_exception_ptr(Error(
+        report.fault.code, "exchange: " + std::to_string(skipped_) +
+                               " steps in a row were skipped; the last: " + describe(report.fault) +
+                               " in step " + std::to_string(report.step)));
+  }
+
+  const size_t bucket_count_;
+  const int max_skipped_;
+  int skipped_ = 0;  // in a row
+  std::vector<StreamSpec> specs_;
+  std::unique_ptr<StepRunner> runner_;
+  Intake intake_;
+  std::thread thread_;
+};
+
+void check_names(const std::vector<TensorSpec>& tensors) {
+  std::set<std::string_view> names;
+  for (const TensorSpec& tensor : tensors)
+    THINWIRE_CHECK(names.insert(tensor.name).second,
+                   "exchange: two tensors are named '" + tensor.name + "'");
+}
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
+                                        const ExchangeOptions& options) {
+  THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
+  require_agreement(group, "exchange", agreement_text(options, tensors));
+
+  // From here on every rank finds the same mistakes, except in what its store holds.
+  const Terms terms = settle(options, options.first_step).value();
+  check_names(tensors);
+  const Plan plan = make_plan(tensors, {.grouping = terms.grouping,
+                                        .plain_kinds = options.dense_kinds,
+                                        .bucket_bytes = options.bucket_bytes,
+                                        .divisible = terms.divisible});
+  std::unique_ptr<Group> channel = group.split(0);
+  std::unique_ptr<StepRunner> runner;
+  together(group, [&] {
+    try {
+      runner =
+          std::make_unique<StepRunner>(plan, terms, options, tensors, std::move(channel), store);
+    } catch (const Error& error) {
+      throw Error(error.code(), "exchange: could not be made on rank " +
+                                    std::to_string(group.rank()) + ": " + error.what());
+    }
+  });
+  require_shared_alike(group, runner->shared_sums());
+  auto exchange = std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
+                                                     std::move(runner));
+  exchange->set_step(options.first_step);
+  return exchange;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,37 @@
+// Packs a fault into one word: code in the top byte, then ~stream (32 bits), 8 bits free, ~rank
+// (16).
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/verdict.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace thinwire {
+namespace {
+
+constexpr uint16_t kNobody = 0xFFFF;  // rank -1
+
+}  // namespace
+
+uint64_t pack(const Verdict& verdict) noexcept {
+  if (verdict.code == ErrorCode::kOk) return 0;
+  assert(verdict.stream <= UINT32_MAX && verdict.rank < kNobody);
+  const auto stream = static_cast<uint32_t>(~static_cast<uint32_t>(verdict.stream));
+  const uint16_t rank = verdict.rank < 0 ? kNobody : static_cast<uint16_t>(verdict.rank);
+  return uint64_t{static_cast<uint8_t>(verdict.code)} << 56 | uint64_t{stream} << 24 |
+         static_cast<uint16_t>(~rank);
+}
+
+Verdict unpack_verdict(uint64_t word) noexcept {
+  if (word == 0) return {};
+  const auto rank = static_cast<uint16_t>(~word);
+  return {.code = static_cast<ErrorCode>(word >> 56),
+          .stream = static_cast<uint32_t>(~(word >> 24)),
+          .rank = rank == kNobody ? -1 : rank};
+}
+
+void FaultLog::add(ErrorCode code, size_t stream, int rank) noexcept {
+  word_ = std::max(word_, pack({.code = code, .stream = stream, .rank = rank}));
+}
+
+}  // namespace thinwire

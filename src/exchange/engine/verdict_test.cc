@@ -1,0 +1,53 @@
+// The fault word: nothing lost in packing, and the same winner on every rank.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace thinwire {
+namespace {
+
+TEST(Verdict, NoFaultIsZero) {
+  EXPECT_EQ(pack({}), 0u);
+  EXPECT_EQ(unpack_verdict(0), Verdict{});
+  EXPECT_EQ(FaultLog().word(), 0u);
+}
+
+TEST(Verdict, PackingLosesNothing) {
+  for (const ErrorCode code : {ErrorCode::kNonFinite, ErrorCode::kCorrupt})
+    for (const size_t stream :
+         {size_t{0}, size_t{1}, size_t{255}, size_t{65536}, size_t{0xFFFFFFFF}})
+      for (const int rank : {-1, 0, 1, 255, 65534}) {
+        const Verdict verdict{.code = code, .stream = stream, .rank = rank};
+        EXPECT_NE(pack(verdict), 0u);
+        EXPECT_EQ(unpack_verdict(pack(verdict)), verdict) << stream << " " << rank;
+      }
+}
+
+TEST(Verdict, WorstIsTheSameInAnyOrder) {
+  std::vector<Verdict> seen = {{ErrorCode::kCorrupt, 0, 0},
+                               {ErrorCode::kNonFinite, 7, -1},
+                               {ErrorCode::kNonFinite, 7, 2},
+                               {ErrorCode::kNonFinite, 7, 1},
+                               {ErrorCode::kNonFinite, 9, 0}};
+  const auto before = [](const Verdict& a, const Verdict& b) { return pack(a) < pack(b); };
+  std::sort(seen.begin(), seen.end(), before);
+  do {
+    FaultLog log;
+    for (const Verdict& fault : seen) log.add(fault.code, fault.stream, fault.rank);
+    EXPECT_EQ(unpack_verdict(log.word()), (Verdict{ErrorCode::kNonFinite, 7, 1}));
+  } while (std::next_permutation(seen.begin(), seen.end(), before));
+}
+
+TEST(Verdict, ClearForgets) {
+  FaultLog log;
+  log.add(ErrorCode::kCorrupt, 3, 1);
+  log.clear();
+  EXPECT_EQ(log.word(), 0u);
+}
+
+}  // namespace
+}  // namespace thinwire

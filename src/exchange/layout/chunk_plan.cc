@@ -1,0 +1,94 @@
+// Deals out shards, fills chunks in the order of the buckets, makes coders for their frames.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/layout/chunk_plan.h"
+
+#include <algorithm>
+
+#include "thinwire/frame.h"
+
+namespace thinwire {
+namespace {
+
+// Values whose frame fits into what is left of a message of `limit` bytes.
+size_t room_for(const Codec& codec, size_t limit, size_t taken) {
+  if (taken + kFrameHeaderSize >= limit) return 0;
+  const size_t block = codec.info().block;
+  const size_t block_size =
+      codec.max_encoded_size(single_tensor({.name = "block", .shape = {block}}));
+  return (limit - taken - kFrameHeaderSize) / std::max<size_t>(1, block_size) * block;
+}
+
+}  // namespace
+
+Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept {
+  const size_t blocks = (count + block - 1) / block;
+  const size_t begin = std::min(count, blocks * index / n * block);
+  const size_t end = std::min(count, blocks * (index + 1) / n * block);
+  return {begin, end - begin};
+}
+
+ChunkPlan::ChunkPlan(const Streams& streams, const std::vector<Bucket>& buckets, size_t n,
+                     size_t chunk_values)
+    : routes_(n) {
+  for (size_t owner = 0; owner < n; ++owner) {
+    Route& route = routes_[owner];
+    for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      for (const Piece& piece : buckets[bucket]) {
+        ActiveStream& stream = *streams[piece.stream];
+        add(route, bucket, stream, shard(stream, owner), chunk_values);
+      }
+      route.ends.push_back(route.chunks.size());
+    }
+    for (const Chunk& chunk : route.chunks) {
+      max_count_ = std::max(max_count_, chunk.count);
+      max_size_ = std::max(max_size_, chunk.size);
+      max_parts_ = std::max(max_parts_, chunk.parts.size());
+    }
+  }
+}
+
+Range ChunkPlan::shard(const ActiveStream& stream, size_t owner) const noexcept {
+  const size_t n = routes_.size();
+  const size_t first = stream.tensors().empty() ? 0 : stream.tensors().front() % n;
+  return shard_range(stream.spec().count(), stream.codec().info().block, n,
+                     (owner + n - first) % n);
+}
+
+void ChunkPlan::add(Route& route, size_t bucket, ActiveStream& stream, Range shard,
+                    size_t chunk_values) {
+  const size_t block = stream.codec().info().block;
+  const auto open_chunk = [&] { route.chunks.emplace_back().bucket = bucket; };
+  while (shard.count > 0) {
+    if (route.chunks.empty() || route.chunks.back().bucket != bucket) open_chunk();
+    Chunk& chunk = route.chunks.back();
+    const size_t left = std::min(chunk_values - std::min(chunk_values, chunk.count),
+                                 room_for(stream.codec(), kMaxChunkSize, chunk.size));
+    size_t count = left >= shard.count ? shard.count : left / block * block;
+    if (count == 0 && chunk.count == 0) count = std::min(shard.count, block);
+    if (count == 0) {  // no room for a block
+      open_chunk();
+      continue;
+    }
+    Coder* const coder = this->coder(stream, count);
+    chunk.parts.push_back(
+        {.stream = &stream, .range = {shard.begin, count}, .offset = chunk.size, .coder = coder});
+    chunk.count += count;
+    chunk.size += coder->room;
+    shard.begin += count;
+    shard.count -= count;
+  }
+}
+
+Coder* ChunkPlan::coder(const ActiveStream& stream, size_t count) {
+  const Codec& codec = stream.codec();
+  Coder& coder = coders_[{&stream, count}];
+  if (coder.room == 0) {
+    const StreamSpec spec = single_tensor({.name = stream.spec().name, .shape = {count}});
+    coder = {.room = kFrameHeaderSize + codec.max_encoded_size(spec),
+             .encoder = codec.make_encoder(spec),
+             .decoder = codec.make_decoder(spec)};
+  }
+  return &coder;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,30 @@
+// Buckets begin in their order and leave when they are done.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/methods/bucket_method.h"
+
+namespace thinwire {
+
+void BucketMethod::begin(size_t bucket) {
+  buckets_[bucket]->begin();
+  under_way_.push_back(buckets_[bucket].get());
+}
+
+bool BucketMethod::advance() {
+  bool moved = false;
+  for (Collective* bucket : under_way_) moved |= bucket->advance();
+  return std::erase_if(under_way_, [](Collective* bucket) { return bucket->done(); }) > 0 || moved;
+}
+
+void BucketMethod::end(bool skipped) noexcept {
+  for (const auto& bucket : buckets_) bucket->end(skipped);
+}
+
+const Transfer* BucketMethod::awaited() const noexcept {
+  return under_way_.empty() ? nullptr : under_way_.front()->awaited();
+}
+
+bool BucketMethod::awaits_owner() const noexcept {
+  return !under_way_.empty() && under_way_.front()->awaits_owner();
+}
+
+}  // namespace thinwire

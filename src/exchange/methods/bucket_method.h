@@ -1,0 +1,56 @@
+// Methods that treat each bucket by itself: one collective for each.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "exchange/methods/method.h"
+
+namespace thinwire {
+
+// One bucket, step after step: begin, then advance until done.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  virtual void begin() = 0;
+  virtual bool advance() = 0;
+  virtual bool done() const noexcept = 0;
+  virtual void end(bool /*skipped*/) noexcept {}
+  virtual const Transfer* awaited() const noexcept = 0;
+  virtual bool awaits_owner() const noexcept { return false; }
+};
+
+// The members of Method, over those buckets that are on their way.
+class BucketMethod final : public Method {
+ public:
+  explicit BucketMethod(std::vector<std::unique_ptr<Collective>> buckets)
+      : buckets_(std::move(buckets)) {}
+
+  void begin(size_t bucket) override;
+  bool advance() override;
+  bool done() const noexcept override { return under_way_.empty(); }
+  void end(bool skipped) noexcept override;
+
+  // Of the oldest bucket on its way.
+  const Transfer* awaited() const noexcept override;
+  bool awaits_owner() const noexcept override;
+
+ private:
+  std::vector<std::unique_ptr<Collective>> buckets_;
+  std::deque<Collective*> under_way_;
+};
+
+// A method of collectives that `make(bucket, tag)` gives; tags `tag` and `tag + 1` belong to the bucket.
+template <typename Make>
+std::unique_ptr<Method> for_each_bucket(const MethodParts& parts, const Make& make) {
+  std::vector<std::unique_ptr<Collective>> all;
+  for (size_t i = 0; i < parts.buckets.size(); ++i)
+    all.push_back(make(parts.buckets[i], static_cast<int>(2 * i)));
+  return std::make_unique<BucketMethod>(std::move(all));
+}
+
+}  // namespace thinwire

@@ -1,0 +1,87 @@
+// A method: how the streams of an exchange become their means. One file each, found by a row.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "exchange/engine/step_context.h"
+#include "exchange/layout/plan.h"
+#include "exchange/owner/combine.h"
+#include "exchange/wire/active_stream.h"
+#include "thinwire/codec.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// All buckets of an exchange, step after step. In a step every bucket begins once, in their order, with
+// calls of advance between; when all have begun, advance is called until done. Means lie in the streams'
+// result(), with the same bits on every rank, unless the step has a fault. Buffers are made once. Used by
+// one thread.
+class Method {
+ public:
+  virtual ~Method() = default;
+
+  // Compresses the bucket's pieces and starts its messages. REQUIRES: their tensors are open.
+  virtual void begin(size_t bucket) = 0;
+
+  // Moves every bucket that has begun as far as it goes without waiting; returns whether any moved.
+  virtual bool advance() = 0;
+
+  // Whether all buckets that have begun in this step are means.
+  virtual bool done() const noexcept = 0;
+
+  // The step counts, or never happened: for what the method itself remembers.
+  virtual void end(bool /*skipped*/) noexcept {}
+
+  // A transfer that it waits for, for errors; null when it waits for none.
+  virtual const Transfer* awaited() const noexcept = 0;
+
+  // Whether that is what another rank makes of what all send it: if a rank stalls, that one is the
+  // first to know which.
+  virtual bool awaits_owner() const noexcept { return false; }
+};
+
+// The streams of a plan, by index.
+using Streams = std::vector<std::unique_ptr<ActiveStream>>;
+
+// What a method is made of; outlives it.
+struct MethodParts {
+  StepContext& context;
+  const Streams& streams;
+  const std::vector<Bucket>& buckets;
+  Store& store;
+  const Combine& combine;
+  size_t bucket_bytes = 0;
+  size_t chunk_values = 0;
+};
+
+struct MethodEntry {
+  std::string_view name;  // what users type; docs/collectives.md has a section of this name
+
+  // Method "auto" is the one with the smallest preference among those that carry the codec; those of
+  // preference 0 are never chosen.
+  int preference = 0;
+  bool (*carries)(const Codec& codec) = nullptr;
+  std::string_view
+      refusal;  // "cannot add payloads of": what it says of a codec that it does not carry
+
+  bool cuts_anywhere = false;  // buckets may cut a stream at any value
+  bool combines = false;       // takes every rule of combine.h; the others give means alone
+
+  // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in the
+  // store.
+  bool (*owners_remember)(const ActiveStream& stream) = nullptr;
+
+  std::unique_ptr<Method> (*make)(const MethodParts& parts) = nullptr;
+};
+
+// All methods, in the order of docs/collectives.md.
+std::span<const MethodEntry* const> list_methods() noexcept;
+
+inline bool no_owner_remembers(const ActiveStream& /*stream*/) { return false; }
+
+}  // namespace thinwire

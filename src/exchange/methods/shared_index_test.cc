@@ -1,0 +1,118 @@
+// What shared positions promise: the same on all ranks, sums of parts that are parts of sums, and one
+// rank's topk when there is one rank.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "exchange/testing/exchange_testing.h"
+
+namespace thinwire::testing {
+namespace {
+
+constexpr size_t kCount = 4000;
+const std::vector<TensorSpec> kModel = {{"w", {kCount}, TensorKind::kLinear}};
+
+TEST(SharedIndex, IsWhatCodecsOfAgreedPositionsGetByDefault) {
+  EXPECT_EQ(terms_of({.codec = "scalecom"}).method->name, "shared-index");
+  EXPECT_EQ(terms_of({.codec = "scalecom"}).feedback, "lowpass");
+  EXPECT_EQ(terms_of({.codec = "randomk"}).method->name, "shared-index");
+  EXPECT_EQ(terms_of({.codec = "randomk:shared=false"}).method->name, "gather");
+}
+
+TEST(SharedIndex, ScalecomAloneIsTopk) {
+  run_local(1, [](Group& group) {
+    Side scalecom(group, kModel, {.codec = "scalecom", .feedback = "residual"});
+    Side topk(group, kModel, {.codec = "topk", .feedback = "residual"});
+    for (uint64_t step = 0; step < 5; ++step) {
+      scalecom.step(step);
+      topk.step(step);
+      EXPECT_TRUE(same_bits(scalecom.values, topk.values));
+    }
+    EXPECT_TRUE(same_state(scalecom.store().save(), topk.store().save()));
+  });
+}
+
+// Every rank's values of a step, as its encoder was given them; leaders take turns.
+TEST(SharedIndex, AllSendTheLeadersPositionsAndTheirMean) {
+  for (const std::string feedback : {"residual", "lowpass:beta=0.3"}) {
+    constexpr int kRanks = 3;
+    constexpr uint64_t kSteps = 5;
+    std::vector<std::vector<Values>> signals(kRanks);
+    std::vector<std::vector<Values>> means(kRanks);
+    run_local(kRanks, [&](Group& group) {
+      const auto rank = static_cast<size_t>(group.rank());
+      ExchangeOptions options{.codec = "scalecom:density=0.05", .feedback = feedback};
+      options.observe = [&](const StreamSpec&, const Signal& signal, const Call&) {
+        signals[rank].emplace_back(signal.values.begin(), signal.values.end());
+      };
+      Side side(group, kModel, options);
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        side.step(step);
+        means[rank].push_back(side.values[0]);
+      }
+    });
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const Values& leader = signals[step % kRanks][step];
+      std::vector<float> magnitudes;
+      for (const float value : leader) magnitudes.push_back(std::abs(value));
+      std::nth_element(magnitudes.begin(), magnitudes.begin() + kCount / 20, magnitudes.end(),
+                       std::greater<>());
+      const float above = magnitudes[kCount / 20];
+      for (size_t i = 0; i < kCount; ++i) {
+        float sum = signals[0][step][i];
+        for (size_t r = 1; r < kRanks; ++r) sum += signals[r][step][i];
+        const bool sent = std::abs(leader[i]) > above;
+        for (const auto& of_rank : means)
+          ASSERT_EQ(of_rank[step][i], sent ? sum * (1.0f / kRanks) : 0.0f) << step << " " << i;
+      }
+    }
+  }
+}
+
+TEST(SharedIndex, LowpassAtBetaOneIsTheResidual) {
+  run_local(3, [](Group& group) {
+    Side lowpass(group, kModel, {.codec = "scalecom", .feedback = "lowpass:beta=1"});
+    Side residual(group, kModel, {.codec = "scalecom", .feedback = "residual"});
+    for (uint64_t step = 0; step < 4; ++step) {
+      lowpass.step(step);
+      residual.step(step);
+      EXPECT_TRUE(same_bits(lowpass.values, residual.values));
+    }
+  });
+}
+
+// Nothing of positions on the wire: the values of the mean and a frame each way.
+TEST(SharedIndex, RandomkSendsValuesOnly) {
+  for (const uint64_t n : {2, 3, 8, 16})
+    run_local(static_cast<int>(n), [&](Group& group) {
+      Side side(group, {{"w", {2400 * n}, TensorKind::kLinear}}, {.codec = "randomk:density=0.1"});
+      const StepReport report = side.step(0);
+      uint64_t rounds = 0;
+      while (uint64_t{1} << rounds < n) ++rounds;
+      EXPECT_EQ(report.sent_bytes, 2 * (n - 1) * (4 * 240 + 48) + 8 * rounds);
+      EXPECT_EQ(report.streams[0].kept, 240 * n);
+    });
+}
+
+// The same positions and, up to the order of additions, the same means as gathered payloads give.
+TEST(SharedIndex, RandomkIsCloseToItsGatheredForm) {
+  for (const std::string codec : {"randomk:density=0.1", "randomk:density=0.1,scaled=true",
+                                  "randomk:density=0.1,values=fp16"})
+    run_local(3, [&](Group& group) {
+      Side shared(group, kModel, {.codec = codec});
+      Side gathered(group, kModel, {.codec = codec, .method = "gather"});
+      for (uint64_t step = 0; step < 3; ++step) {
+        shared.step(step);
+        gathered.step(step);
+        for (size_t i = 0; i < kCount; ++i)
+          ASSERT_NEAR(shared.values[0][i], gathered.values[0][i],
+                      codec.find("fp16") == std::string::npos ? 1e-7 : 1e-4)
+              << codec;
+      }
+    });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,79 @@
+// What the owner of a shard keeps of the means that its codec could not hand out.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/aligned.h"
+#include "exchange/layout/chunk_plan.h"
+#include "thinwire/moments.h"
+#include "thinwire/state.h"
+
+namespace thinwire {
+
+// Error feedback on the mean, as each rank has on its gradient:
+//
+//   u_t = mean_t + r_{t-1},   r_t = u_t - decode(encode(u_t)),   r_0 = 0
+//
+// Of one stream, on the rank that owns the shard: one or many ranges of it. Unlike a rank's residual
+// it is owed to the mean as it stands, not by one n-th. Two buffers that commit swaps; rollback has
+// nothing to undo.
+//
+// What lies outside the shard, because another codec or method deals out others, strays: it goes back
+// into this rank's gradient, n times, as a gradient counts one n-th, and from there on is the ranks'
+// to send.
+//
+// The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at another
+// number of ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost.
+class OwnerMemory final : public Stateful {
+ public:
+  // Of one of `ranks`. REQUIRES: ranges in ascending order that do not overlap.
+  OwnerMemory(size_t stream_count, std::vector<Range> shard, size_t ranks);
+  OwnerMemory(size_t stream_count, Range shard, size_t ranks)
+      : OwnerMemory(stream_count, std::vector<Range>{shard}, ranks) {}
+
+  // Goes on with another shard: what lies in both is kept, what does not strays.
+  void move_to(std::vector<Range> shard);
+  void move_to(Range shard) { move_to(std::vector<Range>{shard}); }
+
+  // Adds n x what strays to `gradient`, of the whole stream. After commit it strays no more.
+  void release_strays(std::span<float> gradient) noexcept;
+  bool has_strays() const noexcept { return !strays_.empty(); }
+
+  struct Sum {
+    std::span<float> values;  // mean + what was left; receives what is left now
+    Moments moments;
+  };
+
+  // REQUIRES: [begin, begin + mean.size()) lies in one range of the shard.
+  Sum add(size_t begin, std::span<const float> mean) noexcept;
+
+  // The same for the whole shard, its ranges one after another.
+  Sum add_whole(std::span<const float> mean) noexcept { return add_at(0, mean); }
+
+  void commit() noexcept;
+  void rollback() noexcept { released_ = false; }
+
+  StateArrays save() const override;
+  Status load(const StateArrays& arrays) override;
+
+ private:
+  Sum add_at(size_t at, std::span<const float> mean) noexcept;
+  size_t range_from(size_t begin) const noexcept;
+  void take(Range piece, std::span<const float> from, std::span<float> to) const;
+  void add_strays(Range piece, std::span<const float> from);
+
+  size_t stream_count_;
+  std::vector<Range> shard_;
+  size_t ranks_;
+  std::vector<size_t> starts_;  // of each range, in the memory
+  std::vector<Range> strays_;
+  std::vector<float> stray_values_;  // one piece after another
+  bool released_ = false;
+  AlignedVector<float> committed_;
+  AlignedVector<float> next_;
+};
+
+}  // namespace thinwire

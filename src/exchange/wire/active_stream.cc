@@ -1,0 +1,366 @@
+// Values in, frames out; frames in, values out; and the memory in between.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/wire/active_stream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "core/check.h"
+#include "exchange/owner/owner_memory.h"
+#include "feedback/per_tensor.h"
+#include "kernel/add_floats.h"
+#include "kernel/axpy.h"
+
+namespace thinwire {
+
+namespace {
+
+// What a memory belongs to: a method, and tensors of these kinds and shapes.
+std::string method_text(const std::string& method, const StreamSpec& spec) {
+  std::string text = method + " for";
+  for (const TensorSpec& tensor : spec.tensors) {
+    text += " " + std::string(to_string(tensor.kind));
+    for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
+  }
+  return text;
+}
+
+std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
+
+// What was owed to other tensors is not dropped unseen.
+MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory,
+                                    Store& store) {
+  const std::string key = spec.name + "/feedback";
+  return open_slot<Feedback>(
+      store, key, method_text(memory, spec), [&] { return make_feedback(memory, spec).value(); },
+      [&](const std::string& before) {
+        if (memory != "none" && name_of_method(before) == memory)
+          throw Error(ErrorCode::kMismatch,
+                      "store: '" + key + "' is the memory of other tensors, and what it owes " +
+                          "them would be lost; Store::drop makes room for a new one");
+      });
+}
+
+CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
+  const std::string text = method_text(terms.codec_text, spec);
+  auto& memory = open_feedback(spec, terms.feedback, store);
+  auto& encoder = open_slot<Encoder>(store, spec.name + "/encoder", text,
+                                     [&] { return terms.codec->make_encoder(spec); });
+  return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
+                     CodedStream::in_store(encoder));
+}
+
+// fp32, and nothing to remember but the momentum that the memory of the others is.
+CodedStream make_plain(const StreamSpec& spec, const Terms& terms, Store& store) {
+  NamedCodec fp32 = std::move(make_codec("fp32").value());
+  const StreamCodec codec{.codec = std::move(fp32.codec), .text = fp32.canonical};
+  const auto [entry, options] = find_feedback(terms.feedback).value();
+  if (!entry->plain) return CodedStream(spec, codec, "none");
+  const std::string memory = entry->plain(options);
+  std::vector<std::pair<Feedback*, size_t>> memories;
+  for (const TensorSpec& tensor : spec.tensors)
+    memories.emplace_back(&open_feedback(single_tensor(tensor), memory, store).object(),
+                          tensor.count());
+  return CodedStream(
+      spec, codec,
+      std::make_shared<MemorySlot<Feedback>>(memory,
+                                             std::make_unique<PerTensor>(std::move(memories))),
+      std::make_shared<MemorySlot<Encoder>>(codec.text, codec.codec->make_encoder(spec)));
+}
+
+}  // namespace
+
+ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
+                           const ExchangeOptions& options, Store& store)
+    : coded_(planned.plain ? make_plain(planned.spec, terms, store)
+                           : open_stream(planned.spec, terms, store)),
+      plain_(planned.plain),
+      tensors_(planned.tensors),
+      index_(index),
+      norms_(options.norms) {
+  if (!plain_) observe_ = options.observe;
+}
+
+void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
+  thinwire::add_shared_sums(spec().name + "/feedback", coded_.memory(), sums);
+  thinwire::add_shared_sums(spec().name + "/encoder", coded_.encoder(), sums);
+}
+
+void ActiveStream::change_codec(const Terms& terms) {
+  if (!plain_)
+    coded_.change_codec({.codec = terms.codec, .text = method_text(terms.codec_text, spec())});
+}
+
+bool ActiveStream::open() {
+  if (prepared_) return false;
+  prepared_ = true;
+  in_parts_ = false;
+  apart_ = false;
+  signal_ = {};
+  counters_ = {.values = spec().count()};
+  gradient_square_ = 0;
+  rest_square_ = 0;
+  return true;
+}
+
+// All values in one piece, which is the memory of the tensor if there is one.
+void ActiveStream::join(StepContext& context) {
+  if (tensors_.size() == 1) {
+    result_ = context.tensors.values(tensors_.front());
+  } else {
+    joined_.resize(spec().count());
+    result_ = joined_;
+    auto to = joined_.begin();
+    for (const size_t tensor : tensors_)
+      to = std::copy_n(context.tensors.values(tensor).begin(),
+                       context.tensors.values(tensor).size(), to);
+  }
+  if (owed_ != nullptr) owed_->release_strays(result_);
+}
+
+void ActiveStream::prepare(StepContext& context) {
+  if (!open()) return;
+  join(context);
+  form_whole(context);
+}
+
+// Observers want the whole.
+void ActiveStream::prepare_parts(StepContext& context) {
+  if (!open()) return;
+  join(context);
+  in_parts_ = !observe_ && coded_.begin_parts(result_, context.call);
+  if (!in_parts_) form_whole(context);
+}
+
+void ActiveStream::prepare_apart(StepContext& context) {
+  if (!may_lie_apart()) return prepare(context);
+  if (!open()) return;
+  apart_ = true;
+  form_from_tensors(context);
+}
+
+// Observers, methods that look at this step's own part, and what strays from owners want one piece.
+bool ActiveStream::may_lie_apart() const {
+  const CodecInfo& info = codec().info();
+  return tensors_.size() > 1 && coded_.memory().only_adds() && info.sparse && !info.fresh &&
+         !observe_ && owed_ == nullptr;
+}
+
+void ActiveStream::form_from_tensors(StepContext& context) {
+  places_.clear();
+  for (const size_t tensor : tensors_) places_.push_back(context.tensors.values(tensor));
+  signal_ = coded_.form_joined(places_, context.call).values;
+  result_ = {};
+  note_fault(context);
+  if (!norms_) return;
+  for (const std::span<const float> gradient : places_)
+    count_gradient(measure(gradient).square_sum);
+}
+
+void ActiveStream::begin_mean(StepContext& context) {
+  if (!apart_) return kernel::fill(result_, 0.0f);
+  for (const size_t tensor : tensors_) kernel::fill(context.tensors.values(tensor), 0.0f);
+}
+
+FrameOutcome ActiveStream::add_to_mean(StepContext& context, const FrameHeader& expected,
+                                       std::span<const std::byte> bytes, float weight) {
+  if (!apart_) return add_frame(context, expected, decoder(), bytes, weight, result_);
+  return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
+    Place place;
+    const auto add = [&](std::span<const uint32_t> positions, std::span<const float> values) {
+      add_apart(context, positions, values, weight, place);
+    };
+    return decoder().visit(payload, std::cref(add));  // a reference needs no allocation
+  });
+}
+
+// Positions ascend, from one call of a frame to the next as well.
+void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> positions,
+                             std::span<const float> values, float weight, Place& place) const {
+  std::span<float> mean = context.tensors.values(tensors_[place.tensor]);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    while (positions[i] - place.begin >= mean.size()) {
+      if (place.tensor + 1 == tensors_.size()) return;  // past the end: decoders never show that
+      place.begin += mean.size();
+      mean = context.tensors.values(tensors_[++place.tensor]);
+    }
+    mean[positions[i] - place.begin] += weight * values[i];
+  }
+}
+
+void ActiveStream::form_whole(StepContext& context) {
+  const Signal& signal = coded_.form(result_, context.call);
+  signal_ = signal.values;
+  examine(context, signal, result_);
+  if (finite() && observe_) observe_(spec(), signal, context.call);
+}
+
+// Finiteness, and the norm of what was given.
+void ActiveStream::examine(StepContext& context, const Signal& signal,
+                           std::span<const float> gradient) {
+  note_fault(context);
+  if (!norms_) return;
+  const bool same = signal.values.data() == gradient.data();
+  count_gradient((same ? *signal.moments : measure(gradient)).square_sum);
+}
+
+void ActiveStream::note_fault(StepContext& context) const {
+  if (!finite()) context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
+}
+
+void ActiveStream::count_gradient(double square_sum) {
+  gradient_square_ += square_sum;
+  counters_.gradient_norm = std::sqrt(gradient_square_);
+}
+
+Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
+  const Signal part = coded_.part(begin, count);
+  if (in_parts_) examine(context, part, result_.subspan(begin, count));
+  return part;
+}
+
+size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
+                            size_t begin, std::span<std::byte> out) {
+  const Encoded encoded =
+      coded_.encode(encoder, part, begin, context.call, out.subspan(kFrameHeaderSize));
+  count(encoded, coded_.rest(begin, part.values.size()));
+  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
+  return kFrameHeaderSize + encoded.size;
+}
+
+size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_t begin,
+                                   size_t count, std::span<std::byte> out) {
+  return encode(context, encoder, part(context, begin, count), begin, out);
+}
+
+size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
+                                 std::span<std::byte> out) {
+  FrameHeader header = context.header(codec().info().id, index_, begin, count, context.rank());
+  const Signal part = this->part(context, begin, count);
+  size_t size = kFrameHeaderSize;
+  if (finite()) {
+    size = encode(context, encoder, part, begin, out);
+    header.payload_size = size - kFrameHeaderSize;
+  } else {
+    header.flags = kFrameNonFinite;
+    counters_.frame_bytes += size;
+  }
+  seal_frame(header, out.first(size));
+  return size;
+}
+
+bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> sum) {
+  const Signal part = this->part(context, begin, sum.size());
+  if (!finite()) return false;
+  kernel::add_floats(std::as_bytes(part.values), 1.0f, sum);
+  coded_.keep_nothing(begin, sum.size());
+  return true;
+}
+
+bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t begin,
+                                std::span<std::byte> room, std::span<float> sum) {
+  const Signal part = this->part(context, begin, sum.size());
+  if (!finite()) return false;
+  const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
+  count({}, coded_.rest(begin, sum.size()));  // nothing left this rank
+  coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
+  return true;
+}
+
+size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::byte> out) {
+  if (is_plain()) {
+    const auto values = std::as_bytes(signal_);
+    std::copy(values.begin(), values.end(), out.begin());
+    sent_unframed();
+    return values.size();
+  }
+  const Signal whole = coded_.part(0, spec().count());
+  const size_t size = encoder().offer(round, whole, context.call, out);
+  if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
+  counters_.payload_bytes += size;
+  counters_.frame_bytes += size;
+  return size;
+}
+
+Status ActiveStream::adopt(size_t round, std::span<const std::byte> combined) {
+  if (!is_plain()) return encoder().adopt(round, combined);
+  const auto result = std::as_writable_bytes(result_);
+  std::copy(combined.begin(), combined.end(), result.begin());
+  return Status::ok();
+}
+
+// What travelled is counted already.
+void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
+  if (is_plain()) return;
+  size_t size = 0;
+  {
+    const Stopwatch watch(context.compress_seconds);
+    const Signal whole = coded_.part(0, spec().count());
+    Encoded encoded = coded_.encode(encoder(), whole, 0, context.call, scratch);
+    size = std::exchange(encoded.size, 0);
+    count(encoded, rest());
+  }
+  const Stopwatch watch(context.decompress_seconds);
+  decoder().decode(scratch.first(size), result_).or_throw();
+}
+
+std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
+                                                    std::span<std::byte> scratch) {
+  const Signal whole = coded_.part(0, spec().count());
+  const Encoded encoded = encoder().encode(whole, context.call, scratch, rest());
+  counters_.kept += encoded.kept;
+  counters_.target += encoded.target;
+  return scratch.first(encoded.size);
+}
+
+void ActiveStream::end_kept(size_t withheld) {
+  counters_.kept -= withheld;
+  count({}, rest());
+  coded_.sent(0, spec().count());
+}
+
+void ActiveStream::count_frame(size_t payload_size, bool dense) noexcept {
+  counters_.payload_bytes += payload_size;
+  counters_.frame_bytes += kFrameHeaderSize + payload_size;
+  counters_.dense_frames += dense;
+}
+
+void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
+  counters_.kept += encoded.kept;
+  counters_.target += encoded.target;
+  counters_.payload_bytes += encoded.size;
+  if (norms_ && !rest.empty()) {
+    rest_square_ += measure(rest).square_sum;
+    counters_.rest_norm = std::sqrt(rest_square_);
+  }
+}
+
+void ActiveStream::count_mean(const Encoded& encoded) {
+  count(encoded, {});
+  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
+}
+
+void ActiveStream::sent_unframed() {
+  coded_.keep_nothing(0, spec().count());
+  count({.size = 4 * spec().count(), .kept = spec().count()}, rest());
+  counters_.frame_bytes = counters_.payload_bytes;
+}
+
+void ActiveStream::end(StepContext& context, bool skipped) {
+  prepared_ = false;
+  signal_ = {};
+  if (skipped) return coded_.rollback();
+  if (!apart_) coded_.receive(result_);
+  coded_.commit();
+  if (apart_ || tensors_.size() == 1) return;
+  auto from = joined_.cbegin();
+  for (const size_t tensor : tensors_) {
+    const auto values = context.tensors.values(tensor);
+    std::copy_n(from, values.size(), values.begin());
+    from += static_cast<std::ptrdiff_t>(values.size());
+  }
+}
+
+}  // namespace thinwire

@@ -1,0 +1,190 @@
+// A stream at work: its tensors' values, its memory, its encoder, and what one step made of them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cassert>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exchange/engine/shared_state.h"
+#include "exchange/engine/step_context.h"
+#include "exchange/engine/terms.h"
+#include "exchange/layout/plan.h"
+#include "exchange/wire/frames.h"
+#include "stream/coded_stream.h"
+#include "thinwire/codec.h"
+#include "thinwire/exchange.h"
+#include "thinwire/feedback.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// Encodes and decodes frames of one stream, whose name random draws may hang on, and length.
+struct Coder {
+  size_t room = 0;  // bytes of a frame
+  std::unique_ptr<Encoder> encoder;
+  std::unique_ptr<const Decoder> decoder;
+};
+
+class OwnerMemory;
+
+// A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for every part, then
+// end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
+// settle instead. Not shared between threads.
+class ActiveStream {
+ public:
+  // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and nothing to
+  // remember but the momentum that the memory of the others is: "<tensor>/feedback".
+  ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
+               const ExchangeOptions& options, Store& store);
+
+  void add_shared_sums(std::vector<SharedSum>& sums);
+
+  // Between two steps: the codec of `terms` from now on. The memory stays, to the bit.
+  void change_codec(const Terms& terms);
+
+  // Between two steps: of each of its tensors, from the next step on.
+  void set_momentum(std::span<const Momentum> of_tensors) {
+    coded_.memory().set_momentum(of_tensors);
+  }
+
+  size_t index() const noexcept { return index_; }
+  const StreamSpec& spec() const noexcept { return coded_.spec(); }
+  const std::vector<size_t>& tensors() const noexcept { return tensors_; }
+  const Codec& codec() const noexcept { return coded_.codec(); }
+  bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
+  Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
+  const Decoder& decoder() const noexcept { return coded_.decoder(); }
+
+  // Whether owners of its shards remember what the codec loses of the mean.
+  bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
+
+  // What this rank owes of the stream; what strays of it goes into every gradient until a step counts.
+  // Null: nothing.
+  void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
+
+  // Forms this step's signal from the open tensors, once a step.
+  void prepare(StepContext& context);
+  bool finite() const noexcept { return coded_.finite(); }
+
+  // The same, but where the memory allows it each part is formed when it is written or added, while it
+  // is in cache and those before it are on their way. Then every value must be, once, and finite()
+  // speaks of the parts formed so far.
+  void prepare_parts(StepContext& context);
+
+  // The same for exchanges that put the mean together with begin_mean and add_to_mean, where a stream of
+  // several tensors need not be one piece of memory: formed from the tensors where they lie, which
+  // saves two copies of all values, if memory and codec allow.
+  void prepare_apart(StepContext& context);
+
+  // Makes the mean zero; adds weight x the frame at the start of `bytes` to it, as add_frame does.
+  void begin_mean(StepContext& context);
+  FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
+                           std::span<const std::byte> bytes, float weight);
+
+  // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may be the
+  // same memory.
+  std::span<const float> signal() const noexcept { return signal_; }
+  std::span<float> result() noexcept {
+    assert(!apart_);
+    return result_;
+  }
+
+  // Writes values [begin, begin + count) as a frame of this rank to the start of `out`; returns its
+  // size. A signal, or part, that is not finite gives a flagged header alone.
+  size_t write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
+                     std::span<std::byte> out);
+
+  // The same without the header, for what stays on this rank: the payload lies where it would.
+  // REQUIRES: the signal is finite.
+  size_t write_payload(StepContext& context, Encoder& encoder, size_t begin, size_t count,
+                       std::span<std::byte> out);
+
+  // Adds values [begin, begin + sum.size()) to `sum` as they are, for what stays on this rank; nothing
+  // of them is left for the next step. False when the signal is not finite.
+  bool add_own(StepContext& context, size_t begin, std::span<float> sum);
+
+  // The same by way of the codec, for votes, which all weigh the same. `room` holds a payload of as
+  // many values.
+  bool add_own_vote(StepContext& context, const Coder& coder, size_t begin,
+                    std::span<std::byte> room, std::span<float> sum);
+
+  // This rank's part for a round of the codec, and what all ranks' parts came to, which may be bad.
+  // Values of a plain stream are a round of their own, whose mean is the result.
+  // REQUIRES: the signal is finite.
+  size_t offer(StepContext& context, size_t round, std::span<std::byte> out);
+  Status adopt(size_t round, std::span<const std::byte> combined);
+
+  // After the last round: encodes what was agreed on to the start of `scratch`, and decodes it into
+  // result(). Nothing to do for plain streams. REQUIRES: the signal is finite; scratch has room for
+  // the codec's max_encoded_size.
+  void settle(StepContext& context, std::span<std::byte> scratch);
+
+  // For exchanges that treat each kept value by itself: encodes the whole stream to the start of
+  // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is remembered;
+  // the caller adds there what it does not send of the payload, then says how many values those were.
+  // REQUIRES: the signal is finite.
+  std::span<const std::byte> begin_kept(StepContext& context, std::span<std::byte> scratch);
+  std::span<float> rest() noexcept { return coded_.rest(0, spec().count()); }
+  void end_kept(size_t withheld);
+
+  // Counts a frame of such an exchange, and the values of the mean that one of an owner brings.
+  void count_frame(size_t payload_size, bool dense) noexcept;
+  void count_reduced(size_t kept) noexcept { counters_.reduced += kept; }
+
+  // Counts what left without a frame: everything, as it is.
+  void sent_unframed();
+
+  // Counts the frame of a mean that this rank hands out.
+  void count_mean(const Encoded& encoded);
+
+  // The step counts, or never happened; a mean that counts goes to the tensors.
+  void end(StepContext& context, bool skipped);
+
+  const StreamCounters& counters() const noexcept { return counters_; }
+
+ private:
+  bool open();
+  void join(StepContext& context);
+  void form_whole(StepContext& context);
+  void form_from_tensors(StepContext& context);
+  bool may_lie_apart() const;
+
+  // The tensor that the next positions of a frame lie in or after, and where it begins in the stream.
+  struct Place {
+    size_t tensor = 0;
+    size_t begin = 0;
+  };
+  void add_apart(StepContext& context, std::span<const uint32_t> positions,
+                 std::span<const float> values, float weight, Place& place) const;
+  Signal part(StepContext& context, size_t begin, size_t count);
+  void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
+  void note_fault(StepContext& context) const;
+  void count_gradient(double square_sum);
+  size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
+                std::span<std::byte> out);
+  void count(const Encoded& encoded, std::span<const float> rest);
+
+  CodedStream coded_;
+  bool plain_;
+  std::vector<size_t> tensors_;
+  size_t index_;
+  bool norms_;
+  std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
+  OwnerMemory* owed_ = nullptr;
+  std::vector<float> joined_;                   // the values of several tensors, one after another
+  std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
+
+  bool prepared_ = false;
+  bool in_parts_ = false;          // the signal is formed when a part of it is asked for
+  bool apart_ = false;             // signal and mean are of the tensors where they lie
+  std::span<const float> signal_;  // unless in parts
+  std::span<float> result_;        // unless apart
+  double gradient_square_ = 0;
+  double rest_square_ = 0;
+  StreamCounters counters_;
+};
+
+}  // namespace thinwire

@@ -1,0 +1,51 @@
+// Frames of an exchange: what is expected of one, and what became of one that came.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "exchange/engine/step_context.h"
+#include "stream/frame_check.h"
+#include "thinwire/codec.h"
+#include "thinwire/frame.h"
+
+namespace thinwire {
+
+// What became of a frame, and its size; 0 when there is no telling where it ends.
+struct FrameOutcome {
+  enum Kind : uint8_t { kAdded, kFlagged, kCorrupt } kind = kCorrupt;
+  size_t size = 0;
+};
+
+// Zeroes what follows a frame of `size` bytes in its room: a flagged one is shorter, and old memory
+// must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
+void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
+
+// Reads the frame of `expected` at the start of `bytes` and gives its payload to add(payload), which says
+// whether it was good. Notes its sender's fault when it was not, or the frame is not that of `expected`
+// (but for flags and payload size).
+template <typename Add>
+FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
+                             std::span<const std::byte> bytes, const Add& add) {
+  const auto corrupt = [&](size_t size) {
+    context.faults.add(ErrorCode::kCorrupt, expected.stream, expected.sender);
+    return FrameOutcome{.kind = FrameOutcome::kCorrupt, .size = size};
+  };
+  Result<Frame> read = read_frame(bytes);
+  if (!read) return corrupt(0);
+  const Frame& frame = read.value();
+  const FrameHeader& header = frame.header;
+  const size_t size = kFrameHeaderSize + frame.payload.size();
+  if (frame_difference(header, expected) != nullptr) return corrupt(size);
+  if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
+  if (!add(frame.payload)) return corrupt(size);
+  return {.kind = FrameOutcome::kAdded, .size = size};
+}
+
+// Adds weight x the frame at the start of `bytes` to `out`. Faults are noted as
+// by read_frame_with.
+FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,
+                       std::span<const std::byte> bytes, float weight, std::span<float> out);
+
+}  // namespace thinwire

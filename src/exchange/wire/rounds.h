@@ -1,0 +1,84 @@
+// What streams agree on before they encode: their rounds, those of all streams in one message.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "exchange/engine/step_context.h"
+#include "exchange/owner/float_reduction.h"
+#include "exchange/wire/active_stream.h"
+#include "exchange/wire/root_message.h"
+
+namespace thinwire {
+
+// The rounds of some streams, one after another, step after step. Streams of one codec, and plain ones,
+// whose values may ride in the first round of means. The root of a round is rank step mod n.
+//
+// A step is begin, join of every stream, then advance until done. A rank that has nothing to offer,
+// because its values are not finite or it was told something corrupt, takes part to the end with
+// flagged frames; the fault is noted, and nothing is adopted. Not shared between threads.
+class Rounds {
+ public:
+  // Streams in the order of their indices. Tags `tag` and `tag + 1` belong to the rounds.
+  Rounds(StepContext& context, std::vector<ActiveStream*> streams, bool with_plain, int tag);
+
+  void begin();
+
+  // Stream number `member` is prepared: its offer is made.
+  void join(size_t member);
+
+  // Goes as far as it can without waiting; returns whether it got anywhere.
+  bool advance();
+  bool done() const noexcept { return joined_ == streams_.size() && round_ == layout().size(); }
+
+  // After done: this rank lacks something that was to be agreed on; the step will be skipped.
+  bool spoilt() const noexcept { return spoilt_; }
+
+  // A transfer that it waits for, for errors; null when it waits for none.
+  const Transfer* awaited() const noexcept;
+
+ private:
+  struct Part {
+    size_t member = 0;
+    size_t round = 0;  // of the stream: plain ones have one only
+    size_t begin = 0;  // in the floats of the round
+    size_t size = 0;   // bytes, at most
+  };
+  struct Plan {
+    Round::Combine combine = Round::Combine::kMean;
+    std::vector<Part> parts;
+    size_t size = 0;  // bytes: of the floats, or of the longest message
+  };
+  using Layout = std::vector<Plan>;
+
+  Layout make_layout(bool with_plain, bool odd_step) const;
+  const Layout& layout() const noexcept { return layouts_[context_.call.step % 2]; }
+  const Plan& plan() const noexcept { return layout()[round_]; }
+  bool from_root() const noexcept { return plan().combine == Round::Combine::kFromRoot; }
+  size_t root() const noexcept { return context_.call.step % context_.ranks(); }
+  std::span<float> floats() noexcept;
+
+  void open_round();
+  void offer(const Part& part);
+  void launch();
+  void adopt();
+  void adopt_frames();
+  FrameHeader header(const ActiveStream& stream) const noexcept;
+
+  StepContext& context_;
+  const std::vector<ActiveStream*> streams_;
+  std::array<Layout, 2> layouts_;  // of even and of odd steps
+  FloatReduction reduction_;
+  RootMessage message_;
+  Buffer floats_;
+  size_t message_size_ = 0;
+  size_t round_ = 0;
+  size_t joined_ = 0;
+  bool launched_ = false;
+  bool spoilt_ = false;
+};
+
+}  // namespace thinwire
