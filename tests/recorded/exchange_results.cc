@@ -3,24 +3,17 @@
 #include "recorded/exchange_results.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <set>
 
-#include "core/checksum.h"
 #include "exchange/testing/exchange_testing.h"
+#include "recorded/checksum_of.h"
 
 namespace thinwire::testing {
 namespace {
 
 constexpr uint64_t kSteps = 4;
 constexpr uint64_t kSkipped = 2;  // the last rank's gradient has an infinity in this step
-
-std::string hex(uint64_t word) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(word));
-  return text;
-}
 
 // What one rank has at the end.
 struct Outcome {
@@ -29,21 +22,6 @@ struct Outcome {
   uint64_t sent = 0;
   uint64_t received = 0;
 };
-
-void mix(uint64_t& word, std::span<const std::byte> bytes) {
-  word = checksum(std::as_bytes(std::span(&word, 1)), bytes);
-}
-
-uint64_t checksum_of(const StateArrays& arrays) {
-  uint64_t word = 0;
-  for (const StateArray& array : arrays) {
-    if (is_seal(array)) continue;  // says nothing that the others do not
-    mix(word, std::as_bytes(std::span(array.name)));
-    mix(word, std::as_bytes(std::span(array.shape)));
-    mix(word, array.data);
-  }
-  return word;
-}
 
 Outcome run_rank(Group& group, const ExchangeOptions& options) {
   const auto model = small_model();

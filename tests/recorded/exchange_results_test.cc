@@ -4,21 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include "recorded/results_on_file.h"
 
 namespace thinwire::testing {
 namespace {
 
 TEST(ExchangeResults, AreThoseOnFile) {
-  std::ifstream file(THINWIRE_RECORDED "/exchange_results.txt");
-  ASSERT_TRUE(file) << "record it: build/record_exchanges > tests/recorded/exchange_results.txt";
-  const Lines now = exchange_results();
-  std::string line;
-  for (size_t i = 0; i < now.size(); ++i) {
-    ASSERT_TRUE(std::getline(file, line)) << "more cases than on file, from " << now[i];
-    EXPECT_EQ(now[i], line) << "line " << i + 1;
-  }
-  EXPECT_FALSE(std::getline(file, line)) << "fewer cases than on file, from " << line;
+  expect_those_on_file(exchange_results(), "exchange_results.txt", "record_exchanges");
 }
 
 }  // namespace
