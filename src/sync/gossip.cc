@@ -18,6 +18,7 @@
 #include <chrono>
 
 #include "core/check.h"
+#include "stream/coded_stream.h"
 #include "stream/frame_check.h"
 #include "sync/peer_graph.h"
 #include "sync/sync_rules.h"
@@ -40,21 +41,27 @@ class Gossip final : public SyncRule {
                  {{"pushed",
                    is_regular(rule.graph) ? AlignedVector<float>() : with_weight(setup.start)}}),
         rule_(rule),
-        codec_(std::move(make_codec(setup.options.codec).value().codec)),
         pushed_(memory().vector("pushed")),
-        spec_{.name = "gossip", .tensors = setup.tensors} {
-    if (!codec_->info().lossless)
-      throw Error(ErrorCode::kUnsupported,
-                  "synchroniser 'gossip': codec '" + setup.options.codec +
-                      "' is lossy, and peers that change have nothing a difference could refer to");
-    if (!pushed_.empty()) spec_.tensors.push_back({.name = "push-sum weight", .shape = {1}});
-    encoder_ = codec_->make_encoder(spec_);
-    decoder_ = codec_->make_decoder(spec_);
-    values_.resize(spec_.count());
-    mine_.resize(kFrameHeaderSize + codec_->max_encoded_size(spec_));
-  }
+        stream_(spec_of(setup, !pushed_.empty()), codec_of(setup.options), "none"),
+        values_(stream_.spec().count()),
+        mine_(kFrameHeaderSize + stream_.codec().max_encoded_size(stream_.spec())) {}
 
  private:
+  static StreamCodec codec_of(const SynchroniserOptions& options) {
+    NamedCodec named = std::move(make_codec(options.codec).value());
+    if (!named.codec->info().lossless)
+      throw Error(ErrorCode::kUnsupported,
+                  "synchroniser 'gossip': codec '" + options.codec +
+                      "' is lossy, and peers that change have nothing a difference could refer to");
+    return {.codec = std::move(named.codec), .text = named.canonical};
+  }
+
+  static StreamSpec spec_of(const SyncSetup& setup, bool with_weight) {
+    StreamSpec spec{.name = "gossip", .tensors = setup.tensors};
+    if (with_weight) spec.tensors.push_back({.name = "push-sum weight", .shape = {1}});
+    return spec;
+  }
+
   static AlignedVector<float> with_weight(std::span<const float> start) {
     AlignedVector<float> pushed = copy_of(start);
     pushed.push_back(1);
@@ -127,7 +134,7 @@ class Gossip final : public SyncRule {
 
   FrameHeader header(uint64_t round, int sender) const {
     FrameHeader made;
-    made.codec = codec_->info().id;
+    made.codec = stream_.codec().info().id;
     made.sender = static_cast<uint16_t>(sender);
     made.generation = options().generation;
     made.step = round;
@@ -136,15 +143,17 @@ class Gossip final : public SyncRule {
   }
 
   void write(uint64_t round) {
-    if (!measure(values_).finite)
-      throw Error(ErrorCode::kNonFinite, "gossip: rank " + std::to_string(channel().rank()) +
-                                             " has a NaN or Inf in round " + std::to_string(round));
     FrameHeader made = header(round, channel().rank());
     const Call call{.seed = options().seed, .step = round, .salt = made.sender};
+    const Signal& signal = stream_.form(values_, call);
+    if (!stream_.finite())
+      throw Error(ErrorCode::kNonFinite, "gossip: rank " + std::to_string(channel().rank()) +
+                                             " has a NaN or Inf in round " + std::to_string(round));
     made.payload_size =
-        encoder_->encode({.values = values_}, call, std::span(mine_).subspan(kFrameHeaderSize), {})
+        stream_
+            .encode(stream_.encoder(), signal, 0, call, std::span(mine_).subspan(kFrameHeaderSize))
             .size;
-    encoder_->commit();
+    stream_.commit();
     seal_frame(made, mine_);
   }
 
@@ -160,16 +169,14 @@ class Gossip final : public SyncRule {
     if (const char* what = frame_difference(got, header(round, sender)); what != nullptr)
       throw corrupt(std::string("another ") + what + " than expected");
     if (got.flags != 0) throw corrupt("it is flagged as not finite");
-    if (const Status status = decoder_->decode_add(read.value().payload, weight, values_); !status)
+    if (const Status status = stream_.decoder().decode_add(read.value().payload, weight, values_);
+        !status)
       throw corrupt(status.message());
   }
 
   const GossipRule rule_;
-  const std::shared_ptr<const Codec> codec_;
   AlignedVector<float>& pushed_;  // x and p; empty: p is 1
-  StreamSpec spec_;
-  std::unique_ptr<Encoder> encoder_;
-  std::unique_ptr<const Decoder> decoder_;
+  CodedStream stream_;
   AlignedVector<float> values_;
   std::vector<std::byte> mine_;
   std::vector<std::vector<std::byte>> theirs_;

@@ -152,7 +152,7 @@ class Leader final : public SyncRule {
   std::vector<LostWorker> lost() const override {
     return pace_ ? pace_->lost() : std::vector<LostWorker>();
   }
-  std::span<const float> led_by() const override { return global_.taken(); }
+  std::span<const float> led_by() const override { return global_.weights(); }
 
   // Round `number` with those of `groups`.
   std::optional<RoundReport> meet(std::span<float> parameters, WorkerGroups& groups,

@@ -4,64 +4,63 @@
 
 #include <algorithm>
 
-#include "core/check.h"
 #include "core/checksum.h"
 #include "kernel/axpy.h"
-#include "kernel/memory_passes.h"
 #include "stream/frame_check.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {
+namespace {
 
-// r, which is the same on all ranks and so its own mean at another number of them.
-class WeightBroadcast::Reference final : public Stateful {
- public:
-  explicit Reference(std::span<const float> start) : values(start.begin(), start.end()) {}
+std::unique_ptr<Feedback> make_none(const StreamSpec& spec) {
+  return std::move(make_feedback("none", spec).value());
+}
 
-  StateArrays save() const override {
-    return {make_state("values", std::span<const float>(values), OnResize::kOwedToMean)};
-  }
-  Status load(const StateArrays& arrays) override {
-    return copy_state(arrays, "values", std::span<float>(values));
-  }
+CodedStream open_stream(Store& store, const StreamSpec& spec, std::span<const float> start,
+                        const std::string& codec_text) {
+  NamedCodec named = std::move(make_codec(codec_text).value());
+  const StreamCodec codec{.codec = std::move(named.codec), .text = named.canonical};
+  const std::string key = "sync/" + spec.name;
+  auto& encoder = open_slot<Encoder>(store, key + "/encoder", codec.text,
+                                     [&] { return codec.codec->make_encoder(spec); });
+  auto memory =
+      codec.codec->info().lossless
+          ? std::make_shared<MemorySlot<Feedback>>("none", make_none(spec))
+          : CodedStream::in_store(open_slot<Feedback>(store, key + "/reference", "reference", [&] {
+              return std::make_unique<Reference>(start);
+            }));
+  return CodedStream(spec, codec, std::move(memory), CodedStream::in_store(encoder));
+}
 
-  AlignedVector<float> values;
-};
+}  // namespace
 
 WeightBroadcast::WeightBroadcast(Store& store, const std::string& name, size_t stream,
                                  const std::vector<TensorSpec>& tensors,
                                  std::span<const float> start, const SynchroniserOptions& options)
-    : spec_{.name = name, .tensors = tensors},
-      stream_(stream),
+    : number_(stream),
       seed_(options.seed),
       generation_(options.generation),
-      next_(start.size()) {
-  NamedCodec named = std::move(make_codec(options.codec).value());
-  codec_ = std::move(named.codec);
-  decoder_ = codec_->make_decoder(spec_);
-  encoder_ = &open_memory<Encoder>(store, "sync/" + name + "/encoder", named.canonical,
-                                   [&] { return codec_->make_encoder(spec_); });
-  frame_.resize(kFrameHeaderSize + codec_->max_encoded_size(spec_));
-  if (codec_->info().lossless) return;
-  reference_ = &store.open<Reference>("sync/" + name + "/reference",
-                                      [&] { return std::make_unique<Reference>(start); });
-  difference_.resize(start.size());
+      stream_(open_stream(store, {.name = name, .tensors = tensors}, start, options.codec)),
+      taken_(start.size()),
+      frame_(kFrameHeaderSize + stream_.codec().max_encoded_size(stream_.spec())) {
+  if (!stream_.codec().info().lossless)
+    reference_ = &static_cast<const Reference&>(stream_.memory());
 }
 
 void WeightBroadcast::send(uint64_t round, int owner, std::span<const float> mine,
                            std::span<const Hop> route, FaultLog& faults) {
-  const FrameHeader header{.codec = codec_->info().id,
+  const FrameHeader header{.codec = stream_.codec().info().id,
                            .flags = 0,
                            .sender = static_cast<uint16_t>(owner),
                            .generation = generation_,
-                           .stream = static_cast<uint32_t>(stream_),
+                           .stream = static_cast<uint32_t>(number_),
                            .step = round,
-                           .count = next_.size(),
+                           .count = taken_.size(),
                            .payload_size = 0};
   uint64_t size = frame_.size();
   if (!mine.empty()) size = write(header, mine);
   for (const Hop& hop : route) {
-    if (!codec_->info().fixed_size) {
+    if (!stream_.codec().info().fixed_size) {
       hop.group->broadcast(std::as_writable_bytes(std::span(&size, 1)), hop.root);
       if (size > frame_.size())
         throw Error(ErrorCode::kCorrupt, "synchroniser: rank " + std::to_string(owner) +
@@ -77,32 +76,24 @@ void WeightBroadcast::send(uint64_t round, int owner, std::span<const float> min
 // Returns the frame's size. One that is flagged fills the room of one that is not, where receivers
 // count on it.
 size_t WeightBroadcast::write(const FrameHeader& expected, std::span<const float> mine) {
-  Signal signal{.values = mine, .fresh = {}, .moments = {}};
-  if (reference_ != nullptr) {
-    signal.moments =
-        kernel::weighted_sum_with_moments(1, mine, -1, reference_->values, difference_);
-    signal.values = difference_;
-  } else {
-    signal.moments = measure(mine);
-  }
   FrameHeader header = expected;
   const Call call{
       .seed = seed_, .step = header.step, .salt = header.sender, .offset = 0, .ranks = 1};
   const auto payload = std::span(frame_).subspan(kFrameHeaderSize);
-  const bool finite = signal.moments->finite;
-  if (finite)
-    header.payload_size = encoder_->encode(signal, call, payload, {}).size;
+  const Signal& signal = stream_.form(mine, call);
+  if (stream_.finite())
+    header.payload_size = stream_.encode(stream_.encoder(), signal, 0, call, payload).size;
   else
     header.flags = kFrameNonFinite;
   const size_t size = kFrameHeaderSize + header.payload_size;
   seal_frame(header, std::span(frame_).first(size));
-  if (!codec_->info().fixed_size) return size;
-  if (!finite) std::fill(payload.begin(), payload.end(), std::byte{0});
+  if (!stream_.codec().info().fixed_size) return size;
+  if (!stream_.finite()) std::fill(payload.begin(), payload.end(), std::byte{0});
   return frame_.size();
 }
 
 void WeightBroadcast::read(const FrameHeader& expected, size_t size, FaultLog& faults) {
-  const auto fault = [&](ErrorCode code) { faults.add(code, stream_, expected.sender); };
+  const auto fault = [&](ErrorCode code) { faults.add(code, number_, expected.sender); };
   Result<Frame> read = read_frame(std::span(frame_).first(size));
   if (!read) return fault(ErrorCode::kCorrupt);
   const Frame& frame = read.value();
@@ -111,27 +102,17 @@ void WeightBroadcast::read(const FrameHeader& expected, size_t size, FaultLog& f
   if (frame_difference(header, expected) != nullptr) return fault(ErrorCode::kCorrupt);
   if ((header.flags & kFrameNonFinite) != 0) return fault(ErrorCode::kNonFinite);
   if (reference_ != nullptr)
-    std::copy(reference_->values.begin(), reference_->values.end(), next_.begin());
+    std::copy(reference_->values().begin(), reference_->values().end(), taken_.begin());
   else
-    kernel::fill(next_, -0.0f);  // -0 + x is x, zeros of both signs included
-  if (!decoder_->decode_add(frame.payload, 1, next_)) return fault(ErrorCode::kCorrupt);
-  if (!measure(next_).finite) fault(ErrorCode::kNonFinite);
+    kernel::fill(taken_, -0.0f);  // -0 + x is x, zeros of both signs included
+  if (!stream_.decoder().decode_add(frame.payload, 1, taken_)) return fault(ErrorCode::kCorrupt);
+  if (!measure(taken_).finite) return fault(ErrorCode::kNonFinite);
+  stream_.receive(taken_);
 }
-
-void WeightBroadcast::commit() {
-  encoder_->commit();
-  if (reference_ != nullptr) std::swap(next_, reference_->values);
-}
-
-std::span<const float> WeightBroadcast::taken() const noexcept {
-  return reference_ != nullptr ? reference_->values : next_;
-}
-
-void WeightBroadcast::rollback() { encoder_->rollback(); }
 
 uint64_t WeightBroadcast::reference_checksum() const {
   if (reference_ == nullptr) return 0;
-  return checksum(std::as_bytes(std::span(reference_->values)));
+  return checksum(std::as_bytes(reference_->values()));
 }
 
 }  // namespace thinwire

@@ -11,7 +11,8 @@
 
 #include "core/aligned.h"
 #include "exchange/engine/verdict.h"
-#include "thinwire/codec.h"
+#include "feedback/reference.h"
+#include "stream/coded_stream.h"
 #include "thinwire/frame.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -45,36 +46,28 @@ class WeightBroadcast {
   void send(uint64_t round, int owner, std::span<const float> mine, std::span<const Hop> route,
             FaultLog& faults);
 
-  // What all who took part in send hold until commit, the same bits. REQUIRES: no fault on any of them.
-  std::span<const float> weights() const noexcept { return next_; }
-  const std::string& name() const noexcept { return spec_.name; }
+  // What all who took part in send took from it, the same bits, until the next send.
+  // REQUIRES: no fault on any of them.
+  std::span<const float> weights() const noexcept { return taken_; }
+  const std::string& name() const noexcept { return stream_.spec().name; }
   uint64_t payload_bytes() const noexcept { return payload_bytes_; }  // of the last frame
 
-  // The same after commit, until the next send.
-  std::span<const float> taken() const noexcept;
-
-  void commit();
-  void rollback();
+  void commit() { stream_.commit(); }
+  void rollback() { stream_.rollback(); }
 
   // XXH3 of r: the same wherever frames of this object go.
   uint64_t reference_checksum() const;
 
  private:
-  class Reference;
-
-  size_t write(const FrameHeader& header, std::span<const float> mine);
+  size_t write(const FrameHeader& expected, std::span<const float> mine);
   void read(const FrameHeader& expected, size_t size, FaultLog& faults);
 
-  const StreamSpec spec_;
-  const size_t stream_;
+  const size_t number_;  // of the stream
   const uint64_t seed_;
   const uint32_t generation_;
-  std::shared_ptr<const Codec> codec_;
-  std::unique_ptr<const Decoder> decoder_;
-  Encoder* encoder_ = nullptr;      // in the store
-  Reference* reference_ = nullptr;  // in the store; null: values travel as they are
-  AlignedVector<float> difference_;
-  AlignedVector<float> next_;
+  CodedStream stream_;                    // in the store
+  const Reference* reference_ = nullptr;  // its memory; null: values travel as they are
+  AlignedVector<float> taken_;
   std::vector<std::byte> frame_;  // the longest that is possible
   uint64_t payload_bytes_ = 0;
 };
