@@ -244,8 +244,8 @@ TEST_F(FinishedSummary, OfACutOffRunDoesNot) {
 }
 
 TEST(SweepResults, MeanAndStudentsInterval) {
-  EXPECT_FALSE(measure({2}).half_interval.has_value());
-  const Measured three = measure({1, 2, 6});
+  EXPECT_FALSE(mean_and_interval({2}).half_interval.has_value());
+  const Measured three = mean_and_interval({1, 2, 6});
   EXPECT_DOUBLE_EQ(three.mean, 3);
   // s = sqrt(7), t = 4.303 for two degrees of freedom, over sqrt(3).
   EXPECT_NEAR(*three.half_interval, 4.303 * std::sqrt(7.0) / std::sqrt(3.0), 1e-9);

@@ -53,7 +53,7 @@ double number(const Json& summary, const std::string& key) {
 Measured measure_key(const std::vector<const SweepResult*>& results, const std::string& key) {
   std::vector<double> values;
   for (const SweepResult* result : results) values.push_back(number(result->summary, key));
-  return measure(values);
+  return mean_and_interval(values);
 }
 
 // Differences to the run that each is compared with, of the same case and seed.
@@ -133,7 +133,7 @@ std::optional<Json> finished_summary(const std::string& path, const SweepRun& ru
   return summary;
 }
 
-Measured measure(const std::vector<double>& values) {
+Measured mean_and_interval(const std::vector<double>& values) {
   Measured measured{.count = values.size(), .mean = 0, .half_interval = {}};
   const auto count = static_cast<double>(values.size());
   for (const double value : values) measured.mean += value / count;
@@ -182,7 +182,7 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
       if (!is_error(key)) continue;
       row.errors.emplace_back(key, measure_key(own, key));
       const auto differences = paired(own, results, key);
-      if (!differences.empty()) row.differences.emplace_back(key, measure(differences));
+      if (!differences.empty()) row.differences.emplace_back(key, mean_and_interval(differences));
     }
     // The test's comes first, whatever the others are called.
     const auto test_first = [](const auto& one) { return one.first == "final_test_error"; };

@@ -26,7 +26,7 @@ struct Measured {
 };
 
 // REQUIRES: at least one value.
-Measured measure(const std::vector<double>& values);
+Measured mean_and_interval(const std::vector<double>& values);
 
 // A finished run of the sweep.
 struct SweepResult {
