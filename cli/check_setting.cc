@@ -1,4 +1,4 @@
-// What a table of keys says about a setting.
+// Checks a setting against its table of keys, and words the complaints.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/check_setting.h"
 

@@ -1,4 +1,4 @@
-// fork, exec, wait.
+// Starts processes by fork and exec, and waits for them.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/child_process.h"
 

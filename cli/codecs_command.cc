@@ -1,4 +1,4 @@
-// thinwire codecs: what there is to choose from.
+// thinwire codecs: lists codecs with their properties and options.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// thinwire data: which data sets are here, and where one gets the others.
+// thinwire data: says which data sets are found, and where to get the others.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

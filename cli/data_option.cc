@@ -1,4 +1,4 @@
-// Checks the folder before anything is read.
+// Checks the folder of --data before anything is read.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/data_option.h"
 

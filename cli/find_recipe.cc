@@ -1,4 +1,4 @@
-// Looks for recipe files.
+// Finds recipe files by path or by name.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/find_recipe.h"
 

@@ -1,4 +1,4 @@
-// Signal handlers: a flag, one line, and a way out.
+// The signal handlers for Ctrl-C and SIGTERM: set a flag, print a line, or end the program.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/interrupt.h"
 

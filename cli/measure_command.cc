@@ -1,4 +1,4 @@
-// thinwire measure: what codecs make of the gradients that a run recorded.
+// thinwire measure: encodes the gradients that a run recorded with several codecs.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

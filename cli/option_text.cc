@@ -1,4 +1,4 @@
-// Options in words.
+// Writes tables of options as lines of text.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/option_text.h"
 

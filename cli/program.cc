@@ -1,4 +1,4 @@
-// Reads the command line and turns every failure into a line, one for each mistake, and an exit code.
+// Runs the program: reads the command line, prints one line for each mistake or failure, and returns the exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 

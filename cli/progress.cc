@@ -1,4 +1,4 @@
-// What progress looks like.
+// Progress: the text of progress lines on terminals and in files.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/progress.h"
 

@@ -1,4 +1,4 @@
-// Progress on a terminal and in a file.
+// Tests of progress lines on a terminal and in a file.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/progress.h"
 

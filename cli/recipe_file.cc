@@ -1,4 +1,4 @@
-// From TOML to checked recipes.
+// Reads recipes from TOML files and --set, and checks them.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/recipe_file.h"
 

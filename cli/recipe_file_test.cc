@@ -1,4 +1,4 @@
-// Recipes: every kind of mistake is named with its place, its key and the choices.
+// Tests of recipe files: every kind of mistake is named with its place, its key and the choices.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/recipe_file.h"
 

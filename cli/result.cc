@@ -1,4 +1,4 @@
-// Results and warnings in words.
+// Writes results and warnings of a run as text.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/result.h"
 

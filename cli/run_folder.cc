@@ -1,4 +1,4 @@
-// Checkpoints, and a summary that says "finished".
+// Looks for checkpoints, and for the summary that says that a run is finished.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run_folder.h"
 

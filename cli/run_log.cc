@@ -1,4 +1,4 @@
-// Reads the end of logs.
+// Reads the end of a run's log.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run_log.h"
 

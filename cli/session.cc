@@ -1,4 +1,4 @@
-// From arguments to a run.
+// Makes a run from the arguments of the command line.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/session.h"
 

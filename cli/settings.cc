@@ -1,4 +1,4 @@
-// Collects settings and mistakes.
+// Collects settings and their mistakes.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/settings.h"
 

@@ -1,4 +1,4 @@
-// Every recipe that ships can be parsed, and says where it comes from.
+// Tests that every shipped recipe can be parsed and names its source.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 

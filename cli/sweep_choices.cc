@@ -1,4 +1,4 @@
-// Variants times grid.
+// Combines the variants of a sweep with the points of its grid.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_choices.h"
 

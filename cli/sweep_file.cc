@@ -1,4 +1,4 @@
-// From a sweep's TOML to its runs.
+// Reads a sweep's TOML file and lists its runs.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_file.h"
 

@@ -1,4 +1,4 @@
-// Sweeps: which runs a file asks for, and what is said about mistakes.
+// Tests of sweep files: which runs a file asks for, and how mistakes are reported.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_file.h"
 

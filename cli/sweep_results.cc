@@ -1,4 +1,4 @@
-// Reading summaries, statistics over seeds, tables.
+// Reads the summaries of a sweep's runs, computes statistics over seeds, and writes tables.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_results.h"
 

@@ -1,4 +1,4 @@
-// Starts processes, watches them, reports.
+// Starts the processes of a sweep's runs, watches them, and reports.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_runner.h"
 

@@ -1,4 +1,4 @@
-// Types, and what is said where they are wrong.
+// Checks the types of a sweep file's parts, and words the complaints.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_toml.h"
 

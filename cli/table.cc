@@ -1,4 +1,4 @@
-// Tables: widths grow as rows come, rendering pads to them.
+// Table: column widths grow as rows are added, and rendering pads to them.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/table.h"
 

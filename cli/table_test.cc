@@ -1,4 +1,4 @@
-// Tables on terminals and in documents.
+// Tests of tables for terminals and documents.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/table.h"
 

@@ -1,4 +1,4 @@
-// Terminal detection, by the usual environment variables.
+// Detects terminals by the usual environment variables.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal.h"
 

@@ -1,4 +1,4 @@
-// Formatting of numbers and times.
+// Formats numbers and times.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/text.h"
 

@@ -1,4 +1,4 @@
-// Numbers and times.
+// Tests of formatted numbers and times.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/text.h"
 

@@ -1,4 +1,4 @@
-// Starts ranks and collects what they come to.
+// Starts the ranks of a run and collects their results.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/workers.h"
 

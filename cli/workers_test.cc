@@ -1,4 +1,4 @@
-// Ranks as threads: one that throws ends the run with one line that names it.
+// Tests of ranks as threads: one that throws ends the run, with one line that names it.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/workers.h"
 

@@ -1,4 +1,4 @@
-// Any bytes decode to finite values or to a clean error, whatever the codec.
+// Fuzzes decoders: any bytes decode to finite values or to a clean error, whatever the codec.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Any bytes are a frame or a clean error; a frame that is read seals to the same bytes again.
+// Fuzzes frames: bytes are a frame or a clean error, and a frame seals to the same bytes again.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// What a root sends for a round, any bytes, is refused in words or agreed on: then the payload decodes to
-// finite values. Refused or not, an encoder that is rolled back is as it was.
+// Fuzzes rounds from a root: any bytes are refused with an error, or agreed on, and then the
+// payload decodes to finite values. In both cases rollback restores the encoder.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <utility>

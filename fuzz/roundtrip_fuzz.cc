@@ -1,4 +1,4 @@
-// Any finite values encode within the bound, decode, and leave exactly the remainder, on every target.
+// Fuzzes round trips: any finite values encode within the bound, decode, and leave exactly the remainder, on every target.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-// All variants of all codecs on a few small streams.
+// The subjects of fuzzing: all variants of all codecs on a few small streams.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>

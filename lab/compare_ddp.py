@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times a step of DistributedDataParallel over thin links: torch's own exchange and hook beside thinwire's.
+"""Measures steps of DistributedDataParallel over slow links, with torch's own exchange and hook and with thinwire's.
 
     sudo lab/compare_ddp.py --rates none,1gbit,100mbit --ranks 2 --json ddp.json --page ddp.md
     sudo lab/compare_ddp.py --rates 100mbit --ranks 4

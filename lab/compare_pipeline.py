@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Steps of a pipeline in two stages over links of several rates, one way of compressing after another.
+"""Measures steps of a pipeline in two stages, over links of several rates, with one compression after another.
 
     sudo lab/compare_pipeline.py recipes/mp-resnet18.toml --data DIR --page docs/results/thin-pipeline.md
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a recipe over links of several rates with one codec after another: how fast, and how soon.
+"""Trains a recipe with one codec after another over links of several rates, and measures time per step and to a loss.
 
     sudo lab/compare_training.py lab/recipes/mlp-10m.toml --data DIR --page docs/results/thin-links.md
 

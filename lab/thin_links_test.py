@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The laboratory does what it says, and leaves nothing behind: after success, failure and a signal.
+"""Tests thin_links.py: links have their rates, and nothing is left behind after success, failure and a signal.
 
     thin_links_test.py      exits with 77, which CTest takes for skipped, where labs cannot be made
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts compressed DistributedDataParallel training again and again, and counts the starts that end well.
+"""Starts compressed DistributedDataParallel training again and again, and counts the starts that succeed.
 
     lab/torch_starts.py --starts 100 --json starts.jsonl     # every codec by every method that carries it; resumes
     lab/torch_starts.py --starts 100 --codecs "int8;sidco" --methods auto --ranks 4

@@ -1,4 +1,4 @@
-// The usual chain of tensor calls: abs, topk, gather, and index_fill for what is left.
+// torch-topk as the usual tensor calls: abs, topk, gather, and index_fill for the remainder.
 // SPDX-License-Identifier: Apache-2.0
 #include "torch_topk.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gives check_layers.py small trees of files, with and without types of one name."""
+"""Tests check_layers.py on small trees of files, with and without types of one name."""
 import pathlib
 import tempfile
 import unittest

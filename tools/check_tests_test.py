@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gives check_tests.py small trees of test files. SPDX-License-Identifier: Apache-2.0"""
+"""Tests check_tests.py on small trees of test files. SPDX-License-Identifier: Apache-2.0"""
 import pathlib
 import tempfile
 import unittest

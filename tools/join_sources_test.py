@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gives join_sources.py small sources. SPDX-License-Identifier: Apache-2.0"""
+"""Tests join_sources.py on small sources. SPDX-License-Identifier: Apache-2.0"""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What runs of studies came to: docs/results/runs/STUDY.jsonl, a line for each run, sorted by the runs' names.
+"""Results of studies' runs: docs/results/runs/STUDY.jsonl has a line for each run, sorted by the runs' names.
 
 A line is the run's summary (study.py says what is in it) with its name as `run` before it.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that studies keep: what is put is read, and unpacked for sweeps. SPDX-License-Identifier: Apache-2.0"""
+"""Tests kept_runs.py: results are kept, read and unpacked for sweeps. SPDX-License-Identifier: Apache-2.0"""
 import json
 import pathlib
 import tempfile

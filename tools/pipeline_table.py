@@ -1,4 +1,4 @@
-"""Tables of studies of pipelines, for study.py: what is judged with compression off and on, and what crosses.
+"""Tables for studies of pipelines, called by study.py: errors with compression off and on, and bytes between stages.
 
 Language models are judged by their perplexity, exp(loss) of the test samples, others by their errors.
 """

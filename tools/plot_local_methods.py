@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws what the study leader-sgd came to, and the problems that the paper of LSGD argues with, as SVG.
+"""Draws the results of the study leader-sgd, and the problems by which the paper of LSGD argues, as SVG.
 
 usage: plot_local_methods.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a study with `thinwire sweep`, keeps what its runs came to, and writes its page.
+"""Runs a study with `thinwire sweep`, keeps the results of its runs, and writes its page.
 
 usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit ID] [--at-once N]
                 [--table-only]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well SIDCo's laws fit the tails of recorded gradients: a page with tables, and plots as SVG.
+"""Measures how well SIDCo's laws fit the tails of recorded gradients: a page with tables, and plots as SVG.
 
 usage: tail_fit.py NAME=SIGNALS ... [--page FILE.md] [--program FILE]
 

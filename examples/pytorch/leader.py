@@ -1,4 +1,4 @@
-"""Post-local SGD turned leader SGD: workers step by themselves and are pulled to the best now and then.
+"""Leader SGD in the place of post-local SGD: workers step by themselves and are pulled to the best in rounds.
 
     torchrun --nproc-per-node 2 leader.py --tau 16
 

@@ -1,4 +1,4 @@
-// When an encode counts, and what is refused before it begins.
+// EncoderHandle: when an encode counts, and what is refused before it begins.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 

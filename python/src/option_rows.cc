@@ -1,4 +1,4 @@
-// options.h: what the package turns into OptionInfo.
+// options.h: tables of OptionInfo as lists of dictionaries, which the package reads.
 // SPDX-License-Identifier: Apache-2.0
 #include "option_rows.h"
 

@@ -1,4 +1,4 @@
-// Saved arrays on their way in and out of Python.
+// Converts saved arrays to and from Python.
 // SPDX-License-Identifier: Apache-2.0
 #include "state_list.h"
 

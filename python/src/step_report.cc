@@ -1,4 +1,4 @@
-// One entry per member of StepReport, Fault and StreamCounters, under its own name.
+// Step reports as dictionaries: an entry per member of StepReport, Fault and StreamCounters.
 // SPDX-License-Identifier: Apache-2.0
 #include "step_report.h"
 

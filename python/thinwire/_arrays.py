@@ -1,4 +1,4 @@
-"""What the library may see of the caller's arrays, and what is said when it may not."""
+"""Checks the caller's arrays: which are read in place, which are copied, and which are refused, with what error."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

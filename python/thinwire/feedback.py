@@ -1,4 +1,4 @@
-"""What is remembered between steps, so that what one message could not carry is not lost."""
+"""Memories: values that a message left out are kept between steps, so that they are not lost."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

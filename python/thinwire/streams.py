@@ -1,4 +1,4 @@
-"""What is compressed over time: tensors, and the streams that group them."""
+"""Tensors, and the streams that group them: the units that are compressed over time."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

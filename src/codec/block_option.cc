@@ -1,4 +1,4 @@
-// One table row, its value as a number, and what that means for a stream.
+// The option `block`: its row, its value as a number, and the blocks of a stream.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/block_option.h"
 

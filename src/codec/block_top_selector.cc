@@ -1,7 +1,7 @@
-// Neighbouring blocks are alike: 0.85 of the mean k-th magnitude of some blocks tells what may be
-// among the largest of the next ones, two to three times k of it, in one vectorised pass. The
-// largest are chosen among these. A block with too few is searched again, in cache, at half of that
-// and then at nothing. What is kept does not depend on the guess.
+// Exact top-k per block. Neighbouring blocks are alike, so 0.85 of the mean k-th magnitude of some
+// blocks predicts a bound for the next ones: one vectorised pass collects what exceeds it, two to
+// three times k values. The largest are chosen among these. A block with too few is searched again,
+// in cache, at half of the bound and then at zero. The prediction does not change the result.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/block_top_selector.h"
 

@@ -1,4 +1,4 @@
-// Blocks against a full sort of each.
+// Tests of BlockTopSelector against a full sort of each block.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/block_top_selector.h"
 

@@ -1,4 +1,4 @@
-// Decodes, looks, adds.
+// add_checked: decodes first, checks that weighted values are finite, then adds.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/checked_add.h"
 

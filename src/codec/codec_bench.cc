@@ -1,4 +1,4 @@
-// Every codec of the registry with its defaults: how fast, how small, how wrong.
+// Benchmark of every codec of the registry with its defaults: speed, size and error.
 //
 // One message of 25 M values of a Laplace law (a matrix of 5000 x 5000), from memory: encoding without
 // a remainder, and decode_add. Counters besides those of side_by_side, whose times are those of both

@@ -1,4 +1,4 @@
-// Takes schedules of codecs apart and follows them.
+// CodecSchedule: parses schedules of codecs and says which codec a step has.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/codec_schedule.h"
 

@@ -1,4 +1,4 @@
-// Schedules of codecs: which codec when, texts there and back, and what is refused.
+// Tests of CodecSchedule: which codec holds when, texts written and read back, refused texts.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/codec_schedule.h"
 

@@ -1,4 +1,4 @@
-// A window of at least 57 bits on the string each way; zeros are passed over eight at a time.
+// Elias strings through a window of at least 57 bits; zeros are skipped eight at a time.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/elias_levels.h"
 

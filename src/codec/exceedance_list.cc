@@ -1,4 +1,4 @@
-// Collecting, compacting, and the exact bound on how many are kept.
+// ExceedanceList: collects values above a threshold, compacts them, bounds their number.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/exceedance_list.h"
 

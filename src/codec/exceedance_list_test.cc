@@ -1,4 +1,4 @@
-// Lists against plain loops and a full sort.
+// Tests of ExceedanceList against plain loops and a full sort.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/exceedance_list.h"
 

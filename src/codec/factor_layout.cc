@@ -1,4 +1,4 @@
-// Shapes of factors, one tensor after another.
+// Computes the shapes and offsets of a stream's factors, one tensor after another.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/factor_layout.h"
 

@@ -1,4 +1,4 @@
-// One loop over the parts of a stream each way; kernels do the rest.
+// GridCodec: encodes and decodes the blocks of a stream by the kernels of grid_blocks.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/grid_codec.h"
 

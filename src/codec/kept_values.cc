@@ -1,4 +1,4 @@
-// Formats, a block at a time.
+// Writes and reads kept values in each of their formats, a block at a time.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/kept_values.h"
 

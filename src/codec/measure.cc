@@ -1,4 +1,4 @@
-// The moments of a vector, for callers outside the library.
+// thinwire::measure: the moments of a vector, for callers outside the library.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/vector_moments.h"
 #include "thinwire/codec.h"

@@ -1,7 +1,7 @@
-// Positions are drawn one by one and marked in a bitmap; one that is marked already is drawn again.
-// Reading the bitmap gives them in order, and clears it: a second bitmap says which of its words to
-// look at, so that all of this is proportional to what is drawn. Of more than half the positions,
-// those left out are drawn.
+// Draws positions one by one and marks them in a bitmap; a position that is already marked is
+// drawn again. Reading the bitmap gives them in order, and clears it. A second bitmap says at
+// which of its words to look, so that the time is proportional to the number drawn. If k is more
+// than half of the positions, the omitted positions are drawn.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/random_positions.h"
 

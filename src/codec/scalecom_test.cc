@@ -1,4 +1,4 @@
-// The leader's positions: what it offers is what all adopt, near entropy, and hostile ones are refused.
+// Tests of scalecom: all ranks adopt the leader's positions, their size is near the entropy, and corrupt positions are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

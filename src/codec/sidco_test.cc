@@ -1,4 +1,4 @@
-// The codec around the estimator: conservation, limits, adaption, degenerate vectors.
+// Tests of sidco around its estimator: conservation, limits, adaption, degenerate vectors.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Targets and limits, and the receiving side.
+// Shared by sparse codecs: options, the target and limits of kept values, and the decoder.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/sparse_codec.h"
 

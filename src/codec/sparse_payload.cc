@@ -1,4 +1,4 @@
-// Values go through a block of 512 on the stack, the same blocks that positions are coded in.
+// Writes and reads sparse payloads, in the blocks of 512 in which positions are coded.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/sparse_payload.h"
 

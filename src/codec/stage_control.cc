@@ -1,4 +1,4 @@
-// The arithmetic of stages.
+// StageControl: the rules that change the number of SIDCo's stages, and its saved state.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/stage_control.h"
 

@@ -1,4 +1,4 @@
-// Stages, and the choice among them.
+// TailEstimator: fits the stages one after another and chooses the number of stages.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/tail_estimator.h"
 

@@ -1,4 +1,4 @@
-// Thresholds against a naive estimator in double, and how much they keep of known laws.
+// Tests of TailEstimator against a naive one in double, and of how much it keeps of known laws.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/tail_estimator.h"
 

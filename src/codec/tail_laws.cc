@@ -1,4 +1,4 @@
-// Thresholds of fitted tails, in double.
+// Computes the thresholds of fitted tails, in double.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/tail_laws.h"
 

@@ -1,4 +1,4 @@
-// Thresholds against the tails they were made from: survival(threshold) is the ratio.
+// Tests of tail laws: survival(threshold) is the ratio from which the threshold was made.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/tail_laws.h"
 

@@ -1,4 +1,4 @@
-// Sums have eight lanes, so that the compiler can make vectors of them without changing a bit.
+// Orthonormal columns, by sums in eight lanes, which compilers vectorise without changing a bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/thin_basis.h"
 

@@ -1,4 +1,4 @@
-// Orthonormal columns, and what becomes of those that cannot be.
+// Tests of orthonormal columns, and of columns that depend on others or are zero.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/thin_basis.h"
 

@@ -1,4 +1,4 @@
-// Lists and what they can answer.
+// ThresholdProbe: answers counts and selections from lists of values above thresholds.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/threshold_probe.h"
 

@@ -1,4 +1,4 @@
-// Whatever was asked before, counts and selections are those of the vector at hand.
+// Tests of ThresholdProbe: its answers do not depend on earlier questions.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/threshold_probe.h"
 

@@ -1,4 +1,4 @@
-// Waiting, and the collectives that every group has on top of its send and receive.
+// Group: waiting with a deadline, and the collectives that are built on send and receive.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/group.h"
 

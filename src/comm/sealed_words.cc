@@ -1,4 +1,4 @@
-// Seals, compares, and refuses.
+// Sends and receives words with checksums, and refuses damaged ones.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/sealed_words.h"
 

@@ -1,4 +1,4 @@
-// Words that arrive, and words that are about something else. Damage on the way is in leader_tampering_test.
+// Tests of sealed words that arrive, and of words that belong to something else. leader_tampering_test has damage on the way.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/sealed_words.h"
 

@@ -1,4 +1,4 @@
-// Failing together: one all-gather of error texts.
+// Lets all ranks fail together: one all-gather of error texts.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <string>

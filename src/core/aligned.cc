@@ -1,4 +1,4 @@
-// Aligned allocation, with the advice that spares long arrays most of their page table look-ups.
+// Aligned allocation, with the system call that asks for huge pages for long arrays.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/aligned.h"
 

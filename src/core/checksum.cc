@@ -1,4 +1,4 @@
-// XXH3 by the xxHash library.
+// The checksum XXH3, computed by the xxHash library.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checksum.h"
 

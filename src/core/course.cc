@@ -1,4 +1,4 @@
-// Reads courses, writes them back, and follows them.
+// Course: parses courses of numbers, writes them as text, and gives the value at a time.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/course.h"
 

@@ -1,4 +1,4 @@
-// Courses: values at every time that matters, texts there and back, and what is refused.
+// Tests of courses: values at every time that matters, texts written and read back, refused texts.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/course.h"
 

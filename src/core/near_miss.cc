@@ -1,4 +1,4 @@
-// Edit distance for near misses.
+// The edit distance by which similar names are found.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/near_miss.h"
 

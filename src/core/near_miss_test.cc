@@ -1,4 +1,4 @@
-// Which names are close to what was typed.
+// Tests of which names count as similar to a typed one.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/near_miss.h"
 

@@ -1,4 +1,4 @@
-// Who differs from most, and nobody where all are alike.
+// Tests of which rank differs from most, and that none does if all are alike.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/odd_one_out.h"
 

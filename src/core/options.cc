@@ -1,4 +1,4 @@
-// Checks settings against their table, and says what would have been right.
+// Checks settings against their table of options, and words the errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/options.h"
 

@@ -1,4 +1,4 @@
-// Every part once, whoever asks, and from whichever process.
+// Tests of parallel_for: every part is done once, from any thread and any process.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/parallel_for.h"
 

@@ -1,4 +1,4 @@
-// Checksums of saved arrays, kept among them as one more array, which every format then carries.
+// Checksums of saved arrays, stored as one more array, so that every file format carries them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Seals: whatever changes in sealed arrays is found and named; order does not matter.
+// Tests of seals: every change of an array is found and named; order does not matter.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

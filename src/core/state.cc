@@ -1,4 +1,4 @@
-// Named arrays: sizes, and copies in and out.
+// Saved arrays: their sizes, and copies of values into and out of them.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/state.h"
 

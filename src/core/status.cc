@@ -1,4 +1,4 @@
-// Names of the error codes.
+// The names of the error codes.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/status.h"
 

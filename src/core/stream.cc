@@ -1,4 +1,4 @@
-// Sizes and names of tensors and streams.
+// TensorSpec and StreamSpec: sizes and names.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/stream.h"
 

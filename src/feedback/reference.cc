@@ -1,4 +1,4 @@
-// Differences to what all ranks hold.
+// The memory `reference`: sends differences to the weights that all ranks hold.
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/reference.h"
 

@@ -1,4 +1,4 @@
-// The store: opening, saving, and loading at the same or another number of ranks.
+// Store: opens entries, saves them, and loads them at the same or another number of ranks.
 //
 // A saved array is called '<key>/<name>'. Keys hold slashes, so a slash or per cent sign in an
 // object's own name is written as %2F or %25: the last slash always ends the key.

@@ -1,4 +1,4 @@
-// One pass: load, check the exponent, multiply, add.
+// Adds floats from bytes in one pass: load, check the exponent, multiply, add.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/add_floats.h"
 

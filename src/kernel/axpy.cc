@@ -1,4 +1,4 @@
-// Loops that the compiler vectorises by itself: no reduction, no branch.
+// Simple loops that the compiler vectorises by itself: no reduction, no branch.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/axpy.h"
 

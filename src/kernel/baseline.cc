@@ -1,4 +1,4 @@
-// Full-width SIMD loops with enough independent chains to wait for memory alone.
+// Baseline loops in full-width SIMD, with enough independent chains that only memory limits them.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/baseline.h"
 

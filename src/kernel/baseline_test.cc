@@ -1,4 +1,4 @@
-// The loops that everything is measured against do the work they are timed for.
+// Tests that the loops with which benchmarks compare do the work for which they are timed.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/baseline.h"
 

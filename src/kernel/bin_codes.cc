@@ -1,4 +1,4 @@
-// Reading codes is one chain of small steps per code, so it is plain C++.
+// Reads AdaComp's codes: a chain of small steps per code, so it is plain C++.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/bin_codes.h"
 

@@ -1,4 +1,4 @@
-// The packing of code_bits-inl.h over whole arrays.
+// Packs codes of k bits into bytes, over whole arrays, by code_bits-inl.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/code_bits.h"
 

@@ -1,4 +1,4 @@
-// A block is read twice, the second time from cache if it is short, and `rest` written once.
+// Grids per block. A block is read twice, from cache if it is short, and `rest` is written once.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/grid_blocks.h"
 

@@ -1,4 +1,4 @@
-// One loop per operation, over a format that says how a vector is narrowed and widened.
+// Floats of 16 bits: one loop per operation, templated on how a vector is narrowed and widened.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/half_float.h"
 

@@ -1,5 +1,5 @@
-// Radix selection: magnitudes order like their bit patterns, so three histograms of 11, 10 and 10
-// bits fix all 31 of them. About two nanoseconds per value and pass.
+// The k-th magnitude by radix selection: magnitudes order like their bit patterns, so three
+// histograms of 11, 10 and 10 bits fix all 31 bits. About two nanoseconds per value and pass.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/kth_magnitude.h"
 

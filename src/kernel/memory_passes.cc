@@ -1,4 +1,4 @@
-// Passes with moments in SIMD; the others are loops that the compiler vectorises by itself.
+// Passes of memories: those with moments in SIMD; the compiler vectorises the others by itself.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/memory_passes.h"
 

@@ -1,5 +1,5 @@
-// Rice coding with low and high bits apart. Plain 64-bit code: about two nanoseconds per position
-// each way, on every machine the same bytes.
+// Rice coding of positions, with low and high bits apart. Plain 64-bit code: about two
+// nanoseconds per position each way, and the same bytes on every machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/position_code.h"
 

@@ -1,4 +1,4 @@
-// One pass each way: integers do the rounding, a carry out of the mantissa raises the exponent.
+// Powers of two in one pass: integers do the rounding, a carry of the mantissa raises the exponent.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/power_codes.h"
 

@@ -1,4 +1,4 @@
-// The vectors of random_bits-inl.h over whole arrays.
+// Fills arrays with random bits by random_bits-inl.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/random_bits.h"
 

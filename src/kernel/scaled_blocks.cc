@@ -1,4 +1,4 @@
-// A block is read twice, the second time from the first cache, and `rest` written once.
+// Scaled blocks. A block is read twice, the second time from the L1 cache; `rest` is written once.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/scaled_blocks.h"
 

@@ -1,4 +1,4 @@
-// Selection at the speed of a plain scan while few values pass.
+// Selects the values above a threshold, at the speed of a plain scan while few values pass.
 //
 // 64 values become one 64-bit mask. Its first four set bits (eight where many pass) are written as
 // positions whether they exist or not, and the end of the list moves by the population count: no

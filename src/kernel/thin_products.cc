@@ -1,5 +1,5 @@
-// Tiles of a few rows and up to four columns of the thin factor, so that sums stay in registers and
-// what is read of the large matrix is read once.
+// Products by tiles of a few rows and up to four columns of the thin factor. So sums stay in
+// registers and each value of the large matrix is read once.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/thin_products.h"
 

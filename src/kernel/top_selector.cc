@@ -1,6 +1,6 @@
-// A sample says how large the k-th magnitude is at least; one pass collects everything from there
-// up; the k largest are chosen among these. When the sample misled (too few or too many collected),
-// the k-th magnitude is found by passes over the whole vector instead: the answer is the same.
+// A sample gives a lower bound of the k-th magnitude; one pass collects all values above it, and
+// the k largest are chosen among these. If the sample misleads (too few or too many values
+// collected), the k-th magnitude is found by passes over the whole vector; the result is the same.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/top_selector.h"
 

@@ -1,4 +1,4 @@
-// Places by the golden ratio: neighbouring stretches never use alike ones.
+// Sampling at places by the golden ratio: neighbouring parts never use similar places.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/value_sample.h"
 

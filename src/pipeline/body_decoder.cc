@@ -1,4 +1,4 @@
-// Values in full, then streams: u32 size, payload.
+// BodyDecoder: reads values that were sent in full, then streams (u32 size, payload).
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/body_decoder.h"
 

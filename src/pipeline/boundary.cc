@@ -1,4 +1,4 @@
-// From a spec to an end.
+// Makes the sending or receiving end of a boundary from its spec.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/boundary.h"
 

@@ -1,4 +1,4 @@
-// Bytes that are not what the sender meant: an error, no trace, and the right ones still work.
+// Tests of altered messages: an error, no trace in memories, and the right bytes still work.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Sealing and opening.
+// Writes the messages of boundaries, and reads and checks them.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/boundary_message.h"
 

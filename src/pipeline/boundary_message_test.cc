@@ -1,4 +1,4 @@
-// Messages, byte for byte as docs/wire-format.md has them.
+// Tests of boundary messages, byte for byte as in docs/wire-format.md.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/boundary_message.h"
 

@@ -1,4 +1,4 @@
-// The table of memories, and the checks of a spec.
+// The table of boundary memories, and the checks of a BoundarySpec.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/boundary_plan.h"
 

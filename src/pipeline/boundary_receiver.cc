@@ -1,4 +1,4 @@
-// The receiving end.
+// The receiving end of a boundary.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-// Codecs of a boundary that change in the course of a run: both ends change together, memories stay.
+// Tests of boundaries whose codec follows a schedule: both ends change together, and memories stay.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/testing/boundary_testing.h"
 

@@ -1,4 +1,4 @@
-// The sending end: what is to arrive less what the other end has already, coded stream by stream.
+// The sending end: subtracts what the other end already has, and encodes stream by stream.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>

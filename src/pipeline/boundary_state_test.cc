@@ -1,4 +1,4 @@
-// What both ends remember: the same, to the bit, whatever is skipped, spilled, saved or forgotten.
+// Tests that both ends remember the same bits, whatever is skipped, spilled, saved or invalidated.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <limits>

@@ -1,4 +1,4 @@
-// What arrives, of each memory, against its definition.
+// Tests of what arrives with each boundary memory, against its definition.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/boundary.h"
 

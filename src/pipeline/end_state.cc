@@ -1,4 +1,4 @@
-// Streams below streams/, estimates below estimates/.
+// Saves and loads an end: streams below streams/, estimates below estimates/.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/end_state.h"
 

@@ -1,4 +1,4 @@
-// Keys in order of first visits, estimates in slots of that number.
+// EstimateStore: keys in order of first visits, and the slots that hold their estimates.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/estimate_store.h"
 

@@ -1,4 +1,4 @@
-// Finding estimates, and keeping what a step makes of them until it counts.
+// Estimates: finds them, and holds the changes of a step until it counts.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/estimates.h"
 

@@ -1,4 +1,4 @@
-// Gradients at the positions of their activations.
+// Tests of gradients that are sent at the positions of their activations.
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 

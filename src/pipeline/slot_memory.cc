@@ -1,4 +1,4 @@
-// Segments of some megabytes, so that growing moves nothing.
+// SlotMemory: allocates slots in segments of some megabytes, so that growing moves nothing.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/slot_memory.h"
 

@@ -1,4 +1,4 @@
-// Balanced cuts by dynamic programming over the last stages, cuts by name.
+// Cuts a sequence of layers: balanced, by dynamic programming over the last stages, or by name.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_cut.h"
 

@@ -1,4 +1,4 @@
-// Cuts against all cuts there are.
+// Tests of cuts against an enumeration of all cuts.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_cut.h"
 

@@ -1,4 +1,4 @@
-// Orders by rule, idle time by playing them.
+// The orders of operations of fill-drain and 1F1B, and the idle share by simulating them.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_schedule.h"
 

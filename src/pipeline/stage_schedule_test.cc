@@ -1,4 +1,4 @@
-// Schedules: whole, in an order that can be carried out, with the stash and the idle time they promise.
+// Tests of stage schedules: complete, executable, and with the stash and idle time that they promise.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_schedule.h"
 

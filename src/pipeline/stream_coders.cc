@@ -1,4 +1,4 @@
-// Streams by their number, made when they are first used.
+// StreamCoders: the coded streams of a sender by number, made at their first use.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stream_coders.h"
 

@@ -1,4 +1,4 @@
-// The order in which memory and encoder are called in a step.
+// CodedStream: calls memory and encoder in the order that a step needs.
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/coded_stream.h"
 

@@ -1,4 +1,4 @@
-// A stream's step against the calls that it stands for, whole, in parts and from several places.
+// Tests of CodedStream against plain calls: whole, in parts, with tensors in several places.
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/coded_stream.h"
 

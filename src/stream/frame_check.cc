@@ -1,4 +1,4 @@
-// One comparison for every receiver of frames: exchanges, pipelines and synchronisers.
+// The comparison of frame headers that exchanges, pipelines and synchronisers use.
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/frame_check.h"
 

@@ -1,4 +1,4 @@
-// Every field that says which message a frame is counts, and no other does.
+// Tests that every field that identifies a message is compared, and no other field.
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/frame_check.h"
 

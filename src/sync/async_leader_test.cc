@@ -1,4 +1,4 @@
-// Asynchronous leader SGD on threads: workers of different speed, late, lost, and repeated from a record.
+// Tests of asynchronous Leader SGD on threads: workers of different speed, late or lost workers, and runs repeated from a record.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A worker's way to the desk: words there, notes back.
+// CountedPace: an asynchronous worker reports steps to the desk and enters rounds that it calls.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,4 @@
-// One loop: what came from whom, what the desk says to it, what has passed.
+// DeskService: the desk's thread: receives reports, asks RoundDesk, and sends notes.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/desk_service.h"
 

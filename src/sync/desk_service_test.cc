@@ -1,4 +1,4 @@
-// The desk on rank 0 and a worker that the test plays.
+// Tests of the desk on rank 0 with a worker that the test plays.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/desk_service.h"
 

@@ -1,5 +1,5 @@
-// downpour: workers add up what they did to the centre, and go on from there [Dean et al., NIPS 2012].
-// Here all n of them at the same time:
+// downpour: workers add their changes to the centre and go on from it [Dean et al., NIPS 2012].
+// All n of them do so at the same time:
 //
 //   every tau steps:   c <- c + sum of all (x_i - c),   x_i <- c
 //

@@ -1,4 +1,4 @@
-// Messages of gossip that are no good: nothing of the sums may be lost in silence.
+// Tests of bad messages in gossip: no share of the sums is lost silently.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

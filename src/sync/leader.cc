@@ -1,5 +1,5 @@
-// leader: workers are pulled to the best of their group, and to the best of all [LSGD: Teng et al.,
-// NeurIPS 2019, arXiv 1905.10395].
+// leader: workers are pulled to the best of their group and to the best of all [LSGD: Teng et
+// al., NeurIPS 2019, arXiv 1905.10395].
 //
 //   every tau steps:         x <- (1 - pull) x + pull z,          z: the best of this worker's group
 //   every tau_global steps:  x <- (1 - pull_global) x + pull_global z,     z: the best of all workers

@@ -1,4 +1,4 @@
-// The table of options, and what of it contradicts itself.
+// The table of leader's options, and the checks of contradictions between them.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/leader_rule.h"
 

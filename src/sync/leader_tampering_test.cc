@@ -1,4 +1,4 @@
-// Rounds of leaders in groups, one of whose messages is damaged: nobody decides alone.
+// Tests of leader rounds in groups with one damaged message: no worker decides alone.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

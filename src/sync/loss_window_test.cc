@@ -1,4 +1,4 @@
-// Who is best: means without a bias in the first steps, numbers that are none, ties.
+// Tests of LossWindow: means while it fills, losses that are not finite, ties.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/loss_window.h"
 

@@ -1,4 +1,4 @@
-// The problems that the paper of LSGD argues with, full gradients throughout (its LGD).
+// Tests of the problems by which the paper of LSGD argues, with full gradients (its LGD).
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

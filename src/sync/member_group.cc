@@ -1,4 +1,4 @@
-// Ranks and tags translated; everything else is the group's underneath.
+// MemberGroup: translates ranks and tags, and passes everything else to the group below.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/member_group.h"
 

@@ -1,4 +1,4 @@
-// Rounds that are abandoned: whoever waits hears of the loss, and the next rounds take no other's messages.
+// Tests of abandoned rounds: every waiting worker hears of the loss, and later rounds take no message of earlier ones.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/member_group.h"
 

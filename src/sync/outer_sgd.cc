@@ -1,4 +1,4 @@
-// Anchor, mean, outer step; the workers go on from the new anchor.
+// OuterSgd: anchor, mean and outer step; the workers continue from the new anchor.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
 

@@ -1,4 +1,4 @@
-// Paces that need no messages.
+// Paces without messages: a round after every so many steps, or as a record says.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/pace.h"
 

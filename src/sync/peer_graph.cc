@@ -1,4 +1,4 @@
-// Graphs as functions of rank and round, so that receivers know their senders without being told.
+// Peer graphs as functions of rank and round, so that receivers know their senders.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/peer_graph.h"
 

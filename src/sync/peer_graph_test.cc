@@ -1,4 +1,4 @@
-// Who sends to whom, and that receivers know it.
+// Tests of peer graphs: who sends to whom, and that receivers know it.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/peer_graph.h"
 

@@ -1,4 +1,4 @@
-// Differences in, a mean out; codecs, memories and bytes are the exchange's.
+// ReplicaMean: sends differences through an exchange and returns the mean.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/replica_mean.h"
 

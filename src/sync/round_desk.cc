@@ -1,4 +1,4 @@
-// Counting, calling, closing.
+// RoundDesk: counts the workers' steps, calls rounds, and closes them.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/round_desk.h"
 

@@ -1,4 +1,4 @@
-// When the desk calls rounds, and whom it lets in.
+// Tests of when the desk calls rounds, and which workers take part.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/round_desk.h"
 

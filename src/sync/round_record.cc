@@ -1,4 +1,4 @@
-// One line of JSON for one communication.
+// to_json: one line of JSON for one report of a round.
 // SPDX-License-Identifier: Apache-2.0
 #include <charconv>
 #include <cmath>

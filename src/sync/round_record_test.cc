@@ -1,4 +1,4 @@
-// The line that is written of each communication.
+// Tests of the line of JSON for a round's report.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

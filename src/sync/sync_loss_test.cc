@@ -1,4 +1,4 @@
-// Workers that throw, leave or stall in a round: the others fail soon, and name them.
+// Tests of workers that throw, leave or stall in a round: the others fail soon, and name them.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

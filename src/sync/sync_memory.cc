@@ -1,4 +1,4 @@
-// Named arrays in and out, all of them or none.
+// SyncMemory: saves and loads counters, numbers and vectors, all of them or none.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/sync_memory.h"
 

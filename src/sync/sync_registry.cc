@@ -1,4 +1,4 @@
-// The table of rules, and how a text becomes one of them on all ranks or on none.
+// The table of rules, and make_synchroniser, which succeeds on all ranks or on none.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>

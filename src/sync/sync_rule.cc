@@ -1,4 +1,4 @@
-// Counting steps, ending together, and the mean that is judged where a rule has no centre.
+// SyncRule: counts steps, ends rounds together, and gives the mean if a rule has no centre.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/sync_rule.h"
 

@@ -1,4 +1,4 @@
-// Making a synchroniser: options, agreement among ranks, mistakes of callers.
+// Tests of making a synchroniser: options, agreement among ranks, mistakes of callers.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The frame of a leader: written by one, read by all, itself included.
+// WeightBroadcast: writes a leader's frame, and reads it on every worker, the leader included.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/weight_broadcast.h"
 

@@ -1,4 +1,4 @@
-// Who belongs where, and the way of one vector to everybody.
+// WorkerGroups: which group a rank is in, and the route of one vector to all workers.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/worker_groups.h"
 

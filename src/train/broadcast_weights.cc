@@ -1,4 +1,4 @@
-// Comparing, then broadcasting.
+// Compares the ranks' networks, then broadcasts rank 0's weights.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/broadcast_weights.h"
 

@@ -1,4 +1,4 @@
-// Saving by temporary name and rename; loading against sizes and checksums.
+// Saves checkpoints under a temporary name, then renames them; loads and checks them.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpoint.h"
 

@@ -1,4 +1,4 @@
-// Checkpoints: whole or not at all, checked, the last good one kept, the mean kept on resizing.
+// Tests of checkpoints: complete or absent, checked, the last good one kept, means on resizing.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/checkpoint.h"
 

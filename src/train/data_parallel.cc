@@ -1,4 +1,4 @@
-// Gradients leave for the exchange from inside the backward pass.
+// DataParallel: hands gradients to the exchange from hooks inside the backward pass.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>

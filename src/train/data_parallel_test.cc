@@ -1,4 +1,4 @@
-// Gradients by hooks: means, accumulation, parameters without a gradient, misuse.
+// Tests of gradients by hooks: means, accumulation, parameters without a gradient, misuse.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

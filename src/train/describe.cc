@@ -1,4 +1,4 @@
-// Kinds of parameters, from the type of the libtorch module that owns them.
+// Finds the kinds of parameters from the types of the libtorch modules that own them.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/describe.h"
 

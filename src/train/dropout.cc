@@ -1,4 +1,4 @@
-// Dropout from the counter-based generator.
+// counted_dropout: dropout with masks from the counter-based generator.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// open, write, fsync.
+// Writes files and folders so that they survive a power cut: open, write, fsync, rename.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/durable_file.h"
 

@@ -1,4 +1,4 @@
-// Loss and errors over a data set.
+// Computes loss and errors of a network over a data set.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 

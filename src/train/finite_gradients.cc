@@ -1,4 +1,4 @@
-// One pass where all is well: what is not finite makes the sum so too.
+// Checks gradients in one pass if all are finite: a value that is not makes the sum so, too.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/finite_gradients.h"
 

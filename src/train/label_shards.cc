@@ -1,4 +1,4 @@
-// Dirichlet shares of classes, and an endless order of a shard.
+// Draws Dirichlet shares of classes, and a worker's endless order of its shard.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/label_shards.h"
 

@@ -1,4 +1,4 @@
-// Shards by label: everybody's samples are somebody's, alpha says how uneven, orders need no memory.
+// Tests of shards by label: every sample belongs to one worker, alpha sets how uneven they are, orders need no memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/label_shards.h"
 

@@ -1,4 +1,4 @@
-// Own backward pass, own step, then whatever the synchroniser does.
+// LocalSteps: a worker's own backward pass and step, followed by the synchroniser.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/local_steps.h"
 

@@ -1,4 +1,4 @@
-// Workers that step by themselves, in the trainer: special cases, tests, checkpoints, trouble.
+// Tests of workers that step by themselves in the trainer: special cases, evaluation, faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

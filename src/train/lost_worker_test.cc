@@ -1,4 +1,4 @@
-// Asynchronous workers one of which is lost, in the trainer; and tests of those that are still on their way.
+// Tests of asynchronous workers in the trainer, one of which is lost, and of tests before the end of their run.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

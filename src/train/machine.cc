@@ -1,4 +1,4 @@
-// From /proc/cpuinfo and the scheduler.
+// Finds the processor and cores from /proc/cpuinfo and the scheduler.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/machine.h"
 

@@ -1,4 +1,4 @@
-// Manifests as JSON.
+// Manifest: written and read as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/manifest.h"
 

@@ -1,4 +1,4 @@
-// One parameter after another, in the operations of libtorch's own SGD.
+// MemorySgd: steps one parameter after another, with the operations of libtorch's own SGD.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/memory_sgd.h"
 

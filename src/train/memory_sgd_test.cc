@@ -1,4 +1,4 @@
-// Momentum in the memory against torch's own SGD: the same steps where nothing is lost.
+// Tests of momentum in the memory against torch's own SGD: the same steps if nothing is lost.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

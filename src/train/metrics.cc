@@ -1,4 +1,4 @@
-// The run's folder, JSON lines, and the summary.
+// MetricsFile and other files of a run's folder: JSON lines, the recipe, and the summary.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/metrics.h"
 

@@ -1,4 +1,4 @@
-// Between libtorch's tensors and plain bytes.
+// Converts between libtorch's tensors and saved arrays.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/named_tensors.h"
 

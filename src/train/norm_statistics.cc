@@ -1,4 +1,4 @@
-// Forward passes in training mode, with equal weight for every batch.
+// Measures batch norm's statistics by forward passes, with equal weight for every batch.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/norm_statistics.h"
 

@@ -1,4 +1,4 @@
-// SGD and Adam: options, learning rate, state.
+// Optimizer: SGD and Adam with their options, learning rate and saved state.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/optimizer.h"
 

@@ -1,4 +1,4 @@
-// Keeping, averaging, saving buffers.
+// OwnBuffers: keeps, averages and saves a rank's buffers.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/own_buffers.h"
 

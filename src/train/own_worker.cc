@@ -1,4 +1,4 @@
-// Weights as one vector; saving and loading.
+// OwnWorker: a worker's weights as one vector, saved and loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/own_worker.h"
 

@@ -1,4 +1,4 @@
-// Every key of a recipe: type, range, default, meaning.
+// The table of all keys of a recipe: type, range, default, meaning.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/trainer.h"
 

@@ -1,4 +1,4 @@
-// Reading sections, and finding what is wrong with them together.
+// Reads the sections of a recipe, and finds mistakes that involve several keys.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/recipe_parts.h"
 

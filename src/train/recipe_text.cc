@@ -1,4 +1,4 @@
-// Writes recipes out, and tells two of them apart.
+// Writes recipes as text, and finds the differences between two.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/recipe_text.h"
 

@@ -1,4 +1,4 @@
-// Recipes as text: lines to agree on, TOML that says every key, differences that matter.
+// Tests of recipes as text: lines to agree on, TOML with every key, and relevant differences.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/recipe_text.h"
 

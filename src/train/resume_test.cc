@@ -1,4 +1,4 @@
-// A run that is stopped and resumed ends with the bits of one that never was.
+// Tests that a run that is stopped and resumed ends with the bits of one that was not.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Adding up steps; ratios; JSON and back.
+// RunTotals: adds up steps, computes ratios, and is written and read as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_totals.h"
 

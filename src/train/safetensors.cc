@@ -1,4 +1,4 @@
-// Writes and reads safetensors; nothing in a file is believed before it has been checked.
+// Writes and reads safetensors; everything in a file is checked before it is used.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/safetensors.h"
 

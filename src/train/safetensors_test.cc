@@ -1,4 +1,4 @@
-// safetensors: bytes by hand, round trips, and files that lie.
+// Tests of safetensors: bytes by hand, round trips, and corrupt files.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/safetensors.h"
 

@@ -1,4 +1,4 @@
-// One layer after the other.
+// Runs the layers of a network one after the other.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/sequence.h"
 

@@ -1,4 +1,4 @@
-// Signals of a step as a file, and back.
+// Writes the signals of a step to a file, and reads them back.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/signal_recorder.h"
 

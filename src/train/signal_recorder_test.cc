@@ -1,4 +1,4 @@
-// Recorded signals come back as they were; nothing else is taken for one.
+// Tests of recorded signals: they come back as they were, and other files are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/signal_recorder.h"
 

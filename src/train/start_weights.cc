@@ -1,4 +1,4 @@
-// Finding the file, then copying by name.
+// Finds the file with the start weights, and copies them by name.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/start_weights.h"
 

@@ -1,4 +1,4 @@
-// Forward, backward, clip, step.
+// StepTaker: fetches samples and runs forward pass, backward pass, clipping and optimiser.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_taker.h"
 

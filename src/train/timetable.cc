@@ -1,4 +1,4 @@
-// Arithmetic of epochs, steps and parts.
+// Timetable: the arithmetic of epochs, steps and parts of batches.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/timetable.h"
 

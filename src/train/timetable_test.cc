@@ -1,4 +1,4 @@
-// Timetable, sampler and schedule: every sample once an epoch, parts that fit, rates by formula.
+// Tests of timetable, sampler and schedule: samples once per epoch, parts, learning rates.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/timetable.h"
 

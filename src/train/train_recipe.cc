@@ -1,4 +1,4 @@
-// From a recipe's names to a network, its data, and a run.
+// train_recipe: makes the network and data that a recipe names, and runs it.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

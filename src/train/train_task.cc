@@ -1,4 +1,4 @@
-// The trainer's entry for tasks of the caller's own.
+// train_task: the trainer's entry for tasks of the caller's own.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 

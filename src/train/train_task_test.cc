@@ -1,5 +1,5 @@
-// The training loop against plain libtorch, against itself at other numbers of ranks, and in
-// trouble.
+// Tests of the training loop: against plain libtorch, at several numbers of ranks, and with
+// faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

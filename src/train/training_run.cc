@@ -1,4 +1,4 @@
-// Steps of a run, and what ranks agree on before the first.
+// TrainingRun: the steps of a run, and what ranks agree on before the first.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training_run.h"
 

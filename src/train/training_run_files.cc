@@ -1,4 +1,4 @@
-// What a run reads and writes: checkpoints, metrics, the summary.
+// The files of a TrainingRun: checkpoints, metrics, summary.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <numeric>

@@ -1,4 +1,4 @@
-// Tests of a run's network, on the way and at the end.
+// The tests of a TrainingRun's network, during the run and at the end.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

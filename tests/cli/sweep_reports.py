@@ -1,4 +1,4 @@
-"""Sweeps: what they say of runs under way, of missing data and of failures. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of sweeps' reports on current runs, missing data and failures. SPDX-License-Identifier: Apache-2.0"""
 import json
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Sweeps: runs that are kept, skipped, stopped and gone on with. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of sweeps: runs that are kept, skipped, stopped and continued. SPDX-License-Identifier: Apache-2.0"""
 import csv
 import json
 import signal

@@ -1,4 +1,4 @@
-// Ranks that are threads.
+// on_ranks for ranks that are threads.
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Arrays: which are read in place, which are copied, which are refused and with what words."""
+"""Tests of arrays: which are read in place, which are copied, which are refused and with what error."""
 
 # SPDX-License-Identifier: Apache-2.0
 import array

@@ -1,4 +1,4 @@
-"""What the package is tried on: every codec of the registry, and arrays kind and unkind."""
+"""Test cases: every codec of the registry, and ordinary and difficult arrays."""
 
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/python.md does what it says: its blocks run in order, as one session."""
+"""Tests docs/python.md: its blocks run in order, as one session."""
 
 # SPDX-License-Identifier: Apache-2.0
 import contextlib

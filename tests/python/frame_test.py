@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Frames: what is packed comes out, and nothing else does."""
+"""Tests of frames: packed payloads come out again, and other bytes are refused."""
 
 # SPDX-License-Identifier: Apache-2.0
 import struct

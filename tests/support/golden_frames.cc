@@ -1,4 +1,4 @@
-// Every flag and every field, with the largest numbers that fit.
+// Makes frames with every flag and every field, with the largest numbers that fit.
 // SPDX-License-Identifier: Apache-2.0
 #include "support/golden_frames.h"
 

@@ -1,4 +1,4 @@
-"""What is said of arguments that are wrong, and how long schedules last. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of errors about wrong arguments, and of how long schedules last. SPDX-License-Identifier: Apache-2.0"""
 import math
 import unittest
 

@@ -1,4 +1,4 @@
-"""What clipping sees of one batch whose gradient is large. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of clipping after one batch with a large gradient. SPDX-License-Identifier: Apache-2.0"""
 import unittest
 
 from torch import nn

@@ -1,4 +1,4 @@
-"""Optimisers that are not, or not only, of the model that workers talk about. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of optimisers with other parameters than the model's. SPDX-License-Identifier: Apache-2.0"""
 import copy
 import unittest
 

@@ -1,4 +1,4 @@
-"""What writers of a run's numbers are given, and that no run ends by them. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of what writers get, and that no run ends because of them. SPDX-License-Identifier: Apache-2.0"""
 import math
 import time
 import unittest

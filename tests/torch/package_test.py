@@ -1,4 +1,4 @@
-"""What the package says of itself where it cannot work, and its stub. SPDX-License-Identifier: Apache-2.0"""
+"""Tests of the package's errors where it cannot work, and of its stub. SPDX-License-Identifier: Apache-2.0"""
 import ast
 import os
 import pathlib

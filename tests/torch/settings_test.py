@@ -1,4 +1,4 @@
-"""What DistributedDataParallel and its users can be set to. SPDX-License-Identifier: Apache-2.0"""
+"""Tests with the settings of DistributedDataParallel. SPDX-License-Identifier: Apache-2.0"""
 import math
 import tempfile
 import unittest

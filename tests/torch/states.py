@@ -1,4 +1,4 @@
-"""What links and local optimisers saved. SPDX-License-Identifier: Apache-2.0"""
+"""Helpers for tests: states that links and local optimisers saved. SPDX-License-Identifier: Apache-2.0"""
 
 
 def content(state):

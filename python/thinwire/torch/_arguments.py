@@ -1,4 +1,4 @@
-"""What users give, checked where they give it: errors name the argument, what it is and what it may be."""
+"""Checks of users' arguments where they are given: errors name the argument, its value and the allowed ones."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parameters whose gradients DistributedDataParallel averages, and a watch for others that are trained."""
+"""The parameters whose gradients DistributedDataParallel averages, and a check for other trained parameters."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

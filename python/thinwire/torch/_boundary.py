@@ -1,4 +1,4 @@
-"""What crosses from one pipeline stage to the next, compressed in both directions."""
+"""tw.Boundary: the activations and gradients between two pipeline stages, compressed in both directions."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exchanges of a model's parameters, one for each codec, and what passes from some to others."""
+"""The exchanges of a model's parameters, one for each codec, and what one hands over to another."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a saved state is of the model, the codecs and the memories that are there."""
+"""Checks whether a saved state belongs to this model, these codecs and these memories."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model's parameters as one vector, which is how a local method sees them."""
+"""A model's parameters as one vector, the form in which a local method works on them."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

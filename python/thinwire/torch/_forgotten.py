@@ -1,4 +1,4 @@
-"""Notices training that goes on where it ended, but for the state of its link."""
+"""Notices training that is resumed without the state of its link."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the inner optimiser of a local method holds: the parameters that the model has, and no others."""
+"""The parameters that the inner optimiser of a local method holds: those of the model, and no others."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

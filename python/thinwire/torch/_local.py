@@ -1,4 +1,4 @@
-"""Workers that take steps of their own and talk now and then, as an optimiser around an optimiser."""
+"""Local methods: an optimiser around an optimiser, by which workers communicate only in rounds."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

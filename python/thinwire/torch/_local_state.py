@@ -1,4 +1,4 @@
-"""States of local optimisers on their way in: read and checked on this rank alone."""
+"""Saved states of local optimisers: read and checked on this rank alone."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writers of a run's numbers, as TensorBoard and Weights & Biases have them."""
+"""Writers of a run's numbers: TensorBoard, Weights & Biases, and objects like theirs."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

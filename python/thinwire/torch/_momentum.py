@@ -1,4 +1,4 @@
-"""An optimiser's momentum in the memories of a link, before anything is left out of a gradient."""
+"""Moves an optimiser's momentum into the memories of a link, where it acts before compression."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

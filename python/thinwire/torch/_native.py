@@ -1,4 +1,4 @@
-"""The compiled engine, which only fits the torch that it was built with."""
+"""Loads the compiled engine, which fits only the torch for which it was built."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

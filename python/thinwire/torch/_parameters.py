@@ -1,4 +1,4 @@
-"""Names, shapes and kinds of a module's parameters, as codecs go by them."""
+"""Names, shapes and kinds of a module's parameters, by which codecs treat them."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

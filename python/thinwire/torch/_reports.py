@@ -1,4 +1,4 @@
-"""What the engines of a link report of a step, as one; and the numbers of it that writers are given."""
+"""Sums the reports of a link's engines over a step, and lists the numbers for writers."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What memories owe to parameters that no rank used in a step."""
+"""Gives parameters that no rank used in a step what memories owe to them."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `compress` is given, down to the DistributedDataParallel in it."""
+"""Finds the DistributedDataParallel in the model that `compress` is given."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Tensors of torch as the exchange sees them.
+// Engine: gives torch's tensors to the exchange.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.h"
 

@@ -1,4 +1,4 @@
-// Vectors of torch as a synchroniser sees them.
+// LocalWorker: gives torch's vectors to a synchroniser.
 // SPDX-License-Identifier: Apache-2.0
 #include "local_worker.h"
 

@@ -1,4 +1,4 @@
-// Tensors and states in the forms in which Python has them.
+// Converts tensors and saved states between the forms of C++ and of Python.
 // SPDX-License-Identifier: Apache-2.0
 #include "saved_store.h"
 

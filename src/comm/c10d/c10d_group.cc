@@ -1,4 +1,4 @@
-// Ranks, transfers and splits over the messages of a C10dWorld.
+// C10dGroup: the Group over the messages of a C10dWorld, with its transfers and splits.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>

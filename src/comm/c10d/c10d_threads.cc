@@ -1,4 +1,4 @@
-// The two threads of each other rank: parcels out, parcels in.
+// The two threads that a C10dWorld has for each other rank: one sends parcels, one receives them.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-// Queues between groups and the threads of a process group: c10d_threads.cc.
+// C10dWorld: the queues between groups and the threads of c10d_threads.cc.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/c10d/c10d_world.h"
 

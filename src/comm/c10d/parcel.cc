@@ -1,4 +1,4 @@
-// Bytes in, bytes out; what arrives may be anything.
+// Writes and reads parcels; anything that arrives is checked first.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/c10d/parcel.h"
 

@@ -1,4 +1,4 @@
-// Groups whose ranks are threads of this process. Always built; what tests run on.
+// Groups whose ranks are threads of this process. They are always built, and tests run on them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <exception>

@@ -1,4 +1,4 @@
-// Matching of local messages, and who is told when a rank is gone.
+// LocalRoom: matches sends and receives, and tells the ranks that wait when a rank is gone.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/local/local_room.h"
 

@@ -1,5 +1,5 @@
-// Groups whose ranks are processes that mpirun started. Built on point-to-point messages alone, for a
-// collective of MPI's that waits for a lost rank cannot be given up.
+// Groups whose ranks are processes that mpirun started. They use point-to-point messages only,
+// because a collective of MPI that waits for a lost rank cannot be abandoned.
 //
 // All groups share one communicator. Each process numbers its groups on its own and tells the other
 // members the number; a message carries it in its tag, as its receiver has it. So a split needs no

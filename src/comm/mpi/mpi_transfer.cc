@@ -1,4 +1,4 @@
-// How a message travels in MPI, and how it ends: done, at fault, lost, or given up.
+// Transfers over MPI: how a message is sent, and how it ends (done, faulty, lost, abandoned).
 //
 // Every message begins with an envelope: u64 size, then the message itself when it has up to kInline
 // bytes, else u32 number of the body, which follows on its own. So a length that nobody expects is

@@ -1,4 +1,4 @@
-// Starting and ending MPI, and telling the other processes that this one is lost.
+// Starts and ends MPI, and tells the other processes when this one is lost.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/mpi_world.h"
 

@@ -1,4 +1,4 @@
-// Stands in for the MPI group where MPI is not built in.
+// Replaces the MPI group in builds without MPI.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/group.h"
 

@@ -1,4 +1,4 @@
-// What a build without MPI says when it is asked for MPI.
+// Tests of the errors of a build without MPI when MPI is requested.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

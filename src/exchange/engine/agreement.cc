@@ -1,4 +1,4 @@
-// Makes sure that ranks which must agree do, and says where they do not.
+// Compares the texts on which ranks must agree, and names the first difference.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <string>

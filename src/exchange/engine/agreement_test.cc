@@ -1,4 +1,4 @@
-// Agreement between ranks: equal texts pass, the first difference is named on every rank.
+// Tests of agreement between ranks: equal texts pass, and every rank names the first difference.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Codecs that change in mid-run: what is owed stays, ranks agree, and a restart changes nothing.
+// Tests of codecs that change during a run: debts are kept, ranks agree, restarts change nothing.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a step reports: bytes as docs/collectives.md says, kept values, norms and times.
+// Tests of a step's report: bytes as in docs/collectives.md, kept values, norms and times.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

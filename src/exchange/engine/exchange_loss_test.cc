@@ -1,4 +1,4 @@
-// Ranks that throw, leave or stall: the others fail soon, with a message that names them.
+// Tests of ranks that throw, leave or stall: the others fail soon, with an error that names them.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ranks that do not fit together are refused before the first step, with the difference.
+// Tests that ranks with different settings are refused before the first step, by name.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Momentum in an exchange's memories: of every tensor, also those that travel uncompressed beside others.
+// Tests of momentum in an exchange's memories, also for tensors that are sent uncompressed beside others.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

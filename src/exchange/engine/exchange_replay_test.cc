@@ -1,4 +1,4 @@
-// Messages of one step put in each other's place: every rank notices, or nothing was changed.
+// Tests of messages of one step that replace each other: every rank notices, or nothing changes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

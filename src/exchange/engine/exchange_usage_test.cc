@@ -1,4 +1,4 @@
-// How an exchange is used: orders, tickets, unused tensors, rebuilding, resuming, and misuse.
+// Tests of using an exchange: order of calls, tickets, unused tensors, rebuilding, misuse.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Keeps track of what was started, what is ready, and who waits for what.
+// Intake: records started tensors, ready buckets, and the callers that wait for a step.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/intake.h"
 

@@ -1,4 +1,4 @@
-// One decision for every training loop: the trainer's, PyTorch's and those of synchronisers.
+// place_momentum: one decision for the trainer, for PyTorch and for synchronisers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Where momentum goes, for every codec and memory, and what is refused.
+// Tests of where momentum acts, for every codec and memory, and of what is refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

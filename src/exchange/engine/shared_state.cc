@@ -1,4 +1,4 @@
-// One all-gather of checksums.
+// Compares state that all ranks hold alike, by one all-gather of checksums.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/shared_state.h"
 

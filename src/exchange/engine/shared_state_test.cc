@@ -1,4 +1,4 @@
-// State that all ranks hold alike: a resumed exchange has it, and a rank that has another one is named.
+// Tests of state that all ranks hold alike: a resumed exchange has it, and a rank that differs is named.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/shared_state.h"
 

@@ -1,4 +1,4 @@
-// Buckets on their way, the verdict at the end, and what is reported about both.
+// StepRunner: moves buckets forward, ends the step with the verdict, and fills the report.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/step_runner.h"
 

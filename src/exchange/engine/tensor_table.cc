@@ -1,4 +1,4 @@
-// Takes tensors in, converts where needed, and gives them back.
+// TensorTable: opens a step's tensors as fp32, and writes the results back.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/tensor_table.h"
 

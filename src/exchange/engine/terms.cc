@@ -1,4 +1,4 @@
-// Decides every "auto" of the options, and writes down what ranks must agree on.
+// Decides every "auto" of the options, and writes the text on which ranks must agree.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/terms.h"
 

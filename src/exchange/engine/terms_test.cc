@@ -1,4 +1,4 @@
-// What "auto" comes to, for those who ask.
+// Tests of what every "auto" is decided to be.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/terms.h"
 

@@ -1,4 +1,4 @@
-// The exchange: callers hand tensors over, a thread of its own compresses and sends them.
+// ThreadedExchange: callers hand tensors over; its own thread compresses and sends them.
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
 #include <set>

@@ -1,4 +1,4 @@
-// What threads bring: the same calls on one and on all cores, one after the other, on 25 M values.
+// Benchmark of codec threads: the same calls on one and on all cores in turn, on 25 M values.
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 #include <memory>

@@ -1,4 +1,4 @@
-// The fault word: nothing lost in packing, and the same winner on every rank.
+// Tests of the fault word: packing loses nothing, and the same fault is the worst on every rank.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/verdict.h"
 

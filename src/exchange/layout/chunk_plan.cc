@@ -1,4 +1,4 @@
-// Deals out shards, fills chunks in the order of the buckets, makes coders for their frames.
+// ChunkPlan: assigns shards to owners, cuts them into chunks, and makes their coders.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/chunk_plan.h"
 

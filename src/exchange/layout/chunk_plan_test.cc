@@ -1,4 +1,4 @@
-// Shards cover every stream at block borders; chunks cover every shard, in order and within limits.
+// Tests of ChunkPlan: shards cover every stream, chunks every shard, in order and within limits.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/chunk_plan.h"
 

@@ -1,4 +1,4 @@
-// A stable counting sort by region, and the smallest of a region given back.
+// KeptRouter: sorts kept values by region, and gives back the smallest of a full region.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/kept_router.h"
 

@@ -1,4 +1,4 @@
-// Kept values reach their regions in order, and what is withheld goes back.
+// Tests of KeptRouter: kept values reach their regions in order, and withheld values go back.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/kept_router.h"
 

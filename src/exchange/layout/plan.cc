@@ -1,4 +1,4 @@
-// Forms streams and buckets from a list of tensors.
+// make_plan: forms streams and buckets from a list of tensors.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/plan.h"
 

@@ -1,4 +1,4 @@
-// Plans: what shares a stream, what travels together, and in which order.
+// Tests of plans: which tensors share a stream, which are sent together, and in which order.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/plan.h"
 

@@ -1,4 +1,4 @@
-// Cuts a bucket into shards, and makes what codes each part of a stream.
+// Cuts a bucket into shards, and makes the encoders and decoders of the parts of its streams.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/shard.h"
 

@@ -1,4 +1,4 @@
-// Sizes and ranges of regions.
+// Stripes: the sizes and ranges of regions.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/stripes.h"
 

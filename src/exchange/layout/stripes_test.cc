@@ -1,4 +1,4 @@
-// Every value lies in one region, regions are even, and no part of a stream weighs on one of them.
+// Tests of stripes: every value is in one region, and regions are even for any part of a stream.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/stripes.h"
 

@@ -1,4 +1,4 @@
-// Ranks agree on what they encode, so that all encode the same, which is the mean: nothing else travels.
+// low-rank, shared-index: ranks agree on what they encode, then all encode the same mean.
 //
 // Methods low-rank and shared-index: the rounds of the codec (rounds.h) bring every rank the means of
 // factors, or one rank's positions and the mean of the values there. Then each encodes, finds the same

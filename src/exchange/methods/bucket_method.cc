@@ -1,4 +1,4 @@
-// Buckets begin in their order and leave when they are done.
+// BucketMethod: starts collectives in the order of buckets, and ends them when they are done.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/methods/bucket_method.h"
 

@@ -1,4 +1,4 @@
-// Shards go to their owners, owners add in rank order, and hand out the mean: two direct steps.
+// dense: shards go to their owners; owners add in rank order and hand out the mean.
 //
 // The bucket's values, one piece after another, are cut into n equal ranges, the shards. A rank
 // sends shard j to rank j; rank j adds what it got,

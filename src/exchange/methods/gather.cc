@@ -1,4 +1,4 @@
-// Everybody sends its frames to everybody, and adds up what all sent, in rank order.
+// gather: every rank sends its frames to every other, and adds all frames in rank order.
 //
 // A rank sends n - 1 copies of a message: eight bytes that say how long it is, then its frames, one
 // per stream. Nobody waits for a round trip between the two. Right for payloads that cannot be

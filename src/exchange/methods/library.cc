@@ -1,4 +1,4 @@
-// The group's own all-reduce in fp32: the baseline to compare with. Its bits may differ between
+// Method library: the group's own all-reduce in fp32, as a baseline. Its bits may differ between
 // runs.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>

@@ -1,4 +1,4 @@
-// PowerSGD between ranks: the mean of a full rank, equal bits, what is remembered, and bytes.
+// Tests of PowerSGD between ranks: the mean at full rank, equal bits, residuals, and bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

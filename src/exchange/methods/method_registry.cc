@@ -1,4 +1,4 @@
-// The rows of all methods.
+// The table of methods.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 

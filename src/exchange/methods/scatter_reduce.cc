@@ -1,4 +1,4 @@
-// Chunks go to their owners, who add, encode again and hand out, all at the same time.
+// scatter-reduce: chunks go to owners, which add, encode again and hand out, all at once.
 //
 // Every stream is cut at block borders into n shards, one owner each, and every shard into chunks
 // (chunk_plan.h). A rank encodes the chunks that others own and sends each at once. The owner adds

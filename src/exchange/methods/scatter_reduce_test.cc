@@ -1,4 +1,4 @@
-// What scatter-reduce promises beyond its values: bounds on what is on its way, owners that remember.
+// Tests of scatter-reduce beyond its values: bounds on messages under way, and owners' residuals.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

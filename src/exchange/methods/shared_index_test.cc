@@ -1,5 +1,5 @@
-// What shared positions promise: the same on all ranks, sums of parts that are parts of sums, and one
-// rank's topk when there is one rank.
+// Tests of shared-index: positions are the same on all ranks, sums of parts are parts of sums,
+// and one rank gives topk.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

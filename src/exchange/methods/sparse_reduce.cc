@@ -1,4 +1,4 @@
-// What ranks keep goes to the owner of its region, who adds it up and hands out the largest.
+// sparse-reduce: kept values go to their regions' owners, which hand out the largest sums.
 //
 // Every stream is dealt out to n regions in stripes (stripes.h), one owner each. A rank encodes its
 // whole stream, and sends each owner what it kept of that owner's region. The owner adds in rank order

@@ -1,5 +1,5 @@
-// What sparse-reduce promises beyond its values: traffic that does not grow with the ranks, a dense
-// form past break-even, limits that hold, and owners that remember.
+// Tests of sparse-reduce beyond its values: traffic that does not grow with the number of ranks,
+// the dense form above break-even, limits, and owners' residuals.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The rows of all rules, the mean, and the memory for contributions.
+// The table of combining rules, the rule `mean`, and the memory for contributions.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/combine.h"
 

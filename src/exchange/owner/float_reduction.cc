@@ -1,4 +1,4 @@
-// Parts to owners, results to all: two direct steps, as dense.cc makes them for payloads.
+// FloatReduction: parts go to owners and results to all ranks, in two direct steps as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/float_reduction.h"
 

@@ -1,4 +1,4 @@
-// Adds, swaps, and finds its way in pieces that other ranks have saved.
+// OwnerMemory: residuals of means: commit, rollback, and loading pieces of other ranks.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/owner_memory.h"
 

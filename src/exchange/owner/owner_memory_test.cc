@@ -1,4 +1,4 @@
-// Owners' residuals: sums, steps undone, saved pieces, and another number of ranks.
+// Tests of owners' residuals: sums, rollback, saved pieces, and another number of ranks.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/owner_memory.h"
 

@@ -1,4 +1,4 @@
-// Parts out, sums in, the largest of them handed out and the rest remembered.
+// ReducedStream: sends parts to owners, adds up, hands out the largest sums and keeps the rest.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/reduced_stream.h"
 

@@ -1,4 +1,4 @@
-// Sparse payloads as they are, dense ones 512 values at a time.
+// RegionCoder: writes and reads regions as sparse payloads, or as dense ones 512 values at a time.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/region_coder.h"
 

@@ -1,4 +1,4 @@
-// Regions arrive as they were sent, in whichever form is shorter, and bad bytes are refused.
+// Tests of RegionCoder: regions arrive as sent, in the shorter form; bad bytes are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/region_coder.h"
 

@@ -1,4 +1,4 @@
-// Values in, frames out; frames in, values out; and the memory in between.
+// ActiveStream: encodes a stream's values into frames, and decodes received frames.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/active_stream.h"
 

@@ -1,4 +1,4 @@
-// Padding, comparing and adding.
+// Frames of an exchange: pads them, compares them with the expected ones, and adds their values.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/frames.h"
 

@@ -1,4 +1,4 @@
-// Nobody waits between the length and what follows it.
+// RootMessage: sends the length and the frames behind it without waiting in between.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/root_message.h"
 

@@ -1,4 +1,4 @@
-// One transport at a time carries what all streams offer in a round.
+// Rounds: one transport at a time carries the offers of all streams in a round.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/rounds.h"
 

@@ -1,4 +1,4 @@
-// The table of data sets, and finding their files.
+// The table of data sets, and the search for their files.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/catalogue.h"
 

@@ -1,4 +1,4 @@
-// `thinwire data`: what there is, and whether it is what was published.
+// The checks of `thinwire data`: which files are there, and whether they are the published ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// zlib and liblzma behind one loop: both take bytes at next_in, leave bytes at next_out and count
-// down what is available.
+// Unpacks gzip and xz by one loop: zlib and liblzma both read at next_in, write at next_out and
+// count down the available bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/compressed_file.h"
 

@@ -1,4 +1,4 @@
-// The user's folder first, then the system's, then thinwire's own.
+// The folders with data sets: the user's first, then the system's, then thinwire's own.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/data_places.h"
 

@@ -1,5 +1,5 @@
-// The data sets that nobody ships, where THINWIRE_DATA_DIR names a folder that has them: whole, and
-// as their authors describe them.
+// Tests of data sets that do not ship with thinwire, if THINWIRE_DATA_DIR names a folder that
+// has them: complete, and as their authors describe them.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <torch/torch.h>

@@ -1,4 +1,4 @@
-// Reading files: what is right is read exactly, what is wrong is refused by name.
+// Tests of data readers: right files are read exactly, wrong ones are refused by name.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <lzma.h>

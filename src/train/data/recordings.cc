@@ -1,4 +1,4 @@
-// Wav files from a folder or a tar archive.
+// Reads the WAV files of spoken digits from a folder or a tar archive.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/recordings.h"
 

@@ -1,4 +1,4 @@
-// Recordings to features, and features by id.
+// SpeechSet: computes the features of recordings, and fetches them by id.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/speech_set.h"
 

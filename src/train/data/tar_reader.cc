@@ -1,5 +1,5 @@
-// ustar [POSIX.1-1988]: blocks of 512 bytes. A header, the content filled up to whole blocks, and
-// so on; a block of zeros ends the archive. Of a header:
+// Reads tar archives in format ustar [POSIX.1-1988]: blocks of 512 bytes. Each file is a header
+// and its content, filled up to whole blocks; a block of zeros ends the archive. Of a header:
 //
 //   0 name (100)   124 size, octal (12)   148 checksum, octal (8)   156 type   345 prefix (155)
 //

@@ -1,4 +1,4 @@
-// Sequences of characters or words.
+// TextSet: cuts a text into sequences of characters or words.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/text_set.h"
 

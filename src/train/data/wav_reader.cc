@@ -1,4 +1,4 @@
-// libsndfile on bytes in memory.
+// Reads WAV bytes in memory by libsndfile.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/wav_reader.h"
 

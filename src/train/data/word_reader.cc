@@ -1,4 +1,4 @@
-// Words as numbers.
+// Turns the words of a text into numbers of a vocabulary.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-// Stacked LSTMs that foretell the next character [Karpathy, 2015; AdaComp's Shakespeare model].
+// Stacked LSTMs that predict the next character [Karpathy, 2015; AdaComp's Shakespeare model].
 //
 // By default two layers of 256 on one-hot characters: 873,793 parameters for an alphabet of 65.
 // Each layer is a module of its own, with dropout between them, because libtorch's LSTM of several

@@ -1,4 +1,4 @@
-// The table of networks, and what is checked before one is built.
+// The table of networks, and the checks before one is built.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/models/models.h"
 

@@ -1,4 +1,4 @@
-// Every network: its size, the shapes it gives, its gradients, its initial weights.
+// Tests of every network: number of parameters, output shapes, gradients, initial weights.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/models/models.h"
 

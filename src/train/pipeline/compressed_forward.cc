@@ -1,4 +1,4 @@
-// There and back in one process.
+// Sends activations through the boundaries' codecs and back, in one process.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/compressed_forward.h"
 

@@ -1,4 +1,4 @@
-// One small message from every rank, added up by all.
+// Collects one small message of counters from every rank, and adds them up on all.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_counters.h"
 

@@ -1,4 +1,4 @@
-// Reading the section, and finding what is wrong with it.
+// Reads the section `pipeline` of a recipe, and finds its mistakes.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_options.h"
 

@@ -1,4 +1,4 @@
-// The passes of a step: what the schedule says, each as soon as its input is there.
+// The passes of a step in the order of the schedule, each when its input has arrived.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

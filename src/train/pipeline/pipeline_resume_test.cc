@@ -1,4 +1,4 @@
-// Stopped and resumed pipelines, caches included; bytes that were changed on their way.
+// Tests of pipelines that are stopped and resumed, caches included, and of altered messages.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A step: operations in the schedule's order, then all ranks agree whether it counts.
+// PipelineSteps: a step runs the schedule's operations, then all ranks agree whether it counts.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_steps.h"
 

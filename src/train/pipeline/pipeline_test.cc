@@ -1,4 +1,4 @@
-// Pipelines against the same network in one process; what crosses; what stops them.
+// Tests of pipelines against the same network in one process: results, bytes, faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

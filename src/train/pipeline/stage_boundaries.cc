@@ -1,4 +1,4 @@
-// Specs of both directions over both cuts, and their ends.
+// Makes the boundary specs of both directions at both cuts, and this rank's ends.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/stage_boundaries.h"
 

@@ -1,4 +1,4 @@
-// A message is its length in eight bytes, then itself; nobody waits for a round trip between the two.
+// StageLinks: sends each message behind its length in eight bytes, without waiting in between.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/stage_links.h"
 

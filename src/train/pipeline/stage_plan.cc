@@ -1,4 +1,4 @@
-// Shapes by trying, costs by counting or by the clock.
+// Finds the shapes at the cuts by a forward pass, and the costs of layers by counting or by time.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/stage_plan.h"
 
