@@ -43,6 +43,9 @@ struct ExchangeOptions {
   // How contributions become one: mean, or median over ranks, coordinate by coordinate, which takes up to
   // (n - 1) / 2 ranks that send anything finite. Rules other than mean go with scatter-reduce and gather.
   std::string combine = "mean";
+  // Whether ranks may say what they weigh and abstain from a step: Exchange::set_weight and abstain. Costs
+  // a rank n - 1 messages of 16 bytes a step, which the first bucket waits for.
+  bool weighted = false;
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together, or offers
@@ -72,9 +75,16 @@ struct StreamCounters {
 
 // Why a step did not count.
 struct Fault {
-  ErrorCode code = ErrorCode::kOk;  // kNonFinite or kCorrupt
-  int rank = -1;                    // the culprit; -1: none alone, the sum over ranks overflowed
-  std::string stream;               // where
+  ErrorCode code =
+      ErrorCode::kOk;  // kNonFinite or kCorrupt; kOk: ranks abstained, which is no fault
+  int rank = -1;       // the culprit; -1: none alone, the sum over ranks overflowed
+  std::string stream;  // where
+};
+
+// What a rank that abstains from a step asks for.
+enum class Abstention : uint8_t {
+  kSitsOut,    // that the others go on without it: it has nothing
+  kSkipsStep,  // that the step counts for no rank
 };
 
 // "stream 'conv1.weight' of rank 2 has a NaN or Inf"
@@ -88,9 +98,10 @@ Status check_exchange(const ExchangeOptions& options);
 struct StepReport {
   uint64_t step = 0;
   bool skipped = false;
-  Fault fault;               // when skipped; the same on every rank
-  uint64_t dense_bytes = 0;  // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
-  uint64_t sent_bytes = 0;   // by this rank, everything included
+  Fault fault;                // when skipped; the same on every rank
+  uint64_t participants = 0;  // ranks whose tensors were asked for: all but those that sat out
+  uint64_t dense_bytes = 0;   // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
+  uint64_t sent_bytes = 0;    // by this rank, everything included
   uint64_t received_bytes = 0;
   double compress_seconds = 0;
   double wire_seconds = 0;  // from the first send to the last receive
@@ -143,6 +154,27 @@ class Exchange {
   // momentum of an optimiser (place_momentum); others ignore it. Called by all ranks with the same values
   // between the same two steps. Throws Error(kContract) during a step.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
+
+  // What this rank's gradients weigh in the means of the next steps; 1 until set. The mean is the sum over
+  // ranks of w_r x_r, divided by the sum of w_r: for batches of different sizes, say. Rules other than the
+  // mean, and codecs whose values are votes, count every rank that takes part once. Each rank sets its own,
+  // when it likes. Throws Error(kContract) during a step, for a weight that is not above 0 and finite, and
+  // where the exchange is not weighted.
+  virtual void set_weight(double weight) = 0;
+
+  // This rank abstains from the next step. Its tensors count as nothing whatever they hold, its memories and
+  // encoders stay as they are, and it sends no values; encoders of factors or positions that ranks agree on
+  // follow the others. It starts its tensors all the same and gets what all get:
+  //   kSitsOut     the mean of the ranks that do take part. If all sit out the step is skipped, with
+  //                participants = 0. Needs a weighted exchange.
+  //   kSkipsStep   zeros: the step is skipped on all ranks, and the report names this one. Any exchange.
+  // Neither counts as a bad step. Throws Error(kContract) during a step, and where it needs more.
+  virtual void abstain(Abstention what) = 0;
+
+  // Whether ranks may sit out, from the next step on; ExchangeOptions::weighted until called. Called by all
+  // ranks with the same value between the same two steps; not weighted, all weigh 1. Throws Error(kContract)
+  // during a step, and what make_exchange throws where a memory does not allow it.
+  virtual void set_weighted(bool weighted) = 0;
 };
 
 // Builds the exchange and makes sure that all ranks agree on tensors, options and version; throws

@@ -25,6 +25,7 @@ template <typename Set>
 void each_total(const StepReport& report, const Set& set) {
   set("step", report.step);
   set("skipped", report.skipped);
+  set("participants", report.participants);
   set("dense_bytes", report.dense_bytes);
   set("sent_bytes", report.sent_bytes);
   set("received_bytes", report.received_bytes);

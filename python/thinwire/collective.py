@@ -69,6 +69,8 @@ class StepReport:
     skipped: bool
     fault: Optional[Fault]
     """Of a skipped step."""
+    participants: int
+    """Ranks that took part."""
     dense_bytes: int
     """What a dense fp32 exchange of n ranks and d values sends per rank: 2 (n-1)/n x 4 d."""
     sent_bytes: int

@@ -13,20 +13,16 @@
 namespace thinwire {
 namespace {
 
-struct Sealed {
-  uint64_t word;
-  uint64_t seal;
-};
-static_assert(sizeof(Sealed) == 16);
+static_assert(sizeof(SealedWord) == 16);
 
 constexpr uint64_t kGathered = 0;  // a place; those of a maximum are distances, from 1 up
 
-Sealed seal(uint64_t word, uint64_t subject, int sender, uint64_t place) {
+SealedWord seal(uint64_t word, uint64_t subject, int sender, uint64_t place) {
   const uint64_t covered[] = {word, subject, static_cast<uint64_t>(sender), place};
   return {.word = word, .seal = checksum(std::as_bytes(std::span(covered)))};
 }
 
-uint64_t open(const Sealed& got, uint64_t subject, int sender, uint64_t place) {
+uint64_t open(const SealedWord& got, uint64_t subject, int sender, uint64_t place) {
   if (seal(got.word, subject, sender, place).seal != got.seal)
     throw Error(ErrorCode::kCorrupt, "agreement: the word of rank " + std::to_string(sender) +
                                          " arrived corrupt, and with it what ranks decide by");
@@ -35,9 +31,17 @@ uint64_t open(const Sealed& got, uint64_t subject, int sender, uint64_t place) {
 
 }  // namespace
 
+SealedWord seal_word(uint64_t word, uint64_t subject, int sender) {
+  return seal(word, subject, sender, kGathered);
+}
+
+uint64_t open_word(const SealedWord& got, uint64_t subject, int sender) {
+  return open(got, subject, sender, kGathered);
+}
+
 std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subject) {
-  const Sealed own = seal(mine, subject, group.rank(), kGathered);
-  std::vector<Sealed> all(static_cast<size_t>(group.size()));
+  const SealedWord own = seal(mine, subject, group.rank(), kGathered);
+  std::vector<SealedWord> all(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   std::vector<uint64_t> words;
   for (int rank = 0; rank < group.size(); ++rank)
@@ -52,8 +56,8 @@ uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject) {
   for (int distance = 1; distance < n; distance *= 2) {
     const auto place = static_cast<uint64_t>(distance);
     const int from = (group.rank() + n - distance) % n;
-    const Sealed own = seal(mine, subject, group.rank(), place);
-    Sealed other{};
+    const SealedWord own = seal(mine, subject, group.rank(), place);
+    SealedWord other{};
     const std::unique_ptr<Transfer> both[] = {
         group.receive(std::as_writable_bytes(std::span(&other, 1)), from, kMaximumTag),
         group.send(std::as_bytes(std::span(&own, 1)), (group.rank() + distance) % n, kMaximumTag)};

@@ -9,6 +9,14 @@
 
 namespace thinwire {
 
+// One word, sealed by its sender; and what it says, or Error(kCorrupt) that names the sender.
+struct SealedWord {
+  uint64_t word = 0;
+  uint64_t seal = 0;
+};
+SealedWord seal_word(uint64_t word, uint64_t subject, int sender);
+uint64_t open_word(const SealedWord& got, uint64_t subject, int sender);
+
 // Collective, as Group::all_gather and Group::max are. Each message is the word and the XXH3 of word,
 // `subject`, sender and place, 16 bytes. `subject` says what the words are about, such as the number of a
 // round: a word that was sent about another subject, by another rank or for another hop is damaged too.

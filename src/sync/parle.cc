@@ -78,6 +78,10 @@ class Parle final : public SyncRule {
     const bool fit = measure(average_).finite;  // a replica follows its inner loop
     RoundReport report =
         round_report(mean_->form(replica_, origin_, fit), memory().rounds, memory().steps);
+    if (report.skipped && report.fault.code == ErrorCode::kOk) {
+      report.fault.code = ErrorCode::kNonFinite;
+      report.fault.stream = "average";
+    }
     if (!report.skipped) {
       const float rho = scoped(rule_.rho, 10, memory().steps / rule_.period - 1);
       outer_step(mean_->mean(), rho, parameters);

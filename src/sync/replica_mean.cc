@@ -3,7 +3,6 @@
 #include "sync/replica_mean.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernel/memory_passes.h"
 
@@ -57,7 +56,7 @@ StepReport ReplicaMean::form(std::span<const float> values, std::span<const floa
   else
     kernel::weighted_sum(1, values, -1, origin, mean_);
 
-  if (!fit && !mean_.empty()) mean_[0] = std::numeric_limits<float>::quiet_NaN();
+  if (!fit) exchange_->abstain(Abstention::kSkipsStep);
 
   size_t end = mean_.size();
   for (size_t i = tensors_.size(); i-- > 0;) {  // in the order in which buckets travel

@@ -28,7 +28,7 @@ class ReplicaMean {
   // origin, `origin` being the same on every rank, unless it is empty:
   //   mean = origin + exchange(values - origin)
   // mean() holds it, unless the round is skipped; then memories are as they were. A rank that is not
-  // `fit` has all skip the round, as one with a NaN does.
+  // `fit` has all skip the round; the fault's code is then kOk, and its rank that one.
   StepReport form(std::span<const float> values, std::span<const float> origin, bool fit = true);
 
   std::span<const float> mean() const noexcept { return mean_; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Optional, TypeVar, cast
@@ -87,6 +88,11 @@ class Arguments:
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value <= _LONGEST:
                 raise self.refuse(name, value, "seconds, above 0")
 
+    def weight(self, weight: Any) -> float:
+        if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 < weight < math.inf:
+            raise self.refuse("weight", weight, "a number above 0; a rank that has nothing abstains")
+        return float(weight)
+
     def shape(self, **given: Any) -> None:
         for name, value in given.items():
             if isinstance(value, str) or not isinstance(value, Sequence) or not all(
@@ -141,7 +147,7 @@ def exchange_options(call: str, *, scaler: Optional[Any], deadline_seconds: Any,
     check.counts(1, bucket_kb=given["bucket_kb"])
     check.counts(max_skipped=given["max_skipped"])
     check.seed(given["seed"])
-    check.flags(norms=given["norms"])
+    check.flags(norms=given["norms"], weighted=given["weighted"])
     check.seconds(deadline_seconds=deadline_seconds)
     if scaler is not None and not hasattr(scaler, "get_scale"):
         raise check.refuse("scaler", scaler, "a torch.amp.GradScaler, or None")

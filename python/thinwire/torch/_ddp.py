@@ -28,7 +28,7 @@ from ._momentum import UnnamedOptimizer, leaves_most, place
 from ._parameters import share_out
 from ._reports import rows_of_step, summed
 from ._saved import Saved, of_rank, to_tensor, together
-from ._step import Step, counted, in_backward_pass
+from ._step import Step, in_backward_pass, of_those_with_input
 from ._unused import hand_over, looks_for_unused
 from ._wrapped import register, require_free, unwrap
 
@@ -81,7 +81,7 @@ class Link:
         model.register_forward_pre_hook(averaged)
         self._changed = self._resumed = False
         self._scaler = scaler
-        self._deadline = deadline_seconds
+        self._weight, self._abstains = 1.0, False
         self._step: Optional[Step] = None  # the one under way
         self._reports: list[dict[str, Any]] = []
         self._steps = 0
@@ -123,14 +123,19 @@ class Link:
         model = self._model()
         if self._momentum is not None:
             self._exchanges.set_momentum(self._momentum.of_each)
-        return Step(scale, None if model is None else counted(model, self._deadline))
+        joining = model is not None and of_those_with_input(model)
+        self._exchanges.set_weights(joining or self._exchanges.options["weighted"], self._weight,
+                                    self._abstains or (joining and not in_backward_pass()))
+        self._abstains = False
+        return Step(scale)
 
     def _end_step(self, step: Step) -> None:
         try:
             self._reports = self._exchanges.wait()
             self._steps += 1
             # What one engine skipped is no step for the optimiser, whatever the others made of theirs.
-            step.end(any(report["skipped"] for report in self._reports))
+            step.end(any(report["skipped"] for report in self._reports),
+                     all(report["participants"] == 0 for report in self._reports))
             self._loggers.write(self._steps, self._rows)
         except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
             self._error = error
@@ -140,13 +145,44 @@ class Link:
         """Counters of the last step on this rank.
 
         Returns:
-            step (steps done), skipped, fault, dense_bytes (what an uncompressed exchange would send),
-            sent_bytes, received_bytes (everything included), wire_ratio, codec_ratio, compress_seconds,
+            step (steps done), skipped, fault, participants (ranks that took part), dense_bytes (what an
+            uncompressed exchange would send), sent_bytes, received_bytes (everything included), wire_ratio, codec_ratio, compress_seconds,
             wire_seconds, decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
             memories keep; 0 unless `compress` was given norms=True), and streams: one dict of counters per
             compressed vector. Empty before the first step.
         """
         return summed(self._reports, self._steps) if self._reports else {}
+
+    def set_weight(self, weight: float) -> None:
+        """What this rank's gradients weigh in the mean from the next step on: the size of its batch, say. The mean is
+        the sum over ranks of weight x gradient, divided by the sum of all weights; 1 until set. Each rank sets
+        its own, when it likes.
+
+        Raises:
+            thinwire.errors.Error: the link was not made with `compress(..., weighted=True)`, or a backward pass is
+                under way.
+        """
+        self._require_weights("set_weight")
+        self._weight = Arguments("set_weight").weight(weight)
+
+    def abstain(self) -> None:
+        """This rank has nothing in the next step: its gradients count as nothing, whatever they hold, what its
+        memories owe stays there, and it sends no values. Its backward pass takes place all the same, of any batch,
+        and brings the mean of the other ranks. Where all ranks abstain the step is skipped, and gradients are zero.
+
+        Raises:
+            thinwire.errors.Error: as `set_weight`.
+        """
+        self._require_weights("abstain")
+        self._abstains = True
+
+    def _require_weights(self, call: str) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._step is not None:
+            raise ContractError(f"{call}: a backward pass is under way; call it between two steps")
+        if not self._exchanges.options["weighted"]:
+            raise ContractError(f"{call}: needs compress(..., weighted=True), on all ranks")
 
     def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
         """Writes the numbers of every step, which another thread does. A writer that fails is a warning.
@@ -314,6 +350,7 @@ def compress(
     seed: int = 0,
     max_skipped: int = 0,
     norms: bool = False,
+    weighted: bool = False,
     scaler: Optional[torch.amp.GradScaler] = None,
     optimizer: Optional[torch.optim.Optimizer] = None,
     momentum: str = "auto",
@@ -337,6 +374,8 @@ def compress(
             scaler wants it.
         norms: also measures the l2 norms of gradients and of what feedback keeps, for `Link.metrics`; each is one
             more pass over all values.
+        weighted: whether ranks may weigh differently (`Link.set_weight`) or sit a step out (`Link.abstain`); costs each
+            rank one small message to each other one in every step.
         scaler: whose scale the gradients carry: memories are then kept without it, so that they stay right
             when it changes.
         optimizer: that of the model. Where it is torch's SGD with momentum, and `momentum` says so, its momentum acts
@@ -360,7 +399,7 @@ def compress(
     options = exchange_options(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
         grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
-        max_skipped=max_skipped, norms=norms)
+        max_skipped=max_skipped, norms=norms, weighted=weighted)
     if feedback == "none":
         _warn_of_loss([spec, *others.values()])
     try:

@@ -104,6 +104,16 @@ class Exchanges:
         for spec, engine in self._engines.items():
             engine.set_momentum(of_each([parameter.tensor for parameter in self._shares[spec]]))
 
+    def set_weights(self, weighted: bool, weight: float, abstains: bool) -> None:
+        """Whether ranks may weigh differently, the same on all ranks; and this rank's part in the next step. Between
+        two steps."""
+        for engine in self._engines.values():
+            engine.set_weighted(weighted)
+            if weighted:
+                engine.set_weight(weight)
+            if weighted and abstains:
+                engine.abstain()
+
     def velocities(self) -> dict[int, torch.Tensor]:
         """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called by all ranks
         between two steps."""

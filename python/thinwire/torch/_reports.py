@@ -18,6 +18,7 @@ def summed(reports: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
     total: dict[str, Any] = {"step": steps}
     for key in _SUMS:
         total[key] = sum(report[key] for report in reports)
+    total["participants"] = min(report["participants"] for report in reports)
     total["skipped"] = any(report["skipped"] for report in reports)
     total["fault"] = next((r["fault"] for r in reports if r["skipped"]), "")
     total["streams"] = [stream for report in reports for stream in report["streams"]]

@@ -66,6 +66,7 @@ ExchangeOptions options_of(const py::dict& given) {
   options.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
   options.max_skipped = given["max_skipped"].cast<int>();
   options.norms = given["norms"].cast<bool>();
+  options.weighted = given["weighted"].cast<bool>();
   return options;
 }
 
@@ -110,10 +111,9 @@ PYBIND11_MODULE(_engine, module) {
 
   module.def("place_momentum", [](const py::dict& options, const std::string& place,
                                   const thinwire::python::MomentumTuple& own) {
-    const auto plan =
-        thinwire::place_momentum(place, thinwire::python::momentum_of(own),
-                                 thinwire::python::options_of(options))
-            .value();
+    const auto plan = thinwire::place_momentum(place, thinwire::python::momentum_of(own),
+                                               thinwire::python::options_of(options))
+                          .value();
     return py::make_tuple(plan.in_memory, plan.feedback);
   });
 
@@ -134,6 +134,9 @@ PYBIND11_MODULE(_engine, module) {
       .def("agree", &Engine::agree, py::call_guard<NoGil>())
       .def("tell_all", &Engine::tell_all, py::call_guard<NoGil>())
       .def("set_momentum", &Engine::set_momentum, py::call_guard<NoGil>())
+      .def("set_weighted", &Engine::set_weighted, py::call_guard<NoGil>())
+      .def("set_weight", &Engine::set_weight, py::call_guard<NoGil>())
+      .def("abstain", &Engine::abstain, py::call_guard<NoGil>())
       .def("start", &Engine::start, py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {

@@ -17,11 +17,10 @@ constexpr size_t kNamed = 4;  // tensors in an error
 
 // Of float32 or bfloat16.
 TensorView view_of(const at::Tensor& tensor) {
-  return {
-      .data = tensor.mutable_data_ptr(),
-      .count = static_cast<size_t>(tensor.numel()),
-      .dtype = tensor.scalar_type() == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
-      .device = Device::kCpu};
+  return {.data = tensor.mutable_data_ptr(),
+          .count = static_cast<size_t>(tensor.numel()),
+          .dtype = tensor.scalar_type() == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
+          .device = Device::kCpu};
 }
 
 }  // namespace
@@ -60,7 +59,7 @@ StepReport Engine::wait() {
   require_all();
   const StepReport report = exchange_->wait(ticket_);
   for (Started& one : started_) {
-    if (report.skipped)
+    if (report.skipped && report.participants > 0)
       one.gradient.fill_(std::numeric_limits<float>::quiet_NaN());
     else if (!one.values.is_same(one.gradient))
       // What a memory adds may lie beyond the largest float16, which is better than infinity.

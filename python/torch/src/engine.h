@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -50,12 +50,21 @@ class Engine {
   // Of every tensor, from the next step on, where the memory is an optimiser's momentum. Between two steps.
   void set_momentum(const std::vector<MomentumTuple>& of_tensors);
 
+  // As Exchange has them: set_weighted is called by all ranks alike. abstain sits the next step out.
+  void set_weighted(bool weighted) {
+    exchange_->set_weighted(weighted);
+    options_.weighted = weighted;
+  }
+  void set_weight(double weight) { exchange_->set_weight(weight); }
+  void abstain() { exchange_->abstain(Abstention::kSitsOut); }
+
   // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
   // bfloat16 or float16.
   void start(size_t index, const at::Tensor& gradient);
 
   // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped leaves them
-  // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had.
+  // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had; one in
+  // which no rank took part leaves zeros.
   // Throws Error(kContract) naming the tensors that were not started.
   StepReport wait();
 

@@ -100,8 +100,16 @@ bool Intake::await_step(uint64_t& step) {
 }
 
 bool Intake::await_bucket(size_t bucket, std::chrono::microseconds patience) {
+  return await(patience, [&] { return closed_ || missing_[bucket] == 0; });
+}
+
+bool Intake::await_closed(std::chrono::microseconds patience) {
+  return await(patience, [&] { return closed_; });
+}
+
+template <typename Ready>
+bool Intake::await(std::chrono::microseconds patience, const Ready& ready) {
   std::unique_lock lock(mutex_);
-  const auto ready = [&] { return closed_ || missing_[bucket] == 0; };
   const auto ready_or_stopped = [&] { return ready() || stopped_; };
   if (patience == kForever)
     work_.wait(lock, ready_or_stopped);

@@ -41,6 +41,9 @@ class Intake {
   // Error(kPeerLost) when stopped before.
   bool await_bucket(size_t bucket, std::chrono::microseconds patience);
 
+  // Blocks, up to `patience`, until no tensor can be started any more. Throws as await_bucket does.
+  bool await_closed(std::chrono::microseconds patience);
+
   // Tensors that no bucket before this one has, and the memory of one: none when it was not
   // started. REQUIRES: the bucket is ready; its views stay as they are until the step ends.
   const std::vector<size_t>& tensors_of(size_t bucket) const { return tensors_of_[bucket]; }
@@ -56,6 +59,8 @@ class Intake {
  private:
   void forget_starts();
   void rethrow() const;
+  template <typename Ready>
+  bool await(std::chrono::microseconds patience, const Ready& ready);
   StepReport await_end(std::unique_lock<std::mutex>& lock, uint64_t step);
 
   const std::vector<TensorSpec> tensors_;

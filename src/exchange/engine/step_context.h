@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/buffer_pool.h"
+#include "exchange/engine/attendance.h"
 #include "exchange/engine/tensor_table.h"
 #include "exchange/engine/verdict.h"
 #include "thinwire/codec.h"
@@ -26,12 +27,17 @@ struct StepContext {
   uint32_t generation = 0;
   Call call = {};  // seed, step, this rank's salt
   FaultLog faults = {};
+  Attendance attendance = Attendance(group);
+  float factor = 1;          // of this rank's gradients
+  bool gives_zeros = false;  // whatever this rank's tensors hold: it asked to skip the step
   BufferPool buffers = {};
   double compress_seconds = 0;
   double decompress_seconds = 0;
 
   size_t ranks() const noexcept { return static_cast<size_t>(group.size()); }
   size_t rank() const noexcept { return static_cast<size_t>(group.rank()); }
+  bool takes_part(size_t of_rank) const noexcept { return attendance.takes_part(of_rank); }
+  bool sits_out() const noexcept { return !attendance.takes_part(rank()); }
 
   // The header that a contribution of `sender` has in this step: `count` values from `place` on.
   FrameHeader header(uint8_t codec, size_t stream, size_t place, size_t count,

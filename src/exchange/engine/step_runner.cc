@@ -3,6 +3,7 @@
 #include "exchange/engine/step_runner.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/check.h"
 #include "stream/memory_slot.h"
@@ -100,49 +101,96 @@ void StepRunner::set_momentum(std::span<const Momentum> of_tensors) {
   }
 }
 
+void StepRunner::set_weight(double weight) {
+  THINWIRE_CHECK(options_.weighted, "exchange: set_weight needs ExchangeOptions::weighted");
+  THINWIRE_CHECK(std::isfinite(weight) && weight > 0,
+                 "exchange: a weight is above 0 and finite; a rank that has nothing abstains");
+  weight_ = weight;
+}
+
+void StepRunner::abstain(Abstention what) {
+  THINWIRE_CHECK(options_.weighted || what == Abstention::kSkipsStep,
+                 "exchange: a rank can sit out where ExchangeOptions::weighted is set, so that the "
+                 "others know of it");
+  abstains_ = what;
+}
+
+void StepRunner::set_weighted(bool weighted) {
+  if (weighted == options_.weighted) return;
+  ExchangeOptions asked = options_;
+  asked.weighted = weighted;
+  settle(asked, asked.first_step).status().or_throw();
+  options_.weighted = weighted;
+  weight_ = 1;
+}
+
+// Rules that are given rows count every rank alike.
+void StepRunner::settle_attendance() {
+  const bool alike = find_combine(options_.combine)->wants_rows();
+  context_.factor = alike ? 1.0f : context_.attendance.factor();
+}
+
 void StepRunner::begin(uint64_t step) {
   follow_schedule(step);  // set_step may have led elsewhere
   context_.call.step = step;
   context_.faults.clear();
+  context_.gives_zeros = abstains_ == Abstention::kSkipsStep;
+  if (context_.gives_zeros) context_.faults.ask_to_skip(context_.group.rank());
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;
   sent_before_ = channel_->bytes_sent();
   received_before_ = channel_->bytes_received();
   first_send_ = last_receive_ = Clock::now();
+  if (options_.weighted)
+    context_.attendance.begin(step, abstains_ == Abstention::kSitsOut ? 0 : weight_);
+  else
+    context_.attendance.begin();
+  abstains_.reset();
+  if (may_begin()) settle_attendance();
 }
 
 void StepRunner::begin_bucket(size_t bucket) {
+  if (!has_participants()) return;
   method_->begin(bucket);
   if (bucket == 0) first_send_ = Clock::now();  // sends are the last thing that begin does
   last_receive_ = Clock::now();
 }
 
 bool StepRunner::advance() {
+  if (!may_begin()) {
+    const bool came = context_.attendance.advance();
+    if (may_begin()) settle_attendance();
+    return came;
+  }
   const bool moved = method_->advance();
   if (moved) last_receive_ = Clock::now();
   return moved;
 }
 
 std::string StepRunner::awaited() const {
-  const Transfer* transfer = method_->awaited();
+  const Transfer* transfer = may_begin() ? method_->awaited() : context_.attendance.awaited();
   return transfer != nullptr ? transfer->describe() : "nothing";
 }
 
 StepReport StepRunner::end() {
-  const Verdict verdict = unpack_verdict(channel_->max(context_.faults.word()));
-  const bool known = verdict.code == ErrorCode::kOk || verdict.code == ErrorCode::kNonFinite ||
-                     verdict.code == ErrorCode::kCorrupt;
+  const uint64_t word = channel_->max(context_.faults.word());
+  const Verdict verdict = unpack_verdict(word);
+  const bool known = verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt ||
+                     (verdict.asked ? verdict.rank < channel_->size() : word == 0);
   if (!known || (verdict.code != ErrorCode::kOk && verdict.stream >= streams_.size()))
     throw Error(ErrorCode::kCorrupt, "exchange: a rank's verdict on the step makes no sense");
   StepReport report;
   report.step = context_.call.step;
-  report.skipped = verdict.code != ErrorCode::kOk;
-  if (report.skipped)
+  report.participants = context_.attendance.count();
+  report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !has_participants();
+  if (verdict.code != ErrorCode::kOk)
     report.fault = {.code = verdict.code,
                     .rank = verdict.rank,
                     .stream = streams_[verdict.stream]->spec().name};
+  else if (verdict.asked)
+    report.fault.rank = verdict.rank;
   method_->end(report.skipped);
-  end_debts(report.skipped);
+  end_debts(report.skipped || context_.sits_out());
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);
     report.streams.push_back(stream->counters());

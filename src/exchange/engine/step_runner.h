@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,16 +38,25 @@ class StepRunner {
   // Between two steps: of every tensor.
   void set_momentum(std::span<const Momentum> of_tensors);
 
+  // Between two steps: what Exchange says of these.
+  void set_weight(double weight);
+  void abstain(Abstention what);
+  void set_weighted(bool weighted);
+
   void begin(uint64_t step);
+
+  // Whether it is known who takes part, before which no bucket begins; and whether anybody does.
+  bool may_begin() const noexcept { return context_.attendance.known(); }
+  bool has_participants() const noexcept { return context_.attendance.count() > 0; }
 
   // This step's memory of a tensor, before begin_bucket of the first bucket that needs it.
   void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
 
-  void begin_bucket(size_t bucket);
+  void begin_bucket(size_t bucket);  // nothing happens without participants
 
   // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
   bool advance();
-  bool idle() const noexcept { return method_->done(); }
+  bool idle() const noexcept { return may_begin() && method_->done(); }
 
   // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
   std::string awaited() const;
@@ -59,10 +69,11 @@ class StepRunner {
   void make_method(const Terms& terms);
   void take_over_debts(const Terms& terms);
   void end_debts(bool skipped);
+  void settle_attendance();
   void follow_schedule(uint64_t step);
 
   const Plan plan_;
-  const ExchangeOptions options_;
+  ExchangeOptions options_;
   const CodecSchedule schedule_;
   std::string codec_;  // as the schedule says it
   Store& store_;
@@ -71,6 +82,9 @@ class StepRunner {
   StepContext context_;
   Streams streams_;
   std::unique_ptr<Method> method_;
+
+  double weight_ = 1;
+  std::optional<Abstention> abstains_;  // from the next step
 
   // What owners owe of a stream that has no owners any more.
   struct Debt {

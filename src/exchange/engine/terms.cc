@@ -64,6 +64,9 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 
 std::string describe(const Fault& fault) {
   if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout) return fault.stream;
+  if (fault.code == ErrorCode::kOk)
+    return fault.rank < 0 ? "no rank took part"
+                          : "rank " + std::to_string(fault.rank) + " asked to skip the step";
   const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
   const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
                            : fault.rank < 0                  ? "has a sum that is not finite"
@@ -127,9 +130,15 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
 
   terms.feedback = options.feedback;
   if (terms.feedback == "auto") terms.feedback = feedback;
-  if (const auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
+  if (auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
     return Status::fail(memory.status().code(),
                         memory.status().message() + " (auto: the codec's own)");
+  else if (options.weighted && memory.value()->shares_state())
+    return Status::fail(
+        ErrorCode::kUnsupported,
+        "exchange: memory " + terms.feedback +
+            " follows the mean over all ranks' estimates, so that no rank can weigh more than "
+            "another or sit out; choose another memory, or weighted = false");
 
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
   terms.method = settle_method(options.method, *now.codec, *terms.combine).value();
@@ -155,6 +164,7 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     line("method", options.method);
   }
   line("combine", options.combine);
+  line("weighted", options.weighted ? "yes" : "no");
   std::string kinds;
   for (const TensorKind kind : options.dense_kinds)
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));

@@ -39,6 +39,15 @@ class ThreadedExchange final : public Exchange {
   void set_momentum(std::span<const Momentum> of_tensors) override {
     intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
   }
+  void set_weight(double weight) override {
+    intake_.between_steps("set_weight", [&] { runner_->set_weight(weight); });
+  }
+  void abstain(Abstention what) override {
+    intake_.between_steps("abstain", [&] { runner_->abstain(what); });
+  }
+  void set_weighted(bool weighted) override {
+    intake_.between_steps("set_weighted", [&] { runner_->set_weighted(weighted); });
+  }
 
  private:
   void run() noexcept {
@@ -75,7 +84,10 @@ class ThreadedExchange final : public Exchange {
       bool moved = runner_->advance();
       std::chrono::microseconds patience =
           moved ? std::chrono::microseconds(0) : nap_after(looks++);
-      if (next < bucket_count_) {
+      const bool may_begin = runner_->may_begin();
+      bool others_wait = next < bucket_count_;  // for this rank too
+      if (others_wait && !may_begin && intake_.await_closed(patience)) others_wait = false;
+      if (others_wait && may_begin) {
         if (runner_->idle()) patience = Intake::kForever;
         if (intake_.await_bucket(next, patience)) {
           for (const size_t tensor : intake_.tensors_of(next))
@@ -83,13 +95,12 @@ class ThreadedExchange final : public Exchange {
           runner_->begin_bucket(next++);
           moved = true;
         }
-      } else if (!moved) {
+      } else if (!moved && !others_wait) {
         check_deadline(quiet_since);
         if (patience.count() > 0) std::this_thread::sleep_for(patience);
       }
       if (moved) looks = 0;
-      if (moved || next < bucket_count_)
-        quiet_since = Clock::now();  // others wait for this rank too
+      if (moved || others_wait) quiet_since = Clock::now();
     }
   }
 
@@ -105,6 +116,7 @@ class ThreadedExchange final : public Exchange {
 
   // The error that ends the run after too many skipped steps; all ranks come to the same.
   std::exception_ptr judge(const StepReport& report) {
+    if (report.skipped && report.fault.code == ErrorCode::kOk) return nullptr;  // ranks abstained
     skipped_ = report.skipped ? skipped_ + 1 : 0;
     if (max_skipped_ <= 0 || skipped_ < max_skipped_) return nullptr;
     return std::make_exception_ptr(Error(

@@ -1,5 +1,5 @@
 // Packs a fault into one word: code in the top byte, then ~stream (32 bits), 8 bits free, ~rank
-// (16).
+// (16). Of a rank that asked the upper half is zero and one of the free bits is set.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/verdict.h"
 
@@ -10,10 +10,12 @@ namespace thinwire {
 namespace {
 
 constexpr uint16_t kNobody = 0xFFFF;  // rank -1
+constexpr uint64_t kAsked = uint64_t{1} << 16;
 
 }  // namespace
 
 uint64_t pack(const Verdict& verdict) noexcept {
+  if (verdict.asked) return kAsked | static_cast<uint16_t>(~verdict.rank);
   if (verdict.code == ErrorCode::kOk) return 0;
   assert(verdict.stream <= UINT32_MAX && verdict.rank < kNobody);
   const auto stream = static_cast<uint32_t>(~static_cast<uint32_t>(verdict.stream));
@@ -25,6 +27,7 @@ uint64_t pack(const Verdict& verdict) noexcept {
 Verdict unpack_verdict(uint64_t word) noexcept {
   if (word == 0) return {};
   const auto rank = static_cast<uint16_t>(~word);
+  if (word >> 16 == 1) return {.rank = rank, .asked = true};
   return {.code = static_cast<ErrorCode>(word >> 56),
           .stream = static_cast<uint32_t>(~(word >> 24)),
           .rank = rank == kNobody ? -1 : rank};
@@ -32,6 +35,10 @@ Verdict unpack_verdict(uint64_t word) noexcept {
 
 void FaultLog::add(ErrorCode code, size_t stream, int rank) noexcept {
   word_ = std::max(word_, pack({.code = code, .stream = stream, .rank = rank}));
+}
+
+void FaultLog::ask_to_skip(int rank) noexcept {
+  word_ = std::max(word_, pack({.rank = rank, .asked = true}));
 }
 
 }  // namespace thinwire

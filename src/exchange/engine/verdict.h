@@ -9,17 +9,19 @@
 
 namespace thinwire {
 
-// One fault; no fault when code is kOk.
+// One fault; no fault when code is kOk, but a rank may have asked to skip the step.
 struct Verdict {
   ErrorCode code = ErrorCode::kOk;
-  size_t stream = 0;  // index in Exchange::streams
-  int rank = -1;      // the culprit; -1: none alone
+  size_t stream = 0;   // index in Exchange::streams
+  int rank = -1;       // the culprit; -1: none alone
+  bool asked = false;  // `rank` asked for it
 
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
 // 0 for no fault. Of two faults the larger word wins: the larger code, then the first stream, then
-// the lowest rank, so that every rank names the same culprit whatever it saw itself.
+// the lowest rank, so that every rank names the same culprit whatever it saw itself. Every fault wins over
+// a rank that asked.
 // REQUIRES: stream < 2^32, rank < 65535.
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
@@ -28,6 +30,7 @@ Verdict unpack_verdict(uint64_t word) noexcept;
 class FaultLog {
  public:
   void add(ErrorCode code, size_t stream, int rank) noexcept;
+  void ask_to_skip(int rank) noexcept;
   void clear() noexcept { word_ = 0; }
   uint64_t word() const noexcept { return word_; }
 

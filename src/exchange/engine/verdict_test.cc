@@ -27,6 +27,17 @@ TEST(Verdict, PackingLosesNothing) {
       }
 }
 
+TEST(Verdict, ARankThatAskedYieldsToEveryFault) {
+  for (const int rank : {0, 1, 255, 65534}) {
+    const Verdict asked{.rank = rank, .asked = true};
+    EXPECT_EQ(unpack_verdict(pack(asked)), asked);
+    EXPECT_LT(pack(asked), pack({ErrorCode::kCorrupt, 0xFFFFFFFF, -1}));
+  }
+  FaultLog log;
+  for (const int rank : {7, 3, 5}) log.ask_to_skip(rank);
+  EXPECT_EQ(unpack_verdict(log.word()), (Verdict{.rank = 3, .asked = true}));
+}
+
 TEST(Verdict, WorstIsTheSameInAnyOrder) {
   std::vector<Verdict> seen = {{ErrorCode::kCorrupt, 0, 0},
                                {ErrorCode::kNonFinite, 7, -1},

@@ -36,9 +36,11 @@ class Dense final : public Collective {
     encode();
     for_others([&](int rank, Peer& peer) {
       peer.decoded = false;
-      peer.part_in = context_.buffers.take(own().size);
+      if (context_.takes_part(static_cast<size_t>(rank))) {
+        peer.part_in = context_.buffers.take(own().size);
+        receive(peer.receives_part, peer.part_in, rank, tag_);
+      }
       peer.mean_in = context_.buffers.take(shards_[static_cast<size_t>(rank)].size);
-      receive(peer.receives_part, peer.part_in, rank, tag_);
       receive(peer.receives_mean, peer.mean_in, rank, tag_ + 1);
       send(peer.sends_part, peer.part_out, rank, tag_);
     });
@@ -52,10 +54,7 @@ class Dense final : public Collective {
     bool moved = false;
     for (; next_ < peers_.size() && part_arrived(next_); moved = true) {
       if (next_ == 0) begin_sum();
-      if (next_ == context_.rank())
-        add_own_part();
-      else
-        add_part(next_);
+      if (context_.takes_part(next_)) next_ == context_.rank() ? add_own_part() : add_part(next_);
       if (++next_ == peers_.size()) share();
     }
     for_others([&](int rank, Peer& peer) {
@@ -123,6 +122,7 @@ class Dense final : public Collective {
   void encode() {
     const Stopwatch watch(context_.compress_seconds);
     for (ActiveStream* stream : streams_) stream->prepare(context_);
+    if (context_.sits_out()) return;
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
       peers_[rank].part_out = context_.buffers.take(shards_[rank].size);
       for (Slice& slice : shards_[rank].slices) {

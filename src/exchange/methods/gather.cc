@@ -86,11 +86,12 @@ class Gather final : public Collective {
   void start() {
     started_ = true;
     encode();
+    const bool sends = !context_.sits_out();
     for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
       const size_t rank = (context_.rank() + step) % peers_.size();
       const int to = static_cast<int>(rank);
-      peers_[rank].in.expect(context_.group, to, tag_, limit_);
-      peers_[rank].out.start(context_.group, mine_.bytes().first(mine_size_), to, tag_);
+      if (context_.takes_part(rank)) peers_[rank].in.expect(context_.group, to, tag_, limit_);
+      if (sends) peers_[rank].out.start(context_.group, mine_.bytes().first(mine_size_), to, tag_);
     }
   }
 
@@ -99,7 +100,7 @@ class Gather final : public Collective {
     for (size_t rank = 0; rank < peers_.size(); ++rank)
       if (rank != context_.rank()) moved |= peers_[rank].in.advance(context_);
     for (; next_ < peers_.size() && arrived(next_); ++next_) {
-      decode(next_);
+      if (context_.takes_part(next_)) decode(next_);
       if (next_ != context_.rank()) peers_[next_].in.release(context_);
       if (next_ + 1 == peers_.size()) combine();
       moved = true;
@@ -119,15 +120,18 @@ class Gather final : public Collective {
     mine_size_ = 0;
     sent_ = false;
     for (ActiveStream* stream : streams_) {
-      mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
-                                        out.subspan(mine_size_));
+      if (!context_.sits_out())
+        mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
+                                          out.subspan(mine_size_));
       stream->begin_mean(context_);
     }
     for (size_t i = 0; i < contributions_.size(); ++i)
-      contributions_[i].begin(streams_[i]->spec().count());
+      contributions_[i].begin(streams_[i]->spec().count(), context_.attendance.count());
   }
 
-  bool arrived(size_t rank) const { return rank == context_.rank() || peers_[rank].in.arrived(); }
+  bool arrived(size_t rank) const {
+    return rank == context_.rank() || !context_.takes_part(rank) || peers_[rank].in.arrived();
+  }
 
   // A rank's own frames are read back like all others, so that the bits agree.
   void decode(size_t rank) {
@@ -143,7 +147,7 @@ class Gather final : public Collective {
           contributions_.empty()
               ? stream.add_to_mean(context_, expected, bytes, mean_weight(peers_.size()))
               : add_frame(context_, expected, stream.decoder(), bytes, 1.0f,
-                          contributions_[i].of(rank));
+                          contributions_[i].next());
       if (outcome.kind == FrameOutcome::kFlagged)
         context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
       if (outcome.size == 0) return;  // where the next frame begins is unknown

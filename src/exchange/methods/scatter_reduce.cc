@@ -130,7 +130,7 @@ class ScatterReduce final : public Method {
 
   // Receives are under way for a whole window, as far as there are chunks.
   void expect_part(Lane& lane, size_t number) {
-    if (number >= own_.chunks.size()) return;
+    if (number >= own_.chunks.size() || !context_.takes_part(lane.rank)) return;
     const auto to = lane.parts_in.bytes(number, own_.chunks[number].size);
     lane.parts_in.transfer(number).set(
         context_.group.receive(to, static_cast<int>(lane.rank), kPartTag));
@@ -172,6 +172,10 @@ class ScatterReduce final : public Method {
     const Chunk& chunk = route(lane).chunks[number];
     Pending& transfer = lane.parts_out.transfer(number);
     if (chunk.bucket >= released_ || !transfer.done()) return false;
+    if (context_.sits_out()) {
+      ++lane.asked;
+      return true;
+    }
     const auto message = lane.parts_out.bytes(number, chunk.size);
     {
       const Stopwatch watch(context_.compress_seconds);
@@ -211,10 +215,11 @@ class ScatterReduce final : public Method {
   void add(const Chunk& chunk, size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
     if (rank == 0) {
-      contributions_.begin(chunk.count);
+      contributions_.begin(chunk.count, context_.attendance.count());
       std::fill(spoilt_.begin(), spoilt_.end(), false);
     }
-    const std::span<float> sum = contributions_.of(rank);
+    if (!context_.takes_part(rank)) return;
+    const std::span<float> sum = contributions_.next();
     if (rank == context_.rank()) {
       for_parts(chunk, sum, [&](size_t i, const ChunkPart& part, std::span<float> values) {
         const size_t begin = part.range.begin;

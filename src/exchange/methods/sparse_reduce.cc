@@ -51,14 +51,15 @@ class SparseReduce final : public Collective {
     next_ = taken_ = 0;
     sent_ = false;
     for_others([&](int rank, Peer& peer) {
-      if (own().limit > 0)
+      if (gives_part(static_cast<size_t>(rank)))
         peer.part_in.expect(context_.group, rank, tag_, own().limit);
       else
         expect_mean(rank, peer);
     });
     encode();
     for_others([&](int rank, Peer& peer) {
-      if (peer.limit > 0) peer.part_out.start(context_.group, part_for(rank).message(), rank, tag_);
+      if (peer.limit > 0 && !context_.sits_out())
+        peer.part_out.start(context_.group, part_for(rank).message(), rank, tag_);
     });
   }
 
@@ -70,7 +71,8 @@ class SparseReduce final : public Collective {
       if (peer.part_in.arrived()) expect_mean(rank, peer);  // follows under the same tags
     });
     for (; next_ < peers_.size() && part_arrived(next_); moved = true) {
-      if (own().limit > 0) add(next_);
+      if (own().limit > 0 && next_ == 0) begin_sums();
+      if (gives_part(next_)) add(next_);
       if (++next_ == peers_.size()) share();
     }
     for_others([&](int rank, Peer& peer) {
@@ -140,8 +142,11 @@ class SparseReduce final : public Collective {
     context_.buffers.give(scratch);
   }
 
+  // Whether there is something of `rank` in what this rank owns.
+  bool gives_part(size_t rank) { return own().limit > 0 && context_.takes_part(rank); }
+
   bool part_arrived(size_t rank) {
-    return rank == context_.rank() || own().limit == 0 || peers_[rank].part_in.arrived();
+    return rank == context_.rank() || !gives_part(rank) || peers_[rank].part_in.arrived();
   }
 
   // Calls body(stream) for those of which `rank` has a region.
@@ -162,7 +167,6 @@ class SparseReduce final : public Collective {
 
   void add(size_t rank) {
     const Stopwatch watch(context_.decompress_seconds);
-    if (rank == 0) begin_sums();
     if (rank == context_.rank()) {
       for_owned(rank, [](ReducedStream& stream, uint32_t /*region*/) { stream.add_own(); });
       return;

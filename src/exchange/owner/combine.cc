@@ -46,19 +46,22 @@ Contributions::Contributions(const Combine& rule, size_t ranks, size_t most)
       rows_(rule.wants_rows() ? ranks * most : most),
       result_(rule.wants_rows() ? most : 0) {}
 
-void Contributions::begin(size_t count) {
+void Contributions::begin(size_t count, size_t participants) {
   count_ = count;
-  kernel::fill(std::span(rows_).first(rule_.wants_rows() ? ranks_ * count : count), -0.0f);
+  participants_ = participants;
+  next_ = 0;
+  kernel::fill(std::span(rows_).first(rule_.wants_rows() ? participants * count : count), -0.0f);
 }
 
-std::span<float> Contributions::of(size_t rank) noexcept {
-  return std::span(rows_).subspan(rule_.wants_rows() ? rank * count_ : 0, count_);
+std::span<float> Contributions::next() noexcept {
+  return std::span(rows_).subspan(rule_.wants_rows() ? next_++ * count_ : 0, count_);
 }
 
 std::span<float> Contributions::combine() {
   const bool rows = rule_.wants_rows();
   const std::span<float> result = std::span(rows ? result_ : rows_).first(count_);
-  rule_.combine(std::span(rows_).first(rows ? ranks_ * count_ : count_), ranks_, result);
+  rule_.combine(std::span(rows_).first(rows ? participants_ * count_ : count_),
+                rows ? participants_ : ranks_, result);
   return result;
 }
 

@@ -20,8 +20,9 @@ class Combine {
   // ranks, in fp32 and in rank order, which takes no memory for n contributions.
   virtual bool wants_rows() const noexcept = 0;
 
-  // `rows` is the contributions one after another, rank 0's first, each as long as `result`; or the
-  // sum alone, which may be `result` itself. REQUIRES: finite values.
+  // `rows` is the contributions of the `ranks` ranks that take part in the step, one after another in the
+  // order of ranks, each as long as `result`; or the sum alone, which may be `result` itself, and `ranks` is
+  // all ranks: weights are in the contributions then (attendance.h). REQUIRES: finite values.
   virtual void combine(std::span<const float> rows, size_t ranks,
                        std::span<float> result) const = 0;
 };
@@ -44,12 +45,12 @@ class Contributions {
  public:
   Contributions(const Combine& rule, size_t ranks, size_t most);
 
-  // Starts with `count` values, -0.0 everywhere: the one value that adds to any other without changing a
-  // bit of it. REQUIRES: count <= most.
-  void begin(size_t count);
+  // Starts with `count` values from each of `participants` ranks, -0.0 everywhere: the one value that adds
+  // to any other without changing a bit of it. REQUIRES: count <= most.
+  void begin(size_t count, size_t participants);
 
-  // Where the contribution of a rank is added. Ranks come in their order.
-  std::span<float> of(size_t rank) noexcept;
+  // Where the contribution of the next participant is added. They come in the order of ranks.
+  std::span<float> next() noexcept;
 
   // After the last rank: what the rule makes of them, until the next begin.
   std::span<float> combine();
@@ -58,6 +59,8 @@ class Contributions {
   const Combine& rule_;
   const size_t ranks_;
   size_t count_ = 0;
+  size_t participants_ = 0;
+  size_t next_ = 0;
   AlignedVector<float> rows_;
   AlignedVector<float> result_;  // of rules that want rows
 };

@@ -48,13 +48,14 @@ void FloatReduction::begin(Rule rule, const Subject& subject, std::span<float> v
   for_others([&](int rank, Peer& peer) {
     const std::span<float> theirs = shard(static_cast<size_t>(rank));
     peer.taken = false;
-    if (own_size > 0) {
+    if (own_size > 0 && context_.takes_part(static_cast<size_t>(rank))) {
       peer.part_in = context_.buffers.take(own_size);
       peer.receives_part.set(context_.group.receive(peer.part_in.bytes(), rank, tag_));
     }
     if (theirs.empty()) return;
     peer.result_in = context_.buffers.take(size_of(theirs.size()));
     peer.receives_result.set(context_.group.receive(peer.result_in.bytes(), rank, tag_ + 1));
+    if (context_.sits_out()) return;
     peer.part_out = context_.buffers.take(size_of(theirs.size()));
     write(part_header(static_cast<size_t>(rank), context_.rank()), theirs, spoilt,
           peer.part_out.bytes());
@@ -135,7 +136,9 @@ void FloatReduction::add(size_t rank) {
   if (rank == 0) {
     sum_ = context_.buffers.take(own.size_bytes());
     kernel::fill(sum(), -0.0f);
+    first_ = true;
   }
+  if (!context_.takes_part(rank)) return;
   if (rank == context_.rank()) {
     if (!spoilt_) combine(std::as_bytes(own), rank);
     return;
@@ -164,9 +167,10 @@ void FloatReduction::combine(std::span<const std::byte> floats, size_t rank) {
       float value;
       std::memcpy(&value, floats.data() + i * sizeof value, sizeof value);
       finite = finite && std::isfinite(value);
-      sum()[i] = rank == 0 ? value : std::max(sum()[i], value);
+      sum()[i] = first_ ? value : std::max(sum()[i], value);
     }
   }
+  first_ = false;
   if (finite) return;
   context_.faults.add(ErrorCode::kCorrupt, subject_.stream, static_cast<int>(rank));
   sum_spoilt_ = true;

@@ -88,6 +88,7 @@ class FloatReduction {
   std::span<float> values_;
   std::vector<Peer> peers_;  // by rank; this rank's own has its result as result_in
   Buffer sum_;               // of this rank's shard
+  bool first_ = true;        // nothing was combined with it yet
   bool sum_spoilt_ = false;
   bool spoilt_ = false;
   size_t overflow_ = npos;

@@ -78,6 +78,7 @@ void ReducedStream::flag(FrameHeader header, Outbox& out) {
 void ReducedStream::send(KeptRouter& router, std::span<std::byte> scratch,
                          std::span<Outbox> to_ranks) {
   stream_.prepare(context_);
+  if (context_.sits_out()) return;  // result() is zero already
   const bool finite = stream_.finite();
   size_t withheld = 0;
   if (finite) {
@@ -197,7 +198,7 @@ void ReducedStream::reduce(kernel::TopSelector& selector, Outbox& out) {
   std::span<float> values;
   if (!form_mean(values)) return flag(header, out);  // this rank has noted why
   const size_t count = values.size();
-  const size_t kept = std::min(ceil_div(arrived_, context_.ranks()), most(*own_));
+  const size_t kept = std::min(ceil_div(arrived_, context_.attendance.count()), most(*own_));
   const bool dense = coder_.is_dense(count, kept);
   const auto payload = out.room().subspan(kFrameHeaderSize);
   if (dense) return seal(header, true, coder_.write_all(values, payload), out);

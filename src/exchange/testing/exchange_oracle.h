@@ -53,8 +53,12 @@ class Oracle {
     }
   }
 
-  // `given[rank][tensor]`; returns the mean.
-  Tensors step(uint64_t number, const std::vector<Tensors>& given) {
+  // `given[rank][tensor]`; returns the mean. `weights` are those of the ranks, 0 of one that sits out; without
+  // them all weigh the same.
+  Tensors step(uint64_t number, const std::vector<Tensors>& given,
+               std::vector<double> weights = {}) {
+    weights.resize(given.size(), 1);
+    weights_ = weights;
     Tensors mean(model_.size());
     for (Stream& stream : streams_) {
       const Values joined = followed(stream, mean_of(stream, number, given));
@@ -88,6 +92,22 @@ class Oracle {
     return all;
   }
 
+  // What is given, times the rank's share of all weights times n.
+  Values weighed(const Stream& stream, const std::vector<Tensors>& given, size_t rank) const {
+    Values all = joined(stream, given[rank]);
+    const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+    const auto factor = static_cast<float>(ranks_ * (weights_[rank] / sum));
+    for (float& value : all) value = factor == 0 ? 0 : factor == 1 ? value : value * factor;
+    return all;
+  }
+  bool takes_part(size_t rank) const { return weights_[rank] > 0; }
+  std::vector<size_t> participants() const {
+    std::vector<size_t> ranks;
+    for (size_t r = 0; r < weights_.size(); ++r)
+      if (takes_part(r)) ranks.push_back(r);
+    return ranks;
+  }
+
   Call call_of(int salt, uint64_t number, size_t offset = 0) const {
     return {.seed = seed_,
             .step = number,
@@ -96,21 +116,29 @@ class Oracle {
             .ranks = static_cast<uint64_t>(ranks_)};
   }
 
-  // What every rank sends in this step, after `rounds` if there are any.
+  // What every rank sends in this step, after `rounds` if there are any; nothing from one that sits out, unless
+  // ranks agree on what they say.
   std::vector<std::vector<std::byte>> payloads(Stream& stream, uint64_t number,
                                                const std::vector<Tensors>& given,
                                                const std::vector<Round>& rounds = {}) {
     std::vector<Values> gradients;
     std::vector<Signal> signals;
-    for (const Tensors& of_rank : given) gradients.push_back(joined(stream, of_rank));
+    for (size_t r = 0; r < given.size(); ++r) gradients.push_back(weighed(stream, given, r));
     for (size_t r = 0; r < given.size(); ++r)
-      signals.push_back(
-          stream.feedbacks[r]->prepare(gradients[r], call_of(static_cast<int>(r), number)));
+      signals.push_back(takes_part(r) ? stream.feedbacks[r]->prepare(
+                                            gradients[r], call_of(static_cast<int>(r), number))
+                                      : Signal{.values = gradients[r]});
     make_rounds(stream, number, signals, rounds);
     std::vector<std::vector<std::byte>> all;
     for (size_t r = 0; r < given.size(); ++r) {
       std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
       const Call call = call_of(static_cast<int>(r), number);
+      if (!takes_part(r)) {
+        const bool says = !rounds.empty() && stream.codec->info().agreed != Agreed::kScale;
+        bytes.resize(says ? stream.encoders[r]->encode(signals[r], call, bytes, {}).size : 0);
+        all.push_back(std::move(bytes));
+        continue;
+      }
       const std::span<float> rest = stream.feedbacks[r]->rest();
       bytes.resize(stream.encoders[r]->encode(signals[r], call, bytes, rest).size);
       stream.feedbacks[r]->sent(gradients[r], 0, gradients[r].size());
@@ -122,10 +150,15 @@ class Oracle {
   // What the ranks' memories make of the mean, the same on all of them; ends the step.
   Values followed(Stream& stream, const Values& mean) {
     Values of_first;
+    const bool agreed = method_ == "low-rank" || method_ == "shared-index";
     for (size_t r = 0; r < stream.feedbacks.size(); ++r) {
       Values own = mean;
+      if (!takes_part(r)) {
+        agreed ? stream.encoders[r]->commit() : stream.encoders[r]->rollback();
+        continue;
+      }
       stream.feedbacks[r]->receive(own);
-      if (r == 0) of_first = own;
+      if (of_first.empty()) of_first = own;
       EXPECT_TRUE(same_bits(own, of_first)) << "memory of rank " << r;
       stream.feedbacks[r]->commit();
       stream.encoders[r]->commit();
@@ -143,16 +176,17 @@ class Oracle {
   }
 
   // What the parts of all ranks come to: floats added or compared in rank order, or one rank's bytes.
-  static std::vector<std::byte> combined(const Round& round,
-                                         const std::vector<std::vector<std::byte>>& parts,
-                                         uint64_t number) {
-    if (round.combine == Round::Combine::kFromRoot) return parts[number % parts.size()];
+  std::vector<std::byte> combined(const Round& round,
+                                  const std::vector<std::vector<std::byte>>& parts,
+                                  uint64_t number) const {
+    const auto ranks = participants();
+    if (round.combine == Round::Combine::kFromRoot) return parts[ranks[number % ranks.size()]];
     Values result(round.size / sizeof(float));
     for (size_t i = 0; i < result.size(); ++i)
-      for (size_t r = 0; r < parts.size(); ++r) {
+      for (const size_t r : ranks) {
         float value;
         std::memcpy(&value, parts[r].data() + i * sizeof value, sizeof value);
-        result[i] = r == 0                                  ? value
+        result[i] = r == ranks.front()                      ? value
                     : round.combine == Round::Combine::kMax ? std::max(result[i], value)
                                                             : result[i] + value;
       }
@@ -167,8 +201,9 @@ class Oracle {
     for (size_t i = 0; i < rounds.size(); ++i) {
       std::vector<std::vector<std::byte>> parts(signals.size());
       for (size_t r = 0; r < signals.size(); ++r) {
+        const auto ranks = participants();
         const bool asked =
-            rounds[i].combine != Round::Combine::kFromRoot || r == number % signals.size();
+            rounds[i].combine != Round::Combine::kFromRoot || r == ranks[number % ranks.size()];
         if (!asked) continue;
         parts[r].resize(rounds[i].size);
         const Call call = call_of(static_cast<int>(r), number);
@@ -196,14 +231,17 @@ class Oracle {
     const bool scaled = stream.codec->info().agreed == Agreed::kScale;
     const auto rounds = scaled ? rounds_of(stream, number) : std::vector<Round>();
     Values mean(stream.spec.count());
-    for (const auto& payload : payloads(stream, number, given, rounds))
-      stream.decoder->decode_add(payload, 1.0f / static_cast<float>(ranks_), mean).or_throw();
+    const auto sent = payloads(stream, number, given, rounds);
+    for (const size_t r : participants())
+      stream.decoder->decode_add(sent[r], 1.0f / static_cast<float>(ranks_), mean).or_throw();
     return mean;
   }
 
   Values dense_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
     Values sum(stream.spec.count(), -0.0f);
-    for (const auto& payload : payloads(stream, number, given)) {
+    const auto sent = payloads(stream, number, given);
+    for (const size_t r : participants()) {
+      const auto& payload = sent[r];
       Values part(stream.spec.count(), -0.0f);
       stream.decoder->decode_add(payload, 1.0f, part).or_throw();
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
@@ -228,10 +266,12 @@ class Oracle {
     std::vector<Values> gradients;
     std::vector<Values> signals;
     for (size_t r = 0; r < n; ++r) {
-      gradients.push_back(joined(stream, given[r]));
+      gradients.push_back(weighed(stream, given, r));
+      signals.emplace_back();
+      if (!takes_part(r)) continue;
       const Signal signal =
           stream.feedbacks[r]->prepare(gradients[r], call_of(static_cast<int>(r), number));
-      signals.emplace_back(signal.values.begin(), signal.values.end());
+      signals.back().assign(signal.values.begin(), signal.values.end());
     }
     Values mean(count, -0.0f);
     for (size_t j = 0; j < n; ++j) {
@@ -251,7 +291,7 @@ class Oracle {
         return decoded;
       };
       Values sum;
-      for (size_t r = 0; r < n; ++r) {
+      for (const size_t r : participants()) {
         const auto values = std::span(signals[r]).subspan(begin, end - begin);
         std::span<float> rest = stream.feedbacks[r]->rest();
         if (!rest.empty()) rest = rest.subspan(begin, end - begin);
@@ -260,8 +300,10 @@ class Oracle {
                                      : code(values, static_cast<int>(r), rest);
         if (as_it_is) std::fill(rest.begin(), rest.end(), 0.0f);
         stream.feedbacks[r]->sent(gradients[r], begin, end - begin);
-        if (r == 0) sum = part;
-        for (size_t i = 0; r > 0 && i < sum.size(); ++i) sum[i] += part[i];
+        if (sum.empty())
+          sum = part;
+        else
+          for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }
       for (float& value : sum) value *= 1.0f / static_cast<float>(ranks_);
       std::span<float> owed = stream.owed;
@@ -289,8 +331,8 @@ class Oracle {
     }
     std::vector<size_t> arrived(m);
     Values mean(count);
-    for (size_t r = 0; r < n; ++r) {
-      const Values gradient = joined(stream, given[r]);
+    for (const size_t r : participants()) {
+      const Values gradient = weighed(stream, given, r);
       const Call call = call_of(static_cast<int>(r), number);
       const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
       const std::span<float> rest = stream.feedbacks[r]->rest();
@@ -317,7 +359,9 @@ class Oracle {
       std::vector<std::pair<uint32_t, float>> all;
       for (const uint32_t p : regions[j]) all.push_back({p, mean[p]});
       const size_t size = regions[j].size();
-      const size_t most = std::min((arrived[j] + n - 1) / n, std::min(size, 2 * share + 16));
+      const size_t senders = participants().size();
+      const size_t most =
+          std::min((arrived[j] + senders - 1) / senders, std::min(size, 2 * share + 16));
       auto handed_out = all;
       if (!is_dense(stream, size, most)) {
         largest(handed_out, most);
@@ -414,6 +458,7 @@ class Oracle {
   }
 
   int ranks_;
+  std::vector<double> weights_;  // in this step
   std::vector<TensorSpec> model_;
   std::string_view method_;
   uint64_t seed_;

@@ -93,9 +93,11 @@ void ActiveStream::change_codec(const Terms& terms) {
     coded_.change_codec({.codec = terms.codec, .text = method_text(terms.codec_text, spec())});
 }
 
-bool ActiveStream::open() {
+bool ActiveStream::open(const StepContext& context) {
   if (prepared_) return false;
   prepared_ = true;
+  absent_ = context.sits_out();
+  settled_ = false;
   in_parts_ = false;
   apart_ = false;
   signal_ = {};
@@ -117,26 +119,37 @@ void ActiveStream::join(StepContext& context) {
       to = std::copy_n(context.tensors.values(tensor).begin(),
                        context.tensors.values(tensor).size(), to);
   }
-  if (owed_ != nullptr) owed_->release_strays(result_);
+  weigh(context, result_);
+  if (owed_ != nullptr && !absent_) owed_->release_strays(result_);
+  if (absent_) signal_ = result_;
+}
+
+// Where the values lie.
+void ActiveStream::weigh(const StepContext& context, std::span<float> values) const {
+  if (absent_ || context.gives_zeros)
+    kernel::fill(values, 0.0f);
+  else if (context.factor != 1)
+    kernel::scale(values, context.factor);
 }
 
 void ActiveStream::prepare(StepContext& context) {
-  if (!open()) return;
+  if (!open(context)) return;
   join(context);
-  form_whole(context);
+  if (!absent_) form_whole(context);
 }
 
 // Observers want the whole.
 void ActiveStream::prepare_parts(StepContext& context) {
-  if (!open()) return;
+  if (!open(context)) return;
   join(context);
+  if (absent_) return;
   in_parts_ = !observe_ && coded_.begin_parts(result_, context.call);
   if (!in_parts_) form_whole(context);
 }
 
 void ActiveStream::prepare_apart(StepContext& context) {
-  if (!may_lie_apart()) return prepare(context);
-  if (!open()) return;
+  if (!may_lie_apart() || context.sits_out()) return prepare(context);
+  if (!open(context)) return;
   apart_ = true;
   form_from_tensors(context);
 }
@@ -150,7 +163,10 @@ bool ActiveStream::may_lie_apart() const {
 
 void ActiveStream::form_from_tensors(StepContext& context) {
   places_.clear();
-  for (const size_t tensor : tensors_) places_.push_back(context.tensors.values(tensor));
+  for (const size_t tensor : tensors_) {
+    weigh(context, context.tensors.values(tensor));
+    places_.push_back(context.tensors.values(tensor));
+  }
   signal_ = coded_.form_joined(places_, context.call).values;
   result_ = {};
   note_fault(context);
@@ -269,6 +285,11 @@ bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t
   return true;
 }
 
+// After prepare.
+Signal ActiveStream::whole() {
+  return absent_ ? Signal{.values = signal_} : coded_.part(0, spec().count());
+}
+
 size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::byte> out) {
   if (is_plain()) {
     const auto values = std::as_bytes(signal_);
@@ -276,8 +297,8 @@ size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::by
     sent_unframed();
     return values.size();
   }
-  const Signal whole = coded_.part(0, spec().count());
-  const size_t size = encoder().offer(round, whole, context.call, out);
+  const size_t size = encoder().offer(round, whole(), context.call, out);
+  if (absent_) return size;
   if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
   counters_.payload_bytes += size;
   counters_.frame_bytes += size;
@@ -297,10 +318,14 @@ void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
   size_t size = 0;
   {
     const Stopwatch watch(context.compress_seconds);
-    const Signal whole = coded_.part(0, spec().count());
-    Encoded encoded = coded_.encode(encoder(), whole, 0, context.call, scratch);
-    size = std::exchange(encoded.size, 0);
-    count(encoded, rest());
+    settled_ = true;
+    if (absent_) {
+      size = encoder().encode(whole(), context.call, scratch, {}).size;
+    } else {
+      Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
+      size = std::exchange(encoded.size, 0);
+      count(encoded, rest());
+    }
   }
   const Stopwatch watch(context.decompress_seconds);
   decoder().decode(scratch.first(size), result_).or_throw();
@@ -308,8 +333,7 @@ void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
 
 std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
                                                     std::span<std::byte> scratch) {
-  const Signal whole = coded_.part(0, spec().count());
-  const Encoded encoded = encoder().encode(whole, context.call, scratch, rest());
+  const Encoded encoded = encoder().encode(whole(), context.call, scratch, rest());
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;
   return scratch.first(encoded.size);
@@ -343,17 +367,26 @@ void ActiveStream::count_mean(const Encoded& encoded) {
 }
 
 void ActiveStream::sent_unframed() {
+  if (absent_) return;
   coded_.keep_nothing(0, spec().count());
   count({.size = 4 * spec().count(), .kept = spec().count()}, rest());
   counters_.frame_bytes = counters_.payload_bytes;
 }
 
 void ActiveStream::end(StepContext& context, bool skipped) {
-  prepared_ = false;
   signal_ = {};
-  if (skipped) return coded_.rollback();
-  if (!apart_) coded_.receive(result_);
-  coded_.commit();
+  if (!std::exchange(prepared_, false)) {  // the step had no participants
+    counters_ = {.values = spec().count()};
+    return;
+  }
+  if (absent_) {
+    settled_ && !skipped ? encoder().commit() : encoder().rollback();
+    if (skipped) return;
+  } else {
+    if (skipped) return coded_.rollback();
+    if (!apart_) coded_.receive(result_);
+    coded_.commit();
+  }
   if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {

@@ -65,9 +65,10 @@ class ActiveStream {
   // Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
-  // Forms this step's signal from the open tensors, once a step.
+  // Forms this step's signal from the open tensors, once a step. That of a rank that sits out is zeros,
+  // which no memory or encoder is shown; it is only asked to offer, adopt and settle what ranks agree on.
   void prepare(StepContext& context);
-  bool finite() const noexcept { return coded_.finite(); }
+  bool finite() const noexcept { return absent_ || coded_.finite(); }
 
   // The same, but where the memory allows it each part is formed when it is written or added, while it
   // is in cache and those before it are on their way. Then every value must be, once, and finite()
@@ -146,8 +147,9 @@ class ActiveStream {
   const StreamCounters& counters() const noexcept { return counters_; }
 
  private:
-  bool open();
+  bool open(const StepContext& context);
   void join(StepContext& context);
+  void weigh(const StepContext& context, std::span<float> values) const;
   void form_whole(StepContext& context);
   void form_from_tensors(StepContext& context);
   bool may_lie_apart() const;
@@ -160,6 +162,7 @@ class ActiveStream {
   void add_apart(StepContext& context, std::span<const uint32_t> positions,
                  std::span<const float> values, float weight, Place& place) const;
   Signal part(StepContext& context, size_t begin, size_t count);
+  Signal whole();
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   void note_fault(StepContext& context) const;
   void count_gradient(double square_sum);
@@ -178,6 +181,8 @@ class ActiveStream {
   std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
+  bool absent_ = false;            // this rank sits the step out
+  bool settled_ = false;           // the encoder has what all ranks agreed on
   bool in_parts_ = false;          // the signal is formed when a part of it is asked for
   bool apart_ = false;             // signal and mean are of the tensors where they lie
   std::span<const float> signal_;  // unless in parts

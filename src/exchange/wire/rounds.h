@@ -15,7 +15,8 @@
 namespace thinwire {
 
 // The rounds of some streams, one after another, step after step. Streams of one codec, and plain ones,
-// whose values may ride in the first round of means. The root of a round is rank step mod n.
+// whose values may ride in the first round of means. The root of a round is number step mod m of
+// the m ranks that take part in the step.
 //
 // A step is begin, join of every stream, then advance until done. A rank that has nothing to offer,
 // because its values are not finite or it was told something corrupt, takes part to the end with
@@ -58,7 +59,9 @@ class Rounds {
   const Layout& layout() const noexcept { return layouts_[context_.call.step % 2]; }
   const Plan& plan() const noexcept { return layout()[round_]; }
   bool from_root() const noexcept { return plan().combine == Round::Combine::kFromRoot; }
-  size_t root() const noexcept { return context_.call.step % context_.ranks(); }
+  size_t root() const noexcept {
+    return context_.attendance.participant(context_.call.step % context_.attendance.count());
+  }
   std::span<float> floats() noexcept;
 
   void open_round();

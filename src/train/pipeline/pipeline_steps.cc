@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "train/describe.h"
@@ -116,7 +115,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
     step.spoiled.weights = !gradients_are_finite(*stage_);
     const std::optional<Fault> fault = find_fault(step.spoiled);
     if (clips_own()) clip_gradients(clip_norm_ / std::sqrt(static_cast<double>(plan_.replicas)));
-    if (fault) poison_gradients();  // so that the exchange skips as well
+    if (fault) parallel_->exchange().abstain(Abstention::kSkipsStep);
     outcome.report = parallel_->finish();
     agree_on_exchange(outcome.report);
     if (fault) outcome.report.fault = *fault;
@@ -170,17 +169,6 @@ void PipelineSteps::agree_on_exchange(StepReport& report) {
   report.fault = {.code = static_cast<ErrorCode>(*culprit),
                   .rank = static_cast<int>(rank),
                   .stream = "exchange of stage " + std::to_string(rank % plan_.stages)};
-}
-
-void PipelineSteps::poison_gradients() {
-  const torch::NoGradGuard no_grad;
-  for (torch::Tensor& parameter : stage_->parameters()) {
-    if (!parameter.requires_grad()) continue;
-    torch::Tensor& gradient = parameter.mutable_grad();
-    if (!gradient.defined()) gradient = torch::zeros_like(parameter);
-    gradient.fill_(std::numeric_limits<float>::quiet_NaN());
-    return;
-  }
 }
 
 // In the operations of torch's clip_grad_norm_, on the norms of all stages' gradients.

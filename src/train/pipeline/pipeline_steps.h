@@ -53,7 +53,6 @@ class PipelineSteps final : public StepTaker {
   void backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
   std::optional<Fault> find_fault(const Spoiled& mine);
   void agree_on_exchange(StepReport& report);
-  void poison_gradients();
   void clip_gradients(double limit);
   void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 

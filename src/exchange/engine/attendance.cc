@@ -1,0 +1,93 @@
+// Weights to all, weights from all, and what they come to.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/attendance.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <string>
+
+namespace thinwire {
+namespace {
+
+constexpr int kAttendanceTag = 29000;  // buckets have those below 2 kMaxBuckets
+
+}  // namespace
+
+Attendance::Attendance(Group& group)
+    : group_(group),
+      weights_(static_cast<size_t>(group.size()), 1.0),
+      others_(weights_.size()),
+      sends_(weights_.size()),
+      receives_(weights_.size()),
+      count_(weights_.size()) {}
+
+void Attendance::begin() {
+  std::fill(weights_.begin(), weights_.end(), 1.0);
+  settle();
+}
+
+void Attendance::begin(uint64_t step, double weight) {
+  const auto own = static_cast<size_t>(group_.rank());
+  step_ = step;
+  weights_[own] = weight;
+  mine_ = seal_word(std::bit_cast<uint64_t>(weight), step, group_.rank());
+  missing_ = weights_.size() - 1;
+  sent_ = missing_ == 0;
+  for (size_t hop = 1; hop < weights_.size(); ++hop) {  // each rank starts with another peer
+    const size_t rank = (own + hop) % weights_.size();
+    const int peer = static_cast<int>(rank);
+    const auto to = std::as_writable_bytes(std::span(&others_[rank], 1));
+    receives_[rank] = group_.receive(to, peer, kAttendanceTag);
+    sends_[rank] = group_.send(std::as_bytes(std::span(&mine_, 1)), peer, kAttendanceTag);
+  }
+  if (missing_ == 0) settle();
+}
+
+bool Attendance::advance() {
+  if (known()) return false;
+  bool moved = false;
+  for (size_t rank = 0; rank < weights_.size(); ++rank) {
+    if (receives_[rank] == nullptr || !receives_[rank]->done()) continue;
+    receives_[rank].reset();
+    const auto weight =
+        std::bit_cast<double>(open_word(others_[rank], step_, static_cast<int>(rank)));
+    if (!std::isfinite(weight) || weight < 0)
+      throw Error(ErrorCode::kCorrupt,
+                  "exchange: the weight of rank " + std::to_string(rank) + " makes no sense");
+    weights_[rank] = weight;
+    if (--missing_ == 0) settle();
+    moved = true;
+  }
+  for (auto& send : sends_)
+    if (send != nullptr && send->done()) send.reset();
+  sent_ = std::all_of(sends_.begin(), sends_.end(), [](const auto& one) { return one == nullptr; });
+  return moved || known();
+}
+
+const Transfer* Attendance::awaited() const noexcept {
+  for (const auto* transfers : {&receives_, &sends_})
+    for (const auto& one : *transfers)
+      if (one != nullptr) return one.get();
+  return nullptr;
+}
+
+size_t Attendance::participant(size_t index) const noexcept {
+  size_t rank = 0;
+  while (!takes_part(rank) || index-- > 0) ++rank;
+  return rank;
+}
+
+// In double and in rank order, so that the sum is the same on every rank. Sums of equal weights are off by
+// some 2^-53 each, which the factor's 24 bits do not show.
+void Attendance::settle() {
+  const double own = weights_[static_cast<size_t>(group_.rank())];
+  const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  count_ = static_cast<size_t>(
+      std::count_if(weights_.begin(), weights_.end(), [](double weight) { return weight > 0; }));
+  factor_ = own > 0 ? static_cast<float>(static_cast<double>(weights_.size()) * (own / sum)) : 0;
+}
+
+}  // namespace thinwire

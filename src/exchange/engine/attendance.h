@@ -1,0 +1,69 @@
+// Which ranks have something in a step, and how much it weighs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/sealed_words.h"
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+// Every rank tells every other one its weight before anything is encoded: n - 1 messages of 16 bytes. They
+// are a round of their own, and do not travel in the frames, for two reasons.
+//
+//   - A weight is multiplied into the gradient, before the memory adds what it owes: rank r's values times
+//     n w_r / (w_0 + ... + w_(n-1)). Then all that a memory keeps counts 1/n in whichever step it is sent,
+//     and momentum and selection see what the rank contributes. If the owner of a value weighed the
+//     contributions, a rest that was left at weight 1 would be sent at weight 10. That factor takes all weights.
+//   - Nobody waits for messages of a rank that sits out, so that it sends none.
+//
+// A damaged weight is an error that ends the exchange, since ranks would otherwise divide by different sums.
+// Not shared between threads.
+class Attendance {
+ public:
+  explicit Attendance(Group& group);
+
+  // A step in which all ranks take part alike: nothing is sent.
+  void begin();
+
+  // A step in which this rank weighs `weight`, or sits out with 0: all ranks tell each other.
+  void begin(uint64_t step, double weight);
+
+  // Looks at what arrived; returns whether anything had. Throws Error(kCorrupt), naming the sender.
+  bool advance();
+  bool known() const noexcept { return missing_ == 0 && sent_; }
+
+  // A transfer that it waits for, for errors; null when it waits for none.
+  const Transfer* awaited() const noexcept;
+
+  // The rest may be asked once it is known.
+  bool takes_part(size_t rank) const noexcept { return weights_[rank] > 0; }
+  size_t count() const noexcept { return count_; }  // ranks that take part
+
+  // The rank that is number `index` among those that take part. REQUIRES: index < count().
+  size_t participant(size_t index) const noexcept;
+
+  // What this rank's values are multiplied by so that their sum over ranks times 1/n is the weighted mean:
+  // exactly 1 where all ranks weigh the same; 0 where this rank sits out.
+  float factor() const noexcept { return factor_; }
+
+ private:
+  void settle();
+
+  Group& group_;
+  uint64_t step_ = 0;
+  std::vector<double> weights_;  // by rank
+  SealedWord mine_;
+  std::vector<SealedWord> others_;  // by rank
+  std::vector<std::unique_ptr<Transfer>> sends_, receives_;
+  size_t missing_ = 0;  // weights of others
+  bool sent_ = true;
+  size_t count_;
+  float factor_ = 1;
+};
+
+}  // namespace thinwire
