@@ -16,6 +16,7 @@
 #include "thinwire/group.h"
 #include "thinwire/store.h"
 #include "thinwire/stream.h"
+#include "thinwire/tensor_rule.h"
 
 namespace thinwire {
 
@@ -47,6 +48,9 @@ struct ExchangeOptions {
   // a rank n - 1 messages of 16 bytes a step, which the first bucket waits for.
   bool weighted = false;
   std::optional<Grouping> grouping = std::nullopt;  // the codec's own when absent
+  // Tensors that have another codec, memory and method; the first pattern that fits a name decides. Each
+  // pattern must decide for a tensor. Those of dense_kinds travel as fp32 with theirs, too.
+  std::vector<TensorRule> rules = {};
   std::vector<TensorKind> dense_kinds = {TensorKind::kBias, TensorKind::kNorm};  // for kTensor
   size_t bucket_bytes = size_t{1} << 20;  // dense bytes that travel together, or offers
   size_t chunk_values = size_t{1} << 15;  // of scatter-reduce: encoded, sent and added at once

@@ -65,6 +65,34 @@ TEST(ExchangeMismatch, EveryOptionThatDecidesWhatTravelsIsCompared) {
               Each(HasSubstr("'generation 4' on rank 2")));
 }
 
+TEST(ExchangeMismatch, RulesAreCompared) {
+  const auto rule = [](const std::string& pattern, const std::string& codec) {
+    return [=](ExchangeOptions& o) { o.rules = {{.pattern = pattern, .codec = codec}}; };
+  };
+  EXPECT_THAT(options_differ(rule("*.bias", "fp16")),
+              Each(HasSubstr("'rule '*.bias': codec fp16' on rank 2")));
+  EXPECT_THAT(options_differ(rule("*.bais", "fp16")),
+              Each(HasSubstr("'rule '*.bais': codec fp16' on rank 2")));
+  EXPECT_THAT(options_differ(rule("*.bias", "fp61")),
+              Each(HasSubstr("'rule '*.bias': codec fp61' on rank 2")));
+  Side2 usual, odd;
+  rule("*.bias", "topk")(usual.options);
+  rule("*.bias", "topk:density=0.01")(odd.options);  // which is what topk means
+  EXPECT_THAT(told(usual, odd, ErrorCode::kOk), Each(""));
+  odd.options.rules[0].feedback = "ef21";
+  EXPECT_THAT(told(usual, odd, ErrorCode::kMismatch),
+              Each(HasSubstr("'rule '*.bias': feedback ef21' on rank 2")));
+}
+
+// What suits the codec now may be what somebody names, and another when the codec has changed.
+TEST(ExchangeMismatch, MethodsThatFollowASchedule) {
+  Side2 usual, odd;
+  usual.options.codec = odd.options.codec = "topk | 1: fp32";
+  odd.options.method = "gather";
+  EXPECT_THAT(told(usual, odd, ErrorCode::kMismatch),
+              Each(HasSubstr("'method gather' on rank 2, 'method gather first, then")));
+}
+
 TEST(ExchangeMismatch, WhatDecidesNothingIsNot) {
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.norms = false; }), Each(""));
   EXPECT_THAT(options_differ([](ExchangeOptions& o) { o.feedback = "none"; }), Each(""));

@@ -6,16 +6,13 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "stream/memory_slot.h"
 
 namespace thinwire {
-StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
+
+StepRunner::StepRunner(const Sections& sections, Plan plan, const ExchangeOptions& options,
                        const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
                        Store& store)
-    : plan_(std::move(plan)),
-      options_(options),
-      schedule_(CodecSchedule::parse(options.codec).value()),
-      codec_(schedule_.at(options.first_step, options.steps_per_epoch)),
+    : options_(options),
       store_(store),
       channel_(std::move(channel)),
       tensors_(tensors),
@@ -25,70 +22,36 @@ StepRunner::StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& opt
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
-  for (size_t i = 0; i < plan_.streams.size(); ++i)
-    streams_.push_back(std::make_unique<ActiveStream>(plan_.streams[i], i, terms, options, store));
-  make_method(terms);
+  arrange(sections, std::move(plan));
+}
+
+// Opens every stream with the codec of its section, and gives each section its buckets and tags.
+void StepRunner::arrange(const Sections& sections, Plan plan) {
+  for (size_t i = 0; i < plan.streams.size(); ++i) {
+    const Section& section = sections.used[plan.streams[i].section];
+    streams_.push_back(
+        std::make_unique<ActiveStream>(plan.streams[i], i, section.terms, section.options, store_));
+  }
+  std::vector<std::vector<Bucket>> buckets(sections.used.size());
+  for (Bucket& bucket : plan.buckets) {
+    const size_t section = plan.streams[bucket.front().stream].section;
+    places_.push_back({.section = section, .bucket = buckets[section].size()});
+    buckets[section].push_back(std::move(bucket));
+  }
+  int tag = 0;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const int first_tag = tag;
+    tag += 2 * static_cast<int>(buckets[i].size());
+    sections_.push_back(std::make_unique<SectionRunner>(
+        sections.used[i], std::move(buckets[i]), first_tag,
+        SectionRunner::Shared{.context = context_, .streams = streams_, .store = store_}));
+  }
 }
 
 std::vector<SharedSum> StepRunner::shared_sums() const {
   std::vector<SharedSum> sums;
   for (const auto& stream : streams_) stream->add_shared_sums(sums);
   return sums;
-}
-
-void StepRunner::make_method(const Terms& terms) {
-  method_ = terms.method->make({.context = context_,
-                                .streams = streams_,
-                                .buckets = plan_.buckets,
-                                .store = store_,
-                                .combine = *terms.combine,
-                                .bucket_bytes = options_.bucket_bytes,
-                                .chunk_values = options_.chunk_values});
-  take_over_debts(terms);
-}
-
-// Owners that another method or codec had, in this run or the one that was saved, owe what the mean
-// lacked. Where there are none any more each gives it back to the ranks, in its next gradient.
-void StepRunner::take_over_debts(const Terms& terms) {
-  debts_.clear();
-  const size_t n = context_.ranks();
-  for (const auto& stream : streams_) {
-    const size_t count = stream->spec().count();
-    const std::string key = stream->spec().name + "/owner";
-    stream->set_owed(nullptr);
-    if (stream->is_plain() || !store_.holds(key)) continue;
-    auto& memory =
-        open_memory<OwnerMemory>(store_, key, "residual of " + std::to_string(count), [&] {
-          return std::make_unique<OwnerMemory>(count, shard_range(count, 1, n, context_.rank()), n);
-        });
-    stream->set_owed(&memory);
-    if (terms.method->owners_remember(*stream)) continue;
-    memory.move_to(std::vector<Range>());
-    debts_.push_back({.stream = stream.get(), .key = key, .memory = &memory});
-  }
-}
-
-void StepRunner::end_debts(bool skipped) {
-  for (const Debt& debt : debts_) {
-    if (skipped) {
-      debt.memory->rollback();
-      continue;
-    }
-    debt.stream->set_owed(nullptr);
-    store_.drop(debt.key);
-  }
-  if (!skipped) debts_.clear();
-}
-
-// All ranks agreed on the schedule and count the same steps: none needs to be told.
-void StepRunner::follow_schedule(uint64_t step) {
-  if (schedule_.is_constant()) return;
-  std::string codec = schedule_.at(step, options_.steps_per_epoch);
-  if (codec == codec_) return;
-  codec_ = std::move(codec);
-  const Terms terms = settle(options_, step).value();
-  for (const auto& stream : streams_) stream->change_codec(terms);
-  make_method(terms);
 }
 
 void StepRunner::set_momentum(std::span<const Momentum> of_tensors) {
@@ -119,7 +82,7 @@ void StepRunner::set_weighted(bool weighted) {
   if (weighted == options_.weighted) return;
   ExchangeOptions asked = options_;
   asked.weighted = weighted;
-  settle(asked, asked.first_step).status().or_throw();
+  check_exchange(asked).or_throw();
   options_.weighted = weighted;
   weight_ = 1;
 }
@@ -131,7 +94,8 @@ void StepRunner::settle_attendance() {
 }
 
 void StepRunner::begin(uint64_t step) {
-  follow_schedule(step);  // set_step may have led elsewhere
+  for (const auto& section : sections_)
+    section->follow_schedule(step);  // set_step may have led elsewhere
   context_.call.step = step;
   context_.faults.clear();
   context_.gives_zeros = abstains_ == Abstention::kSkipsStep;
@@ -151,7 +115,8 @@ void StepRunner::begin(uint64_t step) {
 
 void StepRunner::begin_bucket(size_t bucket) {
   if (!has_participants()) return;
-  method_->begin(bucket);
+  const Place& place = places_[bucket];
+  sections_[place.section]->method().begin(place.bucket);
   if (bucket == 0) first_send_ = Clock::now();  // sends are the last thing that begin does
   last_receive_ = Clock::now();
 }
@@ -162,14 +127,40 @@ bool StepRunner::advance() {
     if (may_begin()) settle_attendance();
     return came;
   }
-  const bool moved = method_->advance();
+  bool moved = false;
+  for (const auto& section : sections_) moved |= section->method().advance();
   if (moved) last_receive_ = Clock::now();
   return moved;
 }
 
+bool StepRunner::idle() const noexcept {
+  return may_begin() && std::all_of(sections_.begin(), sections_.end(),
+                                    [](const auto& section) { return section->method().done(); });
+}
+
+// Where one section waits for what an owner makes and another for a rank itself, the second knows more.
+const Method* StepRunner::waiting() const noexcept {
+  const Method* first = nullptr;
+  for (const auto& section : sections_) {
+    const Method& method = section->method();
+    if (method.done()) continue;
+    if (!method.awaits_owner()) return &method;
+    if (first == nullptr) first = &method;
+  }
+  return first;
+}
+
 std::string StepRunner::awaited() const {
-  const Transfer* transfer = may_begin() ? method_->awaited() : context_.attendance.awaited();
+  const Method* const method = waiting();
+  const Transfer* const transfer = !may_begin()        ? context_.attendance.awaited()
+                                   : method != nullptr ? method->awaited()
+                                                       : nullptr;
   return transfer != nullptr ? transfer->describe() : "nothing";
+}
+
+bool StepRunner::awaits_owner() const noexcept {
+  const Method* const method = waiting();
+  return method != nullptr && method->awaits_owner();
 }
 
 StepReport StepRunner::end() {
@@ -189,8 +180,7 @@ StepReport StepRunner::end() {
                     .stream = streams_[verdict.stream]->spec().name};
   else if (verdict.asked)
     report.fault.rank = verdict.rank;
-  method_->end(report.skipped);
-  end_debts(report.skipped || context_.sits_out());
+  for (const auto& section : sections_) section->end(report.skipped);
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);
     report.streams.push_back(stream->counters());
@@ -206,7 +196,7 @@ StepReport StepRunner::end() {
   report.compress_seconds = context_.compress_seconds;
   report.decompress_seconds = context_.decompress_seconds;
   report.wire_seconds = std::chrono::duration<double>(last_receive_ - first_send_).count();
-  follow_schedule(report.step + 1);
+  for (const auto& section : sections_) section->follow_schedule(report.step + 1);
   return report;
 }
 

@@ -8,26 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "codec/codec_schedule.h"
+#include "exchange/engine/section_runner.h"
+#include "exchange/engine/sections.h"
 #include "exchange/engine/shared_state.h"
 #include "exchange/engine/tensor_table.h"
-#include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
-#include "exchange/owner/owner_memory.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
 
 namespace thinwire {
 
-// Follows the schedule of codecs: whatever a step leaves is already that of the next step's codec.
-//
 // A step is begin, begin_bucket for every bucket in order with advance in between, then end once
 // idle. Used by one thread at a time.
 class StepRunner {
  public:
-  StepRunner(Plan plan, const Terms& terms, const ExchangeOptions& options,
+  // `plan` is that of the sections.
+  StepRunner(const Sections& sections, Plan plan, const ExchangeOptions& options,
              const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
 
   Group& channel() noexcept { return *channel_; }
@@ -56,43 +54,37 @@ class StepRunner {
 
   // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
   bool advance();
-  bool idle() const noexcept { return may_begin() && method_->done(); }
+  bool idle() const noexcept;
 
-  // "receive of 128 bytes from rank 3": what the oldest bucket waits for. REQUIRES: not idle.
+  // "receive of 128 bytes from rank 3": what the oldest bucket of a section waits for. REQUIRES: not idle.
   std::string awaited() const;
-  bool awaits_owner() const noexcept { return method_->awaits_owner(); }
+  bool awaits_owner() const noexcept;
 
   // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
   StepReport end();
 
  private:
-  void make_method(const Terms& terms);
-  void take_over_debts(const Terms& terms);
-  void end_debts(bool skipped);
-  void settle_attendance();
-  void follow_schedule(uint64_t step);
+  // Where a bucket of the plan is: in a section, among its buckets.
+  struct Place {
+    size_t section = 0;
+    size_t bucket = 0;
+  };
 
-  const Plan plan_;
+  void arrange(const Sections& sections, Plan plan);
+  void settle_attendance();
+  const Method* waiting() const noexcept;
+
   ExchangeOptions options_;
-  const CodecSchedule schedule_;
-  std::string codec_;  // as the schedule says it
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
   StepContext context_;
   Streams streams_;
-  std::unique_ptr<Method> method_;
+  std::vector<std::unique_ptr<SectionRunner>> sections_;
+  std::vector<Place> places_;  // by bucket
 
   double weight_ = 1;
   std::optional<Abstention> abstains_;  // from the next step
-
-  // What owners owe of a stream that has no owners any more.
-  struct Debt {
-    ActiveStream* stream;
-    std::string key;  // in the store
-    OwnerMemory* memory;
-  };
-  std::vector<Debt> debts_;
 
   uint64_t sent_before_ = 0;
   uint64_t received_before_ = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "codec/codec_schedule.h"
+#include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "thinwire/feedback.h"
 #include "thinwire/near_miss.h"
@@ -72,10 +73,6 @@ std::string describe(const Fault& fault) {
                            : fault.rank < 0                  ? "has a sum that is not finite"
                                                              : "has a NaN or Inf";
   return "stream '" + fault.stream + "'" + of_rank + " " + what;
-}
-
-Status check_exchange(const ExchangeOptions& options) {
-  return settle(options, options.first_step).status();
 }
 
 Result<SettledOptions> settled_options(const ExchangeOptions& options) {
@@ -147,22 +144,30 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   return terms;
 }
 
+std::string setting_text(const ExchangeOptions& options, const std::string& before) {
+  std::string codec = options.codec, feedback = options.feedback, method = options.method, grouping;
+  if (Result<Terms> settled = settle(options, options.first_step); settled) {
+    const Terms& terms = settled.value();
+    const CodecSchedule schedule = CodecSchedule::parse(options.codec).value();
+    const bool follows = options.method == "auto" && !schedule.is_constant();
+    codec = schedule.canonical();
+    feedback = terms.feedback;
+    method = std::string(terms.method->name) + (follows ? " first, then what suits the codec" : "");
+    grouping =
+        before + "grouping " + (terms.grouping == Grouping::kModel ? "model" : "tensor") + "\n";
+  }
+  return before + "codec " + codec + "\n" + before + "feedback " + feedback + "\n" + before +
+         "method " + method + "\n" + grouping;
+}
+
 std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
   std::string text = "thinwire " THINWIRE_VERSION "\n";
   const auto line = [&](const std::string& what, const std::string& value) {
     text += what + " " + value + "\n";
   };
-  if (Result<Terms> settled = settle(options, options.first_step); settled) {
-    const Terms& terms = settled.value();
-    line("codec", CodecSchedule::parse(options.codec).value().canonical());
-    line("feedback", terms.feedback);
-    line("method", std::string(terms.method->name));
-    line("grouping", terms.grouping == Grouping::kModel ? "model" : "tensor");
-  } else {
-    line("codec", options.codec);
-    line("feedback", options.feedback);
-    line("method", options.method);
-  }
+  const std::vector<ExchangeOptions> settings = settings_of(options);
+  for (size_t i = 0; i < settings.size(); ++i)
+    text += setting_text(settings[i], name_of_setting(options, i));
   line("combine", options.combine);
   line("weighted", options.weighted ? "yes" : "no");
   std::string kinds;

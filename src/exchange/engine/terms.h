@@ -30,9 +30,13 @@ struct Terms {
 // Fails with the choices when a name is unknown or a codec of the schedule does not fit the method.
 Result<Terms> settle(const ExchangeOptions& options, uint64_t step);
 
+// What an exchange with these options does to its tensors, in lines; each begins with `before`. Options
+// that say the same in other words have the same text. Options that do not settle appear as they were given.
+std::string setting_text(const ExchangeOptions& options, const std::string& before = "");
+
 // One line per thing that decides what travels: version, codec with every option spelt out,
-// feedback, method, buckets, seed, and each tensor's name, shape and kind. Options that do not
-// settle appear as they were given, so that a mistake on one rank is told to all.
+// feedback, method, rules, buckets, seed, and each tensor's name, shape and kind. A mistake on one rank
+// is told to all.
 std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors);
 
 }  // namespace thinwire

@@ -149,18 +149,15 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   require_agreement(group, "exchange", agreement_text(options, tensors));
 
   // From here on every rank finds the same mistakes, except in what its store holds.
-  const Terms terms = settle(options, options.first_step).value();
   check_names(tensors);
-  const Plan plan = make_plan(tensors, {.grouping = terms.grouping,
-                                        .plain_kinds = options.dense_kinds,
-                                        .bucket_bytes = options.bucket_bytes,
-                                        .divisible = terms.divisible});
+  const Sections sections = settle_sections(options, tensors, options.first_step).value();
+  const Plan plan = plan_of(sections, tensors, options);
   std::unique_ptr<Group> channel = group.split(0);
   std::unique_ptr<StepRunner> runner;
   together(group, [&] {
     try {
       runner =
-          std::make_unique<StepRunner>(plan, terms, options, tensors, std::move(channel), store);
+          std::make_unique<StepRunner>(sections, plan, options, tensors, std::move(channel), store);
     } catch (const Error& error) {
       throw Error(error.code(), "exchange: could not be made on rank " +
                                     std::to_string(group.rank()) + ": " + error.what());

@@ -3,7 +3,7 @@
 #include "exchange/layout/plan.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace thinwire {
 namespace {
@@ -14,107 +14,120 @@ size_t total_count(const std::vector<TensorSpec>& tensors) {
   return total;
 }
 
-// A bucket is closed once it holds `limit` values, and equal parts of more than `limit` are at
-// least half of it: so there are at most 2 x total / limit + 1 buckets.
-size_t values_per_bucket(size_t total, size_t bucket_bytes) {
-  const size_t floor = 2 * total / (kMaxBuckets - 1) + 1;
-  return std::max(bucket_bytes / sizeof(float), floor);
+// A bucket is closed once it holds `limit` values or the last tensor of its section, and equal parts of
+// more than `limit` are at least half of it: so there are at most 2 x total / limit + 1 buckets, with as
+// many as there are sections in place of the 1.
+size_t values_per_bucket(size_t total, const PlanOptions& options) {
+  const size_t floor = 2 * total / (kMaxBuckets - options.sections.size()) + 1;
+  return std::max(options.bucket_bytes / sizeof(float), floor);
 }
 
-PlannedStream whole_model(const std::vector<TensorSpec>& tensors) {
-  PlannedStream model;
-  model.spec = {.name = "model", .tensors = tensors};
-  model.tensors.resize(tensors.size());
-  std::iota(model.tensors.begin(), model.tensors.end(), size_t{0});
-  return model;
+// Cuts a bucket of more than `limit` values into equal ones, so that parts of a large tensor travel
+// while others are encoded.
+void add_divided(const Bucket& bucket, size_t limit, std::vector<Bucket>& parts) {
+  size_t total = 0;
+  for (const Piece& piece : bucket) total += piece.count;
+  const size_t cuts = std::max<size_t>(1, (total + limit - 1) / limit);
+  const size_t share = std::max<size_t>(1, (total + cuts - 1) / cuts);
+  size_t room = share;
+  parts.emplace_back();
+  for (Piece piece : bucket) {
+    while (piece.count > room) {
+      if (room > 0) parts.back().push_back({piece.stream, piece.begin, room});
+      piece.begin += room;
+      piece.count -= room;
+      parts.emplace_back();
+      room = share;
+    }
+    parts.back().push_back(piece);
+    room -= piece.count;
+  }
 }
 
-// One bucket while it is being filled.
+// The bucket of a section while it is being filled; the only one of a section that is one stream.
 class OpenBucket {
  public:
-  explicit OpenBucket(Plan& plan) : plan_(plan) {}
+  OpenBucket(const std::vector<TensorSpec>& tensors, size_t section, const SectionLayout& layout,
+             size_t limit)
+      : tensors_(tensors), section_(section), layout_(layout), limit_(limit) {}
 
-  void add(const TensorSpec& tensor, size_t index, bool plain) {
+  void add(size_t index, bool plain) {
+    const TensorSpec& tensor = tensors_[index];
     count_ += tensor.count();
-    if (!plain) {
+    if (layout_.grouping == Grouping::kModel) {
+      whole_.push_back(index);
+    } else if (!plain) {
       streams_.push_back({.spec = single_tensor(tensor), .tensors = {index}});
-      return;
+    } else {
+      if (plain_.tensors.empty()) plain_.spec.name = "dense:" + tensor.name;
+      plain_.spec.tensors.push_back(tensor);
+      plain_.tensors.push_back(index);
     }
-    if (plain_.tensors.empty()) plain_.spec.name = "dense:" + tensor.name;
-    plain_.spec.tensors.push_back(tensor);
-    plain_.tensors.push_back(index);
   }
 
-  size_t count() const { return count_; }
+  bool full() const { return layout_.grouping == Grouping::kTensor && count_ >= limit_; }
 
-  void close() {
+  void close(Plan& plan) {
     plain_.plain = true;
     if (!plain_.tensors.empty()) streams_.push_back(std::move(plain_));
-    if (!streams_.empty()) plan_.buckets.emplace_back();
+    if (!whole_.empty()) streams_.push_back(whole_section());
+    Bucket bucket;
     for (PlannedStream& stream : streams_) {
-      plan_.buckets.back().push_back(
-          {.stream = plan_.streams.size(), .begin = 0, .count = stream.spec.count()});
-      plan_.streams.push_back(std::move(stream));
+      stream.section = section_;
+      bucket.push_back({.stream = plan.streams.size(), .begin = 0, .count = stream.spec.count()});
+      plan.streams.push_back(std::move(stream));
     }
+    if (layout_.divisible)
+      add_divided(bucket, limit_, plan.buckets);
+    else
+      plan.buckets.push_back(std::move(bucket));
     streams_.clear();
     plain_ = {};
     count_ = 0;
   }
 
  private:
-  Plan& plan_;
+  PlannedStream whole_section() const {
+    PlannedStream stream{.spec = {}, .tensors = {whole_.rbegin(), whole_.rend()}};
+    for (const size_t index : stream.tensors) stream.spec.tensors.push_back(tensors_[index]);
+    const bool all = whole_.size() == tensors_.size();
+    stream.spec.name = all ? "model" : "model:" + stream.spec.tensors.front().name;
+    return stream;
+  }
+
+  const std::vector<TensorSpec>& tensors_;
+  const size_t section_;
+  const SectionLayout layout_;
+  const size_t limit_;
   std::vector<PlannedStream> streams_;
   PlannedStream plain_;
+  std::vector<size_t>
+      whole_;  // tensors of a section that is one stream, from the last to the first
   size_t count_ = 0;
 };
-
-// Cuts buckets of more than `limit` values into equal ones, so that parts of a large tensor travel
-// while others are encoded.
-std::vector<Bucket> divide(const std::vector<Bucket>& buckets, size_t limit) {
-  std::vector<Bucket> parts;
-  for (const Bucket& bucket : buckets) {
-    size_t total = 0;
-    for (const Piece& piece : bucket) total += piece.count;
-    const size_t cuts = std::max<size_t>(1, (total + limit - 1) / limit);
-    const size_t share = std::max<size_t>(1, (total + cuts - 1) / cuts);
-    size_t room = share;
-    parts.emplace_back();
-    for (Piece piece : bucket) {
-      while (piece.count > room) {
-        if (room > 0) parts.back().push_back({piece.stream, piece.begin, room});
-        piece.begin += room;
-        piece.count -= room;
-        parts.emplace_back();
-        room = share;
-      }
-      parts.back().push_back(piece);
-      room -= piece.count;
-    }
-  }
-  return parts;
-}
 
 }  // namespace
 
 Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& options) {
   Plan plan;
   if (tensors.empty()) return plan;
-  const size_t limit = values_per_bucket(total_count(tensors), options.bucket_bytes);
+  const size_t limit = values_per_bucket(total_count(tensors), options);
+  const auto section_of = [&](size_t index) {
+    return options.section_of.empty() ? 0 : options.section_of[index];
+  };
+  std::vector<OpenBucket> open;
+  for (size_t section = 0; section < options.sections.size(); ++section)
+    open.emplace_back(tensors, section, options.sections[section], limit);
+  std::vector<size_t> left(open.size());  // tensors to come
+  for (size_t index = 0; index < tensors.size(); ++index) ++left[section_of(index)];
 
-  if (options.grouping == Grouping::kModel) {
-    plan.streams.push_back(whole_model(tensors));
-    plan.buckets.push_back({{.stream = 0, .begin = 0, .count = total_count(tensors)}});
-  } else {
-    OpenBucket bucket(plan);
-    for (size_t index = tensors.size(); index-- > 0;) {
-      const auto& kinds = options.plain_kinds;
-      const bool plain = std::find(kinds.begin(), kinds.end(), tensors[index].kind) != kinds.end();
-      bucket.add(tensors[index], index, plain);
-      if (bucket.count() >= limit) bucket.close();
-    }
-    bucket.close();
+  for (size_t index = tensors.size(); index-- > 0;) {
+    const auto& kinds = options.plain_kinds;
+    const bool plain = std::find(kinds.begin(), kinds.end(), tensors[index].kind) != kinds.end();
+    OpenBucket& bucket = open[section_of(index)];
+    bucket.add(index, plain);
+    if (--left[section_of(index)] == 0 || bucket.full()) bucket.close(plan);
   }
-  if (options.divisible) plan.buckets = divide(plan.buckets, limit);
   return plan;
 }
 

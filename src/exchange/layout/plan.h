@@ -14,6 +14,7 @@ struct PlannedStream {
   StreamSpec spec;
   std::vector<size_t> tensors;  // indices in the list given, in the spec's order
   bool plain = false;           // small tensors together in fp32, with no memory
+  size_t section = 0;           // that its tensors are of
 };
 
 // Values [begin, begin + count) of a stream.
@@ -30,21 +31,30 @@ struct Plan {
   std::vector<Bucket> buckets;  // in the order in which they travel
 };
 
-struct PlanOptions {
+// The tensors of one codec.
+struct SectionLayout {
   Grouping grouping = Grouping::kTensor;
-  std::vector<TensorKind> plain_kinds;
-  size_t bucket_bytes = 0;
   bool divisible = false;  // streams may be cut at any value
 };
 
+struct PlanOptions {
+  std::vector<TensorKind> plain_kinds;
+  size_t bucket_bytes = 0;
+  std::vector<SectionLayout> sections = {{}};
+  std::vector<size_t> section_of = {};  // by tensor; empty: all are of the first
+};
+
 // Tensors go into buckets from the last to the first, as a backward pass makes them; a bucket is
-// full at bucket_bytes of fp32. Each tensor is a stream, except that those of a plain kind are one
+// full at bucket_bytes of fp32, and holds tensors of one section. Buckets travel in the order in which
+// a backward pass completes them. Each tensor is a stream, except that those of a plain kind are one
 // stream per bucket, named "dense:<its first tensor>"; no memory hangs on that name.
-// Grouping::kModel makes one stream "model" of all tensors in the order given. Divisible streams
-// larger than a bucket are cut into equal parts. At most kMaxBuckets buckets, whatever bucket_bytes
-// says.
+// Grouping::kModel makes one stream of all tensors of the section in the order given: "model" if these
+// are all that there are, else "model:<its first tensor>". Divisible streams larger than a bucket are cut
+// into equal parts. At most kMaxBuckets buckets, whatever bucket_bytes says.
+// REQUIRES: at most kMaxSections sections.
 Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& options);
 
 inline constexpr size_t kMaxBuckets = 9000;
+inline constexpr size_t kMaxSections = 1000;
 
 }  // namespace thinwire

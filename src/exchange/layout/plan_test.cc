@@ -15,10 +15,9 @@ const std::vector<TensorSpec> kModel = {
     {"none", {0}, TensorKind::kLinear}, {"c", {7}, TensorKind::kOther}};
 
 PlanOptions options(size_t bucket_values, bool divisible = false) {
-  return {.grouping = Grouping::kTensor,
-          .plain_kinds = {TensorKind::kBias, TensorKind::kNorm},
+  return {.plain_kinds = {TensorKind::kBias, TensorKind::kNorm},
           .bucket_bytes = 4 * bucket_values,
-          .divisible = divisible};
+          .sections = {{.grouping = Grouping::kTensor, .divisible = divisible}}};
 }
 
 // "c none b | a", with [begin, end) for parts of a stream.
@@ -56,7 +55,7 @@ TEST(Plan, PlainTensorsOfABucketAreOneStream) {
 
 TEST(Plan, TheWholeModelIsOneStreamInTheGivenOrder) {
   PlanOptions whole = options(60);
-  whole.grouping = Grouping::kModel;
+  whole.sections[0].grouping = Grouping::kModel;
   const Plan plan = make_plan(kModel, whole);
   EXPECT_EQ(text(plan), "model ");
   EXPECT_EQ(plan.streams[0].tensors, (std::vector<size_t>{0, 1, 2, 3, 4, 5}));
@@ -74,7 +73,7 @@ TEST(Plan, EveryValueTravelsExactlyOnceWhateverTheBucketSize) {
     for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
       for (const size_t size : {0, 1, 2, 3, 7, 50, 61, 62, 63, 171, 172, 173, 10000}) {
         PlanOptions cut = options(size, divisible);
-        cut.grouping = grouping;
+        cut.sections[0].grouping = grouping;
         const Plan plan = make_plan(kModel, cut);
         std::vector<size_t> next(plan.streams.size());  // pieces of a stream come in order
         std::vector<bool> seen(plan.streams.size());
@@ -106,11 +105,49 @@ TEST(Plan, PartsOfDivisibleStreamsFitTheBucket) {
   }
 }
 
+// Of sections 0 and 1: all but these two tensors, and these.
+PlanOptions in_two(size_t bucket_values, Grouping first, Grouping second, bool divisible = false) {
+  PlanOptions two = options(bucket_values);
+  two.sections = {{.grouping = first}, {.grouping = second, .divisible = divisible}};
+  two.section_of = {0, 0, 1, 0, 0, 1};  // b and c
+  return two;
+}
+
+// A bucket stands where the backward pass completes it: that of b and c when b is there, which is
+// before the other is full, or after.
+TEST(Plan, BucketsHoldTensorsOfOneSectionInTheOrderInWhichTheyAreComplete) {
+  constexpr Grouping kTensor = Grouping::kTensor, kWhole = Grouping::kModel;
+  EXPECT_EQ(text(make_plan(kModel, in_two(1000, kTensor, kTensor))), "c b | none a dense:b.bias ");
+  EXPECT_EQ(text(make_plan(kModel, in_two(5, kTensor, kTensor))),
+            "c | none dense:b.bias | b | dense:a.bias | a ");
+  EXPECT_EQ(text(make_plan(kModel, in_two(30, kTensor, kTensor, true))),
+            "c b[0,22) | b[22,50) | none a dense:b.bias ");
+  EXPECT_EQ(text(make_plan(kModel, in_two(5, kTensor, kWhole))),
+            "none dense:b.bias | model:b | dense:a.bias | a ");
+  EXPECT_EQ(text(make_plan(kModel, in_two(5, kWhole, kTensor))), "c | b | model:a ");
+  const Plan plan = make_plan(kModel, in_two(5, kWhole, kWhole));
+  EXPECT_EQ(text(plan), "model:b | model:a ");
+  EXPECT_EQ(plan.streams[0].tensors, (std::vector<size_t>{2, 5}));
+  EXPECT_EQ(plan.streams[0].section, 1u);
+  EXPECT_EQ(plan.streams[1].tensors, (std::vector<size_t>{0, 1, 3, 4}));
+  EXPECT_EQ(plan.streams[1].section, 0u);
+}
+
 TEST(Plan, NumberOfBucketsIsBounded) {
   const std::vector<TensorSpec> large = {{"w", {100000000}, TensorKind::kLinear}};
   const Plan plan = make_plan(large, options(1, true));
   EXPECT_LE(plan.buckets.size(), kMaxBuckets);
   EXPECT_GT(plan.buckets.size(), kMaxBuckets / 3);
+
+  std::vector<TensorSpec> many;
+  PlanOptions most = options(1);
+  most.sections.assign(kMaxSections, {.grouping = Grouping::kTensor, .divisible = true});
+  for (size_t section = 0; section < kMaxSections; ++section)
+    for (const char* part : {".a", ".b"}) {
+      many.push_back({"w" + std::to_string(section) + part, {100001}, TensorKind::kLinear});
+      most.section_of.push_back(section);
+    }
+  EXPECT_LE(make_plan(many, most).buckets.size(), kMaxBuckets);
 }
 
 TEST(Plan, NoTensorsNeedNothing) {

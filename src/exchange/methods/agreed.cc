@@ -89,7 +89,7 @@ size_t offered_size(const ActiveStream& stream) {
   return most;
 }
 
-// Bucket i may use tags 2i and 2i + 1.
+// Bucket i may use tags first_tag + 2i and the one after it.
 std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
   const std::vector<Bucket>& buckets = parts.buckets;
   std::vector<std::unique_ptr<Collective>> collectives;
@@ -105,7 +105,8 @@ std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
       }
     }
     firsts.push_back(members.size());
-    const auto cargo = std::make_shared<Cargo>(parts.context, members, static_cast<int>(2 * begin));
+    const auto cargo = std::make_shared<Cargo>(parts.context, members,
+                                               parts.first_tag + static_cast<int>(2 * begin));
     for (size_t i = 0; i + 1 < firsts.size(); ++i)
       collectives.push_back(
           std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));

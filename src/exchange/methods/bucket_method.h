@@ -49,7 +49,7 @@ template <typename Make>
 std::unique_ptr<Method> for_each_bucket(const MethodParts& parts, const Make& make) {
   std::vector<std::unique_ptr<Collective>> all;
   for (size_t i = 0; i < parts.buckets.size(); ++i)
-    all.push_back(make(parts.buckets[i], static_cast<int>(2 * i)));
+    all.push_back(make(parts.buckets[i], parts.first_tag + static_cast<int>(2 * i)));
   return std::make_unique<BucketMethod>(std::move(all));
 }
 

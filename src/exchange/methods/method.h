@@ -17,7 +17,7 @@
 
 namespace thinwire {
 
-// All buckets of an exchange, step after step. In a step every bucket begins once, in their order, with
+// All buckets of a section, step after step. In a step every bucket begins once, in their order, with
 // calls of advance between; when all have begun, advance is called until done. Means lie in the streams'
 // result(), with the same bits on every rank, unless the step has a fault. Buffers are made once. Used by
 // one thread.
@@ -45,7 +45,7 @@ class Method {
   virtual bool awaits_owner() const noexcept { return false; }
 };
 
-// The streams of a plan, by index.
+// The streams of a plan, by index; those of other sections too.
 using Streams = std::vector<std::unique_ptr<ActiveStream>>;
 
 // What a method is made of; outlives it.
@@ -57,6 +57,7 @@ struct MethodParts {
   const Combine& combine;
   size_t bucket_bytes = 0;
   size_t chunk_values = 0;
+  int first_tag = 0;  // of two for each bucket; other tags are those of other methods
 };
 
 struct MethodEntry {

@@ -31,9 +31,6 @@
 namespace thinwire {
 namespace {
 
-constexpr int kPartTag = 0;
-constexpr int kMeanTag = 1;
-
 // Chunks ahead of one owner. 32 of 32 KiB are 8 ms at 1 Gbit/s: more than a time slice of whoever
 // shares a core with one of the ranks. Among many ranks each pair has less to carry.
 size_t window_of(size_t ranks) {
@@ -52,15 +49,20 @@ class ScatterReduce final : public Method {
         means_out_(window_, plan_.max_size()),
         contributions_(parts.combine, context_.ranks(), plan_.max_count()),
         vote_room_(plan_.max_size()),
-        spoilt_(plan_.max_parts()) {
+        spoilt_(plan_.max_parts()),
+        memories_(parts.streams.size()),
+        part_tag_(parts.first_tag),
+        mean_tag_(parts.first_tag + 1) {
     for (const Bucket& bucket : parts.buckets) {
       members_.emplace_back();
-      for (const Piece& piece : bucket)
-        members_.back().push_back(parts.streams[piece.stream].get());
+      for (const Piece& piece : bucket) {
+        ActiveStream& stream = *parts.streams[piece.stream];
+        members_.back().push_back(&stream);
+        memories_[piece.stream] = memory_of(stream, parts.store);
+      }
     }
     for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
       lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size());
-    for (const auto& stream : parts.streams) memories_.push_back(memory_of(*stream, parts.store));
   }
 
   void begin(size_t bucket) override {
@@ -133,13 +135,13 @@ class ScatterReduce final : public Method {
     if (number >= own_.chunks.size() || !context_.takes_part(lane.rank)) return;
     const auto to = lane.parts_in.bytes(number, own_.chunks[number].size);
     lane.parts_in.transfer(number).set(
-        context_.group.receive(to, static_cast<int>(lane.rank), kPartTag));
+        context_.group.receive(to, static_cast<int>(lane.rank), part_tag_));
   }
   void expect_mean(Lane& lane, size_t number) {
     if (number >= route(lane).chunks.size()) return;
     const auto to = lane.means_in.bytes(number, route(lane).chunks[number].size);
     lane.means_in.transfer(number).set(
-        context_.group.receive(to, static_cast<int>(lane.rank), kMeanTag));
+        context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
   FrameHeader expected(const ChunkPart& part, size_t sender) const noexcept {
@@ -187,7 +189,7 @@ class ScatterReduce final : public Method {
         part.coder->encoder->rollback();  // it serves other frames too, and remembers none
       }
     }
-    transfer.set(context_.group.send(message, static_cast<int>(lane.rank), kPartTag));
+    transfer.set(context_.group.send(message, static_cast<int>(lane.rank), part_tag_));
     ++lane.asked;
     return true;
   }
@@ -262,7 +264,7 @@ class ScatterReduce final : public Method {
     }
     for (Lane& lane : lanes_)
       lane.means_out.transfer(reduced_).set(
-          context_.group.send(message, static_cast<int>(lane.rank), kMeanTag));
+          context_.group.send(message, static_cast<int>(lane.rank), mean_tag_));
     read_mean(chunk, message, context_.rank());
   }
 
@@ -344,16 +346,18 @@ class ScatterReduce final : public Method {
   const Route& own_;
   const size_t window_;
   std::vector<std::vector<ActiveStream*>> members_;  // of each bucket
-  std::vector<OwnerMemory*> memories_;               // by stream; null where nothing is remembered
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
-  Ring means_out_;                    // their memory; whether they have left is in the lanes
-  Contributions contributions_;       // to the chunk under way
-  std::vector<std::byte> vote_room_;  // for this rank's own vote on it
-  std::vector<bool> spoilt_;          // parts of that chunk without a sum
-  size_t released_ = 0;               // buckets begun in this step
-  size_t finished_ = 0;               // buckets done
-  size_t reduced_ = 0;                // own chunks handed out
-  size_t next_rank_ = 0;              // to be added next
+  Ring means_out_;                      // their memory; whether they have left is in the lanes
+  Contributions contributions_;         // to the chunk under way
+  std::vector<std::byte> vote_room_;    // for this rank's own vote on it
+  std::vector<bool> spoilt_;            // parts of that chunk without a sum
+  std::vector<OwnerMemory*> memories_;  // by stream; null where nothing is remembered
+  const int part_tag_;
+  const int mean_tag_;
+  size_t released_ = 0;   // buckets begun in this step
+  size_t finished_ = 0;   // buckets done
+  size_t reduced_ = 0;    // own chunks handed out
+  size_t next_rank_ = 0;  // to be added next
 };
 
 // Whether parts of a stream can be encoded on their own, by encoders that serve any of them.

@@ -1,0 +1,88 @@
+// A section makes its method anew when its codec changes, and hands back what owners owe who are none any more.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/section_runner.h"
+
+#include <algorithm>
+
+#include "stream/memory_slot.h"
+
+namespace thinwire {
+
+SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets, int first_tag,
+                             const Shared& shared)
+    : options_(section.options),
+      schedule_(CodecSchedule::parse(options_.codec).value()),
+      codec_(schedule_.at(options_.first_step, options_.steps_per_epoch)),
+      buckets_(std::move(buckets)),
+      first_tag_(first_tag),
+      shared_(shared) {
+  for (const Bucket& bucket : buckets_)
+    for (const Piece& piece : bucket) {
+      ActiveStream* const stream = shared_.streams[piece.stream].get();
+      if (streams_.empty() || streams_.back() != stream) streams_.push_back(stream);
+    }
+  make_method(section.terms);
+}
+
+void SectionRunner::make_method(const Terms& terms) {
+  method_ = terms.method->make({.context = shared_.context,
+                                .streams = shared_.streams,
+                                .buckets = buckets_,
+                                .store = shared_.store,
+                                .combine = *terms.combine,
+                                .bucket_bytes = options_.bucket_bytes,
+                                .chunk_values = options_.chunk_values,
+                                .first_tag = first_tag_});
+  take_over_debts(terms);
+}
+
+// Owners that another method or codec had, in this run or the one that was saved, owe what the mean
+// lacked. Where there are none any more each gives it back to the ranks, in its next gradient.
+void SectionRunner::take_over_debts(const Terms& terms) {
+  debts_.clear();
+  const size_t n = shared_.context.ranks();
+  for (ActiveStream* const stream : streams_) {
+    const size_t count = stream->spec().count();
+    const std::string key = stream->spec().name + "/owner";
+    stream->set_owed(nullptr);
+    if (stream->is_plain() || !shared_.store.holds(key)) continue;
+    auto& memory =
+        open_memory<OwnerMemory>(shared_.store, key, "residual of " + std::to_string(count), [&] {
+          return std::make_unique<OwnerMemory>(count,
+                                               shard_range(count, 1, n, shared_.context.rank()), n);
+        });
+    stream->set_owed(&memory);
+    if (terms.method->owners_remember(*stream)) continue;
+    memory.move_to(std::vector<Range>());
+    debts_.push_back({.stream = stream, .key = key, .memory = &memory});
+  }
+}
+
+void SectionRunner::end_debts(bool skipped) {
+  for (const Debt& debt : debts_) {
+    if (skipped) {
+      debt.memory->rollback();
+      continue;
+    }
+    debt.stream->set_owed(nullptr);
+    shared_.store.drop(debt.key);
+  }
+  if (!skipped) debts_.clear();
+}
+
+void SectionRunner::end(bool skipped) {
+  method_->end(skipped);
+  end_debts(skipped || shared_.context.sits_out());
+}
+
+void SectionRunner::follow_schedule(uint64_t step) {
+  if (schedule_.is_constant()) return;
+  std::string codec = schedule_.at(step, options_.steps_per_epoch);
+  if (codec == codec_) return;
+  codec_ = std::move(codec);
+  const Terms terms = settle(options_, step).value();
+  for (ActiveStream* const stream : streams_) stream->change_codec(terms);
+  make_method(terms);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,63 @@
+// One section of an exchange at work: its schedule of codecs, its method, and what owners still owe.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codec/codec_schedule.h"
+#include "exchange/engine/sections.h"
+#include "exchange/methods/method.h"
+#include "exchange/owner/owner_memory.h"
+
+namespace thinwire {
+
+// Follows the schedule of codecs: whatever a step leaves is already that of the next step's codec.
+// Used by one thread at a time.
+class SectionRunner {
+ public:
+  // What all sections of an exchange share; outlives them.
+  struct Shared {
+    StepContext& context;
+    const Streams& streams;
+    Store& store;
+  };
+
+  // The section's buckets are those of tags [first_tag, first_tag + 2 x buckets.size()).
+  SectionRunner(const Section& section, std::vector<Bucket> buckets, int first_tag,
+                const Shared& shared);
+
+  Method& method() noexcept { return *method_; }
+  const Method& method() const noexcept { return *method_; }
+
+  // All ranks agreed on the schedule and count the same steps: none needs to be told.
+  void follow_schedule(uint64_t step);
+
+  void end(bool skipped);
+
+ private:
+  void make_method(const Terms& terms);
+  void take_over_debts(const Terms& terms);
+  void end_debts(bool skipped);
+
+  const ExchangeOptions options_;
+  const CodecSchedule schedule_;
+  std::string codec_;  // as the schedule says it
+  const std::vector<Bucket> buckets_;
+  const int first_tag_;
+  const Shared shared_;
+  std::vector<ActiveStream*> streams_;  // its own
+  std::unique_ptr<Method> method_;
+
+  // What owners owe of a stream that has no owners any more.
+  struct Debt {
+    ActiveStream* stream;
+    std::string key;  // in the store
+    OwnerMemory* memory;
+  };
+  std::vector<Debt> debts_;
+};
+
+}  // namespace thinwire
