@@ -1,4 +1,4 @@
-// Times an operation beside what the memory allows, in the same run, so that a noisy machine
+// Measures an operation and the memory's speed in turn, in one run, so that a machine's noise
 // cancels out.
 // SPDX-License-Identifier: Apache-2.0
 //

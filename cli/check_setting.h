@@ -1,4 +1,4 @@
-// What a table of keys says about a setting: every complaint names the place, the key and the choices.
+// Checks a setting against a table of keys: every complaint names the place, the key and the choices.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

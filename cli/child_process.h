@@ -1,4 +1,4 @@
-// Other processes of this program, for runs beside each other.
+// Starts other processes of this program, for runs at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

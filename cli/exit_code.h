@@ -1,4 +1,4 @@
-// What the program tells the shell.
+// The exit codes of the program.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The program, for those that start it.
+// The function that runs the program, for main functions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

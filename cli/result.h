@@ -1,4 +1,4 @@
-// What a run came to, in a few lines.
+// Prints the results of a run in a few lines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a folder that `thinwire train` wrote holds.
+// Checks what a folder that `thinwire train` wrote holds.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

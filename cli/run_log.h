@@ -1,4 +1,4 @@
-// What `thinwire train` printed into a file: how far it is, and what it ended with.
+// Reads what `thinwire train` printed into a file: its progress and its last line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Settings as users write them, right and wrong ones.
+// Settings as users write them, with their mistakes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a sweep tries: its variants, with every point of its grid.
+// The choices of a sweep: its variants, with every point of its grid.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the runs of a sweep came to: which are done, and one table of them.
+// The results of a sweep's runs: which are done, and one table of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

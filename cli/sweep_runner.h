@@ -1,4 +1,4 @@
-// Makes the runs of a sweep, each in a process of its own, and says how they get on.
+// Makes the runs of a sweep, each in a process of its own, and reports their progress.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

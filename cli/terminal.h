@@ -1,4 +1,4 @@
-// What the place that output goes to can show.
+// What the output's terminal can show.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

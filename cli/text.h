@@ -1,4 +1,4 @@
-// Numbers and times as people like to read them.
+// Formats numbers and times for people.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a fuzz target is here: a function on bytes, and seeds to start from.
+// The interface of fuzz targets: a function on bytes, and seeds to start from.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// torch-topk: what a top-k made of libtorch's own calls costs, for comparison with thinwire's.
+// torch-topk: top-k made of libtorch's own calls, to compare its cost with thinwire's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

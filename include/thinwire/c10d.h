@@ -9,13 +9,13 @@
 
 namespace thinwire {
 
-// This process's rank of the process group, which all its ranks call alike; each call makes a channel of
-// its own. Only messages between two ranks are used, under a tag of thinwire's: the process group's own
-// collectives go on beside it. Throws Error(kUnsupported) for a backend without tensors of the
-// processor's memory (NCCL alone).
+// Makes a group of the process group's ranks. All ranks call it in the same order, and each call
+// makes a channel of its own. It uses only messages between two ranks, under a tag of thinwire's,
+// so the process group's own collectives can run beside it. Throws Error(kUnsupported) for a
+// backend that cannot send tensors in CPU memory (NCCL alone).
 std::unique_ptr<Group> make_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
-// Before the interpreter goes: lets go of every process group.
+// Releases every process group. Call it before the interpreter ends.
 void close_c10d_groups() noexcept;
 
 }  // namespace thinwire

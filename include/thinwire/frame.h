@@ -1,4 +1,4 @@
-// Self-describing bytes: a header, a payload and a checksum over both.
+// Frames: a header, a payload and a checksum over both.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,31 +15,31 @@ inline constexpr size_t kFrameHeaderSize = 48;  // bytes; layout in docs/wire-fo
 struct FrameHeader {
   uint8_t codec = 0;        // wire id of the codec
   uint8_t flags = 0;        // kFrame... below
-  uint8_t round = 0;        // of what is agreed on, from 0; 0 too where kFrameRound is not set
+  uint8_t round = 0;        // number of the round, from 0; 0 if kFrameRound is not set
   uint16_t sender = 0;      // rank
   uint32_t generation = 0;  // of the group: grows when its members change
   uint32_t stream = 0;      // index in the agreed list of streams
   // The last four are at most kFrameFieldMax.
   uint64_t step = 0;
-  uint64_t place = 0;  // first value in the stream or in the round's floats; sparse-reduce: region
-  uint64_t count = 0;  // values the payload stands for
+  uint64_t place = 0;         // first value's index in the stream or round; sparse-reduce: region
+  uint64_t count = 0;         // values that the payload encodes
   uint64_t payload_size = 0;  // bytes that follow the header
 };
 
 inline constexpr uint64_t kFrameFieldMax = (uint64_t{1} << 48) - 1;
 
-// The sender's values were not finite: no payload, and the step is to be skipped by everybody.
+// The sender's values were not finite. There is no payload, and every rank must skip the step.
 inline constexpr uint8_t kFrameNonFinite = 1;
 
-// What is offered or adopted in a round before encoding, instead of a codec's payload.
+// The payload is an offer or a result of a round before encoding, not a codec's payload.
 inline constexpr uint8_t kFrameRound = 2;
 
-// The payload is what an owner made of the contributions of all ranks, not a contribution itself.
+// The payload is an owner's result of the contributions of all ranks, not a contribution itself.
 inline constexpr uint8_t kFrameResult = 4;
 
-// Writes the header of a frame whose payload already lies at frame.subspan(kFrameHeaderSize).
-// Throws Error(kContract) unless frame.size() == kFrameHeaderSize + header.payload_size and every
-// number has room in its field.
+// Writes the header of a frame whose payload is already at frame.subspan(kFrameHeaderSize). Throws
+// Error(kContract) unless frame.size() == kFrameHeaderSize + header.payload_size and every number
+// fits its field.
 void seal_frame(const FrameHeader& header, std::span<std::byte> frame);
 
 struct Frame {
@@ -47,8 +47,8 @@ struct Frame {
   std::span<const std::byte> payload;
 };
 
-// Reads the frame at the start of `bytes`; what follows it is left alone. Fails on a foreign magic
-// or version, unknown flags, a size beyond the bytes, or a wrong checksum.
+// Reads the frame at the start of `bytes` and ignores what follows it. Fails on a foreign magic or
+// version, unknown flags, a size beyond the bytes, or a wrong checksum.
 Result<Frame> read_frame(std::span<const std::byte> bytes);
 
 }  // namespace thinwire

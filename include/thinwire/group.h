@@ -1,4 +1,5 @@
-// A Group moves bytes between ranks. It knows nothing of codecs, and adds no floats but on request.
+// Group: moves bytes between ranks. It knows nothing of codecs, and adds floats only in
+// library_all_reduce.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,24 +17,24 @@
 
 namespace thinwire {
 
-// A send or receive under way. Destroying an unfinished one gives it up; the buffer is then no
-// longer touched, and the group is only good for abort.
+// A send or receive under way. Destroying an unfinished one abandons it: the buffer is then no
+// longer touched, and the group can only be aborted.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  // Whether it has finished; makes progress, never blocks. Throws Error(kPeerLost) when it never
-  // will and Error(kMismatch) when the message is not as long as the buffer.
+  // Whether the transfer has finished. Makes progress and never blocks. Throws Error(kPeerLost) if
+  // it can never finish, and Error(kMismatch) if the message is not as long as the buffer.
   virtual bool done() = 0;
 
   // "receive of 128 bytes from rank 3, tag 7", for errors.
   virtual std::string describe() const = 0;
 };
 
-// A fixed set of ranks that talk. Collectives are called by all of them in the same order. One
-// thread at a time uses a group; split gives another thread a channel of its own. Every wait ends
-// by the deadline with Error(kTimeout) or Error(kPeerLost) that names the peer; the group is then
-// unusable.
+// A fixed set of ranks that communicate. All ranks call collectives in the same order. Only one
+// thread at a time may use a group; split gives another thread a channel of its own. Every wait
+// ends by the deadline with Error(kTimeout) or Error(kPeerLost), which names the peer. The group is
+// then unusable.
 class Group {
  public:
   virtual ~Group() = default;
@@ -41,55 +42,58 @@ class Group {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  // Starts a message of buffer.size() bytes. The buffer stays untouched by the caller until done.
-  // Messages between two ranks under one tag arrive in the order of sending. Every message sent
-  // must be received. REQUIRES: 0 <= tag < 30000; the collectives use those above.
+  // Start the transfer of a message of buffer.size() bytes. The caller must not touch the buffer
+  // until done. Messages between two ranks under one tag arrive in the order of sending. Every
+  // message sent must be received. REQUIRES: 0 <= tag < 30000; the collectives use the tags above.
   virtual std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) = 0;
 
-  // A group of the ranks that gave the same colour, in rank order; every rank of this group calls
-  // it.
+  // Makes a group of the ranks that give the same colour, in rank order. Every rank of this group
+  // calls it.
   virtual std::unique_ptr<Group> split(int colour) = 0;
 
-  // Makes every wait of every rank of this group, of the groups split from it and of the one it was
-  // split from, fail with Error(kPeerLost): "rank 3 failed: reason". The first abort counts.
+  // Makes every wait fail with Error(kPeerLost), "rank 3 failed: reason", on every rank of this
+  // group, of the groups split from it and of the group from which it was split. The first abort
+  // counts.
   virtual void abort(std::string_view reason) noexcept = 0;
 
-  // values += those of all other ranks, in the library's own order: a baseline, its bits may differ
-  // from run to run. The other sums of thinwire are not made by groups.
+  // Adds the values of all other ranks to `values`, in the order of the library below. This is a
+  // baseline, and its bits may differ from run to run. Groups make no other sums of floats.
   virtual void library_all_reduce(std::span<float> values) = 0;
 
-  // The longest a wait may take. 60 s until set.
+  // The longest time that a wait may take. It is 60 s until set.
   std::chrono::milliseconds deadline() const noexcept { return deadline_; }
   void set_deadline(std::chrono::milliseconds deadline) noexcept { deadline_ = deadline; }
 
-  // Returns when all are done; a null one is. Gives the core away while it waits.
+  // Returns when all transfers are done; a null one counts as done. Yields the core while it waits.
   void wait(std::span<const std::unique_ptr<Transfer>> transfers);
   void wait(const std::unique_ptr<Transfer>& transfer) { wait(std::span(&transfer, 1)); }
 
-  // Collectives on top of send and receive; ceil(log2 n) rounds unless said.
+  // Collectives on top of send and receive. They take ceil(log2 n) rounds unless stated otherwise.
   void barrier();
   void broadcast(std::span<std::byte> buffer, int root);
   uint64_t max(uint64_t value);
-  // One message of mine.size() bytes from every rank, in rank order; n - 1 messages sent by each.
-  // `mine` may be its place in `all`.
+  // Gathers one message of mine.size() bytes from every rank, in rank order; each rank sends n - 1
+  // messages. `mine` may be its place in `all`.
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all);
-  // The same for messages of any lengths up to `limit`; a longer one is Error(kMismatch).
+  // The same for messages of any lengths up to `limit`. A longer message is Error(kMismatch).
   std::vector<std::vector<std::byte>> all_gather_v(std::span<const std::byte> mine,
                                                    size_t limit = size_t{1} << 30);
 
-  // Bytes of the sends and receives started so far, those of the collectives included.
+  // Bytes of the sends and receives started so far, including those of the collectives.
   uint64_t bytes_sent() const noexcept { return sent_; }
   uint64_t bytes_received() const noexcept { return received_; }
 
  protected:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // Called by a wait between two looks at its transfers, the `look`th time in a row: returns when
-  // another look may help, `until` at the latest. Naps that grow, unless the backend knows better.
+  // A wait calls this between two looks at its transfers, the `look`th time in a row. It returns
+  // when another look may help, at the latest at `until`. The default sleeps for growing times,
+  // unless the backend can do better.
   virtual void idle(int look, Instant until);
 
-  // What the first wait of this rank that failed had to say: for those whom that rank then leaves.
+  // The error text of the first wait of this rank that failed, for the ranks that this rank then
+  // leaves.
   const std::string& failure() const noexcept { return failure_; }
 
   // Now plus the deadline.
@@ -106,21 +110,22 @@ class Group {
   std::string failure_;
 };
 
-// Runs `work` on every rank; when it throws on some, throws the lowest such rank's error on all as an
-// AgreedError, before any of them goes on. Called by all ranks.
+// Runs `work` on every rank. If it throws on some ranks, all throw the error of the lowest such
+// rank as an AgreedError, before any of them continues. All ranks call it.
 void together(Group& group, const std::function<void()>& work);
 
-// Ranks that are threads of this process: groups[r] belongs to rank r. Their shared state lives as
-// long as the last of them. A group that is destroyed while others wait for it is lost to them.
-// A message is copied once, from the sender's buffer into the receiver's.
+// Makes groups for ranks that are threads of this process: groups[r] belongs to rank r. Their
+// shared state lives as long as the last of them. If a group is destroyed while others wait for it,
+// its rank is lost to them. A message is copied once, from the sender's buffer into the receiver's.
 std::vector<std::unique_ptr<Group>> make_local_groups(int size);
 
-// Runs `body` on `size` threads, each with its rank's local group. When one throws, the others'
-// waits fail naming it; the error of the rank that failed first is rethrown once all have ended.
+// Runs `body` on `size` threads, each with its rank's local group. If one throws, the waits of the
+// others fail with an error that names it. When all have ended, the error of the rank that failed
+// first is rethrown.
 void run_local(int size, const std::function<void(Group&)>& body);
 
-// This process's rank of mpirun's world. Initialises MPI the first time; MPI ends with the process.
-// Fails with kUnsupported when built without MPI.
+// The group of mpirun's world, as this process's rank. The first call initialises MPI, and MPI ends
+// with the process. Fails with kUnsupported in builds without MPI.
 Result<std::unique_ptr<Group>> make_mpi_group();
 
 }  // namespace thinwire

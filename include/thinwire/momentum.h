@@ -1,5 +1,5 @@
-// Where the momentum of an SGD optimiser acts: on each rank's gradient before it is compressed, or on the
-// mean of what arrived. docs/memories.md, Momentum.
+// Decides where the momentum of an SGD optimiser acts: on each rank's gradient before it is
+// compressed, or on the mean that arrives. docs/memories.md, Momentum.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ namespace thinwire {
 
 struct ExchangeOptions;
 
-// As torch.optim.SGD has it: u <- momentum u + (1 - dampening) g, where the first u is the first g; the
-// step is along u, or along g + momentum u with Nesterov's form.
+// The momentum of torch.optim.SGD: u <- momentum u + (1 - dampening) g, where the first u is the
+// first g. The step is along u, or along g + momentum u with Nesterov's form.
 struct Momentum {
   double momentum = 0;
   double dampening = 0;
@@ -23,7 +23,7 @@ struct Momentum {
 };
 
 struct MomentumPlan {
-  bool in_memory = false;  // the optimiser adds none to the mean, and weight decay has one of its own
+  bool in_memory = false;  // the optimiser adds none to the mean; weight decay has its own
   std::string feedback;    // for ExchangeOptions
 };
 
@@ -31,11 +31,11 @@ struct MomentumPlan {
 //
 //   "optimizer"  on the mean
 //   "memory"     in the memory, whatever the codec
-//   "auto"       in the memory where the codec leaves most values to a residual in every step, and no
-//                other memory is named; else on the mean
+//   "auto"       in the memory, if the codec leaves most values to a residual in every step and no
+//                other memory is named; otherwise on the mean
 //
-// Fails where momentum would act twice, or the memory that `options` name cannot hold it, and as
-// check_exchange does. `usual` is the memory that "auto" stands for where it is not the codec's own.
+// Fails if momentum would act twice, if the memory that `options` name cannot hold it, and as
+// check_exchange does. `usual` is the memory that "auto" means if it is not the codec's default.
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options,
                                     std::string_view usual = "auto");

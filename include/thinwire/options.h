@@ -1,5 +1,5 @@
-// Settings written as text, `name:key=value,key=value`, checked against a table that describes
-// them.
+// Options: settings written as text, `name:key=value,key=value`, and checked against a table that
+// describes them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +30,7 @@ struct OptionInfo {
 };
 
 // Checked values of all options of one table. The getters throw Error(kContract) for a name that is
-// not in the table or has another type: that is a mistake in the program, not of the user.
+// not in the table or has another type, which is a mistake in the program and not of the user.
 class Options {
  public:
   int64_t integer(std::string_view name) const;
@@ -38,13 +38,14 @@ class Options {
   bool flag(std::string_view name) const;
   const std::string& text(std::string_view name) const;  // kChoice and kText
 
-  // kNumbers: written "80;120", or with commas where a text holds one option only; may be empty.
+  // kNumbers: written "80;120", or with commas if the text holds only one option. May be empty.
   const std::vector<double>& numbers(std::string_view name) const;
 
-  // "key=value,key=value" with every option in table order: equal settings give equal text.
+  // The text "key=value,key=value" with every option in the order of the table: equal settings give
+  // equal text.
   std::string canonical() const;
 
-  // The value part of one option there, whatever its type.
+  // The value of one option in that text, whatever its type.
   const std::string& canonical(std::string_view name) const;
 
  private:
@@ -63,17 +64,17 @@ class Options {
 };
 
 // Checks `given` against the table and fills in the defaults. Errors start with `origin` and name
-// the key, what it may be, and the known keys.
+// the key, its allowed values, and the known keys.
 Result<Options> parse_options(std::string_view origin, std::span<const OptionInfo> table,
                               std::span<const std::pair<std::string, std::string>> given);
 
-// A name and its settings, taken apart but not yet checked.
+// A name and its settings, split but not yet checked.
 struct SpecText {
   std::string name;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-// Takes `name:key=value,key=value` apart. `what` names the kind of thing in errors ("codec").
+// Splits `name:key=value,key=value`. Errors call it by `what`, for example "codec".
 Result<SpecText> parse_spec(std::string_view what, std::string_view text);
 
 }  // namespace thinwire

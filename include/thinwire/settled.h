@@ -1,4 +1,4 @@
-// What the options of an exchange come to, with every "auto" decided: for who prints or compares them.
+// The settled options of an exchange, with every "auto" decided, for printing and comparing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace thinwire {
 
-// As in step options.first_step; the memory and the grouping are those of all steps.
+// The settings in step options.first_step; memory and grouping are those of all steps.
 struct SettledOptions {
   std::string codec;     // with every option spelt out
   std::string feedback;  // "residual"; "none"

@@ -1,4 +1,4 @@
-// What survives a restart: named arrays, and the objects that can be saved as such.
+// Saved state: named arrays, and the objects that can be saved as such.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ namespace thinwire {
 
 enum class StateType : uint8_t { kFloat32, kFloat64, kInt64, kUint8 };
 
-// What becomes of an array when a state saved by n ranks is loaded by m.
+// What happens to an array if a state that n ranks saved is loaded by m ranks.
 enum class OnResize : uint8_t {
   kOwedToMean,  // every new rank gets the mean over the old ranks, so that (1/n) x the sum is kept
   kCopy,        // new rank r takes the array of old rank r mod n
@@ -34,37 +34,37 @@ using StateArrays = std::vector<StateArray>;
 
 size_t size_of(StateType type) noexcept;
 
-// Shorthands for one-dimensional arrays.
+// Make one-dimensional arrays.
 StateArray make_state(std::string name, std::span<const float> values, OnResize on_resize);
 StateArray make_state(std::string name, std::span<const double> values, OnResize on_resize);
 StateArray make_state(std::string name, std::span<const int64_t> values, OnResize on_resize);
 
-// Copies the array `name` into `out`; fails when it is absent or has another type or length.
+// Copy the array `name` into `out`. They fail if it is absent or has another type or length.
 Status copy_state(const StateArrays& from, std::string_view name, std::span<float> out);
 Status copy_state(const StateArrays& from, std::string_view name, std::span<double> out);
 Status copy_state(const StateArrays& from, std::string_view name, std::span<int64_t> out);
 
-// Adds an array with a checksum of each of the others (its name, type, shape, OnResize and data), which
-// check_seal compares. No arrays stay none.
+// Adds an array with a checksum of each of the others (its name, type, shape, OnResize and data),
+// which check_seal compares. If there are no arrays, none is added.
 void seal_state(StateArrays& arrays);
 bool is_seal(const StateArray& array) noexcept;
 
-// Fails with kCorrupt naming an array that is not what it was when it was sealed, in whatever order they
-// are. Arrays without a seal, as thinwire wrote them before there was one, pass.
+// Fails with kCorrupt if an array is not as it was when it was sealed, and names it. The order of
+// arrays does not matter. Arrays without a seal, as earlier versions of thinwire wrote them, pass.
 Status check_seal(const StateArrays& arrays);
 
-// An object whose memory of earlier steps can be written out and brought back bit for bit.
+// An object whose state from earlier steps can be saved and restored bit for bit.
 class Stateful {
  public:
   virtual ~Stateful() = default;
 
-  // State as of the last commit. Empty for objects that remember nothing.
+  // The state as of the last commit. Empty for objects that remember nothing.
   virtual StateArrays save() const { return {}; }
 
-  // Whether save gives arrays of OnResize::kShared.
+  // Whether save returns arrays with OnResize::kShared.
   virtual bool shares_state() const noexcept { return false; }
 
-  // Takes a saved state. On failure the object is as it was before.
+  // Restores a saved state. On failure the object is as it was before.
   virtual Status load(const StateArrays& /*arrays*/) { return Status::ok(); }
 };
 

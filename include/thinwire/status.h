@@ -1,5 +1,5 @@
-// How things go wrong: one vocabulary of codes, as values for bad bytes and as exceptions for the
-// rest.
+// Errors: one vocabulary of codes, delivered as values for bad bytes and settings, and as
+// exceptions for the rest.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ namespace thinwire {
 
 enum class ErrorCode : uint8_t {
   kOk = 0,
-  kBadLength,    // bytes are too few or too many
+  kBadLength,    // there are too few or too many bytes
   kCorrupt,      // bytes contradict themselves or their checksum
   kUnknownName,  // no such codec, option, recipe key, stream
   kBadOption,    // a value of the wrong type or out of range
@@ -24,13 +24,14 @@ enum class ErrorCode : uint8_t {
   kPeerLost,     // another rank is gone
   kTimeout,      // a deadline passed
   kIo,           // a file could not be read or written
-  kUnsupported,  // not built in, or not for this combination
+  kUnsupported,  // not built in, or not supported in this combination
 };
 
 // The identifier without its k, in words: "bad length".
 std::string_view to_string(ErrorCode code) noexcept;
 
-// What is thrown for broken contracts and a lost world. what() reads "origin: what is wrong".
+// The exception for broken contracts, lost ranks, deadlines and files. what() reads "origin: what
+// is wrong".
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -40,13 +41,13 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-// An error that every rank of a group throws alike: of none of them in particular.
+// An error that every rank of a group throws alike, and that is not the fault of one of them alone.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-// The outcome of looking at bytes or settings that may be bad. Success allocates nothing.
+// The outcome of an operation on bytes or settings that may be bad. Success allocates nothing.
 class [[nodiscard]] Status {
  public:
   static Status ok() noexcept { return Status(); }
@@ -83,7 +84,7 @@ class [[nodiscard]] Result {
   explicit operator bool() const noexcept { return is_ok(); }
   const Status& status() const noexcept { return status_; }
 
-  // The value; throws Error with the status otherwise.
+  // The value. Throws Error with the status if there is none.
   T& value() & {
     status_.or_throw();
     return *value_;

@@ -1,5 +1,5 @@
-// Where all memories live: keyed by stream, beside the exchange, so that it can be rebuilt without
-// loss.
+// Store: holds all memories and encoder states by stream, so that an exchange can be rebuilt
+// without loss.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,13 +15,14 @@
 
 namespace thinwire {
 
-// Owns stateful objects under keys such as "conv1.weight/residual". A loaded state waits under its
-// key until the object is opened. Not shared between threads while keys are opened or loaded.
+// Owns stateful objects under keys such as "conv1.weight/residual". A loaded state is kept under
+// its key until the object is opened. Threads must not share a store while keys are opened or
+// loaded.
 class Store {
  public:
-  // The object under `key`, made by `make` the first time and given its loaded state, if there is
-  // one. Throws Error(kMismatch) when the loaded state does not fit, or when the key holds another
-  // type.
+  // The object under `key`. The first call makes it by `make` and gives it its loaded state, if
+  // there is one. Throws Error(kMismatch) if the loaded state does not fit, or if the key holds
+  // another type.
   template <typename T>
   T& open(const std::string& key, const std::function<std::unique_ptr<T>()>& make) {
     Stateful& object = open_any(key, [&]() -> std::unique_ptr<Stateful> { return make(); });
@@ -29,22 +30,23 @@ class Store {
     throw Error(ErrorCode::kMismatch, "store: '" + key + "' holds an object of another type");
   }
 
-  // Whether there is an object under `key`, or a state that waits for one.
+  // Whether there is an object, or a loaded state, under `key`.
   bool holds(const std::string& key) const;
 
-  // Forgets the object under `key`, as when a stream changes its method for good.
+  // Forgets the object under `key`, for example because a stream changes its method for good.
   void drop(const std::string& key);
 
-  // Everything, with '<key>/' before each array's name, and a seal; also what was loaded and never opened.
+  // Returns all state, with '<key>/' before each array's name, and a seal. States that were loaded
+  // and never opened are included.
   StateArrays save() const;
 
-  // Takes what `rank` of `size` ranks gets from the states that `saved.size()` ranks wrote (index =
-  // old rank), redistributed as each array's OnResize says when the sizes differ. Replaces whatever
-  // is under the same keys. Fails, changing nothing: kCorrupt when a state is not what was saved,
-  // kMismatch when the old ranks' states contradict each other.
+  // Loads the share of `rank`, one of `size` ranks, from the states that `saved.size()` ranks wrote
+  // (index = old rank). If the numbers differ, arrays are redistributed as their OnResize says.
+  // Replaces whatever is under the same keys. On failure nothing changes: kCorrupt if a state is
+  // not what was saved, kMismatch if the old ranks' states contradict each other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size);
 
-  // Keys that were loaded and not opened since: a sign of another model or method.
+  // Keys that were loaded and not opened since, a sign of another model or method.
   std::vector<std::string> unclaimed() const;
 
  private:

@@ -1,4 +1,4 @@
-// What is compressed over time: tensors, and the streams that group them.
+// Tensors, and the streams that group them: the units that are compressed over time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace thinwire {
 
-// What a tensor does in its network. Methods choose by it: AdaComp's bin length, what stays dense.
+// The role of a tensor in its network. Methods depend on it: AdaComp's bin length, and which
+// tensors are sent uncompressed.
 enum class TensorKind : uint8_t {
   kConvolution,
   kLinear,
@@ -32,7 +33,7 @@ struct TensorSpec {
   size_t count() const noexcept;  // product of the shape; 1 for a scalar
 };
 
-// One tensor, or several taken as one vector in this order, that share an encoder and a memory.
+// One tensor, or several in this order as one vector, that share an encoder and a memory.
 struct StreamSpec {
   std::string name;
   std::vector<TensorSpec> tensors;

@@ -1,4 +1,4 @@
-// A failure that the other ranks survive.
+// SurvivedError: the failure of a rank without which the other ranks go on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace thinwire {
 
-// Thrown on a rank that can go on no more, when the others have been told and go on without it. Who
-// catches it lets its groups go and does not abort them; run_local does so.
+// Thrown on a rank that cannot go on, if the other ranks have been told and go on without it. The
+// code that catches it destroys the rank's groups and does not abort them; run_local does so.
 class SurvivedError : public Error {
  public:
   using Error::Error;

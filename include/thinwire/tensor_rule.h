@@ -1,4 +1,4 @@
-// Which tensors of a model have a codec, a memory and a method of their own.
+// TensorRule: gives tensors of some names a codec, a memory and a method of their own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,11 @@
 
 namespace thinwire {
 
-// What tensors of some names have instead of the exchange's own codec, memory, method and grouping. What
-// a rule leaves open is what its codec goes with, as in ExchangeOptions.
+// The codec, memory, method and grouping of the tensors whose names fit a pattern, instead of the
+// exchange's own. "auto" and an absent grouping are the defaults of the rule's codec, as in
+// ExchangeOptions.
 struct TensorRule {
-  std::string pattern;  // of names, as fits_pattern reads it: "*.bias"
+  std::string pattern;  // of names, as in fits_pattern: "*.bias"
   std::string codec;
   std::string feedback = "auto";
   std::string method = "auto";
@@ -22,9 +23,9 @@ struct TensorRule {
   bool operator==(const TensorRule&) const = default;
 };
 
-// Whether a whole name fits a pattern: `*` stands for any characters, dots included, `?` for one, [abc] and
-// [a-z] for one of a set, [!abc] for one that is not in it. Case counts. As Python's fnmatchcase, byte by
-// byte.
+// Whether the whole name fits a pattern: `*` matches any characters, dots included, `?` one
+// character, [abc] and [a-z] one of a set, [!abc] one that is not in it. Case matters. Like
+// Python's fnmatchcase, byte by byte.
 bool fits_pattern(std::string_view name, std::string_view pattern) noexcept;
 
 }  // namespace thinwire

@@ -1,4 +1,4 @@
-// The version of thinwire: the one place that CMake and Python read it from.
+// The version of thinwire, which CMake and Python read from here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What each file of the extension module adds to it, one per public header.
+// The functions by which each file adds its part to the extension module, one per public header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

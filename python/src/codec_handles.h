@@ -1,4 +1,4 @@
-// What Python holds of a codec, and of the encoder of one stream.
+// The objects that Python holds for a codec and for the encoder of a stream.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

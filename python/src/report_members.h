@@ -1,4 +1,4 @@
-// What Python sees of a step's report, whichever way a module is bound.
+// The members of a step's report that Python sees, for both extension modules.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Objects that threads must not share, in a language where they can be.
+// UseMark: refuses a second thread's use of an object that threads must not share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What Python holds of a store.
+// The object that Python holds for a store.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Adding decoded values with a weight that may carry them beyond the largest float.
+// Adds decoded values with a weight that may carry them beyond the largest float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

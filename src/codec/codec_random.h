@@ -1,4 +1,4 @@
-// What codecs draw from: random numbers that depend on the run, the step, the stream and the sender.
+// Random numbers for codecs: they depend on the run, the step, the stream and the sender.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

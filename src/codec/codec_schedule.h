@@ -1,4 +1,4 @@
-// Which codec a stream has in which step: a text that names codecs, options and when they change.
+// CodecSchedule: a text that names codecs, options and when they change, and the codec of a step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

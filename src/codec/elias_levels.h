@@ -1,4 +1,4 @@
-// Whole numbers most of which are 0, as gaps, signs and magnitudes in Elias's gamma code.
+// Elias strings: whole numbers, mostly 0, as gaps, signs and magnitudes in Elias's gamma code.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which tensors of a stream travel as two thin factors, and where those lie.
+// Which tensors of a stream are sent as two thin factors, and where these are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

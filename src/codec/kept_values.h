@@ -1,4 +1,4 @@
-// How the values that a sparsifier keeps travel: the formats behind the option `values`.
+// The formats in which a sparsifier's kept values are sent: the option `values`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

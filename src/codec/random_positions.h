@@ -1,4 +1,4 @@
-// A random set of positions that two sides draw alike from eight bytes.
+// RandomPositions: a random set of positions that two sides draw alike from eight bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What all codecs with sparse payloads have in common: how many values to keep, and both ends.
+// Shared by codecs with sparse payloads: how many values to keep, and both ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

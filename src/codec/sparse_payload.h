@@ -1,4 +1,4 @@
-// The payload of every sparsifier: where the kept values are, and what they are.
+// The payload of every sparsifier: the positions of kept values, and the values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// How many stages SIDCo fits next: fixed, by the paper's rule, or by looking (scan).
+// StageControl: how many stages SIDCo fits next: fixed, by the paper's rule, or by trying (scan).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

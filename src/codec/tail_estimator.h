@@ -1,4 +1,4 @@
-// SIDCo's threshold: laws fitted to ever smaller tails of a vector's magnitudes.
+// TailEstimator: SIDCo's threshold, from laws fitted to ever smaller tails of the magnitudes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

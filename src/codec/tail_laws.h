@@ -1,4 +1,4 @@
-// The laws that SIDCo fits to magnitudes, and where each puts the threshold of a tail.
+// The laws that SIDCo fits to magnitudes, and the threshold of a tail under each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

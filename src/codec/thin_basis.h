@@ -1,4 +1,4 @@
-// Orthonormal columns out of any, dependent and zero ones included.
+// BasisMaker: makes columns orthonormal, also dependent and zero ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Counts what exceeds one threshold after another, reading the vector as seldom as possible.
+// ThresholdProbe: counts values above several thresholds, with few passes over the vector.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

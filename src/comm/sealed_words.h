@@ -1,4 +1,4 @@
-// Numbers that ranks decide by, each with a checksum. A damaged one is an error, never another decision.
+// Numbers on which ranks decide, with checksums: a damaged one is an error, not another decision.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

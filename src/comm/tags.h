@@ -1,4 +1,4 @@
-// The tags that the collectives of a Group keep for themselves.
+// The tags that are reserved for the collectives of a Group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Memory for messages, handed around between those that have them one after another.
+// BufferPool: memory for messages that is used again and again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

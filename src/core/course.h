@@ -1,4 +1,4 @@
-// A number that changes in the course of a run: a density, a number of bits, a rank.
+// Course: a number that changes during a run: a density, a number of bits, a rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

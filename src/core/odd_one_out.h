@@ -1,4 +1,4 @@
-// Who is wrong where all should be alike.
+// Finds the rank that differs where all should be alike.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Parts of a large vector on several threads: thinwire/threads.h says how many.
+// Runs parts of a large vector on several threads; thinwire/threads.h sets their number.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// Counter-based random numbers: a pure function of who asks, so that any order of asking gives the
-// same.
+// Counter-based random numbers: pure functions of their key, so the order of calls does not
+// matter.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A vector that is remembered between steps: the one a step reads, and the one that will replace it.
+// KeptVector: a vector kept between steps: the one that a step reads, and its replacement.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What memories share that keep one vector and treat each value by itself.
+// The base of memories that keep one vector and treat each value by itself.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A memory that sends what changed since a vector that all ranks hold, for synchronisers of weights.
+// A memory that sends differences to a vector that all ranks hold, for synchronisers of weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

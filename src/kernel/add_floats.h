@@ -1,4 +1,4 @@
-// Adds fp32 values that came as bytes.
+// Adds fp32 values that are given as bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Simple things done to whole vectors.
+// Simple operations on whole vectors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the memory allows: the plain loops that benchmarks measure everything else against.
+// Plain loops at the speed of the memory, with which benchmarks compare everything else.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the scale of a block is made of, in one pass over it; the same bits on every SIMD target.
+// The statistics of a block that its scale needs, in one pass; the same bits on every target.
 // SPDX-License-Identifier: Apache-2.0
 
 // Per-target include guard.

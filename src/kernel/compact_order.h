@@ -1,4 +1,4 @@
-// Which lanes of eight a mask keeps, in order: what compacts a vector where no instruction does.
+// For each mask of eight lanes, the order that moves the kept lanes to the front.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Tables that move the chosen bytes of eight to the front: what AVX-512 has an instruction for.
+// Tables that move the chosen bytes of eight to the front, for targets without AVX-512.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Fetches what a loop over blocks will read a few blocks from now.
+// Prefetches the values that a loop over blocks reads a few blocks later.
 // SPDX-License-Identifier: Apache-2.0
 
 // Per-target include guard.

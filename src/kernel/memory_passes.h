@@ -1,4 +1,4 @@
-// The passes that memories make: to form what is sent, with its moments, and to keep what was left.
+// The passes of memories: forming the signal, with its moments, and keeping what was left.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

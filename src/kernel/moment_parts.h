@@ -1,4 +1,4 @@
-// Passes that also give moments, on several threads: the bits of one.
+// Passes that also compute moments, on several threads, with the bits of one thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

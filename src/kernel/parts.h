@@ -1,4 +1,4 @@
-// Cuts of a vector whose parts a kernel may take on several threads (core/parallel_for.h).
+// Cuts a vector into parts that a kernel may process on several threads (core/parallel_for.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Ascending positions as bits, close to their entropy: what a sparse payload says about where.
+// Codes ascending positions as bits, close to their entropy: the positions of sparse payloads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Finds the values whose magnitude passes a threshold: what every sparsifier does once per step.
+// Finds the values whose magnitude passes a threshold, which every sparsifier needs in each step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A large matrix times a thin one, and what is left of it when a product of thin ones is taken off.
+// Products of a large matrix with a thin one, and the large matrix minus a product of thin ones.
 // Bit-identical on every SIMD target.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

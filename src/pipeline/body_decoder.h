@@ -1,4 +1,4 @@
-// Reads the body of a boundary's message. Both ends do, so that both remember the same.
+// BodyDecoder: reads the body of a boundary's message, on both ends, which then remember the same.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The kinds of ends that a spec can ask for.
+// The kinds of ends that a BoundarySpec can ask for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A boundary's spec, checked, with all that follows from it at both ends.
+// BoundaryPlan: a boundary's spec, checked, and everything that follows from it at both ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The saved state of an end: its streams, where it sends, and its estimates.
+// The saved state of an end: its streams, if it sends, and its estimates.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What both ends of a boundary remember: the same estimates, of samples, batches or places in a step.
+// Estimates: what both ends of a boundary remember, of samples, batches or places in a step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The positions that the sparse messages of a step kept, for the gradients that come back.
+// KeptPositions: the positions that a step's sparse messages kept, for the returning gradients.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Many slots of one size, in memory up to a budget and beyond it in a file that is mapped.
+// SlotMemory: many slots of one size, in memory up to a budget and beyond it in a mapped file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where a sequence of layers is cut into stages.
+// Decides where a sequence of layers is cut into stages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Who computes what when in a pipeline: the operations of each stage, in order.
+// The operations of each stage of a pipeline, in order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The sending side of the streams of a boundary: an encoder each, and a memory of what was left.
+// StreamCoders: the sending side of a boundary's streams: an encoder and a memory each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

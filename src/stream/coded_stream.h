@@ -1,4 +1,4 @@
-// One stream on the side that sends it: its memory and its encoder, and one transaction over both.
+// CodedStream: the sending side of a stream: memory, encoder, and one transaction over both.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Compares the header of a frame that came with that of the frame that was expected.
+// Compares the header of a received frame with that of the expected one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Keeps a stream's memory in the store under a key that does not change with the method.
+// MemorySlot: a stream's memory in the store, under a key that does not depend on the method.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

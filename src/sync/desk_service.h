@@ -1,4 +1,4 @@
-// The desk at work: messages from workers in, notes to workers out, on a thread of rank 0.
+// DeskService: the desk on a thread of rank 0: messages from workers in, notes to workers out.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

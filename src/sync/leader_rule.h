@@ -1,4 +1,4 @@
-// What the options of leader SGD come to.
+// LeaderRule: the checked options of Leader SGD.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

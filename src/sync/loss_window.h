@@ -1,4 +1,4 @@
-// The mean of a worker's last losses, by which leaders are chosen.
+// LossWindow: the mean of a worker's last losses, by which leaders are chosen.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// LSGD as the paper's pseudo-code has it, all workers in one loop, in double.
+// For tests: LSGD as in the paper's pseudo-code, all workers in one loop, in double.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

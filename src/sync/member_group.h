@@ -1,4 +1,4 @@
-// Some ranks of a group as a group, made without talking: all of them must come to the same list.
+// MemberGroup: some ranks of a group as a group, made without messages from a common list.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

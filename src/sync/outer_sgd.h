@@ -1,5 +1,5 @@
-// Rules whose rounds are steps of an outer optimiser: the gradient is how far the mean of all workers
-// went since the last round.
+// OuterSgd: rules whose rounds are steps of an outer optimiser. Its gradient is how far the mean
+// of all workers went since the last round.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

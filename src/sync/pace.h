@@ -1,4 +1,4 @@
-// When a worker enters a round, and with whom.
+// Pace: when a worker enters a round, and with which others.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Who sends to whom in a round of gossip.
+// The peer graphs of gossip: which rank sends to which in a round.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

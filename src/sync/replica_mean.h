@@ -1,4 +1,4 @@
-// The mean of all workers' vectors, through an exchange.
+// ReplicaMean: the mean of all workers' vectors, through an exchange.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

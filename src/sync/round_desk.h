@@ -1,4 +1,4 @@
-// Where asynchronous workers report their steps: decides when there is a round, and who is in.
+// RoundDesk: decides when asynchronous workers have a round, and which of them take part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

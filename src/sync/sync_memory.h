@@ -1,4 +1,4 @@
-// What a synchroniser remembers between steps: counters, numbers and vectors, saved as one.
+// SyncMemory: a synchroniser's counters, numbers and vectors, saved as one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

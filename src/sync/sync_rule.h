@@ -1,4 +1,4 @@
-// What all synchronisers share: their channel, memory and options, and how they end.
+// SyncRule: the base of all synchronisers: channel, memory, options, and the end of a round.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// One worker's parameters to others, as a frame: as they are, or what changed since the last time.
+// WeightBroadcast: sends one worker's parameters to others as a frame, whole or as a difference.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// The groups of leader SGD: each rank's own, and the one of their heads, which carries what goes from
-// group to group.
+// WorkerGroups: the groups of Leader SGD: each rank's own, and the one of their heads, which
+// carries weights from group to group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

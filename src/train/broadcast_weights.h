@@ -1,4 +1,4 @@
-// All ranks begin with the same network.
+// Makes all ranks begin with the same network.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

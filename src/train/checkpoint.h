@@ -1,4 +1,4 @@
-// Checkpoints: a folder that is written whole or not at all, and checked before it is believed.
+// Checkpoints: folders that are complete or absent, and are checked before they are used.
 //
 //   OUT/checkpoint-0000000120/
 //     progress.json                        step, ranks, recipe, totals; size and XXH3 of the others

@@ -1,4 +1,4 @@
-// A module's parameters as thinwire sees them: each with its name, shape and kind.
+// Describes a module's parameters: name, shape and kind of each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where in the run a forward pass is: what counted_dropout's masks are drawn by.
+// DrawContext: the place of a forward pass in the run, by which counted_dropout draws its masks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

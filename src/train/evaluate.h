@@ -1,4 +1,4 @@
-// Testing a network: samples shared out, sums the same for every number of ranks.
+// Evaluates a network: ranks share the samples; sums do not depend on the number of ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

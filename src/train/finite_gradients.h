@@ -1,4 +1,4 @@
-// Whether a network's gradients can be stepped on.
+// Checks whether a network's gradients are finite.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

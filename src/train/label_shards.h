@@ -1,4 +1,4 @@
-// Shards of the training data by label: workers that do not see the same mixture of classes.
+// Shards of the training data by label, so that workers see different mixtures of classes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Steps of workers that train by themselves and talk now and then, when a Synchroniser says so.
+// LocalSteps: steps of workers that train by themselves and communicate in rounds.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

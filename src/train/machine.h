@@ -1,4 +1,4 @@
-// What a run ran on, for its summary.
+// The machine on which a run runs, for its summary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// progress.json of a checkpoint: where the run was, and what its files must be.
+// Manifest: progress.json of a checkpoint: the run's state, and its files' sizes and checksums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

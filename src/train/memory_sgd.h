@@ -1,4 +1,4 @@
-// SGD where the momentum of gradients acts before the exchange, in the memory.
+// MemorySgd: SGD whose momentum of gradients acts before the exchange, in the memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

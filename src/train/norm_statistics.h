@@ -1,4 +1,4 @@
-// The running statistics of batch norm, measured anew for weights they do not belong to.
+// Measures batch norm's running statistics again, for weights to which they do not belong.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a worker that trains by itself has to itself: weights, optimiser, the last leader it heard of.
+// OwnWorker: what a worker that trains by itself keeps: weights, optimiser, the last leader.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the sections of a recipe mean to those who do the work.
+// The settings of a recipe's sections as the trainer uses them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A recipe as text: for the ranks to agree on, for people to keep, for a checkpoint to remember.
+// Recipes as text: for agreement between ranks, for people, and for checkpoints.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

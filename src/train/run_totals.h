@@ -1,4 +1,4 @@
-// Sums over the steps of a run: what summary.json is made of, and what a checkpoint carries on.
+// RunTotals: sums over the steps of a run, for summary.json and for checkpoints.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

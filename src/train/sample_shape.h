@@ -1,4 +1,4 @@
-// What a data set's samples look like: all that a model needs to know to fit them.
+// SampleShape: the shape of a data set's samples, as far as a model must know it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Networks that are their layers, one after the other.
+// Networks that are layers, one after the other.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

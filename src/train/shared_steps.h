@@ -1,4 +1,4 @@
-// Steps of data parallelism: gradients meet at every step, and all ranks have the same weights.
+// SharedSteps: data-parallel steps: gradients are averaged, weights are equal on all ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

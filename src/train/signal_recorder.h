@@ -1,4 +1,4 @@
-// Keeps what encoders are given, for studies of codecs: out/signals/step-NNNNNNNN.safetensors.
+// SignalRecorder: writes encoders' inputs for studies: out/signals/step-NNNNNNNN.safetensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

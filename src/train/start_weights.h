@@ -1,4 +1,4 @@
-// Weights to begin with, from a file or an earlier run.
+// Loads the weights with which training begins, from a file or an earlier run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// One training step of one rank: samples in, weights changed. How ranks meet is a matter of those
-// derived from it.
+// StepTaker: one training step of one rank. Derived classes decide how ranks communicate in
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

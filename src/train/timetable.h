@@ -1,5 +1,5 @@
-// Which samples each rank takes in each step, and when tests and checkpoints are due: pure
-// functions of recipe, data size and step, so that a resumed run needs no more than the step.
+// Timetable: which samples each rank takes in each step, and when tests and checkpoints are due:
+// pure functions of recipe, data size and step, so that a resumed run needs no more than the step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What exchanges of a small model give and send, as a table of checksums to compare with the one on file.
+// The results and messages of exchanges of a small model, as a table of checksums to compare.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

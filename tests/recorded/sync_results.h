@@ -1,4 +1,4 @@
-// What synchronisers of a small model make of it and send, as a table to compare with the one on file.
+// The results and messages of synchronisers of a small model, as a table to compare.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

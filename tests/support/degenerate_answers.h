@@ -1,4 +1,4 @@
-// What every codec makes of degenerate values, as a table on file: a changed answer is a diff.
+// The answers of every codec to degenerate values, as a table on file: a changed answer is a diff.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

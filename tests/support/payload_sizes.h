@@ -1,4 +1,4 @@
-// What every codec's payloads cost on set values, as a table on file: a change of ratio is a diff.
+// The sizes of every codec's payloads for set values, as a table on file to compare.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

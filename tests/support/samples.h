@@ -1,4 +1,4 @@
-// What every codec is tried on: variants of its options, streams, and values kind and unkind.
+// Inputs for tests of every codec: variants of options, streams, ordinary and difficult values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

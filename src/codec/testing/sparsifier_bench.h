@@ -1,4 +1,4 @@
-// A step of a codec with residual feedback, timed with the pass that forms its values.
+// For benchmarks: a step of a codec with residual feedback and the pass that forms its values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

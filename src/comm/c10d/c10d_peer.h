@@ -1,4 +1,4 @@
-// What a C10dWorld has of another rank.
+// What a C10dWorld keeps for another rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Messages of thinwire's groups over one process group of torch.distributed.
+// C10dWorld: the messages of thinwire's groups over one process group of torch.distributed.
 //
 // Point-to-point only, under one tag. Each pair of ranks has a stream of messages in either direction,
 // cut into parcels (parcel.h), and each direction a thread, since a backend such as Gloo can wait for a

@@ -1,4 +1,4 @@
-// Messages on their way over a process group: one stream of bytes, cut into parcels.
+// Parcels: the messages to a rank as one stream of bytes, cut for a process group.
 //
 // A parcel is what one transfer of the backend carries: its fields (magic, size of what follows) and at
 // most kParcel - sizeof(ParcelFields) bytes of the stream, in which each message has its fields (context,

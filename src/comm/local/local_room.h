@@ -1,4 +1,4 @@
-// Where the messages of one local group meet: posted sends and receives, matched under one lock.
+// LocalRoom: where sends and receives of one local group are matched, under one lock.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

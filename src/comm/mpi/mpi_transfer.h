@@ -1,4 +1,4 @@
-// What MPI has under way for a group: sends, receives and sums.
+// Transfers over MPI that a group has under way: sends, receives and sums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

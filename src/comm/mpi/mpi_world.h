@@ -1,4 +1,4 @@
-// This process's MPI: started once, entered by any thread, given up for good when something is lost.
+// This process's MPI: started once, entered by any thread, abandoned for good after a loss.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

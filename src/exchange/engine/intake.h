@@ -1,4 +1,4 @@
-// Where the caller's threads and the exchange's own meet: tensors in, finished steps out.
+// Intake: between the caller's threads and the exchange's own: tensors in, finished steps out.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// State that all ranks hold alike: an estimate that everybody follows, factors that were agreed on.
+// State that all ranks hold alike: common estimates, factors that were agreed on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What all parts of one step share: the channel, the step's number, its faults and its clock.
+// StepContext: what all parts of a step share: channel, step number, faults and clock.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Runs one step after another on the thread that owns the channel.
+// StepRunner: runs one step after another on the thread that owns the channel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The tensors of one step as fp32 values, wherever and in whatever format their owner keeps them.
+// TensorTable: the tensors of a step as fp32 values, wherever and in whatever format they are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

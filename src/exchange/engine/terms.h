@@ -1,4 +1,4 @@
-// What an exchange's options come down to, and the text of them that all ranks must share.
+// Terms: an exchange's options with every "auto" decided, and their text that ranks compare.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What went wrong in a step, in one word that all ranks can agree on with a single max.
+// Verdict: the fault of a step as one word, so that one maximum over ranks decides.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

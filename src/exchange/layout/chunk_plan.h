@@ -1,4 +1,4 @@
-// How the values of an exchange are dealt out to owners, and cut into the messages they travel in.
+// ChunkPlan: which values of an exchange each owner has, and the chunks that are sent.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

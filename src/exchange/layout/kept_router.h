@@ -1,4 +1,4 @@
-// Deals what a rank keeps of a stream out to the regions that it lies in.
+// KeptRouter: sorts the kept values of a stream by the regions in which they are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

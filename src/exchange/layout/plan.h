@@ -1,4 +1,4 @@
-// Which tensors share a stream, and which parts of streams travel together, in which order.
+// Plan: which tensors share a stream, and which parts of streams are sent together, in order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

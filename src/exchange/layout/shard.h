@@ -1,4 +1,4 @@
-// How a bucket's values are dealt out to the ranks that add them up.
+// Shards: how a bucket's values are divided among the ranks that add them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// How the positions of a stream are dealt out to the ranks that add them: in stripes.
+// Stripes: how a stream's positions are divided among the ranks that add them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

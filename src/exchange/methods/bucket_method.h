@@ -1,4 +1,4 @@
-// Methods that treat each bucket by itself: one collective for each.
+// BucketMethod: a method that runs one collective for each bucket.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A method: how the streams of an exchange become their means. One file each, found by a row.
+// Method: how the streams of an exchange become their means. One file and one table row each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

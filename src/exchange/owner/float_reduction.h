@@ -1,4 +1,4 @@
-// Floats that every rank has become their mean, or the largest of each, the same bits on every rank.
+// FloatReduction: replaces floats of every rank by their mean or maximum, the same bits everywhere.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

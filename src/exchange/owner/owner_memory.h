@@ -1,4 +1,4 @@
-// What the owner of a shard keeps of the means that its codec could not hand out.
+// OwnerMemory: what an owner's codec lost of the means of its shard, kept for later steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

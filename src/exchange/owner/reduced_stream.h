@@ -1,4 +1,4 @@
-// One stream in sparse-reduce: what a rank sends of it, and what its owners make of that.
+// ReducedStream: one stream in sparse-reduce: the parts a rank sends, and the owners' sums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a region of a stream travels as: kept values with their positions, or all values where nearly
+// RegionCoder: a region of a stream as kept values with positions, or as all values if nearly
 // all are kept.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,4 +1,4 @@
-// Two small codecs for tests of what ranks agree on before they encode: means, and one rank's choice.
+// For tests: two small codecs whose ranks agree before they encode, on means or one rank's choice.
 //
 //   test-factors   decode(x)[i] = m_b + d_b t_i: m_b and d_b the means over a block of 24 values, and
 //                  over ranks, of x and of (x - m_b) t; t_i is +1 or -1 in turn, another way round

@@ -1,4 +1,4 @@
-// Two small codecs for tests of what cuts streams into blocks: one biased, one with random draws.
+// For tests: two small codecs that work in blocks: one biased, one with random draws.
 //
 //   decode(encode(x))[i] = s q[i],   s = largest |x| of the block / 127,   q[i] = round(x[i] / s)
 //

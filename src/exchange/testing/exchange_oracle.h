@@ -1,4 +1,4 @@
-// A plain exchange to compare with: one thread, no messages, a loop over ranks.
+// For tests: a plain exchange to compare with: one thread, no messages, a loop over ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What tests of the exchange share: a model, gradients, one rank's side, comparisons to the bit.
+// For tests of the exchange: a model, gradients, one rank's side, comparisons to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

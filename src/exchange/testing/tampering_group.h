@@ -1,4 +1,4 @@
-// A group that changes bytes on their way in, for tests of what happens then.
+// For tests: a group that changes bytes of received messages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// A stream at work: its tensors' values, its memory, its encoder, and what one step made of them.
+// ActiveStream: a stream in a step: its tensors' values, memory, encoder, and the step's counters.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Frames of an exchange: what is expected of one, and what became of one that came.
+// Frames of an exchange: the expected header, and the result of checking a received one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is on its way between this rank and another one, in a fixed number of slots.
+// Lane: the messages under way between this rank and another, in a fixed number of slots.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What one rank says to all others: the frames of streams, one after another.
+// RootMessage: a message of one rank to all others: the frames of streams, one after another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What streams agree on before they encode: their rounds, those of all streams in one message.
+// Rounds: what streams agree on before they encode, for all streams in one message.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Messages that say how long they are: eight bytes, then as many as they say.
+// Messages that begin with their length in eight bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

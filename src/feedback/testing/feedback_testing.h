@@ -1,4 +1,4 @@
-// What tests of memories share: gradients, a codec to pretend with, whole steps, comparisons.
+// For tests of memories: gradients, a simple codec, whole steps, comparisons.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

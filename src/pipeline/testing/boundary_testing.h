@@ -1,4 +1,4 @@
-// What tests of boundaries share: both ends, activations that drift, and top-k by sorting.
+// For tests of boundaries: both ends, activations that drift, and top-k by sorting.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

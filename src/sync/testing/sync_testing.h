@@ -1,4 +1,4 @@
-// What tests of synchronisers share: a noisy quadratic, and one worker that trains on it.
+// For tests of synchronisers: a noisy quadratic, and one worker that trains on it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where the files of a data set may lie.
+// The folders in which the files of a data set are searched.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Checksums as people publish them.
+// SHA-1 and SHA-256, the checksums that publishers of data sets give.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

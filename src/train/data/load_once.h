@@ -1,4 +1,4 @@
-// What was read from files, shared by all who want it at the same time.
+// Files that are read once and shared by all users at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Log-mel features of speech: the energy in bands as wide as the ear's, over time.
+// Log-mel features of speech: the energy in bands of equal width on the mel scale, over time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

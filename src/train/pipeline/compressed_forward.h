@@ -1,5 +1,5 @@
-// A whole network with what its pipeline's boundaries do to activations: how it is judged with
-// compression on.
+// A whole network with its pipeline's codecs at the cuts, to evaluate it with compression
+// on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

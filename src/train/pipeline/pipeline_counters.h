@@ -1,4 +1,4 @@
-// What the ranks of a pipeline tell each other at the end of a step, and what that comes to.
+// PipelineCounters: counters that a pipeline's ranks exchange at the end of a step, and sums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Section "pipeline" of a recipe.
+// PipelineOptions: the section `pipeline` of a recipe.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// One step of a pipeline on one rank, while it lasts.
+// PipelineStep: the state of one step of a pipeline on one rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

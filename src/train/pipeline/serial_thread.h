@@ -1,4 +1,4 @@
-// A thread that does one job after the other, in the order they were given.
+// SerialThread: a thread that runs one job after the other, in order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What crosses the cuts beside one stage: for each direction the end that this rank has.
+// StageBoundaries: the ends of the boundaries at both cuts of a stage, for each direction.
 //
 //              cut s - 1                  cut s
 //   forward    receiver      [stage s]    sender      activations

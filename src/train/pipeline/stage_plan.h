@@ -1,4 +1,4 @@
-// Who computes which layers of a network cut into stages.
+// StagePlan: which worker computes which layers of a network that is cut into stages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

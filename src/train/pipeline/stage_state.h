@@ -1,4 +1,4 @@
-// The optimiser's state of one stage's weights.
+// StageState: the optimiser's state for one stage's weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

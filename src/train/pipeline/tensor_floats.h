@@ -1,4 +1,4 @@
-// The memory of what crosses a boundary.
+// Tensors that cross a boundary as spans of floats.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
