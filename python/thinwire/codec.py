@@ -20,14 +20,14 @@ from .streams import Shape, Stream, TensorSpec, checked_call, make_stream
 
 @dataclass(frozen=True)
 class CodecInfo:
-    """What a codec promises, and its options. docs/codecs.md compares them."""
+    """The properties and options of a codec. docs/codecs.md compares codecs."""
 
     name: str
     id: int
     """Written in every frame header; never used for another encoding."""
     summary: str
     paper: str
-    """Where it was published; empty for common knowledge."""
+    """The publication; empty for common knowledge."""
     unbiased: bool
     """The mean of decode(encode(x)) over seeds is x."""
     lossless: bool
@@ -37,23 +37,23 @@ class CodecInfo:
     fixed_size: bool
     """Every payload of a stream has max_encoded_size bytes."""
     block: int
-    """Values coded independently of their neighbours; 0: the whole stream."""
+    """Number of values in a block that is coded by itself; 0: the whole stream."""
     grouping: str
-    """What shares a stream in an exchange: "tensor" (nothing) or "model" (all, as one vector)."""
+    """Streams of an exchange: "tensor" (each tensor alone) or "model" (all tensors as one vector)."""
     agreed: str
-    """What ranks settle before they encode: "nothing", "scale", "positions" or "factors"."""
+    """What ranks agree on before they encode: "nothing", "scale", "positions" or "factors"."""
     options: dict[str, OptionInfo]
 
 
 class Encoded(NamedTuple):
-    """What one encode came to."""
+    """The counts of one encode."""
 
     size: int
     """Bytes written."""
     kept: int
     """Values that the payload carries."""
     target: int
-    """Values that the options ask for; 0 when the method sets itself no number."""
+    """Values that the options ask for; 0 if the method has no target."""
 
 
 def codecs() -> tuple[CodecInfo, ...]:
@@ -66,7 +66,7 @@ def _info_of(row: dict[str, Any]) -> CodecInfo:
 
 
 class Codec:
-    """A method with its options. Threads may share it.
+    """A codec with its options. Threads may share it.
 
     Args:
         name: the codec's name, or a whole spec such as "topk:density=0.01,values=fp16".
@@ -74,8 +74,8 @@ class Codec:
             numbers may be given as such.
 
     Raises:
-        UnknownNameError: no such codec or option; the text lists those that are.
-        BadOptionError: an option's value is not what it may be.
+        UnknownNameError: there is no such codec or option; the text lists the known ones.
+        BadOptionError: the value of an option is not allowed.
 
     Codecs with equal options are equal, and can be pickled.
     """
@@ -87,12 +87,12 @@ class Codec:
 
     @property
     def spec(self) -> str:
-        """The text that selects it, every option spelt out: equal settings give equal text."""
+        """The text that selects it, with every option written out: equal settings give equal text."""
         return self._native.canonical
 
     @property
     def info(self) -> CodecInfo:
-        """What it promises with these options."""
+        """Its properties with these options."""
         return _info_of(self._native.info())
 
     def max_encoded_size(
@@ -102,7 +102,7 @@ class Codec:
         *,
         tensors: Optional[Iterable[TensorSpec]] = None,
     ) -> int:
-        """Upper bound in bytes on a payload of such a stream, whatever the values are."""
+        """Upper bound on the bytes of a payload of such a stream, whatever the values are."""
         return self._native.max_encoded_size(make_stream(shape, kind, "values", tensors).native())
 
     def encoder(
@@ -117,12 +117,12 @@ class Codec:
         """The sending side of one stream.
 
         Args:
-            shape: of the arrays to come; an int for one dimension.
-            kind: what the tensor does in its network, one of `tensor_kinds()`.
-            name: of the stream; methods that draw random numbers draw others for other names.
-            tensors: instead of shape and kind, the tensors whose values arrive as one vector.
-            auto_commit: every encode counts at once. Otherwise each must be followed by `commit`
-                or `rollback`.
+            shape: the shape of the arrays; an int for one dimension.
+            kind: the role of the tensor in its network, one of `tensor_kinds()`.
+            name: the name of the stream; random draws depend on it.
+            tensors: instead of shape and kind, the tensors whose values are passed as one vector.
+            auto_commit: if true, every encode counts at once. If false, each must be followed by
+                `commit` or `rollback`.
         """
         return Encoder(self, make_stream(shape, kind, name, tensors), auto_commit)
 
@@ -153,11 +153,11 @@ class Codec:
 class Encoder:
     """The sending side of one stream, made by `Codec.encoder`.
 
-    It keeps what a method carries from step to step (a stage count, a threshold in use), so there
-    is one per stream. Two threads that use it at once get a ContractError; threads with an encoder
-    each run in parallel. Nobody may write to the arrays of a call while it runs.
+    It keeps what a method carries from step to step (a number of stages, a threshold in use), so
+    there is one per stream. If two threads use it at once, one gets a ContractError; threads with
+    an encoder each run in parallel. Do not write to the arrays of a call while it runs.
 
-    Arrays are read where they lie if they are float32 and in one piece (C order), and copied if
+    Arrays are read in place if they are float32 and in one piece (C order), and copied if
     they are float32 but strided. Other types are refused, see `DTypeError`. An array has the
     stream's shape, or is flat with as many values.
     """
@@ -178,12 +178,12 @@ class Encoder:
 
     @property
     def max_encoded_size(self) -> int:
-        """Bytes that a payload may need, whatever the values are."""
+        """The most bytes that a payload can have, whatever the values are."""
         return self._native.capacity
 
     @property
     def encoded(self) -> Optional[Encoded]:
-        """What the last encode came to; None before the first."""
+        """The counts of the last encode; None before the first."""
         return self._encoded
 
     def encode(
@@ -196,17 +196,17 @@ class Encoder:
         salt: int = 0,
         ranks: int = 1,
     ) -> bytes:
-        """The payload of `values`, which stay as they are.
+        """Returns the payload of `values`, which are not changed.
 
         Args:
-            values: what should arrive: the gradient plus whatever a memory adds.
-            fresh: this step's own part of it (AdaComp's dW); None: the values.
-            seed: of the run, the same on every rank.
-            step: number of the step. Equal state, values, seed, step and salt give equal bytes on
+            values: the values that should arrive: the gradient plus what a memory adds.
+            fresh: this step's own part of them (AdaComp's dW); None: the values.
+            seed: the seed of the run, the same on every rank.
+            step: the number of the step. Equal state, values, seed, step and salt give equal bytes on
                 every machine.
-            salt: the sender's own, such as its rank: draws that should be independent between
-                ranks use it.
-            ranks: how many contributions are averaged.
+            salt: a number that differs between senders, such as the rank, for draws that should be
+                independent between ranks.
+            ranks: the number of contributions that are averaged.
 
         Raises:
             DTypeError, ContractError: an array of another type or shape.
@@ -232,11 +232,11 @@ class Encoder:
         salt: int = 0,
         ranks: int = 1,
     ) -> tuple[bytes, FloatArray]:
-        """The payload, and values - decode(payload), made in the same passes.
+        """Returns the payload, and values - decode(payload), computed in the same passes.
 
         Args:
-            rest: where the remainder goes, `values` itself if you like but no other part of its
-                memory; None: a new array.
+            rest: the array for the remainder; it may be `values` itself, but must not overlap it in
+                part. None: a new array.
 
         The other arguments and the errors are those of `encode`.
         """
@@ -262,7 +262,7 @@ class Encoder:
         salt: int = 0,
         ranks: int = 1,
     ) -> int:
-        """Writes the payload to memory that is used again and again; returns its bytes.
+        """Writes the payload to memory that the caller reuses; returns its number of bytes.
 
         Args:
             out: a writable bytes-like object (bytearray, uint8 array) of at least
@@ -287,15 +287,15 @@ class Encoder:
         self._native.commit()
 
     def rollback(self) -> None:
-        """The last encode never happened. Needs auto_commit=False (ContractError)."""
+        """Undoes the last encode. Requires auto_commit=False (ContractError)."""
         self._native.rollback()
 
     def state(self) -> bytes:
-        """What it remembers as of the last commit, in safetensors format."""
+        """Returns the state as of the last commit, in safetensors format."""
         return write_state(self._native.save())
 
     def load_state(self, state: Any) -> None:
-        """Takes a saved state, of an encoder of such a stream and codec.
+        """Loads a state that an encoder of the same stream and codec saved.
 
         Raises:
             BadLengthError, CorruptError: the bytes are no state.
@@ -331,11 +331,11 @@ class Decoder:
         return self._stream.shape
 
     def decode(self, payload: Any, *, out: Optional[FloatArray] = None) -> FloatArray:
-        """The values that the payload stands for, of the stream's shape.
+        """Returns the values of the payload, in the stream's shape.
 
         Args:
             payload: any bytes-like object.
-            out: where they go; None: a new array. Unspecified after an error.
+            out: the array for the values; None: a new array. Its content is unspecified after an error.
         """
         if out is None:
             values = np.zeros(self.shape, np.float32)
@@ -346,9 +346,10 @@ class Decoder:
         return values
 
     def decode_add(self, payload: Any, weight: float, out: FloatArray) -> None:
-        """out += weight * decode(payload); a sparse payload touches only the positions it names.
+        """Adds weight * decode(payload) to `out`; a sparse payload touches only the positions it names.
 
-        `out` is a float32 array in C order of the stream's shape; unspecified after an error.
+        `out` is a float32 array in C order of the stream's shape. Its content is unspecified after
+        an error.
         """
         values = to_write("out", out, self.shape)
         self._native.decode_add(to_bytes("payload", payload), weight, values)

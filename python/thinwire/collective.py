@@ -1,7 +1,7 @@
 """Compressed averages over ranks that are threads of this process: for experiments.
 
-Everything but the wire is what ranks on several machines do: codecs, memories, frames, buckets, the
-sums in rank order, the agreement on a step.
+Everything except the wire is as on several machines: codecs, memories, frames, buckets, the sums in
+rank order, the agreement on a step.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -33,17 +33,17 @@ class StreamCounters:
     name: str
     values: int
     kept: int
-    """Values the payload carries."""
+    """Values that the payload carries."""
     target: int
-    """Values it was asked to carry; 0 when the codec sets no target."""
+    """Values that it should carry; 0 if the codec sets no target."""
     payload_bytes: int
     """The codec's bytes."""
     frame_bytes: int
     """Headers included."""
     reduced: int
-    """Of sparse-reduce: values of the mean that owners handed out, of all ranks."""
+    """For sparse-reduce: values of the mean that the owners of all ranks handed out."""
     dense_frames: int
-    """Of sparse-reduce: frames sent with all values, as positions cost more."""
+    """For sparse-reduce: frames with all values, because positions would cost more."""
     rest_norm: float
     """l2 norm of what the memory kept; 0 without one."""
     gradient_norm: float
@@ -57,7 +57,7 @@ class Fault:
     code: str
     """"non-finite" or "corrupt"."""
     rank: int
-    """The culprit; -1: none alone, the sum over ranks overflowed."""
+    """The rank at fault; -1: the sum over ranks overflowed."""
     stream: str
 
 
@@ -74,7 +74,7 @@ class StepReport:
     dense_bytes: int
     """What a dense fp32 exchange of n ranks and d values sends per rank: 2 (n-1)/n x 4 d."""
     sent_bytes: int
-    """By this rank, everything included."""
+    """By this rank, all bytes included."""
     received_bytes: int
     compress_seconds: float
     wire_seconds: float
@@ -88,7 +88,7 @@ class AllReduced(NamedTuple):
     """What `all_reduce` returns."""
 
     mean: Any
-    """An array, or a dict of them, as each rank gave; the same bits on every rank."""
+    """An array, or a dict of arrays, like the input of each rank; the same bits on every rank."""
     reports: list[StepReport]
     """One for each rank."""
 
@@ -109,24 +109,24 @@ def all_reduce(
     skip_faults: bool = False,
     deadline: float = 60.0,
 ) -> AllReduced:
-    """The mean of what the ranks give, compressed on its way, and what that cost each rank.
+    """Averages the ranks' arrays through a compressed exchange, and reports the cost for each rank.
 
     Args:
         arrays: for each rank one float32 array, or a dict of named ones (the tensors of a model):
-            the same shapes on all ranks. They stay as they are.
-        codec: name, spec or `Codec`; or a schedule of them, docs/memories.md.
-        exchange: how: "auto", "scatter-reduce", "sparse-reduce" ...; docs/collectives.md.
-        feedback: the memory, a spec; "auto": the one that the codec goes with (docs/codecs.md).
-        kinds: what the tensors do, `tensor_kinds()`: one for all, or by name (others: "other").
-            Those of kind bias and norm travel uncompressed unless the grouping is "model".
-        stores: one for each rank, the same in every step: without them nothing is remembered.
-        grouping: what shares a stream, "tensor" or "model"; "auto": as the codec prefers.
-        seed, step: of the run, and of this call in it; they key all random draws.
-        steps_per_epoch: how many calls are an epoch, for schedules that count in epochs.
-        bucket_bytes: dense bytes that travel together.
+            the same shapes on all ranks. They are not changed.
+        codec: a name, spec or `Codec`, or a schedule of codecs, docs/memories.md.
+        exchange: the method: "auto", "scatter-reduce", "sparse-reduce" ...; docs/collectives.md.
+        feedback: the memory, as a spec; "auto": the codec's default (docs/codecs.md).
+        kinds: the roles of tensors, `tensor_kinds()`: one for all, or by name (others: "other").
+            Kinds bias and norm are sent uncompressed, unless the grouping is "model".
+        stores: one for each rank, the same in every step. Without them nothing is remembered.
+        grouping: "tensor" (each tensor is a stream), "model" (all are one); "auto": the codec's.
+        seed, step: the seed of the run and the number of this call; all random draws follow from them.
+        steps_per_epoch: the number of calls in an epoch, for schedules that count in epochs.
+        bucket_bytes: dense bytes that are sent together.
         skip_faults: a step with a NaN or infinity on any rank gives zeros, changes no memory and is
             reported as skipped, as in training. Otherwise it raises NonFiniteError.
-        deadline: seconds that a rank waits for another.
+        deadline: the longest time in seconds that a rank waits for another.
 
     Raises:
         UnknownNameError, BadOptionError: as `Codec` does, also for exchange, feedback, grouping.

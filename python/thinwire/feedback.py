@@ -30,12 +30,12 @@ class FeedbackInfo:
 
 
 class Signal(NamedTuple):
-    """What to encode: `encoder.encode(*signal)`."""
+    """The input of an encoder: `encoder.encode(*signal)`."""
 
     values: FloatArray
-    """What should arrive: the gradient plus what the memory adds."""
+    """The values that should arrive: the gradient plus what the memory adds."""
     fresh: Optional[FloatArray]
-    """This step's own part of it; None: the values."""
+    """This step's own part of them; None: the values."""
 
 
 def feedbacks() -> tuple[FeedbackInfo, ...]:
@@ -50,19 +50,19 @@ class Feedback:
     """The memory of one stream on one rank, empty at first. A step is
 
         payload, rest = encoder.encode_with_remainder(*memory.prepare(gradient))
-        memory.commit(rest)          # or memory.rollback(): the step never happened, to the bit
+        memory.commit(rest)          # or memory.rollback(), which restores the memory to the bit
 
     or, without copies in between,
 
         payload = memory.encode(encoder, gradient)
         memory.commit()              # or memory.rollback()
 
-    Not for two threads at once (ContractError).
+    Only one thread at a time may use it (ContractError).
 
     Args:
         name: "residual", or a spec "name:key=value"; `feedbacks()` lists them.
         shape, kind, tensors: the stream, as for `Codec.encoder`.
-        options: the memory's own.
+        options: the options of the memory.
 
     Raises:
         UnknownNameError, BadOptionError: as `Codec` does.
@@ -88,21 +88,21 @@ class Feedback:
 
     @property
     def encoded(self) -> Optional[Encoded]:
-        """What the last `encode` of this memory came to; None before the first."""
+        """The counts of the last `encode` of this memory; None before the first."""
         return self._encoded
 
     def prepare(
         self, gradient: npt.ArrayLike, *, seed: int = 0, step: int = 0, ranks: int = 1
     ) -> Signal:
-        """Begins a step: what to send. A memory that adds nothing returns the gradient itself.
+        """Begins a step and returns the signal to send. A memory that adds nothing returns the gradient.
 
-        The gradient must stay as it is until `commit` or `rollback`.
+        The gradient must not change until `commit` or `rollback`.
 
         Args:
-            ranks: how many contributions are averaged; clipping depends on it.
+            ranks: the number of contributions that are averaged; clipping depends on it.
 
         Raises:
-            NonFiniteError: gradient and memory add up to a NaN or infinity. Nothing has changed.
+            NonFiniteError: gradient and memory add up to a NaN or infinity. Nothing changes.
             ContractError: the last step has not ended.
         """
         given = to_read("gradient", gradient, self.shape)
@@ -122,7 +122,7 @@ class Feedback:
         salt: int = 0,
         ranks: int = 1,
     ) -> bytes:
-        """Begins a step and encodes what it sends; the remainder waits here for `commit`.
+        """Begins a step and encodes its signal. The memory keeps the remainder for `commit`.
 
         Make the encoder with auto_commit=False if steps may be rolled back. Arguments and errors
         are those of `Encoder.encode`; after an error the memory is as it was.
@@ -141,10 +141,10 @@ class Feedback:
         """The step counts.
 
         Args:
-            rest: what `Encoder.encode_with_remainder` left over of the prepared values; not needed
-                after `encode`, nor by a memory that keeps nothing.
-            mean: what arrived, the mean over ranks of what all of them sent; becomes this step's
-                mean gradient in place. Memories that send changes of something (ef21) need it.
+            rest: the remainder of `Encoder.encode_with_remainder` for the prepared values. It is not
+                needed after `encode`, nor by a memory that keeps nothing.
+            mean: the mean over ranks of what all of them sent; it becomes this step's mean gradient
+                in place. Memories that send changes of an estimate (ef21) need it.
         """
         self._native.commit(
             None if rest is None else to_read("rest", rest, self.shape),
@@ -152,15 +152,15 @@ class Feedback:
         )
 
     def rollback(self) -> None:
-        """The step never happened, to the bit. Without a step it does nothing."""
+        """Undoes the step, to the bit. Without a step it does nothing."""
         self._native.rollback()
 
     def state(self) -> bytes:
-        """What it remembers as of the last commit, in safetensors format."""
+        """Returns the state as of the last commit, in safetensors format."""
         return write_state(self._native.save())
 
     def load_state(self, state: Any) -> None:
-        """Takes a saved state, and ends a step under way as `rollback` does.
+        """Loads a saved state. A step under way is undone, as by `rollback`.
 
         Raises:
             BadLengthError, CorruptError: the bytes are no state.

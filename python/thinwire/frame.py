@@ -20,14 +20,14 @@ FRAME_HEADER_SIZE: int = _core.FRAME_HEADER_SIZE
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame taken apart; its checksum was right."""
+    """The parts of a frame whose checksum was right."""
 
     codec_id: int
     """Wire id of the codec, `CodecInfo.id`."""
     count: int
-    """Values that the payload stands for."""
+    """Number of values in the payload."""
     payload: memoryview
-    """Where it lies in the bytes that were read, which must stay as they are."""
+    """A view of the bytes that were read, which must not change."""
     sender: int
     """Rank."""
     stream: int
@@ -36,15 +36,15 @@ class Frame:
     place: int
     """First value of the payload in the stream, or in the floats of a round; a region in sparse-reduce."""
     generation: int
-    """Of the group: grows when its members change."""
+    """Generation of the group: grows when its members change."""
     result: bool
-    """The payload is what an owner made of all ranks' contributions, not a contribution."""
+    """The payload is an owner's result from all ranks' contributions, not a contribution."""
     non_finite: bool
-    """The sender had a NaN or infinity: no payload, and everybody skips the step."""
+    """The sender had a NaN or infinity: there is no payload, and every rank skips the step."""
 
     @property
     def size(self) -> int:
-        """Bytes of the whole frame: the next one of a message begins there."""
+        """Number of bytes of the whole frame; the next frame of a message begins there."""
         return FRAME_HEADER_SIZE + len(self.payload)
 
 
@@ -61,15 +61,15 @@ def pack(
     result: bool = False,
     non_finite: bool = False,
 ) -> bytes:
-    """The frame of a payload.
+    """Returns the frame of a payload.
 
     Args:
-        codec: that made it, or its wire id.
-        payload: bytes-like; empty with non_finite.
-        count: values that the payload stands for.
+        codec: the codec that made the payload, or its wire id.
+        payload: a bytes-like object; empty with non_finite.
+        count: the number of values in the payload.
 
-    The other arguments are the fields of `Frame`. A number that its field in the header has no
-    room for is a ContractError.
+    The other arguments are the fields of `Frame`. A number that does not fit its field in the
+    header is a ContractError.
     """
     numbers = {
         "codec": (codec.info.id if isinstance(codec, Codec) else codec, 8),
@@ -94,7 +94,7 @@ def pack(
 
 
 def unpack(message: Any) -> Frame:
-    """The frame at the start of bytes that came from a network; what follows it is left alone.
+    """Reads the frame at the start of received bytes, and ignores what follows it.
 
     Raises:
         BadLengthError: a header or payload that is cut.
@@ -108,7 +108,7 @@ def unpack(message: Any) -> Frame:
 
 
 def unpack_all(message: Any) -> list[Frame]:
-    """All frames of a message, which is frames without gaps. Errors are those of `unpack`."""
+    """Reads all frames of a message, which has no gaps. Errors are those of `unpack`."""
     view = to_bytes("message", message)
     frames = []
     while len(view) > 0:

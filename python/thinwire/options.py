@@ -22,10 +22,10 @@ class OptionInfo:
     """"integer", "number", "choice", "flag" (bool), "text" or "numbers" (a list of them)"""
     default: OptionValue
     min: Optional[float]
-    """Smallest value allowed; None when there is no such bound."""
+    """Smallest allowed value; None if there is no bound."""
     max: Optional[float]
     choices: tuple[str, ...]
-    """What a "choice" may be."""
+    """The allowed values of a "choice"."""
     unit: str
     """"values", "steps", "fraction" ...; empty if it has none"""
     help: str
@@ -42,7 +42,7 @@ def option_table(rows: Iterable[Mapping[str, Any]]) -> dict[str, OptionInfo]:
 
 
 def spec_text(what: str, spec: str, options: Mapping[str, Any]) -> str:
-    """`name` or `name:key=value`, with `options` added as more of the same."""
+    """Returns `name` or `name:key=value` with `options` added."""
     settings = ",".join(f"{key}={_to_text(what, key, value)}" for key, value in options.items())
     if not settings:
         return spec

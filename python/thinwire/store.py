@@ -1,4 +1,4 @@
-"""Where an exchange keeps memories and encoder states between steps."""
+"""Store: keeps memories and encoder states of an exchange between steps."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -11,25 +11,26 @@ from ._state import read_state, write_state
 
 
 class Store:
-    """What one rank remembers, keyed by stream: "<stream>/feedback", "<stream>/encoder".
+    """The state of one rank, by stream: "<stream>/feedback", "<stream>/encoder".
 
-    Give `all_reduce` the same stores step after step. Not for two threads at once (ContractError).
+    Give `all_reduce` the same stores step after step. Only one thread at a time may use a store
+    (ContractError).
     """
 
     def __init__(self) -> None:
         self._native = _core.Store()
 
     def state(self) -> bytes:
-        """Everything in it, in safetensors format, as the trainer's checkpoints have it."""
+        """Returns all of its state, in safetensors format, as in the trainer's checkpoints."""
         return write_state(self._native.save())
 
     def load_state(self, states: Sequence[Any], rank: int, size: Optional[int] = None) -> None:
-        """Takes what `rank` of `size` ranks gets from the states that all old ranks saved.
+        """Loads the share of `rank`, one of `size` ranks, from the states that all old ranks saved.
 
         Args:
-            states: of the old ranks, in rank order.
-            size: the new number of ranks; None: as many as there are states. When it differs, what
-                is owed to the mean becomes the mean over old ranks, so that nothing is lost.
+            states: the states of the old ranks, in rank order.
+            size: the new number of ranks; None: the number of states. If it differs, each new rank
+                gets the mean of what the old ranks owed, so that nothing is lost.
 
         Raises:
             BadLengthError, CorruptError: the bytes are no state.
@@ -40,9 +41,9 @@ class Store:
         self._native.load(saved, rank, len(states) if size is None else size)
 
     def drop(self, key: str) -> None:
-        """Forgets what lies under a key, as when a stream changes its method for good."""
+        """Forgets the state under a key, for example if a stream changes its method for good."""
         self._native.drop(key)
 
     def unclaimed(self) -> list[str]:
-        """Keys that were loaded and not used since: a sign of another model or method."""
+        """Returns keys that were loaded and not used since, a sign of another model or method."""
         return list(self._native.unclaimed())

@@ -16,16 +16,16 @@ Shape = Union[int, Sequence[int]]
 
 
 def tensor_kinds() -> tuple[str, ...]:
-    """What a tensor may do in its network: "convolution", "linear", ... "other".
+    """The roles of tensors in a network: "convolution", "linear", ... "other".
 
-    Methods choose by it: AdaComp its bin length, an exchange what stays uncompressed.
+    Methods depend on them: AdaComp's bin length, and which tensors an exchange sends uncompressed.
     """
     return tuple(_core.tensor_kinds())
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor of a stream; its values lie row-major, without gaps."""
+    """One tensor of a stream; its values are row-major, without gaps."""
 
     name: str
     shape: tuple[int, ...]
@@ -59,7 +59,7 @@ class Stream:
 def checked_call(
     seed: Any, step: Any, salt: Any = 0, ranks: Any = 1
 ) -> tuple[int, int, int, int]:
-    """One use of a stream: four whole numbers of 64 bits."""
+    """Checks the numbers of one use of a stream: four whole numbers of 64 bits."""
     numbers = []
     for name, number in (("seed", seed), ("step", step), ("salt", salt), ("ranks", ranks)):
         try:
@@ -77,7 +77,7 @@ def make_stream(
     name: str,
     tensors: Optional[Iterable[TensorSpec]],
 ) -> Stream:
-    """A stream of one tensor, or of several whose values arrive as one vector."""
+    """Makes a stream of one tensor, or of several whose values are passed as one vector."""
     if (shape is None) == (tensors is None):
         raise ContractError("stream: give either its shape or its tensors")
     if tensors is None:

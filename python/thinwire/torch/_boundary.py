@@ -63,7 +63,7 @@ class _Direction:
     def decode(
         self, message: torch.Tensor, visit: tuple[Any, ...], shape: Sequence[int]
     ) -> torch.Tensor:
-        """What arrived; NaN where the sender's values were not finite."""
+        """Returns the received values; all NaN if the sender's values were not finite."""
         values = torch.empty(shape)
         if not self.receiver.decode(message, visit, values):
             self.bad = True
@@ -123,25 +123,25 @@ class Boundary(nn.Module):
     the optimiser all call `boundary.step()`. docs/pipeline.md has codecs, memories and bytes.
 
     Args:
-        sample_shape: of one sample's activation.
-        samples: of a micro-batch; memories none and aqsgd take fewer, too.
-        codec, memory, per_sample: of activations: "uniform:bits=4", "aqsgd:key=sample".
-        gradient_codec, gradient_memory, gradient_per_sample: of gradients; the activations' codec, no memory,
-            and as activations when absent.
-        at_positions: gradients travel only where a sparse codec kept activations; gradient_codec is then fp32,
-            fp16 or bf16.
-        micro_batches: of a step.
-        at_inference: whether what crosses in eval mode passes the codec (without memory) too.
-        to_rank, from_rank: the other stage; exactly one of them, or none in one process.
-        process_group: of backend gloo; all its ranks build their first boundary at the same place among what
-            they build of thinwire.
-        index: of the boundary, where there are several in a process or between two ranks.
-        steps_per_epoch: where a codec follows a schedule in epochs: steps in one, or the DataLoader.
-        cache_budget, spill_folder: where what memories keep of samples lies.
+        sample_shape: the shape of one sample's activation.
+        samples: the number of samples in a micro-batch; memories none and aqsgd accept fewer, too.
+        codec, memory, per_sample: for activations: "uniform:bits=4", "aqsgd:key=sample".
+        gradient_codec, gradient_memory, gradient_per_sample: for gradients. If absent: the activations' codec,
+            no memory, and per_sample as for activations.
+        at_positions: whether gradients are sent only at the positions that a sparse codec kept of activations;
+            gradient_codec is then fp32, fp16 or bf16.
+        micro_batches: the number of micro-batches in a step.
+        at_inference: whether activations also pass the codec (without memory) in eval mode.
+        to_rank, from_rank: the rank of the other stage; exactly one of them, or none in one process.
+        process_group: a process group of backend gloo. All its ranks must build their first boundary at the same
+            place among the thinwire objects that they build.
+        index: the number of the boundary, if there are several in a process or between two ranks.
+        steps_per_epoch: if a codec follows a schedule in epochs: the steps in an epoch, or the DataLoader.
+        cache_budget, spill_folder: how many bytes of samples' estimates stay in memory, and where the rest goes.
         deadline_seconds: the longest wait for the other rank.
 
     Raises:
-        thinwire.errors.Error: a name or option is wrong, or does not go with another.
+        thinwire.errors.Error: a name or option is wrong, or does not fit another.
     """
 
     @explains_keywords
@@ -214,11 +214,11 @@ class Boundary(nn.Module):
     def forward(
         self, values: torch.Tensor, *, ids: Sequence[int] = (), batch: int = 0
     ) -> torch.Tensor:
-        """What arrives on the other side, in one process; backward its gradient passes the other direction.
+        """Returns what arrives on the other side, in one process. The gradient takes the other direction.
 
         Args:
-            ids: of the samples, for memories that know samples.
-            batch: of the mini-batch, for "aqsgd:key=batch".
+            ids: the ids of the samples, for memories that work by sample.
+            batch: the id of the mini-batch, for "aqsgd:key=batch".
         """
         if self._wire is not None:
             raise ContractError("a boundary between ranks has send and receive")
@@ -232,7 +232,7 @@ class Boundary(nn.Module):
         """Sends activations to the second stage, in order of micro-batches; returns at once.
 
         Returns:
-            A scalar whose `backward()` waits for the gradient and goes on with it.
+            A scalar whose `backward()` waits for the gradient and continues with it.
         """
         if self._wire is None or not self._first:
             raise ContractError("send is for the stage that was given to_rank")
@@ -242,7 +242,7 @@ class Boundary(nn.Module):
         return _Send.apply(values, self, self._next_visit(ids, batch))
 
     def receive(self, *, ids: Sequence[int] = (), batch: int = 0) -> torch.Tensor:
-        """The activations of the next micro-batch, float32; backward their gradient is sent."""
+        """Returns the activations of the next micro-batch, float32. The backward pass sends their gradient."""
         if self._wire is None or not self._second:
             raise ContractError("receive is for the stage that was given from_rank")
         if not self.training:
@@ -251,24 +251,24 @@ class Boundary(nn.Module):
         return _Receive.apply(anchor, self, self._next_visit(ids, batch))
 
     def step(self, *, skipped: bool = False) -> None:
-        """Ends a step: memories become those after it, or, where it was skipped or a value was not finite, stay
-        as they were before it. Both sides say the same."""
+        """Ends a step. The changes of memories become permanent; if the step was skipped or a value was not finite,
+        they are discarded. Both sides must give the same argument."""
         self._activations.end_step(skipped)
         self._gradients.end_step(skipped)
         self._step += 1
         self._visits = 0
 
     def invalidate(self) -> None:
-        """Forgets what memories know of samples, as after a change of what ids stand for; on both sides."""
+        """Forgets what memories know of samples, for example if ids now mean others. Call it on both sides."""
         for end in (*self._activations.ends, *self._gradients.ends):
             end.invalidate()
 
     def metrics(self) -> dict[str, int]:
-        """steps, and forward_bytes and backward_bytes that this process encoded since it was built."""
+        """Returns steps, and the forward_bytes and backward_bytes that this process encoded so far."""
         return {"steps": self._step, **self._bytes}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Memories, as part of a module's state_dict."""
+        """Returns the memories, as part of a module's state_dict."""
         return {"step": self._step, "ends": [to_tensor(end.save()) for end in self._all_ends()]}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

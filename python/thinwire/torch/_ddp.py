@@ -44,7 +44,7 @@ def _end_steps(ended: queue.SimpleQueue[Optional[Step]], owner: weakref.ref[Link
 
 
 class Link:
-    """What `compress` returns: counters and state of a model's compressed gradients."""
+    """Connects a model to thinwire's exchanges; `compress` returns it. Has their counters and state."""
 
     def __init__(
         self,
@@ -146,7 +146,8 @@ class Link:
 
         Returns:
             step (steps done), skipped, fault, participants (ranks that took part), dense_bytes (what an
-            uncompressed exchange would send), sent_bytes, received_bytes (everything included), wire_ratio, codec_ratio, compress_seconds,
+            uncompressed exchange would send), sent_bytes, received_bytes (all bytes included), wire_ratio,
+            codec_ratio, compress_seconds,
             wire_seconds, decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
             memories keep; 0 unless `compress` was given norms=True), and streams: one dict of counters per
             compressed vector. Empty before the first step.
@@ -154,9 +155,9 @@ class Link:
         return summed(self._reports, self._steps) if self._reports else {}
 
     def set_weight(self, weight: float) -> None:
-        """What this rank's gradients weigh in the mean from the next step on: the size of its batch, say. The mean is
-        the sum over ranks of weight x gradient, divided by the sum of all weights; 1 until set. Each rank sets
-        its own, when it likes.
+        """Sets the weight of this rank's gradients in the mean from the next step on, for example the size of its
+        batch. The mean is the sum over ranks of weight x gradient, divided by the sum of all weights. The weight
+        is 1 until set. Each rank sets its own, whenever it likes.
 
         Raises:
             thinwire.errors.Error: the link was not made with `compress(..., weighted=True)`, or a backward pass is
@@ -166,9 +167,9 @@ class Link:
         self._weight = Arguments("set_weight").weight(weight)
 
     def abstain(self) -> None:
-        """This rank has nothing in the next step: its gradients count as nothing, whatever they hold, what its
-        memories owe stays there, and it sends no values. Its backward pass takes place all the same, of any batch,
-        and brings the mean of the other ranks. Where all ranks abstain the step is skipped, and gradients are zero.
+        """Says that this rank has nothing to contribute in the next step. Its gradients do not count, whatever they
+        hold, its memories stay as they are, and it sends no values. It still runs a backward pass, on any batch,
+        and receives the mean of the other ranks. If all ranks abstain, the step is skipped and gradients are zero.
 
         Raises:
             thinwire.errors.Error: as `set_weight`.
@@ -185,12 +186,12 @@ class Link:
             raise ContractError(f"{call}: needs compress(..., weighted=True), on all ranks")
 
     def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
-        """Writes the numbers of every step, which another thread does. A writer that fails is a warning.
+        """Writes the numbers of every step, from another thread. A writer that fails gives a warning.
 
         Args:
-            writer: what has add_scalar(name, value, step), as torch.utils.tensorboard.SummaryWriter, or
-                log(dict), as wandb or one of its runs; that dict has the step, too.
-            tag: what names begin with.
+            writer: an object with add_scalar(name, value, step), like torch.utils.tensorboard.SummaryWriter,
+                or with log(dict), like wandb or one of its runs; that dict has the step, too.
+            tag: the prefix of names.
             layers: also the density, bytes and, where `compress` was given norms=True, norms of every
                 compressed vector, "thinwire/fc.weight/density".
         """
@@ -208,19 +209,19 @@ class Link:
         method: str = "auto",
         steps_per_epoch: Union[int, Sized, None] = None,
     ) -> None:
-        """Goes on with another codec from the next step on. Called by all ranks between the same two steps.
+        """Changes the codec from the next step on. All ranks call it between the same two steps.
 
-        Memories stay, as in a schedule of codecs: what the codec before left out is sent by this one, even
-        one that needs no memory itself. What shares a memory goes on sharing it, whatever this codec
-        would rather have. Where only options differ encoders go on from their state, as far as it fits.
+        Memories stay, as in a schedule of codecs: this codec sends what the old one left out, even if it
+        needs no memory itself. Tensors that share a memory go on sharing it, whatever the default of this
+        codec is. If only options differ, encoders keep their state, as far as it fits.
 
         Args:
-            codec, rules, method: as `compress` takes them; all of them anew.
-            steps_per_epoch: as `compress` takes it; that of before when absent.
+            codec, rules, method: as for `compress`. All of them are replaced.
+            steps_per_epoch: as for `compress`. If absent, it stays.
 
         Raises:
-            thinwire.errors.Error: as `compress`; the link is then as it was. BadOptionError: the codec goes
-                with another memory than the one that holds what is owed.
+            thinwire.errors.Error: as `compress`. The link is then unchanged. BadOptionError: the codec
+                needs another memory than the one that holds what is owed.
         """
         if self._error is not None:
             raise self._error
@@ -243,14 +244,14 @@ class Link:
         return self._exchanges.carries(parameter)
 
     def lacks_state(self) -> bool:
-        """Whether it began with empty memories."""
+        """Whether the link started with empty memories."""
         exchanges = self._exchanges
         return not self._resumed and any(exchanges.remembered_shapes(spec) for spec in exchanges.specs)
 
     def release_optimizer(self) -> None:
-        """Puts the optimiser's momentum back: from the next step on it acts on the mean, and goes on from what it
-        was in the memories. Called by all ranks between the same two steps; before the link is given up, too,
-        as an optimiser whose link is gone has its momentum back but not what the memories held of it."""
+        """Returns the momentum to the optimiser: from the next step on it acts on the mean, and starts from what
+        the memories held of it. All ranks call it between the same two steps. Call it before the link is
+        deleted: otherwise the optimiser gets its momentum back, but not what the memories held of it."""
         if self._error is not None:
             raise self._error
         if self._step is not None:
@@ -263,7 +264,7 @@ class Link:
         self._exchanges.set_momentum(lambda parameters: [(0.0, 0.0, False)] * len(parameters))
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's memories and encoder states, for its checkpoint: between two steps."""
+        """Returns this rank's memories and encoder states, for its checkpoint. Call it between two steps."""
         exchanges = self._exchanges
         return of_rank({
             "rank": exchanges.rank,
@@ -279,21 +280,20 @@ class Link:
         })
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
-        """Goes on from a state, with the codec that the link of the state had been changed to, if it was.
-        Called by all ranks, between two steps.
+        """Loads a state. If the saved link's codec had been changed, the link continues with the changed codec.
+        All ranks call it, between two steps.
 
         Args:
-            saved: what this rank's `state_dict` gave; or those of all old ranks, in any order, when their
-                number was another. What they owe to the mean is then kept: every rank gets the mean
-                over the old ranks' memories.
-            strict: False loads what fits and leaves out the rest, where the state is of other tensors, shapes
-                or memories.
+            saved: the result of this rank's `state_dict`; or those of all old ranks, in any order, if their
+                number differs. What they owe to the mean is then kept: every rank gets the mean over the
+                old ranks' memories.
+            strict: False loads what fits, and leaves out what belongs to other tensors, shapes or memories.
 
         Returns:
-            what was left out: missing_keys, unexpected_keys and mismatched_keys, names of tensors.
+            the names of tensors that were left out: missing_keys, unexpected_keys and mismatched_keys.
 
         Raises:
-            thinwire.errors.Error: on all ranks; the link is then as it was. MismatchError: the state is of
+            thinwire.errors.Error: on all ranks; the link is then unchanged. MismatchError: the state is of
                 another rank, another model or another step; CorruptError: it is not what was saved.
         """
         exchanges = self._exchanges
@@ -356,38 +356,38 @@ def compress(
     momentum: str = "auto",
     deadline_seconds: float = 60.0,
 ) -> Link:
-    """Sends the gradients of a DistributedDataParallel model through thinwire. Called by all ranks alike.
+    """Sends the gradients of a DistributedDataParallel model through thinwire. All ranks call it alike.
 
     Args:
-        model: a DistributedDataParallel, or what torch.compile made of one, before its first backward pass, on a
-            process group of backend gloo.
+        model: a DistributedDataParallel, or the result of torch.compile on one, before its first backward pass, on
+            a process group of backend gloo.
         codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
         rules: other codecs for parameters by name: {"*.bias": "fp32", "head.*": "int8"}; the first pattern
-            that fits counts.
-        feedback: where what codecs leave out is kept; "auto" is what the codec goes with.
-        method: how gradients meet, docs/collectives.md.
-        grouping: "tensor", "model", or "auto" as the codec's paper does.
-        bucket_kb: uncompressed size of what travels together.
+            that matches counts.
+        feedback: the memory that keeps what codecs leave out; "auto" is the codec's default.
+        method: the collective, docs/collectives.md.
+        grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), or "auto", the codec's.
+        bucket_kb: the uncompressed size of what is sent together.
         steps_per_epoch: the optimiser's steps in an epoch, for schedules that count in epochs; or the DataLoader
             that has as many batches. Where gradients are accumulated over k batches, len(loader) // k.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
-            scaler wants it.
-        norms: also measures the l2 norms of gradients and of what feedback keeps, for `Link.metrics`; each is one
-            more pass over all values.
-        weighted: whether ranks may weigh differently (`Link.set_weight`) or sit a step out (`Link.abstain`); costs each
-            rank one small message to each other one in every step.
-        scaler: whose scale the gradients carry: memories are then kept without it, so that they stay right
-            when it changes.
-        optimizer: that of the model. Where it is torch's SGD with momentum, and `momentum` says so, its momentum acts
-            on each rank's gradient before anything is left out, and no more on the mean. Its groups' learning
+            scaler needs it.
+        norms: whether to measure the l2 norms of gradients and memories, for `Link.metrics`; each is one more pass
+            over all values.
+        weighted: whether ranks may have different weights (`Link.set_weight`) or sit out steps (`Link.abstain`). It
+            costs each rank one small message to each other rank in every step.
+        scaler: the GradScaler whose scale the gradients have. Memories are then kept without it, so that they stay
+            right when it changes.
+        optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
+            on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
             rates and momenta may change; `Link.release_optimizer` puts the momentum back.
         momentum: "memory", "optimizer", or "auto": in the memory of codecs that leave most values for later steps;
             docs/memories.md, Momentum.
         deadline_seconds: the longest wait for another rank.
 
     Warns:
-        UserWarning: a codec that is biased has no memory: what it leaves out is lost. Or, at the first step of an
-            optimiser with momentum that was not named: it acts on bursts.
+        UserWarning: a biased codec has no memory, so what it leaves out is lost. Or, at the first step of an
+            optimiser with momentum that was not named: its momentum acts on bursts.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.

@@ -27,23 +27,23 @@ from ._saved import of_rank, to_tensor, together
 
 
 class LocalOptimizer(torch.optim.Optimizer):
-    """Any optimiser, whose workers talk as a local method of thinwire says.
+    """An optimiser around any other, whose workers communicate by a local method of thinwire.
 
-    Built by all ranks alike; all begin with rank 0's parameters and buffers. Contiguous float32
+    All ranks build it alike, and begin with rank 0's parameters and buffers. Contiguous float32
     parameters become views of one vector. The model is not wrapped in DistributedDataParallel:
-    gradients stay where they are made.
+    gradients are not exchanged.
 
     Args:
-        optimizer: takes the local steps, over parameters of the model; its state stays each worker's own.
-        model: whose trained parameters are what workers talk about.
+        optimizer: takes the local steps, over parameters of the model; each worker keeps its own state.
+        model: the model whose trained parameters the workers exchange in rounds.
         method: "leader:tau=64,groups=2", docs/leader-sgd.md; the subclasses write it.
-        codec: what travels is compressed by; others than fp32 carry differences to what all ranks have. Its
+        codec: compresses rounds; codecs other than fp32 send differences to what all ranks have. Its
             schedules count rounds: "warmup(0.001;100steps)".
-        feedback, exchange: where what a codec leaves out is kept, and how means meet; "auto" is what
-            suits the method.
-        process_group: of backend gloo; all ranks when absent.
-        host: where groups are hosts, the name of this rank's; the system's own when absent.
-        max_skipped: so many bad rounds in a row end training; 0: never.
+        feedback, exchange: the memory that keeps what a codec leaves out, and the collective of means;
+            "auto" is what suits the method.
+        process_group: a process group of backend gloo; all ranks if absent.
+        host: the name of this rank's host, if groups are hosts; the system's name if absent.
+        max_skipped: this many bad rounds in a row end training; 0: never.
         deadline_seconds: the longest wait for another rank.
 
     Raises:
@@ -125,11 +125,11 @@ class LocalOptimizer(torch.optim.Optimizer):
     def step(  # type: ignore[override]
         self, closure: Optional[Callable[[], Any]] = None, *, loss: Any = None
     ) -> Any:
-        """One step of the inner optimiser, then, when the method says so, a round.
+        """Takes one step of the inner optimiser, and then, if one is due, a round.
 
         Args:
-            loss: of this worker's batch, for methods that choose a leader; what the closure returns when
-                there is one.
+            loss: the loss of this worker's batch, for methods that choose a leader; if there is a closure,
+                its result is taken.
         """
         if self._needs_loss and loss is None and closure is None:
             raise ContractError("a leader is chosen by its loss: optimizer.step(loss=loss)")
@@ -165,25 +165,25 @@ class LocalOptimizer(torch.optim.Optimizer):
         self.optim.add_param_group(param_group)
 
     def metrics(self) -> dict[str, Any]:
-        """The last round on this rank, as RoundReport has it; empty before the first.
+        """Returns the report of the last round on this rank; empty before the first.
 
         Returns:
-            round, step, skipped, fault, global, ranks, losses (of these; inf: not fit), leaders, leader
+            round, step, skipped, fault, global, ranks, losses (of these; inf: not finite), leaders, leader
             (-1: none), values, payload_bytes, sent_bytes, received_bytes, between_bytes, seconds;
             and rounds, total_sent_bytes, total_received_bytes since this object was built.
         """
         return {**self._last, **self._totals} if self._last else {}
 
     def log_to(self, writer: Any, tag: str = "thinwire") -> None:
-        """Writes the numbers of every round to what `Link.log_to` takes, at this worker's step."""
+        """Writes the numbers of every round at this worker's step; writers are those of `Link.log_to`."""
         self._loggers.add(writer, tag)
 
     @contextlib.contextmanager
     def centre(self) -> Iterator[None]:
-        """Within it the model is what the method wants judged: its centre, or the mean of all workers.
+        """A context in which the model has the parameters to evaluate: the method's centre, or the workers' mean.
 
-        Entered by all ranks. Parameters are a worker's own again afterwards, to the bit. Running
-        statistics of batch norm are not touched: measure them again for a centre.
+        All ranks enter it. Afterwards the parameters are the worker's own again, to the bit. Running
+        statistics of batch norm are not changed: measure them again for a centre.
         """
         own = self._flat.gather().clone()
         middle = torch.empty_like(own)
@@ -195,12 +195,12 @@ class LocalOptimizer(torch.optim.Optimizer):
             self._put(own)
 
     def leave(self) -> None:
-        """This worker takes no more steps: asynchronous ones go on without it."""
+        """Says that this worker takes no more steps; asynchronous workers go on without it."""
         self._worker.leave()
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
-        """The inner optimiser's; and this rank's part of the method's state with it, under a key of this rank's
-        own, for torch.distributed.checkpoint."""
+        """Returns the inner optimiser's state, with this rank's part of the method's state under a key of this
+        rank's own, for torch.distributed.checkpoint."""
         inner = self.optim.state_dict()
         own = {"method": self._method, "codec": self._codec, "rank": self._worker.rank,
                "world_size": self._worker.size, "tensors": self._tensors,
@@ -208,16 +208,16 @@ class LocalOptimizer(torch.optim.Optimizer):
         return {**inner, **of_rank({**inner, "thinwire": own})}
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Goes on from a state. Called by all ranks; the model's parameters are loaded by the caller, before.
+        """Loads a state. All ranks call it, after the caller loaded the model's parameters.
 
         Args:
-            state_dict: what this rank's `state_dict` gave; or those of all old ranks in any order, when
-                their number was another. Inner optimisers then get that of old rank r mod n. Or the inner
-                optimiser's own, of a run without thinwire: the method then begins anew, all with rank 0's
-                parameters.
+            state_dict: the result of this rank's `state_dict`; or those of all old ranks in any order, if
+                their number differs: inner optimisers then get the state of old rank r mod n. Or the state of
+                the inner optimiser alone, from a run without thinwire: the method then starts afresh, and all
+                begin with rank 0's parameters.
 
         Raises:
-            thinwire.errors.Error: on all ranks; the optimiser is then as it was. MismatchError: the state is
+            thinwire.errors.Error: on all ranks; the optimiser is then unchanged. MismatchError: the state is
                 of another rank, method or model; CorruptError: it is not what was saved.
         """
         before = self.optim.state_dict()
@@ -272,14 +272,14 @@ class LocalOptimizer(torch.optim.Optimizer):
 
 
 def _text(name: str, **options: Any) -> str:
-    """The method as the engine reads it; what is None is left to the engine."""
+    """Writes the method as text for the engine, which sets options that are None."""
     written = [f"{key}={str(value).lower() if isinstance(value, bool) else value}"
                for key, value in options.items() if value is not None]
     return f"{name}:{','.join(written)}" if written else name
 
 
 class LeaderSGD(LocalOptimizer):
-    """Leader SGD [Teng et al., NeurIPS 2019]: workers are pulled to the best among them.
+    """Leader SGD [Teng et al., NeurIPS 2019]: all workers are pulled to the best of them.
 
         optimizer = tw.LeaderSGD(torch.optim.SGD(model.parameters(), lr=0.1), model, tau=64)
         ...
@@ -287,9 +287,9 @@ class LeaderSGD(LocalOptimizer):
 
     Args:
         tau: steps between two pulls to the best of the group.
-        tau_global: steps between two pulls to the best of all, a multiple of tau; 2 tau when absent.
-        pull, pull_global: how far, per communication: the paper's lambda.
-        groups: of neighbouring ranks; 0: one for each host.
+        tau_global: steps between two pulls to the best of all, a multiple of tau; 2 tau if absent.
+        pull, pull_global: strength of a pull, per communication: the paper's lambda.
+        groups: number of groups of neighbouring ranks; 0: one for each host.
         window: losses whose mean judges a worker.
         asynchronous, patience: workers at speeds of their own, docs/leader-sgd.md.
         common: as LocalOptimizer takes them.
@@ -329,8 +329,8 @@ class ElasticAveraging(LocalOptimizer):
     """Elastic averaging: workers and a centre pull each other [Zhang et al., NIPS 2015].
 
     Args:
-        rate: the paper's beta; a worker's pull is rate / n to a centre, rate to the mean.
-        centre: "variable", a centre of its own, or "mean", that of all workers.
+        rate: the paper's beta; a worker is pulled by rate / n to a variable centre, by rate to the mean.
+        centre: "variable", a centre with its own parameters, or "mean", the mean of all workers.
     """
 
     def __init__(
@@ -347,10 +347,10 @@ class ElasticAveraging(LocalOptimizer):
 
 
 class DiLoCo(LocalOptimizer):
-    """An outer Nesterov step on how far all workers went [Douillard et al., 2023].
+    """An outer Nesterov step along the way that the mean of all workers went [Douillard et al., 2023].
 
     Args:
-        rate, momentum: of the outer step.
+        rate, momentum: learning rate and momentum of the outer step.
     """
 
     def __init__(

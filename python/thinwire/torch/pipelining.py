@@ -5,8 +5,8 @@
     stage = PipelineStage(module, rank, size, device, after=tw.Boundary(..., to_rank=rank + 1))
     schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=loss_fn)
 
-torch's schedules ask a stage for the transfers of each micro-batch. This one has none where it has a
-boundary: it hands the boundary's message to thinwire instead, and waits for one just before it computes.
+torch's schedules ask a stage for the transfers of each micro-batch. A stage with a boundary returns none:
+it gives the boundary's message to thinwire instead, and waits for one just before it computes.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -28,14 +28,14 @@ __all__ = ["PipelineStage"]
 class PipelineStage(pipelining.PipelineStage):
     """`torch.distributed.pipelining.PipelineStage` with boundaries to the stages beside it.
 
-    For all of torch's schedules. What crosses a boundary is one tensor, its first dimension samples. After
-    each step of the optimiser all call `boundary.step()`. In `schedule.eval` boundaries do what they do in
-    eval mode.
+    It works with all of torch's schedules. One tensor, whose first dimension is the samples, crosses a
+    boundary. After each step of the optimiser all ranks call `boundary.step()`. In `schedule.eval` boundaries
+    behave as in eval mode.
 
     Args:
-        before: to the stage before, built with `from_rank`; torch's own transfers when absent.
-        after: to the stage after, built with `to_rank`.
-        others: as torch has them.
+        before: the boundary to the stage before, built with `from_rank`; torch's own transfers if absent.
+        after: the boundary to the stage after, built with `to_rank`.
+        others: as in torch.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class PipelineStage(pipelining.PipelineStage):
         self._batch = 0
 
     def set_samples(self, ids: Sequence[int], batch: int = 0) -> None:
-        """Says which samples the next step is about, for memories that know samples; on all stages alike.
+        """Sets the samples of the next step, for memories that work by sample. All stages call it alike.
 
         Args:
-            ids: of the whole batch; schedules split it as they split its tensors.
-            batch: of the mini-batch, for "aqsgd:key=batch".
+            ids: the ids of the whole batch; schedules split them like its tensors.
+            batch: the id of the mini-batch, for "aqsgd:key=batch".
         """
         self._ids, self._batch = ids, batch
 
