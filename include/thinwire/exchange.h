@@ -179,16 +179,16 @@ class Exchange {
   virtual void set_weight(double weight) = 0;
 
   // This rank abstains from the next step. Its tensors count as nothing, whatever they hold. Its
-  // memories and encoders stay as they are, and it sends no values; encoders that agree on factors or
-  // positions follow the other ranks. It still starts its tensors, and receives what all ranks receive:
+  // memories and encoders stay as they are, and it sends no values; encoders that agree on factors
+  // or positions follow the other ranks. It still starts its tensors, and they receive:
   //
   //   kSitsOut     the mean of the ranks that take part. If all sit out, the step is skipped, with
   //                participants = 0. Requires a weighted exchange.
-  //   kSkipsStep   zeros: the step is skipped on all ranks, and the report names this one. Possible in
-  //                any exchange.
+  //   kSkipsStep   zeros: the step is skipped on all ranks, and the report names this one. Possible
+  //                in any exchange.
   //
-  // Neither counts as a bad step. Throws Error(kContract) during a step, and for kSitsOut in an exchange
-  // that is not weighted.
+  // Neither counts as a bad step. Throws Error(kContract) during a step, and for kSitsOut in an
+  // exchange that is not weighted.
   virtual void abstain(Abstention what) = 0;
 
   // Sets whether ranks may sit out and set weights, from the next step on; it is

@@ -1,4 +1,4 @@
-// Patterns of tensor names.
+// fits_pattern: matches names of tensors with patterns.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Patterns of tensor names, beside what Python's fnmatchcase says of the same.
+// Tests of patterns of tensor names, against the results of Python's fnmatchcase.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

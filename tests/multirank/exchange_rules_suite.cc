@@ -1,5 +1,5 @@
-// Tensors with a codec, a memory and a method of their own: each rule's have the mean that an exchange of them
-// alone would give, to the bit, and all of them share one channel.
+// Tests of rules: tensors with a codec, a memory and a method of their own have the mean that an
+// exchange of them alone would give, to the bit, and all share one channel.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Weighted means, ranks that sit out and ranks that ask to skip a step: what every rank has, to the bit.
+// Tests of weighted means, of ranks that sit out, and of ranks that ask to skip a step, to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Weights to all, weights from all, and what they come to.
+// Attendance: sends this rank's weight to all, receives theirs, and computes the factor.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/attendance.h"
 

@@ -1,4 +1,4 @@
-// Which ranks have something in a step, and how much it weighs.
+// Attendance: which ranks take part in a step, and with which weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What ranks tell each other of their weights, and what becomes of a weight that is damaged or never comes.
+// Tests of the exchange of weights, and of weights that are damaged or never come.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/attendance.h"
 

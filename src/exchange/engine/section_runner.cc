@@ -1,4 +1,4 @@
-// A section makes its method anew when its codec changes, and hands back what owners owe who are none any more.
+// SectionRunner: makes a new method when the codec changes, and returns owners' debts.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/section_runner.h"
 

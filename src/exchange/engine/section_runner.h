@@ -1,4 +1,4 @@
-// One section of an exchange at work: its schedule of codecs, its method, and what owners still owe.
+// SectionRunner: a section in use: its schedule of codecs, its method, and owners' debts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which tensors of an exchange have which codec, memory and method: what its rules come down to.
+// Sections: the tensors of an exchange that have the same codec, memory and method.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Rules: which one decides for a tensor, which are one, and what is wrong with others.
+// Tests of rules: which one decides for a tensor, which form one section, and bad ones.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/sections.h"
 
