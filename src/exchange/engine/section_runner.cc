@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exchange/layout/chunk_plan.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {

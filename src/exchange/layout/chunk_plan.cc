@@ -69,26 +69,10 @@ void ChunkPlan::add(Route& route, size_t bucket, ActiveStream& stream, Range sha
       open_chunk();
       continue;
     }
-    Coder* const coder = this->coder(stream, count);
-    chunk.parts.push_back(
-        {.stream = &stream, .range = {shard.begin, count}, .offset = chunk.size, .coder = coder});
-    chunk.count += count;
-    chunk.size += coder->room;
+    append_part(chunk, stream, {shard.begin, count}, coders_);
     shard.begin += count;
     shard.count -= count;
   }
-}
-
-Coder* ChunkPlan::coder(const ActiveStream& stream, size_t count) {
-  const Codec& codec = stream.codec();
-  Coder& coder = coders_[{&stream, count}];
-  if (coder.room == 0) {
-    const StreamSpec spec = single_tensor({.name = stream.spec().name, .shape = {count}});
-    coder = {.room = kFrameHeaderSize + codec.max_encoded_size(spec),
-             .encoder = codec.make_encoder(spec),
-             .decoder = codec.make_decoder(spec)};
-  }
-  return &coder;
 }
 
 }  // namespace thinwire

@@ -3,22 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
-#include <memory>
-#include <utility>
 #include <vector>
 
+#include "exchange/layout/chunk.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
 #include "thinwire/codec.h"
 
 namespace thinwire {
-
-// Values [begin, begin + count).
-struct Range {
-  size_t begin = 0;
-  size_t count = 0;
-};
 
 // Shard `index` of a stream of `count` values: of its blocks, the last of which may be short, those
 // from floor(blocks x index / n) to floor(blocks x (index + 1) / n).
@@ -26,25 +18,9 @@ Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 
 // Open MPI sends messages of up to 64 KiB at once, longer ones after a handshake with the receiver,
 // which costs pipelines their flow: 20 MB each way at 1 Gbit/s take 166 ms in chunks of 32 KiB and 179
-// to 189 ms in chunks of 64.
+// to 189 ms in chunks of 64. A chunk has at most the agreed number of values and this many bytes, or it is
+// a single block where that is longer.
 inline constexpr size_t kMaxChunkSize = 48 * 1024;
-
-// What a chunk holds of one stream: one frame.
-struct ChunkPart {
-  ActiveStream* stream = nullptr;
-  Range range;        // in the stream
-  size_t offset = 0;  // of its frame in the message
-  Coder* coder = nullptr;
-};
-
-// One message: parts of the streams of one bucket, of at most the agreed number of values and
-// kMaxChunkSize bytes, or a single block where that is longer.
-struct Chunk {
-  size_t bucket = 0;
-  std::vector<ChunkPart> parts;
-  size_t count = 0;  // values
-  size_t size = 0;   // bytes
-};
 
 // Everything that one rank owns, in the order in which it travels.
 struct Route {
@@ -73,10 +49,9 @@ class ChunkPlan {
 
  private:
   void add(Route& route, size_t bucket, ActiveStream& stream, Range shard, size_t chunk_values);
-  Coder* coder(const ActiveStream& stream, size_t count);
 
   std::vector<Route> routes_;  // by owner
-  std::map<std::pair<const ActiveStream*, size_t>, Coder> coders_;
+  Coders coders_;
   size_t max_count_ = 0;
   size_t max_size_ = 0;
   size_t max_parts_ = 0;

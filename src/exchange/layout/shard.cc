@@ -1,31 +1,16 @@
-// Cuts a bucket into shards, and makes the encoders and decoders of the parts of its streams.
+// Cuts a bucket into shards of equal length.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/shard.h"
 
 #include <algorithm>
 
-#include "thinwire/frame.h"
-
 namespace thinwire {
-namespace {
 
-Slice make_slice(ActiveStream* stream, size_t begin, size_t count, size_t offset) {
-  const StreamSpec spec = single_tensor({.name = stream->spec().name, .shape = {count}});
-  return {.stream = stream,
-          .begin = begin,
-          .count = count,
-          .offset = offset,
-          .room = kFrameHeaderSize + stream->codec().max_encoded_size(spec),
-          .encoder = stream->codec().make_encoder(spec),
-          .decoder = stream->codec().make_decoder(spec)};
-}
-
-}  // namespace
-
-std::vector<Shard> make_shards(const Streams& streams, const Bucket& bucket, size_t n) {
+std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, size_t n,
+                               Coders& coders) {
   size_t total = 0;
   for (const Piece& piece : bucket) total += piece.count;
-  std::vector<Shard> shards(n);
+  std::vector<Chunk> shards(n);
   size_t at = 0;     // values before the piece
   size_t owner = 0;  // shard under way
   for (const Piece& piece : bucket) {
@@ -36,13 +21,9 @@ std::vector<Shard> make_shards(const Streams& streams, const Bucket& bucket, siz
         ++owner;
         continue;
       }
-      Shard& shard = shards[owner];
-      Slice slice = make_slice(streams[piece.stream].get(), piece.begin + begin,
-                               std::min(piece.count - begin, border - at - begin), shard.size);
-      shard.size += slice.room;
-      shard.count += slice.count;
-      begin += slice.count;
-      shard.slices.push_back(std::move(slice));
+      const size_t count = std::min(piece.count - begin, border - at - begin);
+      append_part(shards[owner], *streams[piece.stream], {piece.begin + begin, count}, coders);
+      begin += count;
     }
     at += piece.count;
   }

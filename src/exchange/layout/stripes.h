@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exchange/layout/chunk_plan.h"
+#include "exchange/layout/chunk.h"
 
 namespace thinwire {
 

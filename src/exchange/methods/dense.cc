@@ -16,20 +16,52 @@
 
 #include "exchange/layout/shard.h"
 #include "exchange/methods/bucket_method.h"
-#include "kernel/axpy.h"
+#include "exchange/owner/owner_sum.h"
 
 namespace thinwire {
 namespace {
 
+// Coders of all buckets, and sums that no bucket is using: the one that was given back last is still in cache.
+class Shared {
+ public:
+  explicit Shared(const MethodParts& parts) : context_(parts.context), rule_(parts.combine) {}
+
+  std::vector<Chunk> cut(const Streams& streams, const Bucket& bucket) {
+    std::vector<Chunk> shards = make_shards(streams, bucket, context_.ranks(), coders_);
+    const Chunk& own = shards[context_.rank()];
+    most_.count = std::max(most_.count, own.count);
+    most_.size = std::max(most_.size, own.size);
+    most_.parts = std::max(most_.parts, own.parts.size());
+    return shards;
+  }
+
+  std::unique_ptr<OwnerSum> take() {
+    if (free_.empty())
+      return std::make_unique<OwnerSum>(context_, rule_, OwnerSum::Own::kCoded, most_,
+                                        std::span<OwnerMemory* const>());
+    std::unique_ptr<OwnerSum> sum = std::move(free_.back());
+    free_.pop_back();
+    return sum;
+  }
+  void give(std::unique_ptr<OwnerSum> sum) { free_.push_back(std::move(sum)); }
+
+ private:
+  StepContext& context_;
+  const Combine& rule_;
+  Coders coders_;
+  OwnerSum::Most most_;
+  std::vector<std::unique_ptr<OwnerSum>> free_;
+};
+
 class Dense final : public Collective {
  public:
-  Dense(StepContext& context, const Streams& streams, const Bucket& bucket, int tag)
-      : context_(context),
+  Dense(const MethodParts& parts, std::shared_ptr<Shared> shared, const Bucket& bucket, int tag)
+      : context_(parts.context),
         tag_(tag),
-        shards_(make_shards(streams, bucket, context.ranks())),
-        spoilt_(own().slices.size()),
-        peers_(context.ranks()) {
-    for (const Piece& piece : bucket) streams_.push_back(streams[piece.stream].get());
+        shared_(std::move(shared)),
+        shards_(shared_->cut(parts.streams, bucket)),
+        peers_(context_.ranks()) {
+    for (const Piece& piece : bucket) streams_.push_back(parts.streams[piece.stream].get());
   }
 
   void begin() override {
@@ -47,14 +79,13 @@ class Dense final : public Collective {
     next_ = 0;
     decoded_ = 0;
     sent_ = false;
-    std::fill(spoilt_.begin(), spoilt_.end(), false);
   }
 
   bool advance() override {
     bool moved = false;
     for (; next_ < peers_.size() && part_arrived(next_); moved = true) {
       if (next_ == 0) begin_sum();
-      if (context_.takes_part(next_)) next_ == context_.rank() ? add_own_part() : add_part(next_);
+      if (context_.takes_part(next_)) add(next_);
       if (++next_ == peers_.size()) share();
     }
     for_others([&](int rank, Peer& peer) {
@@ -64,7 +95,7 @@ class Dense final : public Collective {
       moved = true;
     });
     if (!sent_ && all_sent() && decoded_ == peers_.size()) {
-      context_.buffers.give(self().mean_in);
+      context_.buffers.give(mean_out_);
       sent_ = moved = true;
     }
     return moved;
@@ -84,13 +115,12 @@ class Dense final : public Collective {
   struct Peer {
     Buffer part_out;  // this rank's part of the peer's shard
     Buffer part_in;   // the peer's part of this rank's shard
-    Buffer mean_in;   // of the peer's shard; on this rank itself, of its own
+    Buffer mean_in;   // of the peer's shard
     Pending sends_part, receives_part, sends_mean, receives_mean;
     bool decoded = false;
   };
 
-  Shard& own() noexcept { return shards_[context_.rank()]; }
-  Peer& self() noexcept { return peers_[context_.rank()]; }
+  const Chunk& own() const noexcept { return shards_[context_.rank()]; }
 
   template <typename Body>
   void for_others(const Body& body) {
@@ -118,22 +148,16 @@ class Dense final : public Collective {
     return all;
   }
 
-  // What stays here gets no header: nobody checks it.
   void encode() {
-    const Stopwatch watch(context_.compress_seconds);
-    for (ActiveStream* stream : streams_) stream->prepare(context_);
+    {
+      const Stopwatch watch(context_.compress_seconds);
+      for (ActiveStream* stream : streams_) stream->prepare(context_);
+    }
     if (context_.sits_out()) return;
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
+      if (rank == context_.rank()) continue;
       peers_[rank].part_out = context_.buffers.take(shards_[rank].size);
-      for (Slice& slice : shards_[rank].slices) {
-        const auto frame = peers_[rank].part_out.bytes().subspan(slice.offset, slice.room);
-        ActiveStream& stream = *slice.stream;
-        if (rank == context_.rank() && stream.finite())
-          stream.write_payload(context_, *slice.encoder, slice.begin, slice.count, frame);
-        else
-          pad_frame(stream.codec(), frame,
-                    stream.write_frame(context_, *slice.encoder, slice.begin, slice.count, frame));
-      }
+      write_contribution(context_, shards_[rank], peers_[rank].part_out.bytes());
     }
   }
 
@@ -141,131 +165,51 @@ class Dense final : public Collective {
     return rank == context_.rank() || peers_[rank].receives_part.done();
   }
 
-  FrameHeader expected(const Slice& slice, size_t sender) const noexcept {
-    return context_.header(slice.stream->codec().info().id, slice.stream->index(), slice.begin,
-                           slice.count, sender);
-  }
-  FrameHeader expected_mean(const Slice& slice, size_t owner) const noexcept {
-    FrameHeader header = expected(slice, owner);
-    header.flags = kFrameResult;
-    return header;
-  }
-
-  std::span<float> sum() noexcept {
-    return {reinterpret_cast<float*>(sum_.bytes().data()), own().count};
-  }
-
   void begin_sum() {
-    sum_ = context_.buffers.take(own().count * sizeof(float));
-    kernel::fill(sum(), -0.0f);
+    sum_ = shared_->take();
+    sum_->begin(own());
   }
 
-  void add_part(size_t rank) {
-    const Stopwatch watch(context_.decompress_seconds);
-    const std::span<const std::byte> bytes = peers_[rank].part_in.bytes();
-    std::span<float> rest = sum();
-    for (size_t i = 0; i < own().slices.size(); ++i) {
-      const Slice& slice = own().slices[i];
-      const auto kind =
-          add_frame(context_, expected(slice, rank), *slice.decoder,
-                    bytes.subspan(slice.offset, slice.room), 1.0f, rest.first(slice.count))
-              .kind;
-      rest = rest.subspan(slice.count);
-      if (kind == FrameOutcome::kFlagged)
-        context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), static_cast<int>(rank));
-      if (kind != FrameOutcome::kAdded) spoilt_[i] = true;
-    }
+  void add(size_t rank) {
+    if (rank == context_.rank()) return sum_->add_own();
+    sum_->add(rank, peers_[rank].part_in.bytes());
     context_.buffers.give(peers_[rank].part_in);
   }
 
-  // What this rank wrote itself, without its header.
-  void add_own_part() {
-    const Stopwatch watch(context_.decompress_seconds);
-    const std::span<const std::byte> bytes = self().part_out.bytes();
-    std::span<float> rest = sum();
-    for (size_t i = 0; i < own().slices.size(); ++i) {
-      const Slice& slice = own().slices[i];
-      spoilt_[i] = spoilt_[i] || !slice.stream->finite();  // noted when it was found
-      if (slice.stream->finite())
-        slice.decoder
-            ->decode_add(bytes.subspan(slice.offset, slice.room).subspan(kFrameHeaderSize), 1.0f,
-                         rest.first(slice.count))
-            .or_throw();
-      rest = rest.subspan(slice.count);
-    }
-    context_.buffers.give(self().part_out);
-  }
-
-  // Makes the mean of this rank's shard and sends it to all. A flag stands for a mean that cannot
-  // be given; this rank has noted why.
   void share() {
-    {
-      const Stopwatch watch(context_.compress_seconds);
-      self().mean_in = context_.buffers.take(own().size);
-      kernel::scale(sum(), mean_weight(peers_.size()));
-      std::span<const float> mean = sum();
-      for (size_t i = 0; i < own().slices.size(); ++i) {
-        write_mean(i, mean.first(own().slices[i].count));
-        mean = mean.subspan(own().slices[i].count);
-      }
-      context_.buffers.give(sum_);
-    }
-    for_others(
-        [&](int rank, Peer& peer) { send(peer.sends_mean, self().mean_in, rank, tag_ + 1); });
-    take_mean(context_.rank());
-  }
-
-  void write_mean(size_t index, std::span<const float> mean) {
-    Slice& slice = own().slices[index];
-    const auto frame = self().mean_in.bytes().subspan(slice.offset, slice.room);
-    if (!spoilt_[index] && !measure(mean).finite) {  // each was finite: the sum overflowed
-      context_.faults.add(ErrorCode::kNonFinite, slice.stream->index(), -1);
-      spoilt_[index] = true;
-    }
-    FrameHeader header = expected_mean(slice, context_.rank());
-    if (spoilt_[index]) {
-      header.flags |= kFrameNonFinite;
-    } else {
-      const Signal signal{.values = mean, .fresh = {}, .moments = {}};
-      Call call = context_.call;
-      call.salt += context_.ranks();  // another draw than for this rank's own part
-      call.offset = slice.begin;
-      header.payload_size =
-          slice.encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), {}).size;
-    }
-    const size_t size = kFrameHeaderSize + header.payload_size;
-    seal_frame(header, frame.first(size));
-    pad_frame(slice.stream->codec(), frame, size);
+    mean_out_ = context_.buffers.take(own().size);
+    sum_->write_result(mean_out_.bytes());
+    for_others([&](int rank, Peer& peer) { send(peer.sends_mean, mean_out_, rank, tag_ + 1); });
+    sum_->take_own_result(mean_out_.bytes());
+    shared_->give(std::move(sum_));
+    ++decoded_;
   }
 
   void take_mean(size_t owner) {
-    const Stopwatch watch(context_.decompress_seconds);
-    const std::span<const std::byte> bytes = peers_[owner].mean_in.bytes();
-    for (size_t i = 0; i < shards_[owner].slices.size(); ++i) {
-      const Slice& slice = shards_[owner].slices[i];
-      const auto result = slice.stream->result().subspan(slice.begin, slice.count);
-      const auto frame = bytes.subspan(slice.offset, slice.room);
-      kernel::fill(result, -0.0f);
-      if (owner != context_.rank())
-        add_frame(context_, expected_mean(slice, owner), *slice.decoder, frame, 1.0f, result);
-      else if (!spoilt_[i])
-        slice.decoder->decode_add(frame.subspan(kFrameHeaderSize), 1.0f, result).or_throw();
-    }
+    take_result(context_, shards_[owner], peers_[owner].mean_in.bytes(), owner);
     peers_[owner].decoded = true;
     ++decoded_;
   }
 
   StepContext& context_;
   const int tag_;
+  const std::shared_ptr<Shared> shared_;
   std::vector<ActiveStream*> streams_;
-  std::vector<Shard> shards_;  // by owner
-  Buffer sum_;                 // of this rank's shard, fp32
-  std::vector<bool> spoilt_;   // slices of this rank's shard without a sum
-  std::vector<Peer> peers_;    // by rank, this one included
-  size_t next_ = 0;            // rank to be added next
-  size_t decoded_ = 0;         // shards whose mean is in place
+  const std::vector<Chunk> shards_;  // by owner
+  std::unique_ptr<OwnerSum> sum_;    // of this rank's shard, while it is being added
+  Buffer mean_out_;                  // of this rank's shard
+  std::vector<Peer> peers_;          // by rank; this rank's own stays empty
+  size_t next_ = 0;                  // rank to be added next
+  size_t decoded_ = 0;               // shards whose mean is in place
   bool sent_ = false;
 };
+
+std::unique_ptr<Method> make_dense(const MethodParts& parts) {
+  const auto shared = std::make_shared<Shared>(parts);
+  return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
+    return std::make_unique<Dense>(parts, shared, bucket, tag);
+  });
+}
 
 }  // namespace
 
@@ -276,11 +220,6 @@ extern const MethodEntry kDense{
     .refusal = "cannot add payloads of",
     .cuts_anywhere = true,
     .owners_remember = no_owner_remembers,
-    .make =
-        [](const MethodParts& parts) {
-          return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
-            return std::make_unique<Dense>(parts.context, parts.streams, bucket, tag);
-          });
-        }};
+    .make = make_dense};
 
 }  // namespace thinwire

@@ -148,8 +148,7 @@ class Gather final : public Collective {
               ? stream.add_to_mean(context_, expected, bytes, mean_weight(peers_.size()))
               : add_frame(context_, expected, stream.decoder(), bytes, 1.0f,
                           contributions_[i].next());
-      if (outcome.kind == FrameOutcome::kFlagged)
-        context_.faults.add(ErrorCode::kNonFinite, stream.index(), static_cast<int>(rank));
+      (void)was_added(context_, expected, outcome);
       if (outcome.size == 0) return;  // where the next frame begins is unknown
       bytes = bytes.subspan(outcome.size);
     }

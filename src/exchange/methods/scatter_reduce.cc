@@ -24,8 +24,8 @@
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/owner_memory.h"
+#include "exchange/owner/owner_sum.h"
 #include "exchange/wire/lane.h"
-#include "kernel/axpy.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {
@@ -47,10 +47,10 @@ class ScatterReduce final : public Method {
         own_(plan_.route(context_.rank())),
         window_(window_of(context_.ranks())),
         means_out_(window_, plan_.max_size()),
-        contributions_(parts.combine, context_.ranks(), plan_.max_count()),
-        vote_room_(plan_.max_size()),
-        spoilt_(plan_.max_parts()),
         memories_(parts.streams.size()),
+        sum_(context_, parts.combine, OwnerSum::Own::kAsItIs,
+             {.count = plan_.max_count(), .size = plan_.max_size(), .parts = plan_.max_parts()},
+             memories_),
         part_tag_(parts.first_tag),
         mean_tag_(parts.first_tag + 1) {
     for (const Bucket& bucket : parts.buckets) {
@@ -144,30 +144,6 @@ class ScatterReduce final : public Method {
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  FrameHeader expected(const ChunkPart& part, size_t sender) const noexcept {
-    return context_.header(part.stream->codec().info().id, part.stream->index(), part.range.begin,
-                           part.range.count, sender);
-  }
-  FrameHeader expected_mean(const ChunkPart& part, size_t owner) const noexcept {
-    FrameHeader header = expected(part, owner);
-    header.flags = kFrameResult;
-    return header;
-  }
-
-  static std::span<std::byte> frame_of(const ChunkPart& part, std::span<std::byte> message) {
-    return message.subspan(part.offset, part.coder->room);
-  }
-
-  // Calls body(i, part, its values in `values`) for the parts of a chunk.
-  template <typename Body>
-  static void for_parts(const Chunk& chunk, std::span<float> values, const Body& body) {
-    for (size_t i = 0; i < chunk.parts.size(); ++i) {
-      const size_t count = chunk.parts[i].range.count;
-      body(i, chunk.parts[i], values.first(count));
-      values = values.subspan(count);
-    }
-  }
-
   bool send_part(Lane& lane) {
     const size_t number = lane.asked;
     if (number >= route(lane).chunks.size() || number >= lane.answered + window_) return false;
@@ -179,16 +155,7 @@ class ScatterReduce final : public Method {
       return true;
     }
     const auto message = lane.parts_out.bytes(number, chunk.size);
-    {
-      const Stopwatch watch(context_.compress_seconds);
-      for (const ChunkPart& part : chunk.parts) {
-        const auto frame = frame_of(part, message);
-        const auto [begin, count] = part.range;
-        pad_frame(part.stream->codec(), frame,
-                  part.stream->write_frame(context_, *part.coder->encoder, begin, count, frame));
-        part.coder->encoder->rollback();  // it serves other frames too, and remembers none
-      }
-    }
+    write_contribution(context_, chunk, message);
     transfer.set(context_.group.send(message, static_cast<int>(lane.rank), part_tag_));
     ++lane.asked;
     return true;
@@ -215,34 +182,11 @@ class ScatterReduce final : public Method {
   }
 
   void add(const Chunk& chunk, size_t rank) {
-    const Stopwatch watch(context_.decompress_seconds);
-    if (rank == 0) {
-      contributions_.begin(chunk.count, context_.attendance.count());
-      std::fill(spoilt_.begin(), spoilt_.end(), false);
-    }
+    if (rank == 0) sum_.begin(chunk);
     if (!context_.takes_part(rank)) return;
-    const std::span<float> sum = contributions_.next();
-    if (rank == context_.rank()) {
-      for_parts(chunk, sum, [&](size_t i, const ChunkPart& part, std::span<float> values) {
-        const size_t begin = part.range.begin;
-        const bool added =
-            part.stream->codec().info().vote
-                ? part.stream->add_own_vote(context_, *part.coder, begin, vote_room_, values)
-                : part.stream->add_own(context_, begin, values);
-        if (!added) spoilt_[i] = true;
-      });
-      return;
-    }
+    if (rank == context_.rank()) return sum_.add_own();
     Lane& lane = lanes_[lane_index(rank)];
-    const auto message = lane.parts_in.bytes(reduced_, chunk.size);
-    for_parts(chunk, sum, [&](size_t i, const ChunkPart& part, std::span<float> values) {
-      const auto kind = add_frame(context_, expected(part, rank), *part.coder->decoder,
-                                  frame_of(part, message), 1.0f, values)
-                            .kind;
-      if (kind == FrameOutcome::kFlagged)
-        context_.faults.add(ErrorCode::kNonFinite, part.stream->index(), static_cast<int>(rank));
-      if (kind != FrameOutcome::kAdded) spoilt_[i] = true;
-    });
+    sum_.add(rank, lane.parts_in.bytes(reduced_, chunk.size));
     expect_part(lane, reduced_ + window_);
   }
 
@@ -251,58 +195,13 @@ class ScatterReduce final : public Method {
                        [&](Lane& lane) { return lane.means_out.transfer(reduced_).done(); });
   }
 
-  // Makes the mean of this rank's chunk and sends it to all. A flag stands for a mean that cannot be
-  // given; this rank has noted why.
   void share(const Chunk& chunk) {
     const auto message = means_out_.bytes(reduced_, chunk.size);
-    {
-      const Stopwatch watch(context_.compress_seconds);
-      for_parts(chunk, contributions_.combine(),
-                [&](size_t i, const ChunkPart& part, std::span<float> values) {
-                  write_mean(i, part, values, frame_of(part, message));
-                });
-    }
+    sum_.write_result(message);
     for (Lane& lane : lanes_)
       lane.means_out.transfer(reduced_).set(
           context_.group.send(message, static_cast<int>(lane.rank), mean_tag_));
-    read_mean(chunk, message, context_.rank());
-  }
-
-  void write_mean(size_t index, const ChunkPart& part, std::span<float> mean,
-                  std::span<std::byte> frame) {
-    ActiveStream& stream = *part.stream;
-    OwnerMemory* const memory = memories_[stream.index()];
-    FrameHeader header = expected_mean(part, context_.rank());
-    Signal signal{.values = mean, .fresh = {}, .moments = {}};
-    std::span<float> rest;
-    if (!spoilt_[index]) {
-      if (memory != nullptr) {
-        const OwnerMemory::Sum owed = memory->add(part.range.begin, mean);
-        signal = {.values = owed.values, .fresh = mean, .moments = owed.moments};
-        rest = owed.values;
-      } else {
-        signal.moments = measure(mean);
-      }
-      if (!signal.moments->finite) {  // each was finite: the sum overflowed
-        context_.faults.add(ErrorCode::kNonFinite, stream.index(), -1);
-        spoilt_[index] = true;
-      }
-    }
-    if (spoilt_[index]) {
-      header.flags |= kFrameNonFinite;
-    } else {
-      Call call = context_.call;
-      call.salt += context_.ranks();  // another draw than for this rank's own values
-      call.offset = part.range.begin;
-      const Encoded encoded =
-          part.coder->encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), rest);
-      part.coder->encoder->rollback();
-      stream.count_mean(encoded);
-      header.payload_size = encoded.size;
-    }
-    const size_t size = kFrameHeaderSize + header.payload_size;
-    seal_frame(header, frame.first(size));
-    pad_frame(stream.codec(), frame, size);
+    sum_.take_own_result(message);
   }
 
   // A mean that is there before this rank has sent its part is not the mean of this step.
@@ -310,24 +209,10 @@ class ScatterReduce final : public Method {
     const size_t number = lane.answered;
     if (number >= lane.asked || !lane.means_in.transfer(number).done()) return false;
     const Chunk& chunk = route(lane).chunks[number];
-    read_mean(chunk, lane.means_in.bytes(number, chunk.size), lane.rank);
+    take_result(context_, chunk, lane.means_in.bytes(number, chunk.size), lane.rank);
     expect_mean(lane, number + window_);
     ++lane.answered;
     return true;
-  }
-
-  void read_mean(const Chunk& chunk, std::span<std::byte> message, size_t owner) {
-    const Stopwatch watch(context_.decompress_seconds);
-    for (size_t i = 0; i < chunk.parts.size(); ++i) {
-      const ChunkPart& part = chunk.parts[i];
-      const auto result = part.stream->result().subspan(part.range.begin, part.range.count);
-      const auto frame = frame_of(part, message);
-      kernel::fill(result, -0.0f);
-      if (owner != context_.rank())
-        add_frame(context_, expected_mean(part, owner), *part.coder->decoder, frame, 1.0f, result);
-      else if (!spoilt_[i])
-        part.coder->decoder->decode_add(frame.subspan(kFrameHeaderSize), 1.0f, result).or_throw();
-    }
   }
 
   // All that this rank gets of a bucket is there; after the last one, all that it gave has left.
@@ -348,10 +233,8 @@ class ScatterReduce final : public Method {
   std::vector<std::vector<ActiveStream*>> members_;  // of each bucket
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
   Ring means_out_;                      // their memory; whether they have left is in the lanes
-  Contributions contributions_;         // to the chunk under way
-  std::vector<std::byte> vote_room_;    // for this rank's own vote on it
-  std::vector<bool> spoilt_;            // parts of that chunk without a sum
   std::vector<OwnerMemory*> memories_;  // by stream; null where nothing is remembered
+  OwnerSum sum_;                        // of the chunk under way
   const int part_tag_;
   const int mean_tag_;
   size_t released_ = 0;   // buckets begun in this step

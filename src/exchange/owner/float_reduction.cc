@@ -96,9 +96,7 @@ FrameHeader FloatReduction::part_header(size_t owner, size_t sender) const noexc
 }
 
 FrameHeader FloatReduction::result_header(size_t owner) const noexcept {
-  FrameHeader header = part_header(owner, owner);
-  header.flags |= kFrameResult;
-  return header;
+  return as_result(part_header(owner, owner));
 }
 
 // A flag stands for floats that cannot be given; old memory must not leave behind it.

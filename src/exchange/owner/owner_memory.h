@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/aligned.h"
-#include "exchange/layout/chunk_plan.h"
+#include "exchange/layout/chunk.h"
 #include "thinwire/moments.h"
 #include "thinwire/state.h"
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "exchange/layout/chunk_plan.h"
 #include "exchange/layout/stripes.h"
 #include "thinwire/store.h"
 

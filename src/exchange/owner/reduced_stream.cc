@@ -56,9 +56,7 @@ FrameHeader ReducedStream::header(uint32_t region, size_t sender) const noexcept
 }
 
 FrameHeader ReducedStream::result_header(uint32_t region, size_t owner) const noexcept {
-  FrameHeader header = this->header(region, owner);
-  header.flags = kFrameResult;
-  return header;
+  return as_result(header(region, owner));
 }
 
 void ReducedStream::seal(FrameHeader header, bool dense, size_t payload_size, Outbox& out) {
@@ -160,11 +158,10 @@ FrameOutcome ReducedStream::open(std::span<const std::byte> bytes, FrameHeader e
 
 size_t ReducedStream::add(std::span<const std::byte> bytes, size_t sender) {
   Frame frame;
-  const FrameOutcome outcome = open(bytes, header(*own_, sender), frame);
+  const FrameHeader expected = header(*own_, sender);
+  const FrameOutcome outcome = open(bytes, expected, frame);
   const uint8_t id = frame.header.codec;
-  if (outcome.kind == FrameOutcome::kFlagged)
-    context_.faults.add(ErrorCode::kNonFinite, stream_.index(), static_cast<int>(sender));
-  const bool added = outcome.kind == FrameOutcome::kAdded;
+  const bool added = was_added(context_, expected, outcome);
   if (added && coder_.add(id, frame.payload, sum_)) {
     arrived_ += coder_.kept(id, frame.payload, sum_.size());
     return outcome.size;

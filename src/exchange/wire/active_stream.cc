@@ -275,11 +275,12 @@ bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> 
   return true;
 }
 
-bool ActiveStream::add_own_vote(StepContext& context, const Coder& coder, size_t begin,
-                                std::span<std::byte> room, std::span<float> sum) {
+bool ActiveStream::add_own_coded(StepContext& context, const Coder& coder, size_t begin,
+                                 std::span<std::byte> room, std::span<float> sum) {
   const Signal part = this->part(context, begin, sum.size());
   if (!finite()) return false;
   const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
+  coder.encoder->rollback();                  // it serves other parts too, and remembers none
   count({}, coded_.rest(begin, sum.size()));  // nothing left this rank
   coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;

@@ -107,10 +107,10 @@ class ActiveStream {
   // of them is left for the next step. False when the signal is not finite.
   bool add_own(StepContext& context, size_t begin, std::span<float> sum);
 
-  // The same by way of the codec, for votes, which all weigh the same. `room` holds a payload of as
+  // The same by way of the codec, so that they count as those of other ranks do. `room` holds a payload of as
   // many values.
-  bool add_own_vote(StepContext& context, const Coder& coder, size_t begin,
-                    std::span<std::byte> room, std::span<float> sum);
+  bool add_own_coded(StepContext& context, const Coder& coder, size_t begin,
+                     std::span<std::byte> room, std::span<float> sum);
 
   // This rank's part for a round of the codec, and what all ranks' parts came to, which may be bad.
   // Values of a plain stream are a round of their own, whose mean is the result.

@@ -43,6 +43,20 @@ FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
   return {.kind = FrameOutcome::kAdded, .size = size};
 }
 
+// The header of what an owner makes of such contributions.
+inline FrameHeader as_result(FrameHeader contribution) noexcept {
+  contribution.flags |= kFrameResult;
+  return contribution;
+}
+
+// Whether a contribution was added. Notes that its sender had values that are not finite, if it flagged them.
+inline bool was_added(StepContext& context, const FrameHeader& expected,
+                      const FrameOutcome& outcome) {
+  if (outcome.kind == FrameOutcome::kFlagged)
+    context.faults.add(ErrorCode::kNonFinite, expected.stream, expected.sender);
+  return outcome.kind == FrameOutcome::kAdded;
+}
+
 // Adds weight x the frame at the start of `bytes` to `out`. Faults are noted as
 // by read_frame_with.
 FrameOutcome add_frame(StepContext& context, const FrameHeader& expected, const Decoder& decoder,

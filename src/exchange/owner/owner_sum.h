@@ -1,0 +1,63 @@
+// Owners and those who are not: contributions to a chunk, what its owner makes of them, and who reads that.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "exchange/layout/chunk.h"
+#include "exchange/owner/combine.h"
+#include "exchange/owner/owner_memory.h"
+
+namespace thinwire {
+
+// Writes this rank's contribution to a chunk that another rank owns: one frame for each part.
+void write_contribution(StepContext& context, const Chunk& chunk, std::span<std::byte> message);
+
+// Puts the values of an owner's result in their places.
+void take_result(StepContext& context, const Chunk& chunk, std::span<const std::byte> message,
+                 size_t owner);
+
+// The owner's side, one chunk after another: begin, then the contributions of all ranks that take part in
+// their order, then write_result and take_own_result. Memory is made once, for the largest chunk. Not shared between threads.
+class OwnerSum {
+ public:
+  // How the owner adds what stays with it: as it is, or as the others see it. Votes are always seen.
+  enum class Own : uint8_t { kAsItIs, kCoded };
+
+  struct Most {
+    size_t count = 0;  // values of a chunk
+    size_t size = 0;   // bytes of its message
+    size_t parts = 0;
+  };
+
+  // `memories` are what this rank owes, by stream; null where nothing is remembered.
+  OwnerSum(StepContext& context, const Combine& rule, Own own, const Most& most,
+           std::span<OwnerMemory* const> memories);
+
+  void begin(const Chunk& chunk);
+  void add_own();
+  void add(size_t rank, std::span<const std::byte> message);
+
+  // Combines, adds what is owed, encodes, and writes the frames of the result. A flag stands for a result that
+  // cannot be given; this rank has noted why.
+  void write_result(std::span<std::byte> message);
+
+  // Takes what was written as all others do: after it was sent, so that they need not wait.
+  void take_own_result(std::span<const std::byte> message);
+
+ private:
+  void write_part(size_t index, const ChunkPart& part, std::span<float> result,
+                  std::span<std::byte> frame);
+
+  StepContext& context_;
+  const Own own_;
+  const std::span<OwnerMemory* const> memories_;
+  const Chunk* chunk_ = nullptr;
+  Contributions contributions_;
+  std::vector<std::byte> own_room_;  // for what this rank codes of its own
+  std::vector<bool> spoilt_;         // parts of the chunk without a result
+};
+
+}  // namespace thinwire
