@@ -32,6 +32,12 @@ struct TensorView {
   Device device = Device::kCpu;
 };
 
+// What a rank has of the mean after a step.
+enum class Results : uint8_t {
+  kFull,  // all of it
+  kShard,  // the values that it owns, Exchange::owned: half the bytes, and no codec between sum and mean
+};
+
 struct ExchangeOptions {
   // For example "topk:density=0.01". It may be a schedule, in which options follow a course and
   // codecs follow each other, "fp32 | 1: topk:density=warmup(0.001;4)": docs/memories.md,
@@ -50,6 +56,9 @@ struct ExchangeOptions {
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
   bool weighted = false;
+  // Shards go with scatter-reduce and dense, with codecs of one block size if there are several in turn, and
+  // with memories that do not follow the mean (not ef21).
+  Results results = Results::kFull;
   std::optional<Grouping> grouping = std::nullopt;  // the codec's default if absent
   // Rules for tensors with another codec, memory and method. The first pattern that fits a tensor's
   // name decides, and each pattern must decide for at least one tensor. Tensors of dense_kinds are
@@ -109,14 +118,22 @@ struct StepReport {
   bool skipped = false;
   Fault fault;                // if skipped; the same on every rank
   uint64_t participants = 0;  // ranks that took part: all but those that sat out
-  uint64_t dense_bytes = 0;   // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d
-  uint64_t sent_bytes = 0;    // by this rank, all bytes included
+  uint64_t dense_bytes =
+      0;  // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d; shards: half
+  uint64_t sent_bytes = 0;  // by this rank, all bytes included
   uint64_t received_bytes = 0;
   double compress_seconds = 0;
   double wire_seconds = 0;  // from the first send to the last receive
   double decompress_seconds = 0;
   double wait_seconds = 0;              // time that the caller spent in finish or wait
   std::vector<StreamCounters> streams;  // in the order of Exchange::streams
+};
+
+// Values [begin, begin + count) of tensor number `tensor`.
+struct OwnedRange {
+  size_t tensor = 0;
+  size_t begin = 0;
+  size_t count = 0;
 };
 
 // start returns a ticket and wait takes it: it names the step to which the tensor belongs.
@@ -158,6 +175,12 @@ class Exchange {
 
   // The streams, in the order of StepReport::streams and of frame headers.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
+
+  // With Results::kShard: the values whose mean a rank has in its tensors after a step that counts, in fp32 as
+  // they were combined, rounded only where the tensor is bfloat16. The other values of its tensors are of no
+  // use. The ranges of all ranks hold every value once; they are in ascending order, the same on every rank
+  // and in every step. Every rank may ask for every rank. Throws Error(kContract) otherwise.
+  virtual const std::vector<OwnedRange>& owned(int rank) const = 0;
 
   // Sets the number of the next step, to continue a resumed run. With a schedule of codecs, saved
   // encoders belong to the codec of options.first_step; the encoders of other codecs start afresh.

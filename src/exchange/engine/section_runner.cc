@@ -33,6 +33,7 @@ void SectionRunner::make_method(const Terms& terms) {
                                 .combine = *terms.combine,
                                 .bucket_bytes = options_.bucket_bytes,
                                 .chunk_values = options_.chunk_values,
+                                .shards = options_.results == Results::kShard,
                                 .first_tag = first_tag_});
   take_over_debts(terms);
 }
@@ -53,7 +54,7 @@ void SectionRunner::take_over_debts(const Terms& terms) {
                                                shard_range(count, 1, n, shared_.context.rank()), n);
         });
     stream->set_owed(&memory);
-    if (terms.method->owners_remember(*stream)) continue;
+    if (options_.results == Results::kFull && terms.method->owners_remember(*stream)) continue;
     memory.move_to(std::vector<Range>());
     debts_.push_back({.stream = stream, .key = key, .memory = &memory});
   }

@@ -54,6 +54,37 @@ std::vector<SharedSum> StepRunner::shared_sums() const {
   return sums;
 }
 
+std::vector<OwnedRange> StepRunner::owned(size_t rank) const {
+  std::vector<OwnedRange> ranges;
+  for (const auto& section : sections_)
+    for (const Piece& piece : section->method().owned(rank)) {
+      const ActiveStream& stream = *streams_[piece.stream];
+      size_t at = 0;  // where the tensor begins in the stream
+      for (size_t i = 0; i < stream.tensors().size(); ++i) {
+        const size_t count = stream.spec().tensors[i].count();
+        const size_t begin = std::max(piece.begin, at);
+        const size_t end = std::min(piece.begin + piece.count, at + count);
+        if (begin < end)
+          ranges.push_back(
+              {.tensor = stream.tensors()[i], .begin = begin - at, .count = end - begin});
+        at += count;
+      }
+    }
+  const auto key = [](const OwnedRange& range) { return std::pair(range.tensor, range.begin); };
+  std::sort(ranges.begin(), ranges.end(),
+            [&](const OwnedRange& a, const OwnedRange& b) { return key(a) < key(b); });
+  std::vector<OwnedRange> joined;  // those that meet
+  for (const OwnedRange& range : ranges) {
+    const bool meets = !joined.empty() && joined.back().tensor == range.tensor &&
+                       joined.back().begin + joined.back().count == range.begin;
+    if (meets)
+      joined.back().count += range.count;
+    else
+      joined.push_back(range);
+  }
+  return joined;
+}
+
 void StepRunner::set_momentum(std::span<const Momentum> of_tensors) {
   THINWIRE_CHECK(of_tensors.size() == tensors_.size(), "exchange: not one momentum per tensor");
   std::vector<Momentum> own;
@@ -189,8 +220,9 @@ StepReport StepRunner::end() {
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);
   }
+  const size_t ways = options_.results == Results::kShard ? 1 : 2;
   report.dense_bytes =
-      2 * (context_.ranks() - 1) * sizeof(float) * tensors_.total_count() / context_.ranks();
+      ways * (context_.ranks() - 1) * sizeof(float) * tensors_.total_count() / context_.ranks();
   report.sent_bytes = channel_->bytes_sent() - sent_before_;
   report.received_bytes = channel_->bytes_received() - received_before_;
   report.compress_seconds = context_.compress_seconds;

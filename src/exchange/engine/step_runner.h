@@ -33,6 +33,9 @@ class StepRunner {
   // Of all that streams remember and all ranks hold alike.
   std::vector<SharedSum> shared_sums() const;
 
+  // Of results that are shards.
+  std::vector<OwnedRange> owned(size_t rank) const;
+
   // Between two steps: of every tensor.
   void set_momentum(std::span<const Momentum> of_tensors);
 

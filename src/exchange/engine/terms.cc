@@ -15,21 +15,29 @@
 namespace thinwire {
 namespace {
 
-// Method "auto" of a codec. Method gather carries every codec and takes every rule.
-const MethodEntry& usual_method(const Codec& codec, const Combine& rule) {
+// Method "auto" of a codec. Method gather carries every codec and takes every rule, but leaves no shards: then
+// there may be none.
+const MethodEntry* usual_method(const Codec& codec, const Combine& rule, Results results) {
   const MethodEntry* best = nullptr;
   for (const MethodEntry* method : list_methods()) {
     if (method->preference == 0 || !method->carries(codec)) continue;
     if (rule.wants_rows() && !method->combines) continue;
+    if (results == Results::kShard && !method->leaves_shards) continue;
     if (best == nullptr || method->preference < best->preference) best = method;
   }
-  return *best;
+  return best;
 }
 
 Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec,
-                                         const Combine& rule) {
-  const MethodEntry& usual = usual_method(codec, rule);
-  if (name == "auto") return &usual;
+                                         const Combine& rule, Results results) {
+  const MethodEntry* const usual = usual_method(codec, rule, results);
+  if (usual == nullptr)
+    return Status::fail(
+        ErrorCode::kUnsupported,
+        "exchange: codec '" + std::string(codec.info().name) +
+            "' leaves no shards: these go with scatter-reduce and dense, whose codecs write "
+            "every value in a fixed number of bytes (fp32, fp16, bf16, int8, ...)");
+  if (name == "auto") return usual;
   std::vector<std::string> names = {"auto"};
   for (const MethodEntry* method : list_methods()) {
     names.emplace_back(method->name);
@@ -38,12 +46,16 @@ Result<const MethodEntry*> settle_method(const std::string& name, const Codec& c
       return Status::fail(ErrorCode::kUnsupported,
                           "exchange: method " + name +
                               " combines contributions by mean alone; use " +
-                              std::string(usual.name));
+                              std::string(usual->name));
+    if (results == Results::kShard && !method->leaves_shards)
+      return Status::fail(
+          ErrorCode::kUnsupported,
+          "exchange: method " + name + " leaves no shards; use " + std::string(usual->name));
     if (method->carries(codec)) return method;
     return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " +
                                                      std::string(method->refusal) + " codec '" +
                                                      std::string(codec.info().name) + "'; use " +
-                                                     std::string(usual.name));
+                                                     std::string(usual->name));
   }
   return Status::fail(ErrorCode::kUnknownName,
                       "exchange: unknown method '" + name + "'; " + known_names(name, names));
@@ -102,12 +114,22 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
                                                      "'; " + known_names(options.combine, names));
   }
   std::string feedback = "none";
+  size_t block = 0;
   std::optional<Grouping> grouping = options.grouping;
   for (const std::string& spec : schedule.ends()) {
     const NamedCodec named = make_codec(spec).value();
     const CodecInfo& info = named.codec->info();
-    Result<const MethodEntry*> method = settle_method(options.method, *named.codec, *terms.combine);
+    Result<const MethodEntry*> method =
+        settle_method(options.method, *named.codec, *terms.combine, options.results);
     if (!method) return method.status();
+    if (options.results == Results::kShard && terms.method != nullptr &&
+        (method.value() != terms.method || info.block != block))
+      return Status::fail(
+          ErrorCode::kBadOption,
+          "exchange: the codecs of '" + options.codec +
+              "' deal out shards differently: one method and one block size are needed");
+    terms.method = method.value();
+    block = info.block;
     terms.divisible = terms.divisible && method.value()->cuts_anywhere;
     if (const std::string wanted = memory_for(info); wanted != "none") {
       if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
@@ -136,9 +158,14 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
         "exchange: memory " + terms.feedback +
             " follows the mean over all ranks' estimates, so that no rank can weigh more than "
             "another or sit out; choose another memory, or weighted = false");
+  else if (options.results == Results::kShard && memory.value()->shares_state())
+    return Status::fail(
+        ErrorCode::kUnsupported,
+        "exchange: memory " + terms.feedback +
+            " follows the whole mean, of which ranks have shards; choose another memory");
 
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
-  terms.method = settle_method(options.method, *now.codec, *terms.combine).value();
+  terms.method = settle_method(options.method, *now.codec, *terms.combine, options.results).value();
   terms.codec = std::move(now.codec);
   terms.codec_text = std::move(now.canonical);
   return terms;
@@ -170,6 +197,7 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
     text += setting_text(settings[i], name_of_setting(options, i));
   line("combine", options.combine);
   line("weighted", options.weighted ? "yes" : "no");
+  line("results", options.results == Results::kShard ? "shard" : "full");
   std::string kinds;
   for (const TensorKind kind : options.dense_kinds)
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));

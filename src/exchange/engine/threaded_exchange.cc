@@ -16,13 +16,15 @@ namespace {
 
 class ThreadedExchange final : public Exchange {
  public:
-  ThreadedExchange(const Plan& plan, std::vector<TensorSpec> tensors, int max_skipped,
+  ThreadedExchange(const Plan& plan, std::vector<TensorSpec> tensors, int max_skipped, bool shards,
                    std::unique_ptr<StepRunner> runner)
       : bucket_count_(plan.buckets.size()),
         max_skipped_(max_skipped),
         runner_(std::move(runner)),
         intake_(plan, std::move(tensors)) {
     for (const PlannedStream& stream : plan.streams) specs_.push_back(stream.spec);
+    for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
+      owned_.push_back(runner_->owned(static_cast<size_t>(rank)));
     thread_ = std::thread([this] { run(); });
   }
 
@@ -35,6 +37,12 @@ class ThreadedExchange final : public Exchange {
   StepReport finish() override { return intake_.finish(); }
   StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
   const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
+  const std::vector<OwnedRange>& owned(int rank) const override {
+    THINWIRE_CHECK(!owned_.empty(), "exchange: owned needs ExchangeOptions::results = kShard");
+    THINWIRE_CHECK(rank >= 0 && static_cast<size_t>(rank) < owned_.size(),
+                   "exchange: there is no rank " + std::to_string(rank));
+    return owned_[static_cast<size_t>(rank)];
+  }
   void set_step(uint64_t step) override { intake_.set_step(step); }
   void set_momentum(std::span<const Momentum> of_tensors) override {
     intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
@@ -129,6 +137,7 @@ class ThreadedExchange final : public Exchange {
   const int max_skipped_;
   int skipped_ = 0;  // in a row
   std::vector<StreamSpec> specs_;
+  std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
   std::unique_ptr<StepRunner> runner_;
   Intake intake_;
   std::thread thread_;
@@ -164,8 +173,9 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
     }
   });
   require_shared_alike(group, runner->shared_sums());
-  auto exchange = std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
-                                                     std::move(runner));
+  auto exchange =
+      std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
+                                         options.results == Results::kShard, std::move(runner));
   exchange->set_step(options.first_step);
   return exchange;
 }

@@ -19,6 +19,12 @@ void BucketMethod::end(bool skipped) noexcept {
   for (const auto& bucket : buckets_) bucket->end(skipped);
 }
 
+std::vector<Piece> BucketMethod::owned(size_t rank) const {
+  std::vector<Piece> pieces;
+  for (const auto& bucket : buckets_) bucket->add_owned(rank, pieces);
+  return pieces;
+}
+
 const Transfer* BucketMethod::awaited() const noexcept {
   return under_way_.empty() ? nullptr : under_way_.front()->awaited();
 }

@@ -20,6 +20,7 @@ class Collective {
   virtual bool advance() = 0;
   virtual bool done() const noexcept = 0;
   virtual void end(bool /*skipped*/) noexcept {}
+  virtual void add_owned(size_t /*rank*/, std::vector<Piece>& /*to*/) const {}
   virtual const Transfer* awaited() const noexcept = 0;
   virtual bool awaits_owner() const noexcept { return false; }
 };
@@ -34,6 +35,7 @@ class BucketMethod final : public Method {
   bool advance() override;
   bool done() const noexcept override { return under_way_.empty(); }
   void end(bool skipped) noexcept override;
+  std::vector<Piece> owned(size_t rank) const override;
 
   // Of the oldest bucket on its way.
   const Transfer* awaited() const noexcept override;

@@ -5,7 +5,7 @@
 //
 //   sum = x_0 + x_1 + ... + x_(n-1)  in fp32,   mean = sum x (1/n),
 //
-// encodes the mean and sends it to all. Every rank, the owner too, uses what that decodes to. A
+// encodes the mean and sends it to all; or keeps it, where results are shards. Every rank, the owner too, uses what that decodes to. A
 // rank sends 2 (n-1)/n of a payload, plus frames: one per piece and shard that it touches. All
 // sizes are known beforehand, which takes a codec of fixed size; the sum takes a linear one.
 //
@@ -58,6 +58,7 @@ class Dense final : public Collective {
   Dense(const MethodParts& parts, std::shared_ptr<Shared> shared, const Bucket& bucket, int tag)
       : context_(parts.context),
         tag_(tag),
+        shards_only_(parts.shards),
         shared_(std::move(shared)),
         shards_(shared_->cut(parts.streams, bucket)),
         peers_(context_.ranks()) {
@@ -67,17 +68,19 @@ class Dense final : public Collective {
   void begin() override {
     encode();
     for_others([&](int rank, Peer& peer) {
-      peer.decoded = false;
+      peer.decoded = shards_only_;
       if (context_.takes_part(static_cast<size_t>(rank))) {
         peer.part_in = context_.buffers.take(own().size);
         receive(peer.receives_part, peer.part_in, rank, tag_);
       }
-      peer.mean_in = context_.buffers.take(shards_[static_cast<size_t>(rank)].size);
-      receive(peer.receives_mean, peer.mean_in, rank, tag_ + 1);
+      if (!shards_only_) {
+        peer.mean_in = context_.buffers.take(shards_[static_cast<size_t>(rank)].size);
+        receive(peer.receives_mean, peer.mean_in, rank, tag_ + 1);
+      }
       send(peer.sends_part, peer.part_out, rank, tag_);
     });
     next_ = 0;
-    decoded_ = 0;
+    decoded_ = shards_only_ ? peers_.size() - 1 : 0;
     sent_ = false;
   }
 
@@ -109,6 +112,11 @@ class Dense final : public Collective {
       for (const Pending* one : {&peer.receives_mean, &peer.sends_part, &peer.sends_mean})
         if (one->transfer() != nullptr) return one->transfer();
     return nullptr;
+  }
+
+  void add_owned(size_t rank, std::vector<Piece>& to) const override {
+    for (const ChunkPart& part : shards_[rank].parts)
+      to.push_back({part.stream->index(), part.range.begin, part.range.count});
   }
 
  private:
@@ -177,12 +185,17 @@ class Dense final : public Collective {
   }
 
   void share() {
+    ++decoded_;
+    if (shards_only_) {
+      sum_->keep_result();
+      shared_->give(std::move(sum_));
+      return;
+    }
     mean_out_ = context_.buffers.take(own().size);
     sum_->write_result(mean_out_.bytes());
     for_others([&](int rank, Peer& peer) { send(peer.sends_mean, mean_out_, rank, tag_ + 1); });
     sum_->take_own_result(mean_out_.bytes());
     shared_->give(std::move(sum_));
-    ++decoded_;
   }
 
   void take_mean(size_t owner) {
@@ -193,6 +206,7 @@ class Dense final : public Collective {
 
   StepContext& context_;
   const int tag_;
+  const bool shards_only_;
   const std::shared_ptr<Shared> shared_;
   std::vector<ActiveStream*> streams_;
   const std::vector<Chunk> shards_;  // by owner
@@ -219,6 +233,7 @@ extern const MethodEntry kDense{
     .carries = [](const Codec& codec) { return codec.info().linear && codec.info().fixed_size; },
     .refusal = "cannot add payloads of",
     .cuts_anywhere = true,
+    .leaves_shards = true,
     .owners_remember = no_owner_remembers,
     .make = make_dense};
 

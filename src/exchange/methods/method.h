@@ -37,6 +37,9 @@ class Method {
   // The step counts, or never happened: for what the method itself remembers.
   virtual void end(bool /*skipped*/) noexcept {}
 
+  // The values that a rank owns, in any order. Of methods that leave shards.
+  virtual std::vector<Piece> owned(size_t /*rank*/) const { return {}; }
+
   // A transfer that it waits for, for errors; null when it waits for none.
   virtual const Transfer* awaited() const noexcept = 0;
 
@@ -57,7 +60,8 @@ struct MethodParts {
   const Combine& combine;
   size_t bucket_bytes = 0;
   size_t chunk_values = 0;
-  int first_tag = 0;  // of two for each bucket; other tags are those of other methods
+  bool shards = false;  // the mean of what a rank owns lies in its result() alone
+  int first_tag = 0;    // of two for each bucket; other tags are those of other methods
 };
 
 struct MethodEntry {
@@ -72,6 +76,7 @@ struct MethodEntry {
 
   bool cuts_anywhere = false;  // buckets may cut a stream at any value
   bool combines = false;       // takes every rule of combine.h; the others give means alone
+  bool leaves_shards = false;  // can leave results with their owners
 
   // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in the
   // store.

@@ -20,7 +20,9 @@
 // Sums start from -0.0, as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 
+#include "comm/sealed_words.h"
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/owner_memory.h"
@@ -46,7 +48,8 @@ class ScatterReduce final : public Method {
         plan_(parts.streams, parts.buckets, context_.ranks(), parts.chunk_values),
         own_(plan_.route(context_.rank())),
         window_(window_of(context_.ranks())),
-        means_out_(window_, plan_.max_size()),
+        shards_only_(parts.shards),
+        means_out_(window_, answer_size()),
         memories_(parts.streams.size()),
         sum_(context_, parts.combine, OwnerSum::Own::kAsItIs,
              {.count = plan_.max_count(), .size = plan_.max_size(), .parts = plan_.max_parts()},
@@ -62,7 +65,8 @@ class ScatterReduce final : public Method {
       }
     }
     for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
-      lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size());
+      lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size(),
+                          answer_size());
   }
 
   void begin(size_t bucket) override {
@@ -76,7 +80,7 @@ class ScatterReduce final : public Method {
   bool advance() override {
     bool moved = reduce();
     for (Lane& lane : lanes_) moved |= send_part(lane);
-    for (Lane& lane : lanes_) moved |= take_mean(lane);
+    for (Lane& lane : lanes_) moved |= shards_only_ ? take_word(lane) : take_mean(lane);
     while (finished_ < released_ && finished(finished_)) {
       ++finished_;
       moved = true;
@@ -89,6 +93,14 @@ class ScatterReduce final : public Method {
   void end(bool skipped) noexcept override {
     for (OwnerMemory* memory : memories_)
       if (memory != nullptr) skipped ? memory->rollback() : memory->commit();
+  }
+
+  std::vector<Piece> owned(size_t rank) const override {
+    std::vector<Piece> pieces;
+    for (const Chunk& chunk : plan_.route(rank).chunks)
+      for (const ChunkPart& part : chunk.parts)
+        pieces.push_back({part.stream->index(), part.range.begin, part.range.count});
+    return pieces;
   }
 
   // The rank whose part is next in the sum, if one is awaited; then means, then sends.
@@ -104,7 +116,7 @@ class ScatterReduce final : public Method {
 
  private:
   OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
-    if (!stream.owners_remember()) return nullptr;
+    if (shards_only_ || !stream.owners_remember()) return nullptr;
     const size_t count = stream.spec().count();
     const Range shard = plan_.shard(stream, context_.rank());
     auto& memory = open_memory<OwnerMemory>(
@@ -120,8 +132,9 @@ class ScatterReduce final : public Method {
       lane.asked = lane.answered = 0;
       for (size_t number = 0; number < window_; ++number) {
         expect_part(lane, number);
-        expect_mean(lane, number);
+        if (!shards_only_) expect_mean(lane, number);
       }
+      if (shards_only_) expect_word(lane);
     }
   }
 
@@ -142,6 +155,40 @@ class ScatterReduce final : public Method {
     const auto to = lane.means_in.bytes(number, route(lane).chunks[number].size);
     lane.means_in.transfer(number).set(
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
+  }
+
+  // Where nothing is handed out, an owner says instead how far it has come: one word for every half of a
+  // window, as long as there are chunks that may not be sent without it. Streams of less than a window of
+  // chunks need none.
+  size_t half() const noexcept { return window_ / 2; }
+  size_t answer_size() const noexcept {
+    return shards_only_ ? sizeof(SealedWord) : plan_.max_size();
+  }
+  bool is_waited_for(const Route& of_owner, size_t chunks) const noexcept {
+    return chunks > 0 && chunks % half() == 0 && chunks + window_ < of_owner.chunks.size() + half();
+  }
+  SealedWord word_of(size_t owner, size_t chunks) const noexcept {
+    return seal_word(chunks, context_.call.step, static_cast<int>(owner));
+  }
+  void expect_word(Lane& lane) {
+    if (!is_waited_for(route(lane), lane.answered + half())) return;
+    const auto to = lane.means_in.bytes(0, sizeof(SealedWord));
+    lane.means_in.transfer(0).set(
+        context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
+  }
+  bool take_word(Lane& lane) {
+    const size_t chunks = lane.answered + half();
+    if (!is_waited_for(route(lane), chunks) || chunks > lane.asked) return false;
+    if (!lane.means_in.transfer(0).done()) return false;
+    const SealedWord expected = word_of(lane.rank, chunks);
+    if (std::memcmp(lane.means_in.bytes(0, sizeof expected).data(), &expected, sizeof expected) !=
+        0)
+      context_.faults.add(ErrorCode::kCorrupt,
+                          route(lane).chunks[chunks - 1].parts[0].stream->index(),
+                          static_cast<int>(lane.rank));
+    lane.answered = chunks;
+    expect_word(lane);
+    return true;
   }
 
   bool send_part(Lane& lane) {
@@ -195,7 +242,20 @@ class ScatterReduce final : public Method {
                        [&](Lane& lane) { return lane.means_out.transfer(reduced_).done(); });
   }
 
+  // reduced_ counts this chunk only afterwards.
+  void keep() {
+    sum_.keep_result();
+    if (!is_waited_for(own_, reduced_ + 1)) return;
+    const auto message = means_out_.bytes(reduced_, sizeof(SealedWord));
+    const SealedWord word = word_of(context_.rank(), reduced_ + 1);
+    std::memcpy(message.data(), &word, sizeof word);
+    for (Lane& lane : lanes_)
+      lane.means_out.transfer(reduced_).set(
+          context_.group.send(message, static_cast<int>(lane.rank), mean_tag_));
+  }
+
   void share(const Chunk& chunk) {
+    if (shards_only_) return keep();
     const auto message = means_out_.bytes(reduced_, chunk.size);
     sum_.write_result(message);
     for (Lane& lane : lanes_)
@@ -219,10 +279,10 @@ class ScatterReduce final : public Method {
   bool finished(size_t bucket) {
     if (reduced_ < own_.ends[bucket]) return false;
     for (const Lane& lane : lanes_)
-      if (lane.answered < route(lane).ends[bucket]) return false;
+      if ((shards_only_ ? lane.asked : lane.answered) < route(lane).ends[bucket]) return false;
     if (bucket + 1 < members_.size()) return true;
     return std::all_of(lanes_.begin(), lanes_.end(), [](Lane& lane) {
-      return lane.parts_out.all_done() && lane.means_out.all_done();
+      return lane.parts_out.all_done() && lane.means_out.all_done() && lane.means_in.all_done();
     });
   }
 
@@ -230,6 +290,7 @@ class ScatterReduce final : public Method {
   const ChunkPlan plan_;
   const Route& own_;
   const size_t window_;
+  const bool shards_only_;
   std::vector<std::vector<ActiveStream*>> members_;  // of each bucket
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
   Ring means_out_;                      // their memory; whether they have left is in the lanes
@@ -260,6 +321,7 @@ extern const MethodEntry kScatterReduce{
     .carries = is_block_local,
     .refusal = "cannot cut into blocks the payloads of",
     .combines = true,
+    .leaves_shards = true,
     .owners_remember =
         [](const ActiveStream& stream) { return !stream.is_plain() && stream.owners_remember(); },
     .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {

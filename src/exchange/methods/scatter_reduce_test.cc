@@ -25,7 +25,9 @@ TEST(ScatterReduce, IsWhatBlockLocalCodecsGetByDefault) {
 // Sees when parts are sent and means arrive.
 class CountingGroup final : public Group {
  public:
-  explicit CountingGroup(std::unique_ptr<Group> inner) : inner_(std::move(inner)) {
+  // An answer of an owner stands for so many chunks.
+  CountingGroup(std::unique_ptr<Group> inner, int per_answer)
+      : inner_(std::move(inner)), per_answer_(per_answer) {
     set_deadline(inner_->deadline());
   }
   int rank() const noexcept override { return inner_->rank(); }
@@ -40,10 +42,11 @@ class CountingGroup final : public Group {
   std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
     auto transfer = inner_->receive(buffer, from, tag);
     if (tag != 1) return transfer;
-    return std::make_unique<Counted>(std::move(transfer), [this, from] { --ahead_[from]; });
+    return std::make_unique<Counted>(std::move(transfer),
+                                     [this, from] { ahead_[from] -= per_answer_; });
   }
   std::unique_ptr<Group> split(int colour) override {
-    auto part = std::make_unique<CountingGroup>(inner_->split(colour));
+    auto part = std::make_unique<CountingGroup>(inner_->split(colour), per_answer_);
     last_split_ = part.get();
     return part;
   }
@@ -73,18 +76,25 @@ class CountingGroup final : public Group {
 
   std::unique_ptr<Group> inner_;
   CountingGroup* last_split_ = nullptr;
+  const int per_answer_;
   std::map<int, int> ahead_;
   int most_ = 0;
   int parts_ = 0;
 };
 
-// One rank comes late, when all the others have long sent what they may.
-TEST(ScatterReduce, ABoundedNumberOfChunksIsOnItsWay) {
+// One rank comes late, when all the others have long sent what they may. Owners answer with means, or say after
+// every half of a window how far they are.
+class Bounded : public ::testing::TestWithParam<Results> {};
+INSTANTIATE_TEST_SUITE_P(ScatterReduce, Bounded,
+                         ::testing::Values(Results::kFull, Results::kShard));
+
+TEST_P(Bounded, ABoundedNumberOfChunksIsOnItsWay) {
   for (const int ranks : {2, 3, 9}) {
     const int window = std::max(4, 32 / (ranks - 1));
     run_local(ranks, [&](Group& group) {
-      CountingGroup counting(group.split(0));
-      Side side(counting, kModel, {.codec = "test-nearest", .chunk_values = kTestBlock});
+      CountingGroup counting(group.split(0), GetParam() == Results::kFull ? 1 : window / 2);
+      Side side(counting, kModel,
+                {.codec = "test-nearest", .results = GetParam(), .chunk_values = kTestBlock});
       if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
       EXPECT_FALSE(side.step(0).skipped);
       const CountingGroup& channel = counting.last_split();

@@ -119,6 +119,16 @@ void OwnerSum::take_own_result(std::span<const std::byte> message) {
   }
 }
 
+void OwnerSum::keep_result() {
+  const Stopwatch watch(context_.decompress_seconds);
+  for_parts(*chunk_, contributions_.combine(),
+            [&](size_t i, const ChunkPart& part, std::span<float> result) {
+              if (!spoilt_[i] && !measure(result).finite)  // each was finite: the sum overflowed
+                context_.faults.add(ErrorCode::kNonFinite, part.stream->index(), -1);
+              std::copy(result.begin(), result.end(), place_of(part).begin());
+            });
+}
+
 void OwnerSum::write_part(size_t index, const ChunkPart& part, std::span<float> result,
                           std::span<std::byte> frame) {
   ActiveStream& stream = *part.stream;

@@ -20,7 +20,7 @@ void take_result(StepContext& context, const Chunk& chunk, std::span<const std::
                  size_t owner);
 
 // The owner's side, one chunk after another: begin, then the contributions of all ranks that take part in
-// their order, then write_result and take_own_result. Memory is made once, for the largest chunk. Not shared between threads.
+// their order, then either write_result and take_own_result, or keep_result. Memory is made once, for the largest chunk. Not shared between threads.
 class OwnerSum {
  public:
   // How the owner adds what stays with it: as it is, or as the others see it. Votes are always seen.
@@ -46,6 +46,9 @@ class OwnerSum {
 
   // Takes what was written as all others do: after it was sent, so that they need not wait.
   void take_own_result(std::span<const std::byte> message);
+
+  // Combines, and leaves the result with this rank alone, as it is.
+  void keep_result();
 
  private:
   void write_part(size_t index, const ChunkPart& part, std::span<float> result,

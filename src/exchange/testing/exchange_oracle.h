@@ -53,6 +53,9 @@ class Oracle {
     }
   }
 
+  // Results are shards: what owners have combined is the mean, as it is.
+  void leave_shards() { shards_ = true; }
+
   // `given[rank][tensor]`; returns the mean. `weights` are those of the ranks, 0 of one that sits out; without
   // them all weigh the same.
   Tensors step(uint64_t number, const std::vector<Tensors>& given,
@@ -247,6 +250,7 @@ class Oracle {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     }
     for (float& value : sum) value *= 1.0f / static_cast<float>(ranks_);
+    if (shards_) return sum;
     std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
     const auto encoder = stream.codec->make_encoder(stream.spec);
     bytes.resize(encoder
@@ -306,6 +310,10 @@ class Oracle {
           for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }
       for (float& value : sum) value *= 1.0f / static_cast<float>(ranks_);
+      if (shards_) {
+        std::copy(sum.begin(), sum.end(), mean.begin() + static_cast<std::ptrdiff_t>(begin));
+        continue;
+      }
       std::span<float> owed = stream.owed;
       if (!owed.empty()) owed = owed.subspan(begin, end - begin);
       for (size_t i = 0; i < owed.size(); ++i) sum[i] += owed[i];
@@ -459,6 +467,7 @@ class Oracle {
 
   int ranks_;
   std::vector<double> weights_;  // in this step
+  bool shards_ = false;
   std::vector<TensorSpec> model_;
   std::string_view method_;
   uint64_t seed_;

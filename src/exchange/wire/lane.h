@@ -51,11 +51,11 @@ class Ring {
 // back, added, as `means_in`; those that this rank owns come as `parts_in` and go out as means, from
 // memory that all lanes share.
 struct Lane {
-  Lane(size_t rank_, size_t window, size_t slot_size)
+  Lane(size_t rank_, size_t window, size_t slot_size, size_t mean_size)
       : rank(rank_),
         parts_out(window, slot_size),
         parts_in(window, slot_size),
-        means_in(window, slot_size),
+        means_in(window, mean_size),
         means_out(window, 0) {}
 
   size_t rank;
