@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "train/arrival_adam.h"
 #include "train/describe.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
@@ -22,6 +23,7 @@ constexpr std::string_view kMomentum = "/momentum_buffer";
 constexpr std::string_view kMean = "/exp_avg";
 constexpr std::string_view kSquare = "/exp_avg_sq";
 constexpr std::string_view kStep = "/step";
+constexpr std::string_view kWaited = "/waited";
 
 // A group's option that equals the class's own default takes the optimiser's defaults instead: those
 // must have no weight decay, or no group could be without.
@@ -82,7 +84,9 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
         .eps(recipe.number("optimizer.epsilon"))
         .weight_decay(decay);
     const auto groups = groups_of(recipe, module, options);
-    return std::make_unique<torch::optim::Adam>(groups, options.weight_decay(0));
+    options.weight_decay(0);
+    if (counts_arrivals(recipe)) return std::make_unique<ArrivalAdam>(groups, options);
+    return std::make_unique<torch::optim::Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
   if (own.nesterov && own.momentum == 0)
@@ -120,6 +124,8 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
       add(name + std::string(kSquare), adam->exp_avg_sq());
       const int64_t step = adam->step();
       arrays.push_back(make_state(name + std::string(kStep), std::span(&step, 1), OnResize::kCopy));
+      if (const auto* arrival = dynamic_cast<const ArrivalAdamState*>(adam))
+        add(name + std::string(kWaited), arrival->waited);
     }
   }
   return arrays;
@@ -131,9 +137,23 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const std::string& name = parameter.spec.name;
     if (adam && has(arrays, name + std::string(kStep))) {
-      auto state = std::make_unique<AdamParamState>();
+      auto& slot = optimizer.state()[parameter.tensor.unsafeGetTensorImpl()];
+      if (dynamic_cast<ArrivalAdam*>(&optimizer) == nullptr) {
+        auto state = std::make_unique<AdamParamState>();
+        if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
+        slot = std::move(state);
+        continue;
+      }
+      auto state = std::make_unique<ArrivalAdamState>();
       if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
-      optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
+      if (has(arrays, name + std::string(kWaited))) {
+        if (Status s = read(arrays, name + std::string(kWaited), parameter.tensor, state->waited);
+            !s)
+          return s;
+      } else {  // of Adam as it is, for which every value arrived in every step
+        state->waited = torch::zeros_like(parameter.tensor);
+      }
+      slot = std::move(state);
     } else if (!adam && has(arrays, name + std::string(kMomentum))) {
       auto state = std::make_unique<SGDParamState>();
       torch::Tensor buffer;

@@ -284,8 +284,9 @@ const std::vector<OptionInfo>& table() {
        .type = kChoice,
        .fallback = "auto",
        .choices = {"auto", "mean", "own"},
-       .help = "what clip.norm bounds: the mean, after the exchange, or each worker's own gradient, "
-               "before it, at norm / sqrt(workers); auto: own where the memory has the momentum"},
+       .help =
+           "what clip.norm bounds: the mean, after the exchange, or each worker's own gradient, "
+           "before it, at norm / sqrt(workers); auto: own where the memory has the momentum"},
 
       {.name = "sync.method",
        .type = kText,
@@ -399,7 +400,9 @@ const std::vector<OptionInfo>& table() {
        .fallback = "auto",
        .choices = {"auto", "memory", "optimizer"},
        .help = "where optimizer.momentum acts: before compression, in the memory, or on the mean; "
-               "auto: in the memory of codecs that leave most values for later steps"},
+               "auto: in the memory of codecs that leave most values for later steps, where adam "
+               "counts each "
+               "arrival for the steps that it waited"},
       {.name = "exchange.method",
        .type = kChoice,
        .fallback = "auto",

@@ -129,6 +129,11 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
   return place_momentum(recipe.text("exchange.momentum"), own, plain_exchange_options(recipe));
 }
 
+Result<bool> arrivals_plan(const Options& recipe) {
+  if (recipe.text("optimizer.name") != "adam" || !recipe.text("sync.method").empty()) return false;
+  return thinwire::arrivals_count(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
+}
+
 Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
   if (!method.empty()) {
@@ -139,9 +144,10 @@ Faults find_exchange_faults(const Options& recipe) {
   const ExchangeOptions options = plain_exchange_options(recipe);
   Status status = check_exchange(options);
   if (status) {
-    const Result<MomentumPlan> plan = momentum_plan(recipe);
-    if (plan) return {};
-    return {{"exchange.momentum", plan.status()}};
+    Status place = momentum_plan(recipe).status();
+    if (place) place = arrivals_plan(recipe).status();
+    if (place) return {};
+    return {{"exchange.momentum", std::move(place)}};
   }
   ExchangeOptions plain = options;
   plain.method = "auto";
@@ -206,6 +212,8 @@ Momentum own_momentum(const Options& recipe) {
 }
 
 bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).value().in_memory; }
+
+bool counts_arrivals(const Options& recipe) { return arrivals_plan(recipe).value(); }
 
 bool clips_own(const Options& recipe) {
   const std::string& of = recipe.text("clip.of");

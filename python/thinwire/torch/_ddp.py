@@ -24,6 +24,7 @@ from ._fit import Unfit
 from ._forgotten import watch
 from ._link_state import fitting, link_states
 from ._loggers import Loggers
+from ._arrivals import count_arrivals
 from ._momentum import UnnamedOptimizer, leaves_most, place
 from ._parameters import share_out
 from ._reports import rows_of_step, summed
@@ -63,14 +64,18 @@ class Link:
         tensors = [parameter.tensor for parameter in self._parameters]
         specs = [{**options, "codec": spec} for spec in share_out(self._parameters, codec, rules)]
         self._momentum = place(optimizer, momentum, tensors, specs)
+        self._arrivals = count_arrivals(optimizer, momentum, tensors, specs)
         try:
             self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
                                         deadline_seconds, memories={},
                                         memory=self._momentum and self._momentum.memory)
         except BaseException:
-            if self._momentum is not None:
-                self._momentum.detach()
+            for attached in (self._momentum, self._arrivals):
+                if attached is not None:
+                    attached.detach()
             raise
+        if self._arrivals is not None:
+            weakref.finalize(self, self._arrivals.detach)
         if self._momentum is not None:
             self._exchanges.set_momentum(self._momentum.of_each)  # what is saved depends on dampening
             weakref.finalize(self, self._momentum.detach)
@@ -250,12 +255,15 @@ class Link:
 
     def release_optimizer(self) -> None:
         """Returns the momentum to the optimiser: from the next step on it acts on the mean, and starts from what
-        the memories held of it. All ranks call it between the same two steps. Call it before the link is
+        the memories held of it. Adam continues from its own state. All ranks call it between the same two steps. Call it before the link is
         deleted: otherwise the optimiser gets its momentum back, but not what the memories held of it."""
         if self._error is not None:
             raise self._error
         if self._step is not None:
             raise ContractError("release_optimizer: a backward pass is under way; call it between two steps")
+        if self._arrivals is not None:
+            self._arrivals.give_back()
+            self._arrivals = None
         if self._momentum is None:
             return
         velocities = self._exchanges.velocities()
@@ -380,14 +388,15 @@ def compress(
             right when it changes.
         optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
             on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
-            rates and momenta may change; `Link.release_optimizer` puts the momentum back.
-        momentum: "memory", "optimizer", or "auto": in the memory of codecs that leave most values for later steps;
-            docs/memories.md, Momentum.
+            rates, betas and momenta may change. If it is torch's Adam or AdamW, a value that arrives late counts for
+            the steps that it waited. `Link.release_optimizer` gives the optimiser back.
+        momentum: "memory"; "optimizer", which leaves the optimiser as it is; or "auto": in the memory of codecs that
+            leave most values for later steps. docs/memories.md, Momentum and Adam.
         deadline_seconds: the longest wait for another rank.
 
     Warns:
         UserWarning: a biased codec has no memory, so what it leaves out is lost. Or, at the first step of an
-            optimiser with momentum that was not named: its momentum acts on bursts.
+            optimiser with momentum, or of an Adam, that was not named: it acts on bursts.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.

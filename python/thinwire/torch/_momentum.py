@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
+from ._arrivals import is_adam
 from ._native import place_momentum
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
@@ -168,7 +169,8 @@ def place(
 
 
 class UnnamedOptimizer:
-    """Warns, once, when the optimiser that steps these parameters has momentum which `compress` was not told of."""
+    """Warns, once, when the optimiser that steps these parameters has momentum, or moments of Adam's kind, and
+    `compress` was not told of it."""
 
     def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
         self._codec = codec
@@ -183,12 +185,18 @@ class UnnamedOptimizer:
             return
         self.stop()
         if ours(_momentum_groups(optimizer)):
-            warnings.warn(
-                f"codec '{self._codec}' leaves most values for later steps, and the optimizer's momentum acts on "
-                "the bursts in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) moves it "
-                "in front of compression, and momentum=\"optimizer\" says that it is meant so",
-                stacklevel=4,
-            )
+            fault, remedy = "the optimizer's momentum acts on the bursts in which they arrive", \
+                "moves it in front of compression"
+        elif is_adam(optimizer):
+            fault, remedy = "the optimizer takes what several steps brought for one large gradient", \
+                "counts an arrival for the steps that it waited"
+        else:
+            return
+        warnings.warn(
+            f"codec '{self._codec}' leaves most values for later steps, and {fault}, which costs accuracy; "
+            f"compress(..., optimizer=optimizer) {remedy}, and momentum=\"optimizer\" says that it is meant so",
+            stacklevel=4,
+        )
 
     def stop(self) -> None:
         self._handle.remove()

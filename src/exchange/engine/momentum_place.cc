@@ -54,15 +54,27 @@ std::string memory_text(const SpecText& given, const Momentum& own) {
   return text;
 }
 
+Status check_place(std::string_view place) {
+  if (place == "auto" || place == "memory" || place == "optimizer") return Status::ok();
+  return Status::fail(
+      ErrorCode::kUnknownName,
+      "momentum: unknown place '" + std::string(place) + "'; " +
+          known_names(place, std::vector<std::string>{"auto", "memory", "optimizer"}));
+}
+
 }  // namespace
+
+Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options) {
+  if (Status status = check_place(place); !status) return status;
+  if (Status status = check_exchange(options); !status) return status;
+  if (place == "memory")
+    return refuse("Adam's moments cannot act in the memory; use auto, or optimizer");
+  return place == "auto" && leaves_most(options.codec);
+}
 
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options, std::string_view usual) {
-  if (place != "auto" && place != "memory" && place != "optimizer")
-    return Status::fail(
-        ErrorCode::kUnknownName,
-        "momentum: unknown place '" + std::string(place) + "'; " +
-            known_names(place, std::vector<std::string>{"auto", "memory", "optimizer"}));
+  if (Status status = check_place(place); !status) return status;
   MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
   if (own.momentum == 0) return plan;
   const bool automatic = options.feedback == "auto";
