@@ -1,4 +1,4 @@
-"""Adam and AdamW where the values of gradients arrive late: each arrival counts for all steps that it waited."""
+"""Adam and AdamW for gradients whose values arrive late: each arrival counts for the steps that it waited."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ArrivalMoments:
         m <- beta1^k m + (1 - beta1^k) a / k,    v <- beta2 v + (1 - beta2) a^2 in every step
         w <- w - k lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
-    A value that is zero has not arrived: its weight and first moment stay. Where every value arrives in every step this is
-    the optimiser's own step. Its groups are read in each step, so that learning rates and betas may change. What it
-    remembers is the optimiser's own state, and `waited` besides: steps since each value arrived.
+    A value that is zero has not arrived: its weight and first moment stay. Where every value arrives in every step
+    this is the optimiser's own step. Its groups are read in each step, so that learning rates and betas may change.
+    Its state is the optimiser's own, with one more entry, `waited`: the steps since each value arrived.
     """
 
     def __init__(self, optimizer: torch.optim.Adam, parameters: Iterable[nn.Parameter]) -> None:

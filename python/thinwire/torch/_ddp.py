@@ -255,8 +255,9 @@ class Link:
 
     def release_optimizer(self) -> None:
         """Returns the momentum to the optimiser: from the next step on it acts on the mean, and starts from what
-        the memories held of it. Adam continues from its own state. All ranks call it between the same two steps. Call it before the link is
-        deleted: otherwise the optimiser gets its momentum back, but not what the memories held of it."""
+        the memories held of it. Adam continues from its own state. All ranks call it between the same two steps.
+        Call it before the link is deleted: otherwise the optimiser gets its momentum back, but not what the
+        memories held of it."""
         if self._error is not None:
             raise self._error
         if self._step is not None:
