@@ -32,7 +32,7 @@ struct TensorView {
   Device device = Device::kCpu;
 };
 
-// What a rank has of the mean after a step.
+// Which values of the mean a rank has after a step.
 enum class Results : uint8_t {
   kFull,  // all of it
   kShard,  // the values that it owns, Exchange::owned: half the bytes, and no codec between sum and mean
@@ -56,8 +56,8 @@ struct ExchangeOptions {
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
   bool weighted = false;
-  // Shards go with scatter-reduce and dense, with codecs of one block size if there are several in turn, and
-  // with memories that do not follow the mean (not ef21).
+  // Shards require scatter-reduce or dense, and a memory that does not follow the mean (not ef21).
+  // All codecs of a schedule must have the same block size.
   Results results = Results::kFull;
   std::optional<Grouping> grouping = std::nullopt;  // the codec's default if absent
   // Rules for tensors with another codec, memory and method. The first pattern that fits a tensor's
@@ -176,10 +176,10 @@ class Exchange {
   // The streams, in the order of StepReport::streams and of frame headers.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
-  // With Results::kShard: the values whose mean a rank has in its tensors after a step that counts, in fp32 as
-  // they were combined, rounded only where the tensor is bfloat16. The other values of its tensors are of no
-  // use. The ranges of all ranks hold every value once; they are in ascending order, the same on every rank
-  // and in every step. Every rank may ask for every rank. Throws Error(kContract) otherwise.
+  // The values whose mean `rank` has in its tensors after a step that counts: in fp32 as combined,
+  // rounded only if the tensor is bfloat16; its other values are undefined. The ranges of all ranks
+  // hold every value once, ascending, and are the same on every rank and in every step. Throws
+  // Error(kContract) unless results are kShard.
   virtual const std::vector<OwnedRange>& owned(int rank) const = 0;
 
   // Sets the number of the next step, to continue a resumed run. With a schedule of codecs, saved

@@ -1,4 +1,4 @@
-// One parameter after another, over the values that arrived.
+// ArrivalAdam: steps one parameter after another, over the values that arrived.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/arrival_adam.h"
 

@@ -1,4 +1,4 @@
-// Adam for values that arrive late, against Adam and against the formula.
+// Tests of Adam for values that arrive late, against Adam and against the formula.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/arrival_adam.h"
 

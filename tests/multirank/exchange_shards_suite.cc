@@ -1,4 +1,4 @@
-// Results as shards: every rank has the mean of what it owns, to the bit, for half the bytes.
+// Tests of results as shards: every rank has the mean of what it owns, for half the bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

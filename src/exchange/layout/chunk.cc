@@ -1,4 +1,4 @@
-// Makes coders, and lays frames out one after another.
+// Chunk: makes the coders of its frames, and their places one after another.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/chunk.h"
 

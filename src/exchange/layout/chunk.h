@@ -1,4 +1,4 @@
-// Values that one rank owns and that travel in one message, and what codes them.
+// Chunk: values of one owner that are sent in one message, and their coders.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

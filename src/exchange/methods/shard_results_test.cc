@@ -1,4 +1,4 @@
-// Owners that keep their results say how far they are: what becomes of such a word that is damaged or late.
+// Tests of owners' words in scatter-reduce with shards: words that are damaged or late.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

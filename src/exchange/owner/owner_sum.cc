@@ -1,4 +1,4 @@
-// Frames in, a sum, frames out.
+// OwnerSum: reads contributions from frames, adds them, and writes the results to frames.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/owner_sum.h"
 

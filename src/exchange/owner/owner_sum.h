@@ -1,4 +1,4 @@
-// Owners and those who are not: contributions to a chunk, what its owner makes of them, and who reads that.
+// OwnerSum: the contributions to a chunk, the owner's result of them, and its readers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
