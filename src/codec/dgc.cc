@@ -130,26 +130,13 @@ class DgcEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
-class DgcCodec final : public SparseCodec {
- public:
-  explicit DgcCodec(const Options& options)
-      : SparseCodec(kInfo, value_format(options)), method_(options) {}
-
- private:
-  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
-  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
-    return std::make_unique<DgcEncoder>(method_, count, format());
-  }
-
-  Method method_;
-};
-
 }  // namespace
 
 const CodecEntry& dgc_entry() {
   static const CodecEntry entry{
       .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<DgcCodec>(options);
+        return std::make_unique<MethodCodec<Method, DgcEncoder>>(kInfo, options,
+                                                                 value_format(options));
       }};
   return entry;
 }

@@ -124,26 +124,13 @@ class GaussiankEncoder final : public Encoder {
   ThresholdProbe probe_;
 };
 
-class GaussiankCodec final : public SparseCodec {
- public:
-  explicit GaussiankCodec(const Options& options)
-      : SparseCodec(kInfo, value_format(options)), method_(options) {}
-
- private:
-  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
-  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
-    return std::make_unique<GaussiankEncoder>(method_, count, format());
-  }
-
-  Method method_;
-};
-
 }  // namespace
 
 const CodecEntry& gaussiank_entry() {
   static const CodecEntry entry{
       .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<GaussiankCodec>(options);
+        return std::make_unique<MethodCodec<Method, GaussiankEncoder>>(kInfo, options,
+                                                                       value_format(options));
       }};
   return entry;
 }

@@ -10,6 +10,7 @@
 #include "codec/block_option.h"
 #include "codec/checked_add.h"
 #include "codec/codec_random.h"
+#include "codec/decode_parts.h"
 #include "core/bytes.h"
 #include "kernel/scaled_blocks.h"
 
@@ -115,23 +116,15 @@ class GridDecoder final : public Decoder {
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
     if (!keeps_finite(weight)) return add_checked(*this, name_, payload, weight, out);
-    for (const Part& part : parts_) {
-      const GridBlocks blocks = blocks_of(blocks_, part);
-      const size_t size = blocks.size(part.count);
-      if (payload.size() < size) return fail(ErrorCode::kBadLength, "payload is too short");
-      if (!add(payload.first(size), blocks, weight, out.subspan(part.begin, part.count)))
-        return fail(ErrorCode::kCorrupt, "scale or code out of range");
-      payload = payload.subspan(size);
-    }
-    if (!payload.empty()) return fail(ErrorCode::kBadLength, "payload is too long");
-    return Status::ok();
+    return decode_parts(
+        name_, parts_, payload, out, [this](const Part& part) { return blocks_of(blocks_, part); },
+        [weight](auto bytes, const GridBlocks& blocks, std::span<float> of_part) {
+          return add(bytes, blocks, weight, of_part);
+        },
+        "scale or code out of range");
   }
 
  private:
-  Status fail(ErrorCode code, const char* why) const {
-    return Status::fail(code, std::string(name_) + ": " + why);
-  }
-
   std::string_view name_;
   GridBlocks blocks_;
   std::vector<Part> parts_;

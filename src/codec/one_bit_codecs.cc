@@ -29,6 +29,7 @@
 #include "codec/block_option.h"
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
+#include "codec/decode_parts.h"
 #include "kernel/two_levels.h"
 
 namespace thinwire {
@@ -80,24 +81,16 @@ class LevelDecoder final : public Decoder {
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
     if (!keeps_finite(weight)) return add_checked(*this, name_, payload, weight, out);
-    for (const Part& part : parts_) {
-      const LevelBlocks blocks{.block = part.block, .rule = rule_};
-      const size_t size = blocks.size(part.count);
-      if (payload.size() < size) return fail(ErrorCode::kBadLength, "payload is too short");
-      if (!kernel::add_levels(payload.first(size), blocks, weight,
-                              out.subspan(part.begin, part.count)))
-        return fail(ErrorCode::kCorrupt, "level of the wrong sign or not finite");
-      payload = payload.subspan(size);
-    }
-    if (!payload.empty()) return fail(ErrorCode::kBadLength, "payload is too long");
-    return Status::ok();
+    return decode_parts(
+        name_, parts_, payload, out,
+        [this](const Part& part) { return LevelBlocks{.block = part.block, .rule = rule_}; },
+        [weight](auto bytes, const LevelBlocks& blocks, std::span<float> of_part) {
+          return kernel::add_levels(bytes, blocks, weight, of_part);
+        },
+        "level of the wrong sign or not finite");
   }
 
  private:
-  Status fail(ErrorCode code, const char* why) const {
-    return Status::fail(code, std::string(name_) + ": " + why);
-  }
-
   std::string_view name_;
   LevelRule rule_;
   std::vector<Part> parts_;

@@ -233,27 +233,13 @@ Status RedsyncEncoder::load(const StateArrays& arrays) {
   return Status::ok();
 }
 
-class RedsyncCodec final : public SparseCodec {
- public:
-  explicit RedsyncCodec(const Options& options)
-      : SparseCodec(kInfo, options.flag("quantized") ? ValueFormat::kMean : value_format(options)),
-        method_(options) {}
-
- private:
-  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
-  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
-    return std::make_unique<RedsyncEncoder>(method_, count, format());
-  }
-
-  Method method_;
-};
-
 }  // namespace
 
 const CodecEntry& redsync_entry() {
   static const CodecEntry entry{
       .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<RedsyncCodec>(options);
+        return std::make_unique<MethodCodec<Method, RedsyncEncoder>>(
+            kInfo, options, options.flag("quantized") ? ValueFormat::kMean : value_format(options));
       }};
   return entry;
 }

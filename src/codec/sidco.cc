@@ -180,26 +180,13 @@ class SidcoEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
-class SidcoCodec final : public SparseCodec {
- public:
-  explicit SidcoCodec(const Options& options)
-      : SparseCodec(kInfo, value_format(options)), method_(options) {}
-
- private:
-  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
-  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
-    return std::make_unique<SidcoEncoder>(method_, count, format());
-  }
-
-  Method method_;
-};
-
 }  // namespace
 
 const CodecEntry& sidco_entry() {
   static const CodecEntry entry{
       .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<SidcoCodec>(options);
+        return std::make_unique<MethodCodec<Method, SidcoEncoder>>(kInfo, options,
+                                                                   value_format(options));
       }};
   return entry;
 }

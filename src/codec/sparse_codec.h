@@ -57,4 +57,21 @@ class SparseCodec : public Codec {
   CodecInfo info_;
 };
 
+// One whose options come to a Method, which says how many values may be kept, and which its encoders are
+// made from.
+template <typename Method, typename MethodEncoder>
+class MethodCodec final : public SparseCodec {
+ public:
+  MethodCodec(const CodecInfo& info, const Options& options, ValueFormat format)
+      : SparseCodec(info, format), method_(options) {}
+
+ private:
+  size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
+  std::unique_ptr<Encoder> encoder_of(size_t count) const override {
+    return std::make_unique<MethodEncoder>(method_, count, format());
+  }
+
+  Method method_;
+};
+
 }  // namespace thinwire
