@@ -39,9 +39,9 @@ Status check_feedback(const Setting& setting) {
 
 Status check_synchroniser(const Setting& setting) {
   if (setting.value.empty()) return Status::ok();
-  const auto method = check_synchroniser_text(setting.value);
+  const auto method = find_synchroniser(setting.value);
   if (method) return Status::ok();
-  return fail(method.code(), setting.origin, method.message());
+  return fail(method.status().code(), setting.origin, method.status().message());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -44,8 +45,16 @@ std::string folder_of(size_t index, const std::string& codec) {
 // fp32, the recipe's own codec, and SIDCo or else AdaComp: what a recipe is compared by.
 std::string usual_codecs(const std::string& own) {
   constexpr std::string_view kSidco = "sidco:density=0.01";
-  if (own.starts_with("fp32")) return fmt::format("fp32;adacomp;{}", kSidco);
-  return fmt::format("fp32;{};{}", own, own.starts_with("sidco") ? "adacomp" : kSidco);
+  auto parts = scheduled_codecs(own).value();
+  const auto all = [&](const auto& is) {
+    return std::all_of(parts.begin(), parts.end(),
+                       [&](const NamedCodec& part) { return is(part.codec->info()); });
+  };
+  if (all([](const CodecInfo& info) { return info.lossless; }))
+    return fmt::format("fp32;adacomp;{}", kSidco);
+  const std::string_view sidco = make_codec(kSidco).value().codec->info().name;
+  const bool is_sidco = all([&](const CodecInfo& info) { return info.name == sidco; });
+  return fmt::format("fp32;{};{}", own, is_sidco ? "adacomp" : kSidco);
 }
 
 std::vector<Run> prepare(const CompareArguments& arguments) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -115,7 +116,24 @@ struct BoundaryMemory {
   std::string_view summary = {};
   std::string_view paper = {};
   std::vector<OptionInfo> options = {};
+
+  // Its vectors have the shape of a micro-batch: every one must have BoundarySpec::samples samples.
+  bool whole_batches = false;
+  // It has an estimate of each sample, or of each mini-batch, by its id. The activations of both change
+  // slowly; their gradients do not.
+  bool by_id = false;
+  // Of those: whether, with these options, mini-batches must be the same in every epoch. Empty: no.
+  std::function<bool(const Options&)> fixed_batches = nullptr;
 };
 std::vector<BoundaryMemory> list_boundary_memories();
+
+// A memory of the table and what its text asks of it.
+struct NamedBoundaryMemory {
+  const BoundaryMemory* entry;
+  Options options;
+};
+
+// Fails with the known names or options.
+Result<NamedBoundaryMemory> find_boundary_memory(std::string_view text);
 
 }  // namespace thinwire

@@ -136,13 +136,20 @@ struct SynchroniserInfo {
   std::string_view summary = {};
   std::string_view paper = {};
   std::vector<OptionInfo> options = {};
+  bool by_loss = false;  // compares workers by the losses that after_step is given, or by a judge
 };
 
 std::vector<SynchroniserInfo> list_synchronisers();
 
-// Checks whether SynchroniserOptions::method may be `text`, as far as that is known without ranks.
-// Errors name the known methods or options.
-Status check_synchroniser_text(const std::string& text);
+// A method of the registry, and the options that a text gives it.
+struct NamedSynchroniser {
+  const SynchroniserInfo* entry;
+  Options options;
+};
+
+// Finds the row that SynchroniserOptions::method names, as far as that is known without ranks. Errors name
+// the known methods or options.
+Result<NamedSynchroniser> find_synchroniser(const std::string& method);
 
 // Builds this rank's side. Throws Error(kMismatch), which names the first difference, unless all
 // ranks agree on tensors, options and version, and throws errors about the options.

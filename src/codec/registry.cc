@@ -1,11 +1,10 @@
 // The table of codecs, and how a text becomes one of them.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <deque>
 
 #include "codec/builtin.h"
 #include "core/check.h"
-#include "thinwire/near_miss.h"
+#include "core/named_row.h"
 
 namespace thinwire {
 namespace {
@@ -79,23 +78,10 @@ void register_codec(CodecEntry entry) {
 }
 
 Result<NamedCodec> make_codec(std::string_view spec) {
-  Result<SpecText> text = parse_spec("codec", spec);
-  if (!text) return text.status();
-  const std::string& name = text.value().name;
-  const auto found = std::find_if(table().begin(), table().end(),
-                                  [&](const CodecEntry& row) { return row.info.name == name; });
-  if (found == table().end()) {
-    std::vector<std::string> names;
-    for (const CodecEntry& row : table()) names.emplace_back(row.info.name);
-    return Status::fail(ErrorCode::kUnknownName,
-                        "unknown codec '" + name + "'; " + known_names(name, names));
-  }
-  Result<Options> options =
-      parse_options("codec '" + name + "'", found->options, text.value().settings);
-  if (!options) return options.status();
-  const std::string settings = options.value().canonical();
-  return NamedCodec{.codec = found->make(options.value()),
-                    .canonical = settings.empty() ? name : name + ":" + settings};
+  auto named = find_named_row(table(), "codec", spec);
+  if (!named) return named.status();
+  return NamedCodec{.codec = named.value().row->make(named.value().options),
+                    .canonical = named.value().canonical()};
 }
 
 }  // namespace thinwire

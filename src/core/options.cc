@@ -7,16 +7,11 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/named_row.h"
 #include "thinwire/near_miss.h"
 
 namespace thinwire {
 namespace {
-
-std::vector<std::string> names_of(std::span<const OptionInfo> table) {
-  std::vector<std::string> names;
-  for (const OptionInfo& row : table) names.emplace_back(row.name);
-  return names;
-}
 
 // 0.25, 1e-05, 500: the shortest text that reads back as the same number.
 std::string shortest(double number) {
@@ -174,12 +169,9 @@ Result<Options> parse_options(std::string_view origin, std::span<const OptionInf
   }
   std::vector<std::string_view> seen;
   for (const auto& [key, text] : given) {
-    const auto info = std::find_if(table.begin(), table.end(),
-                                   [&key = key](const OptionInfo& row) { return row.name == key; });
-    if (info == table.end())
-      return Status::fail(ErrorCode::kUnknownName,
-                          prefix + "unknown option '" + key + "'; " +
-                              (table.empty() ? "it has none" : known_names(key, names_of(table))));
+    auto row = find_row(table, "option", key, prefix);
+    if (!row) return row.status();
+    const OptionInfo* const info = row.value();
     if (std::find(seen.begin(), seen.end(), key) != seen.end())
       return Status::fail(ErrorCode::kBadOption, prefix + "option '" + key + "' is given twice");
     seen.push_back(key);

@@ -6,7 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "thinwire/near_miss.h"
+#include "core/named_row.h"
+#include "thinwire/feedback.h"
 
 namespace thinwire {
 namespace {
@@ -20,38 +21,61 @@ OptionInfo choice(std::string_view name, std::string_view fallback,
           .help = help};
 }
 
-const std::vector<BoundaryMemory>& table() {
-  static const std::vector<BoundaryMemory> rows = {
-      {.name = "none", .summary = "remembers nothing"},
-      {.name = "ef",
-       .summary = "adds what was not sent to what has the same place in the next step",
-       .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788"},
-      {.name = "efmixed",
-       .summary = "half of what may be sent for the tensor, half for what was left before",
-       .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788",
-       .options = {{.name = "density",
-                    .type = OptionType::kNumber,
-                    .fallback = "0.1",
-                    .min = 1e-6,
-                    .max = 1,
-                    .unit = "fraction",
-                    .help = "share of values sent, both halves together; the codec's own"}}},
-      {.name = "ef21",
-       .summary = "sends changes of an estimate of what has the same place in each step",
-       .paper = "Richtarik et al., NeurIPS 2021"},
-      {.name = "aqsgd",
-       .summary = "sends changes of an estimate of each sample, or of each batch",
-       .paper = "Wang et al., NeurIPS 2022, arXiv:2206.01299",
-       .options = {
-           choice("key", "sample", {"sample", "batch"}, "whose estimates are kept"),
-           choice("cache", "fp32", {"fp32", "fp16", "bf16"}, "what estimates are kept as"),
-           choice("first", "fp32", {"fp32", "fp16", "bf16"}, "what a first visit travels as")}}};
-  return rows;
-}
-
 ValueFormat format_named(const std::string& name) {
   if (name == "fp16") return ValueFormat::kFp16;
   return name == "bf16" ? ValueFormat::kBf16 : ValueFormat::kFp32;
+}
+
+bool by_batch(const Options& options) { return options.text("key") == "batch"; }
+
+// A memory, and what a plan with it has besides.
+struct MemoryRow {
+  BoundaryMemory info;
+  void (*set)(BoundaryPlan& plan, const Options& options) = nullptr;
+};
+
+const std::vector<MemoryRow>& table() {
+  static const std::vector<MemoryRow> rows = {
+      {.info = {.name = "none", .summary = "remembers nothing"},
+       .set = [](BoundaryPlan& /*plan*/, const Options& /*options*/) {}},
+      {.info = {.name = "ef",
+                .summary = "adds what was not sent to what has the same place in the next step",
+                .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788",
+                .whole_batches = true},
+       .set = [](BoundaryPlan& plan, const Options& /*options*/) { plan.feedback = "residual"; }},
+      {.info = {.name = "efmixed",
+                .summary = "half of what may be sent for the tensor, half for what was left before",
+                .paper = "Rudakov et al., Dokl. Math. 2023, arXiv:2401.07788",
+                .options = find_feedback("efmixed").value().entry->options,
+                .whole_batches = true},
+       .set = [](BoundaryPlan& plan,
+                 const Options& options) { plan.feedback = "efmixed:" + options.canonical(); }},
+      {.info = {.name = "ef21",
+                .summary = "sends changes of an estimate of what has the same place in each step",
+                .paper = "Richtarik et al., NeurIPS 2021",
+                .whole_batches = true},
+       .set =
+           [](BoundaryPlan& plan, const Options& /*options*/) {
+             plan.estimates = EstimateRule{.key = EstimateKey::kSlot};
+           }},
+      {.info = {.name = "aqsgd",
+                .summary = "sends changes of an estimate of each sample, or of each batch",
+                .paper = "Wang et al., NeurIPS 2022, arXiv:2206.01299",
+                .options = {choice("key", "sample", {"sample", "batch"},
+                                   "whose estimates are kept"),
+                            choice("cache", "fp32", {"fp32", "fp16", "bf16"},
+                                   "what estimates are kept as"),
+                            choice("first", "fp32", {"fp32", "fp16", "bf16"},
+                                   "what a first visit travels as")},
+                .by_id = true,
+                .fixed_batches = by_batch},
+       .set = [](BoundaryPlan& plan, const Options& options) {
+         plan.estimates =
+             EstimateRule{.key = by_batch(options) ? EstimateKey::kBatch : EstimateKey::kSample,
+                          .cache = format_named(options.text("cache")),
+                          .first = make_codec(options.text("first")).value().codec};
+       }}};
+  return rows;
 }
 
 Status fail(ErrorCode code, const BoundarySpec& spec, const std::string& why) {
@@ -59,30 +83,11 @@ Status fail(ErrorCode code, const BoundarySpec& spec, const std::string& why) {
 }
 
 Status set_memory(BoundaryPlan& plan) {
-  Result<SpecText> text = parse_spec("memory of a boundary", plan.spec.memory);
-  if (!text) return text.status();
-  const std::string& name = text.value().name;
-  const auto row = std::find_if(table().begin(), table().end(),
-                                [&](const BoundaryMemory& memory) { return memory.name == name; });
-  if (row == table().end()) {
-    std::vector<std::string> names;
-    for (const BoundaryMemory& memory : table()) names.emplace_back(memory.name);
-    return fail(ErrorCode::kUnknownName, plan.spec,
-                "no memory '" + name + "'; " + known_names(name, names));
-  }
-  Result<Options> options =
-      parse_options("memory '" + name + "'", row->options, text.value().settings);
-  if (!options) return options.status();
-  if (name == "ef") plan.feedback = "residual";
-  if (name == "efmixed") plan.feedback = "efmixed:" + options.value().canonical();
-  if (name == "ef21") plan.estimates = EstimateRule{.key = EstimateKey::kSlot};
-  if (name == "aqsgd") {
-    const std::string& key = options.value().text("key");
-    plan.estimates =
-        EstimateRule{.key = key == "batch" ? EstimateKey::kBatch : EstimateKey::kSample,
-                     .cache = format_named(options.value().text("cache")),
-                     .first = make_codec(options.value().text("first")).value().codec};
-  }
+  auto named = find_named_row(table(), "memory", plan.spec.memory);
+  if (!named) return fail(named.status().code(), plan.spec, named.status().message());
+  const auto& [row, options] = named.value();
+  row->set(plan, options);
+  plan.whole_batches = row->info.whole_batches;
   return Status::ok();
 }
 
@@ -113,9 +118,8 @@ Status check_positions(const BoundaryPlan& plan) {
     return fail(ErrorCode::kUnsupported, spec,
                 "positions can be noted of sparse codecs, without ef21 and aqsgd");
   if (!spec.at_positions) return Status::ok();
-  const bool plain = all([](const auto& codec) {
-    const auto name = codec->info().name;
-    return name == "fp32" || name == "fp16" || name == "bf16";
+  const bool plain = all([](const auto& codec) {  // any number of values, each by itself
+    return codec->info().block == 1 && codec->info().fixed_size;
   });
   if (!plain || plan.estimates || plan.feedback != "none" || spec.note_positions)
     return fail(ErrorCode::kUnsupported, spec,
@@ -125,10 +129,17 @@ Status check_positions(const BoundaryPlan& plan) {
 
 }  // namespace
 
-std::vector<BoundaryMemory> list_boundary_memories() { return table(); }
+std::vector<BoundaryMemory> list_boundary_memories() {
+  std::vector<BoundaryMemory> memories;
+  for (const MemoryRow& row : table()) memories.push_back(row.info);
+  return memories;
+}
 
-bool BoundaryPlan::whole_batches() const noexcept {
-  return feedback != "none" || (estimates && estimates->key == EstimateKey::kSlot);
+Result<NamedBoundaryMemory> find_boundary_memory(std::string_view text) {
+  auto named = find_named_row(table(), "memory of a boundary", text);
+  if (!named) return named.status();
+  return NamedBoundaryMemory{.entry = &named.value().row->info,
+                             .options = std::move(named.value().options)};
 }
 
 StreamSpec BoundaryPlan::stream(size_t samples) const {

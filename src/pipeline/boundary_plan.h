@@ -37,11 +37,9 @@ struct BoundaryPlan {
   std::vector<std::shared_ptr<const Codec>> ends = {};  // at the ends of the schedule's courses
   std::string feedback = "none";  // of each stream of the sender, as make_feedback reads it
   std::optional<EstimateRule> estimates = {};  // of both ends
+  bool whole_batches = false;                  // as BoundaryMemory has it
 
   size_t batch_count() const noexcept { return spec.samples * sample_count; }
-
-  // Whether every micro-batch must have spec.samples of them: memories whose vectors have that shape.
-  bool whole_batches() const noexcept;
 
   // Takes the codec of a step. Whether it is another one than before.
   bool follow(uint64_t step);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/named_row.h"
+
 namespace thinwire {
 namespace {
 
@@ -53,14 +55,9 @@ Result<std::vector<size_t>> named_cut(std::span<const std::string> layers,
   if (layers.empty()) return bad("there are no layers");
   std::vector<size_t> starts = {0};
   for (const std::string& name : last_of_stage) {
-    const auto found = std::find(layers.begin(), layers.end(), name);
-    if (found == layers.end()) {
-      std::string known;
-      for (const std::string& layer : layers) known += (known.empty() ? "" : ", ") + layer;
-      return Status::fail(ErrorCode::kUnknownName,
-                          "stages: no layer '" + name + "'; known: " + known);
-    }
-    const auto start = static_cast<size_t>(found - layers.begin()) + 1;
+    auto found = find_row(layers, "layer", name, "stages: ");
+    if (!found) return found.status();
+    const auto start = static_cast<size_t>(found.value() - layers.data()) + 1;
     if (start == layers.size()) return bad("nothing follows layer '" + name + "'");
     if (start <= starts.back()) return bad("layer '" + name + "' is not behind the cut before it");
     starts.push_back(start);

@@ -25,7 +25,7 @@ class StepMarks {
     THINWIRE_CHECK(
         values == samples * plan_.sample_count && samples > 0 && samples <= plan_.spec.samples,
         origin + "not the values of 1 to " + std::to_string(plan_.spec.samples) + " whole samples");
-    THINWIRE_CHECK(!plan_.whole_batches() || samples == plan_.spec.samples,
+    THINWIRE_CHECK(!plan_.whole_batches || samples == plan_.spec.samples,
                    origin + "memory '" + plan_.spec.memory + "' takes whole batches only");
     passed_[visit.micro_batch] = true;
     next_step_ = visit.step + 1;

@@ -308,7 +308,8 @@ const SyncRuleEntry& leader_entry() {
       .info = {.name = "leader",
                .summary = "workers are pulled to the best of their group and of all",
                .paper = "Teng et al., NeurIPS 2019",
-               .options = leader_options()},
+               .options = leader_options(),
+               .by_loss = true},
       .make =
           [](const Options& options, const SyncSetup& setup) {
             return std::make_unique<Leader>(setup, make_leader_rule(options, setup));

@@ -1,13 +1,12 @@
 // The table of rules, and make_synchroniser, which succeeds on all ranks or on none.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <set>
 
 #include "codec/codec_schedule.h"
 #include "core/check.h"
 #include "core/checksum.h"
+#include "core/named_row.h"
 #include "sync/sync_rules.h"
-#include "thinwire/near_miss.h"
 #include "thinwire/version.h"
 
 namespace thinwire {
@@ -18,26 +17,8 @@ std::vector<const SyncRuleEntry*> all_rules() {
           &downpour_entry(), &parle_entry(),  &gossip_entry()};
 }
 
-// A row of the table and what was asked of it.
-struct Named {
-  const SyncRuleEntry& row;
-  Options options;
-};
-
-Named find_rule(const std::string& method) {
-  const SpecText text = parse_spec("synchroniser", method).value();
-  const auto table = all_rules();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const auto* row) { return row->info.name == text.name; });
-  if (found == table.end()) {
-    std::vector<std::string> names;
-    for (const SyncRuleEntry* row : table) names.emplace_back(row->info.name);
-    throw Error(ErrorCode::kUnknownName,
-                "unknown synchroniser '" + text.name + "'; " + known_names(text.name, names));
-  }
-  return {**found,
-          parse_options("synchroniser '" + text.name + "'", (*found)->info.options, text.settings)
-              .value()};
+auto find_rule(const std::string& method) {
+  return find_named_row(all_rules(), "synchroniser", method);
 }
 
 // A rule and the text that selects it, with every option spelt out.
@@ -61,19 +42,19 @@ void check_schedule(const SyncRuleEntry& rule, const std::string& codec) {
 }
 
 Chosen choose(const SyncSetup& setup) {
-  const Named named = find_rule(setup.options.method);
-  check_schedule(named.row, setup.options.codec);
+  const auto named = find_rule(setup.options.method).value();
+  const SyncRuleEntry& row = *named.row;
+  check_schedule(row, setup.options.codec);
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,
                    "synchroniser: two tensors are named '" + tensor.name + "'");
-  if (setup.options.momentum == "memory" && !named.row.momentum)
+  if (setup.options.momentum == "memory" && !row.momentum)
     throw Error(ErrorCode::kBadOption,
-                "synchroniser '" + std::string(named.row.info.name) +
+                "synchroniser '" + std::string(row.info.name) +
                     "': has no momentum that could act in the memory; that of a worker's own "
                     "optimiser stays there, as its gradients stay on the rank");
-  return {named.row.make(named.options, setup),
-          std::string(named.row.info.name) + ":" + named.options.canonical()};
+  return {row.make(named.options, setup), named.canonical()};
 }
 
 // What ranks must share; the exchange compares codec and tensors in more detail.
@@ -81,11 +62,11 @@ std::string agreement_text(const SyncSetup& setup, const Chosen& chosen) {
   const SynchroniserOptions& options = setup.options;
   std::string text =
       "thinwire " THINWIRE_VERSION "\nmethod " + chosen.canonical + "\ncodec " + options.codec +
-      "\nfeedback " + options.feedback + "\nexchange " + options.exchange +
-      "\nmomentum " + options.momentum + "\nseed " +
-      std::to_string(options.seed) + "\nmax skipped " + std::to_string(options.max_skipped) +
-      "\ngeneration " + std::to_string(options.generation) + "\nrecorded " +
-      (options.recorded ? "yes" : "no") + "\njudge " + (options.judge ? "yes" : "no") + "\n";
+      "\nfeedback " + options.feedback + "\nexchange " + options.exchange + "\nmomentum " +
+      options.momentum + "\nseed " + std::to_string(options.seed) + "\nmax skipped " +
+      std::to_string(options.max_skipped) + "\ngeneration " + std::to_string(options.generation) +
+      "\nrecorded " + (options.recorded ? "yes" : "no") + "\njudge " +
+      (options.judge ? "yes" : "no") + "\n";
   for (const TensorSpec& tensor : setup.tensors) {
     text += "tensor " + tensor.name + " " + std::string(to_string(tensor.kind));
     for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
@@ -103,13 +84,11 @@ std::vector<SynchroniserInfo> list_synchronisers() {
   return rows;
 }
 
-Status check_synchroniser_text(const std::string& text) {
-  try {
-    find_rule(text);
-    return Status::ok();
-  } catch (const Error& error) {
-    return Status::fail(error.code(), error.what());
-  }
+Result<NamedSynchroniser> find_synchroniser(const std::string& method) {
+  auto named = find_rule(method);
+  if (!named) return named.status();
+  return NamedSynchroniser{.entry = &named.value().row->info,
+                           .options = std::move(named.value().options)};
 }
 
 std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,

@@ -79,10 +79,11 @@ Faults find_optimizer_faults(const Options& recipe) {
 Faults find_judge_faults(const Options& recipe) {
   if (recipe.integer("sync.judge_samples") == 0) return {};
   const std::string& method = recipe.text("sync.method");
-  const bool leader = method.substr(0, method.find(':')) == "leader";
-  if (leader && recipe.integer("data.hold_out") > 0) return {};
+  auto found = find_synchroniser(method);
+  const bool compares = found && found.value().entry->by_loss;
+  if (compares && recipe.integer("data.hold_out") > 0) return {};
   return refuse("sync.judge_samples",
-                leader ? "needs data.hold_out" : "only leader chooses workers");
+                compares ? "needs data.hold_out" : "only leader chooses workers");
 }
 
 // Workers with samples or a speed of their own.
@@ -137,9 +138,9 @@ Result<bool> arrivals_plan(const Options& recipe) {
 Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
   if (!method.empty()) {
-    if (Status status = check_synchroniser_text(method); !status)
-      return {{"sync.method", std::move(status)}};
-    return {};
+    auto found = find_synchroniser(method);
+    if (found) return {};
+    return {{"sync.method", found.status()}};
   }
   const ExchangeOptions options = plain_exchange_options(recipe);
   Status status = check_exchange(options);

@@ -179,7 +179,7 @@ class Argument(unittest.TestCase):
                 ({"codec": "topkk"}, "did you mean 'topk'?"),
                 ({"gradient_codec": "fp61"}, "did you mean 'fp16'?"),
                 ({"gradient_codec": 3}, "Boundary: gradient_codec is 3, must be a text"),
-                ({"memory": "aqsdg"}, "no memory 'aqsdg'; known: none, .*; did you mean 'aqsgd'?"),
+                ({"memory": "aqsdg"}, "unknown memory 'aqsdg'; known: none, .*; did you mean 'aqsgd'?"),
                 ({"memory": "aqsgd:key=smaple"}, "did you mean 'sample'?"),
                 ({"per_sample": "yes"}, "per_sample is 'yes', must be True or False"),
                 ({"samples": 0}, "samples is 0, must be a whole number from 1 to"),

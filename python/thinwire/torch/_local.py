@@ -88,7 +88,6 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._held = Held(optimizer, model)
         self.optim = optimizer
         self._method, self._codec = method, codec
-        self._needs_loss = method.split(":")[0] == "leader"
         parameters = describe(model, set())
         self._flat = FlatParameters(parameters)
         options = {"method": method, "codec": codec, "feedback": feedback, "exchange": exchange,
@@ -96,6 +95,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
         self._tensors = {name: shape for name, shape, _ in tensors}
         self._worker = LocalWorker(group, tensors, self._flat.values, options, deadline_seconds)
+        self._needs_loss = self._worker.needs_loss
         self._flat.scatter()
         others = [p.detach() for p in model.parameters() if not self._flat.knows(p)]
         for tensor in [*others, *model.buffers()]:

@@ -58,6 +58,7 @@ void bind_worker(py::module_& module) {
            }),
            py::arg("processes"), py::arg("tensors"), py::arg("parameters"), py::arg("options"),
            py::arg("deadline_seconds"))
+      .def_property_readonly("needs_loss", &LocalWorker::needs_loss)
       .def_property_readonly("adjusts_gradient", &LocalWorker::adjusts_gradient)
       .def("adjust_gradient", &LocalWorker::adjust_gradient, py::call_guard<NoGil>())
       .def("after_step",

@@ -29,6 +29,7 @@ class LocalWorker {
               const std::vector<NamedShape>& tensors, const at::Tensor& parameters,
               SynchroniserOptions options, double deadline_seconds);
 
+  bool needs_loss() const { return find_synchroniser(options_.method).value().entry->by_loss; }
   bool adjusts_gradient() const { return sync_->adjusts_gradient(); }
   void adjust_gradient(const at::Tensor& parameters, const at::Tensor& gradients);
   std::optional<RoundReport> after_step(const at::Tensor& parameters, double loss);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/named_row.h"
 #include "thinwire/status.h"
 #include "thinwire/trainer.h"
 #include "train/data/data_places.h"
@@ -128,13 +129,7 @@ auto count_found(const FoundFiles& files) {
 std::span<const CatalogueRow> catalogue() { return rows(); }
 
 const CatalogueRow& find_data_set(std::string_view name) {
-  std::string known;
-  for (const CatalogueRow& row : rows()) {
-    if (row.name == name) return row;
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw Error(ErrorCode::kUnknownName,
-              "unknown data set '" + std::string(name) + "'; known: " + known);
+  return *find_row(rows(), "data set", name).value();
 }
 
 FoundFiles look_for(const CatalogueRow& row, const std::string& user_folder) {

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "core/named_row.h"
 #include "train/models/builtin_models.h"
 #include "train/models/initialise.h"
 
@@ -43,12 +44,7 @@ constexpr auto kModels = std::to_array<ModelRow>({
 });
 
 const ModelRow& find_model(const std::string& name) {
-  std::string known;
-  for (const ModelRow& row : kModels) {
-    if (row.name == name) return row;
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw Error(ErrorCode::kUnknownName, "unknown model '" + name + "'; known: " + known);
+  return *find_row(kModels, "model", name).value();
 }
 
 void check_options(const ModelRow& row, const ModelOptions& options) {

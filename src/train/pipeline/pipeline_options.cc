@@ -95,16 +95,27 @@ std::optional<RecipeFault> find_boundary_fault(const PipelineOptions& options, s
   return RecipeFault{codec || spec.memory == "none" ? key : key + "_memory", status};
 }
 
-bool any_starts_with(const std::vector<std::string>& list, std::string_view name) {
-  for (const std::string& text : list)
-    if (text.starts_with(name)) return true;
-  return false;
+// The first memory of a list that is so, if any. Texts that name none are a fault of their own.
+std::optional<NamedBoundaryMemory> find_memory(const std::vector<std::string>& list,
+                                               const auto& is) {
+  for (const std::string& text : list) {
+    Result<NamedBoundaryMemory> found = find_boundary_memory(text);
+    if (found && is(found.value())) return std::move(found).value();
+  }
+  return std::nullopt;
 }
+
+bool by_id(const NamedBoundaryMemory& memory) { return memory.entry->by_id; }
+
+// The two lists of memories.
+constexpr std::pair<const char*, std::vector<std::string> PipelineOptions::*> kMemories[] = {
+    {"pipeline.forward_memory", &PipelineOptions::forward_memory},
+    {"pipeline.backward_memory", &PipelineOptions::backward_memory}};
 
 // Memories whose vectors have the shape of a step.
 void find_batch_faults(const Options& recipe, const PipelineOptions& options, FaultList& faults) {
-  for (const auto& [key, list] : kLists) {
-    if (!any_starts_with(options.*list, "ef") || !std::string_view(key).ends_with("_memory"))
+  for (const auto& [key, list] : kMemories) {
+    if (!find_memory(options.*list, [](const auto& one) { return one.entry->whole_batches; }))
       continue;
     if (!recipe.flag("train.drop_last"))
       faults.add(fault(key, "takes whole batches only: set train.drop_last"));
@@ -118,17 +129,21 @@ void find_batch_faults(const Options& recipe, const PipelineOptions& options, Fa
 // Memories of each sample's activation.
 std::optional<RecipeFault> find_identity_fault(const Options& recipe,
                                                const PipelineOptions& options) {
-  if (!any_starts_with(options.forward_memory, "aqsgd")) return std::nullopt;
-  for (const std::string& memory : options.forward_memory)
-    if (memory.find("key=batch") != std::string::npos && !recipe.flag("train.fixed_batches"))
-      return fault("pipeline.forward_memory",
-                   "key=batch meets the same batches in every epoch: set train.fixed_batches");
+  const auto memory = find_memory(options.forward_memory, by_id);
+  if (!memory) return std::nullopt;
+  const auto batches = find_memory(options.forward_memory, [](const auto& one) {
+    return one.entry->fixed_batches && one.entry->fixed_batches(one.options);
+  });
+  if (batches && !recipe.flag("train.fixed_batches"))
+    return fault("pipeline.forward_memory",
+                 "key=batch meets the same batches in every epoch: set train.fixed_batches");
   const char* changing = recipe.flag("data.augment")          ? "data.augment"
                          : recipe.number("model.dropout") > 0 ? "model.dropout"
                                                               : nullptr;
   if (changing == nullptr || recipe.flag("pipeline.augmented_ids")) return std::nullopt;
   return fault("pipeline.forward_memory",
-               std::string("aqsgd remembers each sample's activation, and ") + changing +
+               std::string(memory->entry->name) + " remembers each sample's activation, and " +
+                   changing +
                    " makes another one at every visit, so that changes are no smaller than "
                    "tensors; set pipeline.augmented_ids to do so all the same");
 }
@@ -187,9 +202,10 @@ std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
   if (options.warmup > 0 && options.warmup_steps > 0)
     faults.add(fault("pipeline.warmup_steps", "pipeline.warmup is given too; give one of them"));
   find_batch_faults(recipe, options, faults);
-  if (any_starts_with(options.backward_memory, "aqsgd"))
+  if (const auto memory = find_memory(options.backward_memory, by_id))
     faults.add(fault("pipeline.backward_memory",
-                     "aqsgd remembers activations; gradients of a sample change with the weights"));
+                     std::string(memory->entry->name) +
+                         " remembers activations; gradients of a sample change with the weights"));
   faults.add(find_identity_fault(recipe, options));
   return faults.take();
 }

@@ -82,7 +82,7 @@ void PipelineSteps::check_batches() const {
   const bool whole = table.batch % parts == 0 && table.samples % table.batch == 0;
   for (const auto* memories : {&options_.forward_memory, &options_.backward_memory})
     for (const std::string& memory : *memories)
-      if (memory.starts_with("ef") && !whole)
+      if (!whole && find_boundary_memory(memory).value().entry->whole_batches)
         throw AgreedError(
             ErrorCode::kBadOption,
             "pipeline: memory '" + memory + "' takes whole micro-batches only: a batch of " +

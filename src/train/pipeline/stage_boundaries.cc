@@ -23,7 +23,9 @@ BoundarySpec plain(BoundarySpec spec) {
   return spec;
 }
 
-bool keeps_caches(const BoundarySpec& spec) { return spec.memory.starts_with("aqsgd"); }
+bool keeps_caches(const BoundarySpec& spec) {
+  return must(find_boundary_memory(spec.memory)).entry->by_id;
+}
 
 }  // namespace
 
