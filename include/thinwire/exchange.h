@@ -235,8 +235,4 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
 // its phases and courses. Fails if it is malformed or one of them cannot be made.
 Result<std::vector<NamedCodec>> scheduled_codecs(std::string_view codec);
 
-// Throws Error(kMismatch) on every rank if `text` (lines) differs between ranks. The error names
-// the first line that differs from rank 0's, and the rank. `what` is the subject: "recipe".
-void require_agreement(Group& group, std::string_view what, std::string_view text);
-
 }  // namespace thinwire

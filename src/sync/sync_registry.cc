@@ -7,6 +7,7 @@
 #include "core/checksum.h"
 #include "core/named_row.h"
 #include "sync/sync_rules.h"
+#include "thinwire/agreement.h"
 #include "thinwire/version.h"
 
 namespace thinwire {

@@ -4,7 +4,7 @@
 
 #include <torch/torch.h>
 
-#include "thinwire/exchange.h"
+#include "thinwire/agreement.h"
 
 namespace thinwire {
 namespace {

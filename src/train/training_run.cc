@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "thinwire/agreement.h"
 #include "train/broadcast_weights.h"
 #include "train/describe.h"
 #include "train/machine.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "thinwire/agreement.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
 #include "train/manifest.h"

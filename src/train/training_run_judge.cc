@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "thinwire/agreement.h"
 #include "thinwire/group.h"
 #include "train/evaluate.h"
 #include "train/manifest.h"

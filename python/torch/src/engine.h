@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "saved_store.h"
+#include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/momentum.h"

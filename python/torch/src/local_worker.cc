@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "thinwire/agreement.h"
 #include "thinwire/c10d.h"
 #include "thinwire/status.h"
 

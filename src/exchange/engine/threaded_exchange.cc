@@ -9,6 +9,7 @@
 #include "exchange/engine/intake.h"
 #include "exchange/engine/shared_state.h"
 #include "exchange/engine/step_runner.h"
+#include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

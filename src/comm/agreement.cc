@@ -1,11 +1,11 @@
-// Compares the texts on which ranks must agree, and names the first difference.
+// Compares the texts of all ranks, and says where they differ.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include "thinwire/agreement.h"
+
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "core/odd_one_out.h"
-#include "thinwire/exchange.h"
 
 namespace thinwire {
 namespace {

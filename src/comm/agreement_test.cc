@@ -1,12 +1,12 @@
 // Tests of agreement between ranks: equal texts pass, and every rank names the first difference.
 // SPDX-License-Identifier: Apache-2.0
+#include "thinwire/agreement.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
-
-#include "thinwire/exchange.h"
-#include "thinwire/group.h"
+#include <vector>
 
 namespace thinwire {
 namespace {
