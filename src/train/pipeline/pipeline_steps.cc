@@ -6,13 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "train/describe.h"
 #include "train/finite_gradients.h"
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
+#include "train/pipeline/stage_faults.h"
+#include "train/pipeline/stage_gradients.h"
+#include "train/pipeline/stage_links.h"
 #include "train/pipeline/stage_state.h"
 
 namespace thinwire {
@@ -73,7 +75,9 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
   });
   counters_ = std::make_unique<PipelineCounters>(plan_, context.task, shape,
                                                  parallel_->exchange().streams());
-  links_ = std::make_unique<StageLinks>(group, plan_);
+  passes_ = std::make_unique<StagePasses>(this->context(), plan_, *boundaries_,
+                                          std::make_unique<StageLinks>(group, plan_), options.order,
+                                          seed_);
 }
 
 void PipelineSteps::check_batches() const {
@@ -111,83 +115,26 @@ StepOutcome PipelineSteps::take(uint64_t number) {
     step.parts.push_back(SampleRange{.begin = 0, .size = step.mine.size}.part(pass, passes));
   step.passing.resize(passes);
   try {
-    compute(step, outcome);
+    passes_->run(step, outcome);
     step.spoiled.weights = !gradients_are_finite(*stage_);
-    const std::optional<Fault> fault = find_fault(step.spoiled);
-    if (clips_own()) clip_gradients(clip_norm_ / std::sqrt(static_cast<double>(plan_.replicas)));
+    const std::optional<Fault> fault = find_spoiled_stage(context().group, plan_, step.spoiled);
+    if (clips_own())
+      clip_gradients(*stage_, *pipe_, clip_norm_ / std::sqrt(static_cast<double>(plan_.replicas)));
     if (fault) parallel_->exchange().abstain(Abstention::kSkipsStep);
     outcome.report = parallel_->finish();
-    agree_on_exchange(outcome.report);
+    agree_on_exchange(context().group, plan_, outcome.report);
     if (fault) outcome.report.fault = *fault;
     end(step, outcome.report.skipped, outcome);
   } catch (const AgreedError&) {  // the others have it too
-    links_.reset();
+    passes_->end();
     throw;
   } catch (const std::exception& error) {
-    links_->abort(error.what());
-    links_.reset();  // its threads may still look at the ids of this step
+    // Before the ids of this step go, which the threads of its links may still look at.
+    passes_->end(error.what());
     step.throw_what_sending_threw();
     throw;
   }
   return outcome;
-}
-
-// Of all ranks. What is not finite spreads, activations towards the last stage and gradients towards the
-// first: it began where no stage was before.
-std::optional<Fault> PipelineSteps::find_fault(const Spoiled& mine) {
-  std::vector<Spoiled> all(static_cast<size_t>(context().group.size()));
-  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                             std::as_writable_bytes(std::span(all)));
-  const auto fault_of = [&](size_t rank, const char* what) {
-    return Fault{.code = ErrorCode::kNonFinite,
-                 .rank = static_cast<int>(rank),
-                 .stream = std::string(what) + " of stage " + std::to_string(rank % plan_.stages)};
-  };
-  for (size_t stage = 0; stage < plan_.stages; ++stage)
-    for (size_t rank = stage; rank < all.size(); rank += plan_.stages)
-      if (all[rank].activations) return fault_of(rank, "activations");
-  for (size_t stage = plan_.stages; stage-- > 0;)
-    for (size_t rank = stage; rank < all.size(); rank += plan_.stages) {
-      if (all[rank].gradients) return fault_of(rank, "gradients of activations");
-      if (all[rank].weights) return fault_of(rank, "gradients of weights");
-    }
-  return std::nullopt;
-}
-
-// The ranks of one stage may have skipped what those of another did not: a corrupt frame, a sum that
-// overflowed. Then all do.
-void PipelineSteps::agree_on_exchange(StepReport& report) {
-  if (plan_.replicas == 1) return;
-  const uint8_t mine = report.skipped ? static_cast<uint8_t>(report.fault.code) : 0;
-  std::vector<uint8_t> all(static_cast<size_t>(context().group.size()));
-  context().group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                             std::as_writable_bytes(std::span(all)));
-  const auto culprit = std::find_if(all.begin(), all.end(), [](uint8_t code) { return code != 0; });
-  if (culprit == all.end()) return;
-  const auto rank = static_cast<size_t>(culprit - all.begin());
-  report.skipped = true;
-  report.fault = {.code = static_cast<ErrorCode>(*culprit),
-                  .rank = static_cast<int>(rank),
-                  .stream = "exchange of stage " + std::to_string(rank % plan_.stages)};
-}
-
-// In the operations of torch's clip_grad_norm_, on the norms of all stages' gradients.
-void PipelineSteps::clip_gradients(double limit) {
-  const torch::NoGradGuard no_grad;
-  std::vector<float> mine;
-  for (const torch::Tensor& parameter : stage_->parameters())
-    if (parameter.grad().defined()) mine.push_back(parameter.grad().norm(2.0).item<float>());
-  std::vector<torch::Tensor> norms;
-  for (const auto& bytes : pipe_->all_gather_v(std::as_bytes(std::span(mine)))) {
-    std::vector<float> stage(bytes.size() / sizeof(float));
-    std::memcpy(stage.data(), bytes.data(), stage.size() * sizeof(float));
-    for (const float norm : stage) norms.push_back(torch::tensor(norm));
-  }
-  if (norms.empty()) return;
-  const torch::Tensor total = norms.size() == 1 ? norms[0] : torch::stack(norms).norm(2.0);
-  const torch::Tensor share = torch::clamp(limit / (total + 1e-6), std::nullopt, 1.0);
-  for (const torch::Tensor& parameter : stage_->parameters())
-    if (parameter.grad().defined()) parameter.mutable_grad().mul_(share);
 }
 
 void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) {
@@ -195,7 +142,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
     context().buffers.restore();
     boundaries_->rollback(step.warming_up);
   } else {
-    if (clip_norm_ > 0 && !clips_own()) clip_gradients(clip_norm_);
+    if (clip_norm_ > 0 && !clips_own()) clip_gradients(*stage_, *pipe_, clip_norm_);
     context().optimizer.step();
     boundaries_->commit(step.warming_up);
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,7 @@
 #include "train/pipeline/pipeline_options.h"
 #include "train/pipeline/pipeline_step.h"
 #include "train/pipeline/stage_boundaries.h"
-#include "train/pipeline/stage_links.h"
+#include "train/pipeline/stage_passes.h"
 #include "train/pipeline/stage_plan.h"
 #include "train/step_taker.h"
 
@@ -48,12 +47,6 @@ class PipelineSteps final : public StepTaker {
 
  private:
   void check_batches() const;
-  void compute(PipelineStep& step, StepOutcome& outcome);
-  void forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
-  void backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome);
-  std::optional<Fault> find_fault(const Spoiled& mine);
-  void agree_on_exchange(StepReport& report);
-  void clip_gradients(double limit);
   void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 
   const PipelineOptions options_;
@@ -70,7 +63,7 @@ class PipelineSteps final : public StepTaker {
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<StageBoundaries> boundaries_;
   std::unique_ptr<PipelineCounters> counters_;
-  std::unique_ptr<StageLinks> links_;
+  std::unique_ptr<StagePasses> passes_;
   int skipped_ = 0;  // in a row
 };
 

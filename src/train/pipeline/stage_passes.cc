@@ -1,22 +1,23 @@
-// The passes of a step in the order of the schedule, each when its input has arrived.
+// Micro-batch after micro-batch, each through this stage's layers.
 // SPDX-License-Identifier: Apache-2.0
+#include "train/pipeline/stage_passes.h"
+
 #include <torch/torch.h>
 
 #include <limits>
 #include <utility>
 
 #include "train/draw_context.h"
-#include "train/pipeline/pipeline_steps.h"
 #include "train/sequence.h"
 
 namespace thinwire {
 
-void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
+void StagePasses::run(PipelineStep& step, StepOutcome& outcome) {
   const ElapsedTime watch;
-  const auto operations = step.parts.empty() ? std::vector<PipelineOp>()
-                                             : stage_operations(options_.order, plan_.stages,
-                                                                plan_.stage, step.parts.size());
-  const StageWays& ways = boundaries_->ways(step.warming_up);
+  const auto operations =
+      step.parts.empty() ? std::vector<PipelineOp>()
+                         : stage_operations(order_, plan_.stages, plan_.stage, step.parts.size());
+  const StageWays& ways = boundaries_.ways(step.warming_up);
   for (const PipelineOp& op : operations) {
     const Visit visit = step.visit(op.micro_batch);
     if (!op.backward && !plan_.is_first())
@@ -35,14 +36,14 @@ void PipelineSteps::compute(PipelineStep& step, StepOutcome& outcome) {
   outcome.samples = step.mine.size;
 }
 
-void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
+void StagePasses::forward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
   const SampleRange part = step.parts[micro_batch];
   const Visit visit = step.visit(micro_batch);
   Passing& passing = step.passing[micro_batch];
   Batch batch;
   if (plan_.is_first() || plan_.is_last()) {
     const ElapsedTime fetching;
-    batch = context().data.fetch(visit.ids, step.fetching_for);
+    batch = context_.data.fetch(visit.ids, step.fetching_for);
     outcome.times.fetch += fetching.seconds();
   }
   passing.inputs = batch.inputs;
@@ -58,10 +59,9 @@ void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome&
                          .first = step.mine.begin - step.whole.begin + part.begin,
                          .rows = part.size});
   torch::Tensor x = passing.inputs;
-  for (size_t i = plan_.begin(); i < plan_.end(); ++i)
-    x = run_layer(context().task.layers[i], i, x);
+  for (size_t i = plan_.begin(); i < plan_.end(); ++i) x = run_layer(context_.task.layers[i], i, x);
   if (plan_.is_last()) {
-    x = context().task.loss(x, batch.targets);
+    x = context_.task.loss(x, batch.targets);
     const auto samples = static_cast<double>(part.size);
     step.counters.loss += x.item<double>() * samples;
     step.counters.samples += part.size;
@@ -73,10 +73,10 @@ void PipelineSteps::forward(PipelineStep& step, size_t micro_batch, StepOutcome&
   outcome.times.compute += computing.seconds();
   if (!plan_.is_last())
     step.activations_out.push_back(links_->send_activations(
-        boundaries_->ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
+        boundaries_.ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
 }
 
-void PipelineSteps::backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
+void StagePasses::backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
   Passing passing = std::exchange(step.passing[micro_batch], {});
   torch::Tensor gradient;
   if (!plan_.is_last())
@@ -92,7 +92,7 @@ void PipelineSteps::backward(PipelineStep& step, size_t micro_batch, StepOutcome
   // A layer may swallow what is not finite; the stage in front waits for its answer.
   if (!passing.finite) back.fill_(std::numeric_limits<float>::quiet_NaN());
   step.gradients_out.push_back(links_->send_gradients(
-      boundaries_->ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
+      boundaries_.ways(step.warming_up).gradients_out, std::move(back), step.visit(micro_batch)));
 }
 
 }  // namespace thinwire
