@@ -4,25 +4,25 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
+#include <numeric>
+#include <span>
 
 #include "thinwire/agreement.h"
-#include "train/broadcast_weights.h"
 #include "train/describe.h"
-#include "train/machine.h"
-#include "train/optimizer.h"
-#include "train/pipeline/pipeline_steps.h"
+#include "train/named_tensors.h"
+#include "train/recipe_parts.h"
 #include "train/recipe_text.h"
-#include "train/shared_steps.h"
 
 namespace thinwire {
+namespace {
 
-int threads_of(const Options& recipe, const Group& group) {
-  const auto given = static_cast<int>(recipe.integer("run.threads"));
-  if (given != 0) return given;
-  // Where mpirun binds ranks to cores, no more than those.
-  return std::max(1, std::min(available_cores(), machine_cores() / group.size()));
+uint64_t sum_over_ranks(Group& group, uint64_t mine) {
+  std::vector<uint64_t> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return std::accumulate(all.begin(), all.end(), uint64_t{0});
 }
+
+}  // namespace
 
 // Before the first byte of a gradient: whatever would make ranks wait for each other in vain.
 void TrainingRun::agree() {
@@ -34,59 +34,35 @@ void TrainingRun::agree() {
       "training samples=" + std::to_string(data_.train.size()) +
           "\ntest samples=" + std::to_string(data_.test.size()) + "\nheld-out samples=" +
           std::to_string(data_.hold_out != nullptr ? data_.hold_out->size() : 0) +
-          "\nwrites files=" + yes(writes()) + "resumes=" + yes(!places_.resume.empty()));
+          "\nwrites files=" + yes(files_.writes()) + "resumes=" + yes(files_.resumes()));
   std::byte flag{events_.stop != nullptr};
   group().broadcast(std::span(&flag, 1), 0);
   may_stop_ = flag != std::byte{0};
 }
 
-// Weights are broadcast before buffers are opened, which a loaded state may change.
-void TrainingRun::make_taker() {
-  const bool local = !recipe_.options.text("sync.method").empty();
-  if (local && recipe_.options.integer("run.record_every") > 0)
-    throw AgreedError(ErrorCode::kBadOption,
-                      "run.record_every: workers that step by themselves encode no gradients");
-  ExchangeOptions options = exchange_options(recipe_.options);
-  options.steps_per_epoch = timetable_.steps_per_epoch;
-  options.first_step = step_;
-  if (recorder_)
-    options.observe = [this](const StreamSpec& stream, const Signal& signal, const Call& call) {
-      recorder_->observe(stream, signal, call);
-    };
-  if (local || pipeline_.stages > 0)
-    broadcast_weights(*task_.module, group());
-  else
-    parallel_ = std::make_unique<DataParallel>(*task_.module, group(), store_, options);
-  buffers_ = &store_.open<OwnBuffers>("module/buffers",
-                                      [&] { return std::make_unique<OwnBuffers>(*task_.module); });
-  optimizer_ = make_optimizer(recipe_.options, *task_.module);
-  load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
-  saved_optimizer_.clear();
-
-  const TrainingContext context{.recipe = recipe_.options,
-                                .timetable = timetable_,
-                                .group = group(),
-                                .task = task_,
-                                .data = data_.train,
-                                .buffers = *buffers_,
-                                .optimizer = *optimizer_,
-                                .hold_out = data_.hold_out};
-  if (local) {
-    auto steps =
-        std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe_.options));
-    local_ = steps.get();
-    taker_ = std::move(steps);
-  } else if (pipeline_.stages > 0) {
-    taker_ = std::make_unique<PipelineSteps>(context, pipeline_, options, store_, step_);
-  } else {
-    parallel_->exchange().set_step(step_);
-    taker_ = std::make_unique<SharedSteps>(context, *parallel_);
-  }
+void TrainingRun::resume() {
+  Checkpoint saved = files_.load(group(), [this](const std::string& text) { note(text); });
+  if (pipeline_.stages > 0 && saved.world_size != group().size())
+    throw AgreedError(ErrorCode::kMismatch, files_.resumed_from() + ": was saved by " +
+                                                std::to_string(saved.world_size) +
+                                                " workers; a pipeline goes on with as many, not " +
+                                                std::to_string(group().size()));
+  const int ranks = saved.world_size;
+  step_ = saved.step;
+  totals_ = saved.totals;
+  earlier_seconds_ = totals_.seconds;
+  judge_.resume();
+  state_.load(std::move(saved), group(), files_.resumed_from());
+  note("resumed at step " + std::to_string(step_));
+  if (ranks != group().size())
+    note("saved by " + std::to_string(ranks) + " ranks, resumed by " +
+         std::to_string(group().size()) +
+         ": residuals were redistributed; (1/n) times their sum over ranks is unchanged");
 }
 
 void TrainingRun::tell(const StepOutcome& outcome) {
   const StepReport& report = outcome.report;
-  const auto& streams = taker_->streams();
+  const auto& streams = state_.taker().streams();
   const Kinds kinds = sum_kinds(streams, report);
   totals_.add(report, kinds, outcome.times);
   if (report.skipped) note("step " + std::to_string(step_) + " skipped: " + describe(report.fault));
@@ -104,14 +80,19 @@ void TrainingRun::tell(const StepOutcome& outcome) {
                         .round = outcome.round ? &*outcome.round : nullptr,
                         .pipeline = outcome.pipeline ? &*outcome.pipeline : nullptr,
                         .lost = new_losses()};
-  if (metrics_) metrics_->step(event, outcome.times, kinds, streams);
+  if (files_.metrics() != nullptr) files_.metrics()->step(event, outcome.times, kinds, streams);
   if (events_.step) events_.step(event);
+}
+
+void TrainingRun::tell(const EvaluationEvent& event) const {
+  if (files_.metrics() != nullptr) files_.metrics()->evaluation(event);
+  if (events_.evaluation) events_.evaluation(event);
 }
 
 // Workers that are lost, and not yet spoken of.
 std::vector<LostWorker> TrainingRun::new_losses() {
   std::vector<LostWorker> lost;
-  if (local_ != nullptr) lost = local_->lost();
+  if (state_.local() != nullptr) lost = state_.local()->lost();
   lost.erase(lost.begin(), lost.begin() + static_cast<std::ptrdiff_t>(lost_workers_.size()));
   for (const LostWorker& worker : lost) {
     note("rank " + std::to_string(worker.rank) + " is lost: " + worker.why +
@@ -133,9 +114,9 @@ bool TrainingRun::asked_to_stop() {
 bool TrainingRun::take_steps() {
   bool stopped = false;
   while (step_ < timetable_.steps && !stopped) {
-    const StepOutcome outcome = taker_->take(step_);
+    const StepOutcome outcome = state_.taker().take(step_);
     ++step_;
-    if (recorder_) recorder_->end_step(outcome.report.skipped);
+    if (files_.recorder() != nullptr) files_.recorder()->end_step(outcome.report.skipped);
     tell(outcome);
     if (timetable_.evaluates_after(step_ - 1)) judge();
     stopped = asked_to_stop() && step_ < timetable_.steps;
@@ -146,39 +127,94 @@ bool TrainingRun::take_steps() {
 
 // Steps that no other rank need take at the same time, until all together have taken theirs.
 void TrainingRun::take_steps_alone() {
+  LocalSteps& local = *state_.local();
   uint64_t tests = 0;  // that were due by the last of them
-  while (!local_->is_over()) {
-    const StepOutcome outcome = taker_->take(step_);
+  while (!local.is_over()) {
+    const StepOutcome outcome = state_.taker().take(step_);
     ++step_;
     own_samples_ += outcome.samples;
     tell(outcome);
     const auto& round = outcome.round;
-    if (!first() || timetable_.evaluate_period == 0 || local_->is_over()) continue;
+    if (!first() || timetable_.evaluate_period == 0 || local.is_over()) continue;
     if (!round || !round->global || round->skipped || round->leader < 0) continue;
-    const uint64_t due = local_->steps_before(*round) / timetable_.evaluate_period;
-    if (due > std::exchange(tests, std::max(tests, due))) judge_leader(*round);
+    const uint64_t due = local.steps_before(*round) / timetable_.evaluate_period;
+    if (due > std::exchange(tests, std::max(tests, due))) judge_.judge_leader(local, *round, step_);
   }
-  local_->leave();
+  local.leave();
   new_losses();
   // One checkpoint and one test of all, whatever each of them took.
   group().broadcast(std::as_writable_bytes(std::span(&step_, 1)), 0);
   save();
 }
 
+void TrainingRun::judge() {
+  // Steps of asynchronous workers differ.
+  judge_.judge(
+      state_.taker(), group(), step_,
+      state_.local() != nullptr ? "common weights" : "weights after step " + std::to_string(step_));
+}
+
+void TrainingRun::save() {
+  if (!files_.wants_checkpoint(step_)) return;
+  if (files_.metrics() != nullptr) files_.metrics()->sync();
+  totals_.seconds = seconds();
+  Checkpoint checkpoint;
+  checkpoint.step = step_;
+  checkpoint.world_size = group().size();
+  checkpoint.totals = totals_;
+  state_.save(checkpoint, /*with_weights=*/first());
+  files_.save(group(), std::move(checkpoint));
+}
+
+RunSummary TrainingRun::summarise(bool finished) {
+  totals_.seconds = seconds();
+  RunSummary summary;
+  summary.recipe = recipe_.name;
+  summary.world_size = whole_.size();
+  summary.lost_workers = lost_workers_;
+  const std::string& codec = recipe_.options.text("exchange.codec");
+  auto codecs = scheduled_codecs(codec);
+  summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
+  summary.samples = timetable_.samples_before(step_);
+  if (state_.local() != nullptr && state_.local()->asynchronous())
+    summary.samples = sum_over_ranks(group(), own_samples_);
+  if (state_.taker().keeps_optimizer())
+    state_.taker().show_common();  // what the module is left with
+  judge_.summarise(summary);
+  summary.finished = finished;
+  // Bytes and times differ between ranks; all return rank 0's.
+  const std::string mine = first() ? totals_.to_json() : "";
+  const auto texts = group().all_gather_v(std::as_bytes(std::span(mine)));
+  const RunTotals totals =
+      RunTotals::from_json({reinterpret_cast<const char*>(texts[0].data()), texts[0].size()})
+          .value();
+  totals.summarise(summary);
+  summary.weights_xxh3 = checksum_of(named_weights(*state_.task().module));
+  group().broadcast(std::as_writable_bytes(std::span(&summary.weights_xxh3, 1)), 0);
+  if (files_.writes())
+    together(group(), [&] {
+      if (first()) files_.write_summary(summary, totals);
+    });
+  return summary;
+}
+
 RunSummary TrainingRun::train() {
   agree();
-  if (!places_.resume.empty()) resume();
-  together(group(), [&] { open_files(); });
-  task_.module->train();
-  make_taker();
-  for (const std::string& key : store_.unclaimed()) note("checkpoint: nobody took '" + key + "'");
+  if (files_.resumes()) resume();
+  together(group(), [&] {
+    if (files_.writes() && first()) files_.open(step_);
+  });
+  state_.task().module->train();
+  state_.start(recipe_.options, pipeline_, timetable_, data_, group(), step_, files_.recorder());
+  for (const std::string& key : state_.store().unclaimed())
+    note("checkpoint: nobody took '" + key + "'");
 
   bool stopped = false;
-  if (local_ != nullptr && local_->asynchronous())
+  if (state_.local() != nullptr && state_.local()->asynchronous())
     take_steps_alone();
   else
     stopped = take_steps();
-  if (!stopped && judged_at_ != step_) judge();  // nothing was left to do
+  if (!stopped && !judge_.has_judged(step_)) judge();  // nothing was left to do
   return summarise(!stopped);
 }
 

@@ -1,0 +1,68 @@
+// What is read before the first step and written until the last.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_files.h"
+
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "thinwire/agreement.h"
+#include "train/durable_file.h"
+#include "train/recipe_text.h"
+
+namespace thinwire {
+namespace {
+
+std::filesystem::path absolute_folder(const std::string& name) {
+  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
+  return path.has_filename() ? path : path.parent_path();  // without a slash at the end
+}
+
+// Whether a run goes on in the folder that it was saved in.
+bool continues(const RunPlaces& places) {
+  if (places.resume.empty()) return false;
+  const auto out = absolute_folder(places.out), from = absolute_folder(places.resume);
+  return from == out || from.parent_path() == out;
+}
+
+}  // namespace
+
+Checkpoint RunFiles::load(Group& group, const std::function<void(const std::string&)>& note) {
+  Checkpoint saved = load_checkpoint(group, places_.resume);
+  require_agreement(group, "checkpoint",
+                    "step=" + std::to_string(saved.step) +
+                        "\nranks=" + std::to_string(saved.world_size) + '\n' + saved.recipe);
+  const RecipeChanges changes = compare_recipes(saved.recipe, agreement_text(recipe_));
+  if (!changes.forbidden.empty())
+    throw AgreedError(ErrorCode::kMismatch,
+                      places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
+  for (const std::string& change : changes.allowed) note("resumed with " + change);
+  saved_at_ = saved.step;
+  if (continues(places_)) others_after_ = saved.step;
+  return saved;
+}
+
+void RunFiles::open(uint64_t step) {
+  const std::filesystem::path out = places_.out;
+  prepare_out(out, continues(places_));
+  const std::string toml = recipe_toml(recipe_);
+  replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
+  metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step,
+                                           recipe_.options.flag("run.stream_metrics"));
+  if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
+    recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
+}
+
+void RunFiles::save(Group& group, Checkpoint checkpoint) {
+  checkpoint.recipe = agreement_text(recipe_);
+  checkpoint.others_after = std::exchange(others_after_, std::nullopt);
+  save_checkpoint(group, places_.out, checkpoint);
+  saved_at_ = checkpoint.step;
+}
+
+void RunFiles::write_summary(const RunSummary& summary, const RunTotals& totals) const {
+  thinwire::write_summary(std::filesystem::path(places_.out) / "summary.json", summary, totals,
+                          recipe_);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,56 @@
+// The folder that a run writes to, and the checkpoint that it goes on from.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "thinwire/group.h"
+#include "thinwire/trainer.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/signal_recorder.h"
+
+namespace thinwire {
+
+// Of one rank. Rank 0 alone has metrics, recorded signals and a summary; all write checkpoints together.
+class RunFiles {
+ public:
+  // Both must outlive it.
+  RunFiles(const Recipe& recipe, const RunPlaces& places) : recipe_(recipe), places_(places) {}
+
+  bool writes() const noexcept { return !places_.out.empty(); }
+  bool resumes() const noexcept { return !places_.resume.empty(); }
+  const std::string& resumed_from() const noexcept { return places_.resume; }
+
+  // The checkpoint to go on from, the same on all ranks. `note` is told what of the recipe has changed.
+  // Throws where the checkpoint is of another recipe. Called by all ranks.
+  Checkpoint load(Group& group, const std::function<void(const std::string&)>& note);
+
+  // Starts the files of rank 0, for the steps from `step` on.
+  void open(uint64_t step);
+
+  MetricsFile* metrics() const noexcept { return metrics_.get(); }  // null where there are none
+  SignalRecorder* recorder() const noexcept { return recorder_.get(); }  // likewise
+
+  // Whether a checkpoint is to be written after so many steps, and is not there yet.
+  bool wants_checkpoint(uint64_t step) const noexcept { return writes() && saved_at_ != step; }
+
+  // Adds the recipe to the checkpoint and writes it. Called by all ranks.
+  void save(Group& group, Checkpoint checkpoint);
+
+  void write_summary(const RunSummary& summary, const RunTotals& totals) const;
+
+ private:
+  const Recipe& recipe_;
+  const RunPlaces& places_;
+  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<SignalRecorder> recorder_;
+  std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run
+  uint64_t saved_at_ = UINT64_MAX;
+};
+
+}  // namespace thinwire

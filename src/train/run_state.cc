@@ -1,0 +1,85 @@
+// The order in which the parts of a rank's training are made.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_state.h"
+
+#include <utility>
+
+#include "train/broadcast_weights.h"
+#include "train/named_tensors.h"
+#include "train/optimizer.h"
+#include "train/pipeline/pipeline_steps.h"
+#include "train/recipe_parts.h"
+#include "train/shared_steps.h"
+
+namespace thinwire {
+
+void RunState::load(Checkpoint saved, Group& group, const std::string& folder) {
+  together(group, [&] {
+    const torch::NoGradGuard no_grad;
+    for (const NamedTensor& weight : named_weights(*task_.module))
+      if (const Status status = from_state(saved.model, weight); !status)
+        throw Error(status.code(), folder + ": model: " + status.message());
+    if (const Status status = store_.load(saved.ranks, group.rank(), group.size()); !status)
+      throw Error(status.code(), folder + ": " + status.message());
+  });
+  saved_optimizer_ = std::move(saved.optimizer);
+}
+
+// Weights are broadcast before buffers are opened, which a loaded state may change.
+void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
+                     const Timetable& timetable, const TaskData& data, Group& group,
+                     uint64_t first_step, SignalRecorder* recorder) {
+  const bool local = !recipe.text("sync.method").empty();
+  if (local && recipe.integer("run.record_every") > 0)
+    throw AgreedError(ErrorCode::kBadOption,
+                      "run.record_every: workers that step by themselves encode no gradients");
+  ExchangeOptions options = exchange_options(recipe);
+  options.steps_per_epoch = timetable.steps_per_epoch;
+  options.first_step = first_step;
+  if (recorder != nullptr)
+    options.observe = [recorder](const StreamSpec& stream, const Signal& signal, const Call& call) {
+      recorder->observe(stream, signal, call);
+    };
+  if (local || pipeline.stages > 0)
+    broadcast_weights(*task_.module, group);
+  else
+    parallel_ = std::make_unique<DataParallel>(*task_.module, group, store_, options);
+  buffers_ = &store_.open<OwnBuffers>("module/buffers",
+                                      [&] { return std::make_unique<OwnBuffers>(*task_.module); });
+  optimizer_ = make_optimizer(recipe, *task_.module);
+  load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
+  saved_optimizer_.clear();
+
+  const TrainingContext context{.recipe = recipe,
+                                .timetable = timetable,
+                                .group = group,
+                                .task = task_,
+                                .data = data.train,
+                                .buffers = *buffers_,
+                                .optimizer = *optimizer_,
+                                .hold_out = data.hold_out};
+  if (local) {
+    auto steps = std::make_unique<LocalSteps>(context, store_, synchroniser_options(recipe));
+    local_ = steps.get();
+    taker_ = std::move(steps);
+  } else if (pipeline.stages > 0) {
+    taker_ = std::make_unique<PipelineSteps>(context, pipeline, options, store_, first_step);
+  } else {
+    parallel_->exchange().set_step(first_step);
+    taker_ = std::make_unique<SharedSteps>(context, *parallel_);
+  }
+}
+
+// For users of the weights: what is common. For resuming, each rank has its own in the store.
+void RunState::save(Checkpoint& to, bool with_weights) {
+  to.ranks = {store_.save()};
+  taker_->show_common();
+  if (with_weights) {
+    for (const NamedTensor& weight : named_weights(*task_.module))
+      to.model.push_back(to_state(weight, OnResize::kCopy));
+    if (!taker_->keeps_optimizer()) to.optimizer = save_optimizer(*optimizer_, *task_.module);
+  }
+  taker_->show_own();
+}
+
+}  // namespace thinwire
