@@ -261,6 +261,41 @@ TEST(Boundary, FirstVisitsTakeThePrecisionAsked) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(arrived[i], as_half(x[i]));
 }
 
+// What a row says of a memory is what its ends do: those of whole batches take no fewer samples, and those by
+// id take none without its id.
+TEST(Boundary, RowsSayWhatMemoriesNeed) {
+  const Ids ids = numbers(0, 8);
+  const Values x = activations(ids, 0);
+  const auto refuses = [&](const std::string& memory, size_t samples, bool with_ids) {
+    Pair pair(spec_of("topk:density=0.25", memory));
+    const auto given = std::span(ids).first(with_ids ? samples : 0);
+    try {
+      pair.send(part(x, 0, samples * kSample), {.ids = given});
+      return false;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kContract);
+      return true;
+    }
+  };
+  for (const BoundaryMemory& row : list_boundary_memories()) {
+    const std::string name(row.name);
+    const BoundaryMemory& found = *find_boundary_memory(name).value().entry;
+    EXPECT_EQ(found.name, name);
+    EXPECT_FALSE(refuses(name, 8, true)) << name;
+    EXPECT_EQ(refuses(name, 5, true), found.whole_batches) << name;
+    EXPECT_EQ(refuses(name, 8, false), found.by_id) << name;
+  }
+  const auto batches = [](const char* text) {
+    const NamedBoundaryMemory found = find_boundary_memory(text).value();
+    return found.entry->fixed_batches(found.options);
+  };
+  EXPECT_TRUE(batches("aqsgd:cache=fp16,key=batch"));
+  EXPECT_FALSE(batches("aqsgd"));
+  EXPECT_EQ(find_boundary_memory("efx").status().message(),
+            "unknown memory of a boundary 'efx'; known: none, ef, efmixed, ef21, aqsgd; did you "
+            "mean 'ef'?");
+}
+
 TEST(Boundary, BadSettingsAreNamed) {
   const auto code_of = [](const BoundarySpec& spec) {
     const ErrorCode code = make_boundary_receiver(spec).status().code();
