@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "codec/codec_schedule.h"
+#include "core/named_row.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "thinwire/feedback.h"
@@ -106,13 +107,9 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     return status;
   Terms terms;
   terms.divisible = true;
-  terms.combine = find_combine(options.combine);
-  if (terms.combine == nullptr) {
-    std::vector<std::string> names;
-    for (const CombineEntry* entry : list_combines()) names.emplace_back(entry->name);
-    return Status::fail(ErrorCode::kUnknownName, "exchange: unknown combine '" + options.combine +
-                                                     "'; " + known_names(options.combine, names));
-  }
+  auto combine = find_row(list_combines(), "combine", options.combine, "exchange: ");
+  if (!combine) return combine.status();
+  terms.combine = &combine.value()->rule();
   std::string feedback = "none";
   size_t block = 0;
   std::optional<Grouping> grouping = options.grouping;
