@@ -1,5 +1,6 @@
 // Encodes the own shard once, sends it to all, and decodes what all sent.
 // SPDX-License-Identifier: Apache-2.0
+#include "thinwire/agreement.h"
 #include "thinwire/shard_gather.h"
 
 #include <algorithm>
