@@ -173,7 +173,7 @@ class Exchange {
   // the next start, returns its report, too. May be called from any thread.
   virtual StepReport wait(Ticket ticket) = 0;
 
-  // The streams, in the order of StepReport::streams and of frame headers.
+  // The streams, in the order of StepReport::streams and of frame headers; others after change.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
   // The values whose mean `rank` has in its tensors after a step that counts: in fp32 as combined,
@@ -192,6 +192,19 @@ class Exchange {
   // memories ignore it. All ranks call it with the same values between the same two steps. Throws
   // Error(kContract) during a step.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
+
+  // Goes on with the codec, feedback, method, grouping, rules and steps_per_epoch of `options` from
+  // the next step on; the other options must be those of this exchange. All ranks call it with the
+  // same options between the same two steps. Memories stay. What they owe is sent by the codecs
+  // that now have the tensors, even by codecs that need no memory: "auto" and an absent grouping
+  // then mean those of the memory that is there. An encoder keeps its state if only the options of
+  // its codec differ. A mistake is thrown on all ranks, which then go on as before: kMismatch if
+  // ranks differ; kBadOption if a memory that is named is not the one that holds what is owed, or
+  // if rules would part tensors that share one. Throws Error(kContract) during a step.
+  virtual void change(const ExchangeOptions& options) = 0;
+
+  // The options that it has now. An exchange that is made with them goes on alike from a saved state.
+  virtual const ExchangeOptions& options() const noexcept = 0;
 
   // Sets the weight of this rank's gradients in the means of the next steps; it is 1 until set. The
   // mean is the sum over ranks of w_r x_r, divided by the sum of w_r. A use is batches of different

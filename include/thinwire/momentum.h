@@ -5,8 +5,10 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "thinwire/status.h"
+#include "thinwire/tensor_rule.h"
 
 namespace thinwire {
 
@@ -25,6 +27,7 @@ struct Momentum {
 struct MomentumPlan {
   bool in_memory = false;  // the optimiser adds none to the mean; weight decay has its own
   std::string feedback;    // for ExchangeOptions
+  std::vector<TensorRule> rules = {};  // for ExchangeOptions, with the memory of each
 };
 
 // Decides for an optimiser that would have the momentum `own`. `place` is
@@ -33,6 +36,9 @@ struct MomentumPlan {
 //   "memory"     in the memory, whatever the codec
 //   "auto"       in the memory, if the codec leaves most values to a residual in every step and no
 //                other memory is named; otherwise on the mean
+//
+// The optimiser has one momentum for all tensors. So with rules it is in all memories if "auto" puts it
+// into that of one of them.
 //
 // Fails if momentum would act twice, if the memory that `options` name cannot hold it, and as
 // check_exchange does. `usual` is the memory that "auto" means if it is not the codec's default.

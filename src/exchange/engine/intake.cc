@@ -15,11 +15,15 @@ using Clock = std::chrono::steady_clock;
 
 Intake::Intake(const Plan& plan, std::vector<TensorSpec> tensors)
     : tensors_(std::move(tensors)),
-      tensors_of_(plan.buckets.size()),
       bucket_of_(tensors_.size()),
       views_(tensors_.size()),
-      started_(tensors_.size()),
-      missing_(plan.buckets.size()) {
+      started_(tensors_.size()) {
+  follow(plan);
+}
+
+void Intake::follow(const Plan& plan) {
+  tensors_of_.assign(plan.buckets.size(), {});
+  missing_.resize(plan.buckets.size());
   std::vector<bool> seen(plan.streams.size());
   for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
     for (const Piece& piece : plan.buckets[bucket]) {
@@ -80,6 +84,7 @@ StepReport Intake::await_end(std::unique_lock<std::mutex>& lock, uint64_t step) 
 
 void Intake::between_steps(const char* what, const std::function<void()>& work) {
   const std::lock_guard lock(mutex_);
+  rethrow();
   THINWIRE_CHECK(started_count_ == 0 && !closed_,
                  std::string("exchange: ") + what + " while a step is under way");
   work();

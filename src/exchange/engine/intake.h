@@ -30,6 +30,10 @@ class Intake {
   // Does what the exchange's thread must not see half done. Throws Error(kContract) during a step.
   void between_steps(const char* what, const std::function<void()>& work);
 
+  // For such work: the next step's number, and another plan of the same tensors from that step on.
+  uint64_t next_step() const noexcept { return step_; }
+  void follow(const Plan& plan);
+
   // The rest is for the exchange's thread, except stop.
 
   // Blocks until a step is open; returns its number through `step`. False when there will be none.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exchange/engine/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
 #include "thinwire/momentum.h"
@@ -62,18 +63,9 @@ Status check_place(std::string_view place) {
           known_names(place, std::vector<std::string>{"auto", "memory", "optimizer"}));
 }
 
-}  // namespace
-
-Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options) {
-  if (Status status = check_place(place); !status) return status;
-  if (Status status = check_exchange(options); !status) return status;
-  if (place == "memory")
-    return refuse("Adam's moments cannot act in the memory; use auto, or optimizer");
-  return place == "auto" && leaves_most(options.codec);
-}
-
-Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
-                                    const ExchangeOptions& options, std::string_view usual) {
+// Of tensors that have one codec: options without rules.
+Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
+                               const ExchangeOptions& options, std::string_view usual) {
   if (Status status = check_place(place); !status) return status;
   MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
   if (own.momentum == 0) return plan;
@@ -124,6 +116,41 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
   // Its options' ranges are narrower than an optimiser's.
   if (const Result<NamedFeedback> made = find_feedback(plan.feedback); !made) return made.status();
   return plan;
+}
+
+}  // namespace
+
+Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options) {
+  if (Status status = check_place(place); !status) return status;
+  if (Status status = check_exchange(options); !status) return status;
+  if (place == "memory")
+    return refuse("Adam's moments cannot act in the memory; use auto, or optimizer");
+  return place == "auto" && leaves_most(options.codec);
+}
+
+Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
+                                    const ExchangeOptions& options, std::string_view usual) {
+  const std::vector<ExchangeOptions> settings = settings_of(options);
+  std::vector<MomentumPlan> plans;
+  const auto place_all = [&](std::string_view where) {
+    plans.clear();
+    for (size_t i = 0; i < settings.size(); ++i) {
+      Result<MomentumPlan> plan = place_for(where, own, settings[i], usual);
+      if (!plan)
+        return Status::fail(plan.status().code(),
+                            name_of_setting(options, i) + plan.status().message());
+      plans.push_back(std::move(plan.value()));
+    }
+    return Status::ok();
+  };
+  const auto in_memory = [](const MomentumPlan& plan) { return plan.in_memory; };
+  if (Status status = place_all(place); !status) return status;
+  if (std::any_of(plans.begin(), plans.end(), in_memory))
+    if (Status status = place_all("memory"); !status) return status;
+  MomentumPlan all = plans.front();
+  all.rules = options.rules;
+  for (size_t i = 0; i < all.rules.size(); ++i) all.rules[i].feedback = plans[i + 1].feedback;
+  return all;
 }
 
 }  // namespace thinwire

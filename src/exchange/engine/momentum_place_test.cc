@@ -57,6 +57,38 @@ TEST(MomentumPlace, AMemoryThatIsNamedStays) {
             "dgc:momentum=0.9,dampening=0,nesterov=false,clip=2,mask=false");
 }
 
+// The optimiser has one momentum: where a codec of a rule wants it in the memory, all memories hold it.
+TEST(MomentumPlace, WithRulesItIsInAllMemoriesOrInNone) {
+  const auto with_rules = [](std::string_view where, const std::string& codec,
+                             std::vector<TensorRule> rules) {
+    return place_momentum(where, kOwn, {.codec = codec, .rules = std::move(rules)});
+  };
+  const TensorRule dense{.pattern = "*.bias", .codec = "fp32"};
+  const TensorRule sparse{.pattern = "conv*", .codec = "topk"};
+  for (const auto& [codec, rules] :
+       {std::pair("topk", std::vector{dense}), std::pair("int8", std::vector{dense, sparse})}) {
+    const MomentumPlan plan = with_rules("auto", codec, rules).value();
+    EXPECT_TRUE(plan.in_memory);
+    EXPECT_THAT(plan.feedback, HasSubstr("momentum=0.9"));
+    ASSERT_EQ(plan.rules.size(), rules.size());
+    for (size_t i = 0; i < rules.size(); ++i) {
+      EXPECT_THAT(plan.rules[i].feedback, HasSubstr("momentum=0.9"));
+      EXPECT_EQ(plan.rules[i].pattern, rules[i].pattern);
+    }
+  }
+  const MomentumPlan none = with_rules("auto", "int8", {dense}).value();
+  EXPECT_FALSE(none.in_memory);
+  EXPECT_EQ(none.rules, std::vector{dense});
+  EXPECT_FALSE(with_rules("optimizer", "topk", {sparse}).value().in_memory);
+
+  const TensorRule named{.pattern = "conv*", .codec = "int8", .feedback = "ef21"};
+  EXPECT_THAT(with_rules("auto", "topk", {named}).status().message(),
+              AllOf(HasSubstr("rule 'conv*': "), HasSubstr("memory 'ef21' cannot take it over")));
+  const TensorRule twice{.pattern = "conv*", .codec = "topk", .feedback = "dgc:momentum=0.5"};
+  EXPECT_THAT(with_rules("optimizer", "fp32", {twice}).status().message(),
+              AllOf(HasSubstr("rule 'conv*': "), HasSubstr("would act twice")));
+}
+
 TEST(MomentumPlace, BothPlacesCanBeAskedFor) {
   EXPECT_EQ(memory_of("optimizer", "topk"), "at the optimiser");
   EXPECT_EQ(memory_of("memory", "fp32"), memory_of("auto", "topk"));

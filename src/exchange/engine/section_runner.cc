@@ -72,6 +72,12 @@ void SectionRunner::end_debts(bool skipped) {
   if (!skipped) debts_.clear();
 }
 
+bool SectionRunner::owners_owe() const {
+  return std::any_of(streams_.begin(), streams_.end(), [&](const ActiveStream* stream) {
+    return !stream->is_plain() && shared_.store.holds(stream->spec().name + "/owner");
+  });
+}
+
 void SectionRunner::end(bool skipped) {
   method_->end(skipped);
   end_debts(skipped || shared_.context.sits_out());

@@ -32,6 +32,9 @@ class SectionRunner {
   Method& method() noexcept { return *method_; }
   const Method& method() const noexcept { return *method_; }
 
+  // Whether owners keep, or are about to give back, what could not be handed out.
+  bool owners_owe() const;
+
   // All ranks agreed on the schedule and count the same steps: none needs to be told.
   void follow_schedule(uint64_t step);
 

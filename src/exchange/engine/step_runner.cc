@@ -48,6 +48,23 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
   }
 }
 
+void StepRunner::change(const Sections& sections, Plan plan) {
+  for (const PlannedStream& next : plan.streams)
+    for (const auto& stream : streams_)
+      if (!next.plain && stream->spec().name == next.spec.name && stream->tensors() == next.tensors)
+        stream->change_codec(sections.used[next.section].terms);
+  sections_.clear();
+  streams_.clear();
+  places_.clear();
+  arrange(sections, std::move(plan));
+}
+
+std::vector<bool> StepRunner::owners_owe() const {
+  std::vector<bool> owe;
+  for (const auto& section : sections_) owe.push_back(section->owners_owe());
+  return owe;
+}
+
 std::vector<SharedSum> StepRunner::shared_sums() const {
   std::vector<SharedSum> sums;
   for (const auto& stream : streams_) stream->add_shared_sums(sums);

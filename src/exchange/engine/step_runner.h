@@ -39,6 +39,13 @@ class StepRunner {
   // Between two steps: of every tensor.
   void set_momentum(std::span<const Momentum> of_tensors);
 
+  // Between two steps: other sections of the same tensors, and their plan. Memories stay. Where a stream stays
+  // too, and its codec differs in its options alone, its encoder goes on from its state.
+  void change(const Sections& sections, Plan plan);
+
+  // Of each section, whether its owners owe something.
+  std::vector<bool> owners_owe() const;
+
   // Between two steps: what Exchange says of these.
   void set_weight(double weight);
   void abstain(Abstention what);

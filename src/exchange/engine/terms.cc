@@ -184,31 +184,36 @@ std::string setting_text(const ExchangeOptions& options, const std::string& befo
          "method " + method + "\n" + grouping;
 }
 
-std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
-  std::string text = "thinwire " THINWIRE_VERSION "\n";
+std::string fixed_text(const ExchangeOptions& options) {
+  std::string text, kinds;
   const auto line = [&](const std::string& what, const std::string& value) {
     text += what + " " + value + "\n";
   };
-  const std::vector<ExchangeOptions> settings = settings_of(options);
-  for (size_t i = 0; i < settings.size(); ++i)
-    text += setting_text(settings[i], name_of_setting(options, i));
   line("combine", options.combine);
   line("weighted", options.weighted ? "yes" : "no");
   line("results", options.results == Results::kShard ? "shard" : "full");
-  std::string kinds;
   for (const TensorKind kind : options.dense_kinds)
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));
   line("dense kinds", kinds);
   line("bucket bytes", std::to_string(options.bucket_bytes));
   line("chunk values", std::to_string(options.chunk_values));
   line("seed", std::to_string(options.seed));
-  line("steps per epoch", std::to_string(options.steps_per_epoch));
-  line("first step", std::to_string(options.first_step));
   line("max skipped", std::to_string(options.max_skipped));
   line("generation", std::to_string(options.generation));
+  return text;
+}
+
+std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
+  std::string text = "thinwire " THINWIRE_VERSION "\n";
+  const std::vector<ExchangeOptions> settings = settings_of(options);
+  for (size_t i = 0; i < settings.size(); ++i)
+    text += setting_text(settings[i], name_of_setting(options, i));
+  text += fixed_text(options);
+  text += "steps per epoch " + std::to_string(options.steps_per_epoch) + "\n";
+  text += "first step " + std::to_string(options.first_step) + "\n";
   for (const TensorSpec& tensor : tensors)
-    line("tensor",
-         tensor.name + " " + shape_text(tensor.shape) + " " + std::string(to_string(tensor.kind)));
+    text += "tensor " + tensor.name + " " + shape_text(tensor.shape) + " " +
+            std::string(to_string(tensor.kind)) + "\n";
   return text;
 }
 

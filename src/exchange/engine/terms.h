@@ -34,6 +34,10 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step);
 // that say the same in other words have the same text. Options that do not settle appear as they were given.
 std::string setting_text(const ExchangeOptions& options, const std::string& before = "");
 
+// What is fixed from the first step to the last, in lines: how contributions are combined, what is dense,
+// buckets, seed.
+std::string fixed_text(const ExchangeOptions& options);
+
 // One line per thing that decides what travels: version, codec with every option spelt out,
 // feedback, method, rules, buckets, seed, and each tensor's name, shape and kind. A mistake on one rank
 // is told to all.

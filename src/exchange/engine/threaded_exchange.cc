@@ -1,11 +1,13 @@
 // ThreadedExchange: callers hand tensors over; its own thread compresses and sends them.
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
+#include <functional>
 #include <set>
 #include <thread>
 
 #include "comm/wait_policy.h"
 #include "core/check.h"
+#include "exchange/engine/codec_change.h"
 #include "exchange/engine/intake.h"
 #include "exchange/engine/shared_state.h"
 #include "exchange/engine/step_runner.h"
@@ -15,17 +17,29 @@
 namespace thinwire {
 namespace {
 
+// Does `work` on all ranks; an error of one of them is thrown on all, and says of which.
+void on_all(Group& group, const char* what, const std::function<void()>& work) {
+  together(group, [&] {
+    try {
+      work();
+    } catch (const Error& error) {
+      throw Error(error.code(), std::string("exchange: could not be ") + what + " on rank " +
+                                    std::to_string(group.rank()) + ": " + error.what());
+    }
+  });
+}
+
 class ThreadedExchange final : public Exchange {
  public:
-  ThreadedExchange(const Plan& plan, std::vector<TensorSpec> tensors, int max_skipped, bool shards,
-                   std::unique_ptr<StepRunner> runner)
-      : bucket_count_(plan.buckets.size()),
-        max_skipped_(max_skipped),
+  ThreadedExchange(Group& group, std::vector<TensorSpec> tensors, ExchangeOptions options,
+                   Sections sections, const Plan& plan, std::unique_ptr<StepRunner> runner)
+      : group_(group),
+        tensors_(std::move(tensors)),
+        options_(std::move(options)),
+        sections_(std::move(sections)),
         runner_(std::move(runner)),
-        intake_(plan, std::move(tensors)) {
-    for (const PlannedStream& stream : plan.streams) specs_.push_back(stream.spec);
-    for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
-      owned_.push_back(runner_->owned(static_cast<size_t>(rank)));
+        intake_(plan, tensors_) {
+    follow(plan);
     thread_ = std::thread([this] { run(); });
   }
 
@@ -55,10 +69,51 @@ class ThreadedExchange final : public Exchange {
     intake_.between_steps("abstain", [&] { runner_->abstain(what); });
   }
   void set_weighted(bool weighted) override {
-    intake_.between_steps("set_weighted", [&] { runner_->set_weighted(weighted); });
+    intake_.between_steps("set_weighted", [&] {
+      runner_->set_weighted(weighted);
+      options_.weighted = weighted;
+    });
+  }
+  const ExchangeOptions& options() const noexcept override { return options_; }
+
+  // Once `begun` a rank alone cannot go back.
+  void change(const ExchangeOptions& asked) override {
+    bool begun = false;
+    try {
+      intake_.between_steps("change", [&] { change_now(asked, begun); });
+    } catch (...) {
+      if (begun) intake_.fail(std::current_exception());
+      throw;
+    }
   }
 
  private:
+  // First all ranks find that they want the same and come to the same mistakes, if any; then all change.
+  void change_now(const ExchangeOptions& asked, bool& begun) {
+    const uint64_t step = intake_.next_step();
+    Result<ExchangeOptions> next =
+        changed_options(options_, sections_, runner_->owners_owe(), asked, tensors_, step);
+    require_agreement(group_, "change", change_text(asked, next, step));
+    Sections sections = settle_sections(next.value(), tensors_, step).value();
+    const Plan plan = plan_of(sections, tensors_, next.value());
+    begun = true;
+    on_all(group_, "changed", [&] { runner_->change(sections, plan); });
+    intake_.follow(plan);
+    follow(plan);
+    sections_ = std::move(sections);
+    options_ = next.value();
+  }
+
+  void follow(const Plan& plan) {
+    bucket_count_ = plan.buckets.size();
+    specs_.clear();
+    for (const PlannedStream& stream : plan.streams) specs_.push_back(stream.spec);
+    owned_.clear();
+    const bool shards = options_.results == Results::kShard;
+    for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
+      owned_.push_back(runner_->owned(static_cast<size_t>(rank)));
+  }
+
   void run() noexcept {
     try {
       uint64_t step = 0;
@@ -127,15 +182,18 @@ class ThreadedExchange final : public Exchange {
   std::exception_ptr judge(const StepReport& report) {
     if (report.skipped && report.fault.code == ErrorCode::kOk) return nullptr;  // ranks abstained
     skipped_ = report.skipped ? skipped_ + 1 : 0;
-    if (max_skipped_ <= 0 || skipped_ < max_skipped_) return nullptr;
+    if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return nullptr;
     return std::make_exception_ptr(Error(
         report.fault.code, "exchange: " + std::to_string(skipped_) +
                                " steps in a row were skipped; the last: " + describe(report.fault) +
                                " in step " + std::to_string(report.step)));
   }
 
-  const size_t bucket_count_;
-  const int max_skipped_;
+  Group& group_;
+  const std::vector<TensorSpec> tensors_;
+  ExchangeOptions options_;
+  Sections sections_;
+  size_t bucket_count_ = 0;
   int skipped_ = 0;  // in a row
   std::vector<StreamSpec> specs_;
   std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
@@ -164,19 +222,13 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   const Plan plan = plan_of(sections, tensors, options);
   std::unique_ptr<Group> channel = group.split(0);
   std::unique_ptr<StepRunner> runner;
-  together(group, [&] {
-    try {
-      runner =
-          std::make_unique<StepRunner>(sections, plan, options, tensors, std::move(channel), store);
-    } catch (const Error& error) {
-      throw Error(error.code(), "exchange: could not be made on rank " +
-                                    std::to_string(group.rank()) + ": " + error.what());
-    }
+  on_all(group, "made", [&] {
+    runner =
+        std::make_unique<StepRunner>(sections, plan, options, tensors, std::move(channel), store);
   });
   require_shared_alike(group, runner->shared_sums());
-  auto exchange =
-      std::make_unique<ThreadedExchange>(plan, std::move(tensors), options.max_skipped,
-                                         options.results == Results::kShard, std::move(runner));
+  auto exchange = std::make_unique<ThreadedExchange>(group, std::move(tensors), options, sections,
+                                                     plan, std::move(runner));
   exchange->set_step(options.first_step);
   return exchange;
 }

@@ -1,0 +1,106 @@
+// A change of options keeps the memories that hold what tensors are owed, and is refused where it cannot.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/codec_change.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace thinwire {
+namespace {
+
+// The memory that a section has; owed things lie in it, or at owners beside it.
+struct Kept {
+  std::string feedback = "none";
+  std::optional<Grouping> grouping;  // absent: nothing is owed
+};
+
+Status refuse(const std::string& why) {
+  return Status::fail(ErrorCode::kBadOption, "change: " + why);
+}
+
+bool share_a_tensor(const Section& a, const Section& b) {
+  return std::any_of(a.tensors.begin(), a.tensors.end(), [&](size_t tensor) {
+    return std::binary_search(b.tensors.begin(), b.tensors.end(), tensor);
+  });
+}
+
+Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector<bool>& owes) {
+  Kept kept{.feedback = next.terms.feedback, .grouping = std::nullopt};
+  for (size_t i = 0; i < had.used.size(); ++i) {
+    const Section& before = had.used[i];
+    const std::string& memory = before.terms.feedback;
+    if ((memory == "none" && !owes[i]) || !share_a_tensor(next, before)) continue;
+    if (memory != "none" && kept.feedback != "none" && kept.feedback != memory)
+      return refuse("codec '" + next.options.codec + "' goes with memory " + kept.feedback +
+                    ", and what '" + before.options.codec + "' left out is in memory " + memory +
+                    "; name one of them as the feedback of both");
+    if (before.terms.grouping == Grouping::kModel && before.tensors != next.tensors)
+      return refuse(
+          "all tensors of '" + before.options.codec +
+          "' share a memory, and rules would part them or add others; grouping \"tensor\" gives "
+          "each its own from the beginning");
+    if (memory != "none") kept.feedback = memory;
+    kept.grouping = before.terms.grouping;
+  }
+  return kept;
+}
+
+// Gives every setting the memory that its section keeps.
+Result<ExchangeOptions> keep_memories(ExchangeOptions next, const Sections& had,
+                                      const std::vector<bool>& owes,
+                                      const std::vector<TensorSpec>& tensors) {
+  Result<Sections> settled = settle_sections(next, tensors, next.first_step);
+  if (!settled) return settled.status();
+  const Sections& sections = settled.value();
+  for (size_t setting = 0; setting < sections.of_setting.size(); ++setting) {
+    if (sections.of_setting[setting] == kUnused) continue;
+    Result<Kept> kept = kept_by(sections.used[sections.of_setting[setting]], had, owes);
+    if (!kept) return kept.status();
+    if (!kept.value().grouping) continue;
+    auto& feedback = setting == 0 ? next.feedback : next.rules[setting - 1].feedback;
+    auto& grouping = setting == 0 ? next.grouping : next.rules[setting - 1].grouping;
+    feedback = kept.value().feedback;
+    grouping = kept.value().grouping;
+  }
+  return next;
+}
+
+}  // namespace
+
+// Twice: what differed in its memory alone is one section once that is the same.
+Result<ExchangeOptions> changed_options(const ExchangeOptions& now, const Sections& sections,
+                                        const std::vector<bool>& owes, const ExchangeOptions& asked,
+                                        const std::vector<TensorSpec>& tensors, uint64_t step) {
+  if (fixed_text(asked) != fixed_text(now))
+    return refuse(
+        "codec, feedback, method, grouping, rules and steps_per_epoch can change, and another "
+        "option of "
+        "the exchange differs");
+  ExchangeOptions next = now;
+  next.codec = asked.codec;
+  next.feedback = asked.feedback;
+  next.method = asked.method;
+  next.grouping = asked.grouping;
+  next.rules = asked.rules;
+  next.steps_per_epoch = asked.steps_per_epoch;
+  next.first_step = step;
+  Result<ExchangeOptions> once = keep_memories(std::move(next), sections, owes, tensors);
+  if (!once) return once;
+  return keep_memories(std::move(once.value()), sections, owes, tensors);
+}
+
+std::string change_text(ExchangeOptions asked, Result<ExchangeOptions>& changed, uint64_t step) {
+  asked.first_step = step;
+  std::string text = "step " + std::to_string(step) + "\nsteps per epoch " +
+                     std::to_string(asked.steps_per_epoch) + "\n";
+  const std::vector<ExchangeOptions> settings = settings_of(asked);
+  for (size_t i = 0; i < settings.size(); ++i)
+    text += setting_text(settings[i], name_of_setting(asked, i));
+  if (!changed) return text + "mistake " + changed.status().message() + "\n";
+  const std::vector<ExchangeOptions> kept = settings_of(changed.value());
+  for (size_t i = 0; i < kept.size(); ++i)
+    text += setting_text(kept[i], "with the memory of before: " + name_of_setting(asked, i));
+  return text;
+}
+
+}  // namespace thinwire
