@@ -1,6 +1,5 @@
 // Encodes the own shard once, sends it to all, and decodes what all sent.
 // SPDX-License-Identifier: Apache-2.0
-#include "thinwire/agreement.h"
 #include "thinwire/shard_gather.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "core/check.h"
 #include "exchange/wire/frames.h"
 #include "kernel/axpy.h"
+#include "thinwire/agreement.h"
 
 namespace thinwire {
 namespace {
