@@ -261,8 +261,8 @@ TEST(Boundary, FirstVisitsTakeThePrecisionAsked) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(arrived[i], as_half(x[i]));
 }
 
-// What a row says of a memory is what its ends do: those of whole batches take no fewer samples, and those by
-// id take none without its id.
+// Ends do what the row of their memory says: those of whole batches take no fewer samples, and those by id take
+// no sample without its id.
 TEST(Boundary, RowsSayWhatMemoriesNeed) {
   const Ids ids = numbers(0, 8);
   const Values x = activations(ids, 0);
@@ -283,6 +283,7 @@ TEST(Boundary, RowsSayWhatMemoriesNeed) {
     EXPECT_EQ(found.name, name);
     EXPECT_FALSE(refuses(name, 8, true)) << name;
     EXPECT_EQ(refuses(name, 5, true), found.whole_batches) << name;
+    EXPECT_EQ(found.whole_batches, name.starts_with("ef")) << name;  // one vector for all samples
     EXPECT_EQ(refuses(name, 8, false), found.by_id) << name;
   }
   const auto batches = [](const char* text) {
