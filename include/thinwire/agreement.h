@@ -1,4 +1,4 @@
-// Makes sure that ranks which must agree do, before they wait for each other in vain.
+// Checks that ranks agree on a text before they depend on it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

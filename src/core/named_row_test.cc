@@ -1,4 +1,4 @@
-// Tables of rows, of pointers and of names alone; what errors say.
+// Tests of look-ups in tables of rows, of pointers and of names, and of their errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/named_row.h"
 

@@ -1,4 +1,4 @@
-// What is read before the first step and written until the last.
+// Reads what a run needs before its first step, and writes its files until the end.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_files.h"
 

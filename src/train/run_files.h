@@ -1,4 +1,4 @@
-// The folder that a run writes to, and the checkpoint that it goes on from.
+// The folder to which a run writes, and the checkpoint from which it is resumed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

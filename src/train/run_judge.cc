@@ -1,4 +1,4 @@
-// Scores, and where they are noted.
+// Computes the scores of a run's network, and writes them down.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_judge.h"
 

@@ -1,4 +1,4 @@
-// Tests a run's network on data that it does not train with, on the way and at the end.
+// Tests a run's network on data outside its training data, during the run and at its end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The order in which the parts of a rank's training are made.
+// Makes the parts of a rank's training in their order.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_state.h"
 

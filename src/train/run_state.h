@@ -1,4 +1,4 @@
-// What a rank trains: the network, what is remembered between steps, and what takes them.
+// The parts of a rank's training: network, state between steps, and the object that takes steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

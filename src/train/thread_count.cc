@@ -1,4 +1,4 @@
-// A recipe's number, or what the machine has for each rank.
+// Decides the number of threads: the recipe's, or the machine's share for each rank.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/thread_count.h"
 

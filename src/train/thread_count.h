@@ -1,4 +1,4 @@
-// How many threads a rank computes with.
+// ThreadCount: the number of threads with which a rank computes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Compressed all-gather of shards: every rank has what every payload decodes to.
+// Tests of the compressed all-gather: every rank has the values that every payload decodes to.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

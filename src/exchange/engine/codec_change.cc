@@ -1,4 +1,4 @@
-// A change of options keeps the memories that hold what tensors are owed, and is refused where it cannot.
+// Changes an exchange's options, keeps the memories with debts, and refuses what would lose them.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/codec_change.h"
 

@@ -1,4 +1,4 @@
-// What becomes of an exchange's options when they change between two steps, so that nothing owed is lost.
+// Checks a change of an exchange's options between two steps, so that nothing owed is lost.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Encodes the own shard once, sends it to all, and decodes what all sent.
+// ShardGather: encodes the own shard once, sends it to all, and decodes all shards.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/shard_gather.h"
 

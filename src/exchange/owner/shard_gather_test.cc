@@ -1,4 +1,4 @@
-// A shard that is damaged on its way: all ranks skip the step and name its owner.
+// Tests of damaged shards: all ranks skip the step, and name the owner.
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/shard_gather.h"
 

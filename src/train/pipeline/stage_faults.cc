@@ -1,4 +1,4 @@
-// Rounds over all ranks of all pipelines.
+// Collects the faults of all ranks of all pipelines, in rounds.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/stage_faults.h"
 

@@ -1,4 +1,4 @@
-// What the ranks of a pipeline tell each other at the end of a step, so that all skip it or none does.
+// Lets a pipeline's ranks agree at the end of a step, so that all skip it or none does.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The norm of all stages together.
+// Computes the norm of the gradients of all stages together.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/stage_gradients.h"
 
