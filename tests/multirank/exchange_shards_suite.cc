@@ -54,6 +54,8 @@ TEST_P(ExchangeShards, EveryOwnerHasTheMeanOfItsValues) {
       Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec,
                     terms_of(options).feedback, terms_of(options).method->name);
       oracle.leave_shards();
+      for (const StreamSpec& stream : side.exchange().streams())
+        EXPECT_FALSE(side.store().holds(stream.name + "/owner"));  // nothing is lost there
       for (uint64_t step = 0; step < 4; ++step) {
         EXPECT_FALSE(side.step(step).skipped);
         const Tensors mean = oracle.step(step, all_gradients(small_model(), group.size(), step));
@@ -149,6 +151,22 @@ TEST_P(ExchangeShards, AFaultUndoesTheStepOnAllRanks) {
       clean.step(2);
       EXPECT_TRUE(has_its_shard(side.exchange(), group.rank(), side.values, clean.values))
           << options.codec;
+    });
+}
+
+TEST_P(ExchangeShards, TheSumMayOverflowAlthoughNoRankDid) {
+  if (GetParam() == 1) return;
+  for (const std::string method : {"dense", "scatter-reduce"})
+    on_all([&](Group& group) {
+      Side side(group, {{"w", {50}, TensorKind::kLinear}},
+                {.codec = "fp32", .method = method, .results = Results::kShard});
+      side.values = {Values(50, 3e38f)};
+      side.start(0);
+      const StepReport report = side.exchange().finish();
+      EXPECT_TRUE(report.skipped) << method;
+      EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
+      EXPECT_EQ(report.fault.rank, -1);
+      for (const float value : side.values[0]) EXPECT_EQ(value, 0);
     });
 }
 

@@ -12,6 +12,14 @@
 namespace thinwire {
 
 // A rule, without state. Safe to call from any thread.
+//
+// A rule sees some values at a time, and decides by them alone. Rules that choose among whole vectors, such as
+// Krum [Blanchard et al., NeurIPS 2017], would need a round of small numbers in addition: for each chunk an
+// owner forms the n (n - 1) / 2 squared distances between rows, in double; after its last chunk it sends the
+// sums to all ranks in one sealed message of 4 n (n - 1) bytes; every rank adds them in the order of owners, so that
+// all come to the same n weights; then rows are combined with these. The price is that an owner keeps the rows
+// of all its chunks until then, n times its shard, and hands nothing out before the last contribution has
+// arrived: the bound on chunks under way would have to be the words of scatter-reduce's shards.
 class Combine {
  public:
   virtual ~Combine() = default;
