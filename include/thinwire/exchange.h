@@ -178,7 +178,7 @@ class Exchange {
 
   // The values whose mean `rank` has in its tensors after a step that counts: in fp32 as combined,
   // rounded only if the tensor is bfloat16; its other values are undefined. The ranges of all ranks
-  // hold every value once, ascending, and are the same on every rank and in every step. Throws
+  // hold every value once, ascending, and are the same on every rank and in every step until change. Throws
   // Error(kContract) unless results are kShard.
   virtual const std::vector<OwnedRange>& owned(int rank) const = 0;
 
