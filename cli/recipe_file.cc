@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "cli/check_setting.h"
 #include "cli/recipe_toml.h"
 #include "cli/text.h"
+#include "thinwire/near_miss.h"
 
 namespace thinwire::cli {
 namespace {
@@ -155,6 +157,41 @@ std::vector<Mistake> faults_of(const std::string& name, const Options& options,
   return mistakes;
 }
 
+// [[exchange.rules]] as its key has them: "{*.bias} fp32 {method} gather".
+Result<std::string> rules_text(const toml::array& rules, const std::string& path) {
+  static constexpr std::array<std::string_view, 5> kKnown = {"pattern", "codec", "feedback",
+                                                             "method", "grouping"};
+  std::string text;
+  for (const toml::node& node : rules) {
+    const toml::table& rule = *node.as_table();
+    const std::string origin = fmt::format("{}:{}", path, node.source().begin.line);
+    const auto refuse = [&](const std::string& why) {
+      return Status::fail(ErrorCode::kBadOption,
+                          fmt::format("{}: exchange.rules: {}", origin, why));
+    };
+    for (const auto& [key, value] : rule) {
+      const std::string name(key.str());
+      if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end())
+        return refuse(
+            fmt::format("unknown key '{}'; {}", name,
+                        known_names(name, std::vector<std::string>(kKnown.begin(), kKnown.end()))));
+      const auto* content = value.as_string();
+      if (content == nullptr || content->get().find_first_of("{}") != std::string::npos)
+        return refuse(fmt::format("'{}' is {}, but must be text in quotes, without braces", name,
+                                  kind_of(value)));
+    }
+    for (const char* needed : {"pattern", "codec"})
+      if (rule[needed].value_or(std::string()).empty())
+        return refuse(fmt::format("a rule has no {}", needed));
+    text += fmt::format("{}{{{}}} {}", text.empty() ? "" : " ", rule["pattern"].value_or(""),
+                        rule["codec"].value_or(""));
+    for (const char* more : {"feedback", "method", "grouping"})
+      if (const auto value = rule[more].value<std::string>())
+        text += fmt::format(" {{{}}} {}", more, *value);
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<Setting> setting_of(const std::string& key, const toml::node& node, const std::string& path,
@@ -163,6 +200,12 @@ Result<Setting> setting_of(const std::string& key, const toml::node& node, const
   const OptionInfo* row = find_row(key, keys);
   if (row == nullptr) return unknown_key(origin, key, keys);
   Setting setting{.key = key, .value = {}, .origin = origin};
+  if (const auto* rules = node.as_array(); key == "exchange.rules" && node.is_array_of_tables()) {
+    Result<std::string> text = rules_text(*rules, path);
+    if (!text) return text.status();
+    setting.value = std::move(text.value());
+    return setting;
+  }
   if (!to_text(node, row->type, setting.value))
     return Status::fail(ErrorCode::kBadOption, fmt::format("{}: '{}' is {}, but must be {}", origin,
                                                            key, kind_of(node), wanted(row->type)));

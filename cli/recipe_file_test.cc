@@ -32,6 +32,7 @@ const std::vector<OptionInfo>& keys() {
       {.name = "schedule.milestones", .type = OptionType::kNumbers, .fallback = ""},
       {.name = "exchange.codec", .type = OptionType::kText, .fallback = "fp32"},
       {.name = "exchange.feedback", .type = OptionType::kText, .fallback = "auto"},
+      {.name = "exchange.rules", .type = OptionType::kText, .fallback = ""},
   };
   return rows;
 }
@@ -60,6 +61,32 @@ TEST(RecipeFile, ReadsEveryType) {
   EXPECT_THAT(recipe.options.numbers("schedule.milestones"), ElementsAre(80, 120.5));
   EXPECT_EQ(recipe.options.text("exchange.codec"), "fp16");
   EXPECT_EQ(recipe.options.text("model.name"), "mlp");
+}
+
+TEST(RecipeFile, RulesAreTablesOrOneText) {
+  const auto rules = [](std::string_view toml) {
+    return make_recipe("a", parse_recipe(toml, "a.toml", keys()), keys())
+        .value()
+        .options.text("exchange.rules");
+  };
+  const std::string text =
+      "{*.bias} fp32 {head.*} topk:density=0.1 {feedback} ef21 {method} gather";
+  EXPECT_EQ(rules(R"([[exchange.rules]]
+                     codec = "fp32"
+                     pattern = "*.bias"
+                     [[exchange.rules]]
+                     pattern = "head.*"
+                     codec = "topk:density=0.1"
+                     method = "gather"
+                     feedback = "ef21")"),
+            text);
+  EXPECT_EQ(rules("exchange.rules = '" + text + "'"), text);
+  EXPECT_THAT(complaint("[[exchange.rules]]\npattern = 'a'\ncodex = 'fp32'"),
+              AllOf(HasSubstr("a.toml:1: exchange.rules: unknown key 'codex'"),
+                    HasSubstr("did you mean 'codec'?")));
+  EXPECT_THAT(complaint("[[exchange.rules]]\npattern = 'a'"), HasSubstr("a rule has no codec"));
+  EXPECT_THAT(complaint("[[exchange.rules]]\npattern = 3\ncodec = 'fp32'"),
+              HasSubstr("'pattern' is the number 3, but must be text"));
 }
 
 TEST(RecipeFile, NumbersSurviveToTheLastBit) {

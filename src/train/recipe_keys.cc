@@ -415,6 +415,13 @@ const std::vector<OptionInfo>& table() {
        .fallback = "auto",
        .choices = {"auto", "tensor", "model"},
        .help = "what is compressed as one vector; auto: as the codec's paper does"},
+      {.name = "exchange.rules",
+       .type = kText,
+       .fallback = "",
+       .help =
+           "[[exchange.rules]], each with pattern and codec, perhaps feedback, method, grouping: "
+           "tensors whose names fit the first such pattern have these; as one text "
+           "\"{*.bias} fp32 {head.*} int8 {method} gather\""},
       {.name = "exchange.bucket_kb",
        .type = kInteger,
        .fallback = "1024",

@@ -12,6 +12,7 @@
 #include "thinwire/trainer.h"
 #include "train/label_shards.h"
 #include "train/pipeline/pipeline_options.h"
+#include "train/recipe_rules.h"
 
 namespace thinwire {
 namespace {
@@ -117,6 +118,7 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
   const std::string& grouping = recipe.text("exchange.grouping");
   if (grouping == "tensor") options.grouping = Grouping::kTensor;
   if (grouping == "model") options.grouping = Grouping::kModel;
+  options.rules = parse_rules(recipe.text("exchange.rules")).value();
   options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
   options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
   options.max_skipped = static_cast<int>(recipe.integer("exchange.max_skipped"));
@@ -138,19 +140,36 @@ Result<bool> arrivals_plan(const Options& recipe) {
 Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
   if (!method.empty()) {
+    if (!recipe.text("exchange.rules").empty())
+      return {{"exchange.rules",
+               Status::fail(ErrorCode::kUnsupported,
+                            "rules are not for local methods, whose rounds send all weights as one "
+                            "vector")}};
     auto found = find_synchroniser(method);
     if (found) return {};
     return {{"sync.method", found.status()}};
   }
+  if (Status status = parse_rules(recipe.text("exchange.rules")).status(); !status)
+    return {{"exchange.rules", std::move(status)}};
   const ExchangeOptions options = plain_exchange_options(recipe);
-  Status status = check_exchange(options);
+  if (!options.rules.empty() && recipe.integer("pipeline.stages") > 0)
+    return {{"exchange.rules", Status::fail(ErrorCode::kUnsupported,
+                                            "rules are not for pipelines, whose stages have "
+                                            "some of the tensors each")}};
+  ExchangeOptions own = options;
+  own.rules.clear();
+  Status status = check_exchange(own);
+  if (status) {
+    if (Status ruled = check_exchange(options); !ruled)
+      return {{"exchange.rules", std::move(ruled)}};
+  }
   if (status) {
     Status place = momentum_plan(recipe).status();
     if (place) place = arrivals_plan(recipe).status();
     if (place) return {};
     return {{"exchange.momentum", std::move(place)}};
   }
-  ExchangeOptions plain = options;
+  ExchangeOptions plain = own;
   plain.method = "auto";
   return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
 }
@@ -201,7 +220,9 @@ ModelOptions model_options(const Options& recipe) {
 
 ExchangeOptions exchange_options(const Options& recipe) {
   ExchangeOptions options = plain_exchange_options(recipe);
-  options.feedback = momentum_plan(recipe).value().feedback;
+  MomentumPlan plan = momentum_plan(recipe).value();
+  options.feedback = std::move(plan.feedback);
+  options.rules = std::move(plan.rules);
   return options;
 }
 

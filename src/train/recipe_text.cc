@@ -49,10 +49,9 @@ std::map<std::string, std::string, std::less<>> lines_of(std::string_view text) 
 
 bool may_change(std::string_view key) {
   static constexpr std::string_view kFixed[] = {
-      "train.seed",          "train.batch",       "train.drop_last",
-      "train.fixed_batches", "optimizer.name",    "exchange.codec",
-      "exchange.feedback",   "exchange.grouping", "exchange.momentum",
-      "sync.method"};
+      "train.seed",        "train.batch",    "train.drop_last",   "train.fixed_batches",
+      "optimizer.name",    "exchange.codec", "exchange.feedback", "exchange.grouping",
+      "exchange.momentum", "exchange.rules", "sync.method"};
   const std::string_view section = section_of(key);
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
@@ -63,6 +62,7 @@ bool may_change(std::string_view key) {
 
 // What a checkpoint of before there was such a key was trained with.
 std::string absent_value(std::string_view key) {
+  if (key == "exchange.rules") return "";
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 
