@@ -48,7 +48,7 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
 
 // Decides for optimisers of Adam's kind, whose moments stay at the optimiser, whether a value that arrives counts for
 // all steps since the last one that did (docs/memories.md, Adam). `place` is "optimizer": no; "auto": yes where the
-// codec leaves most values for later steps. Fails for others, "memory" among them, and as check_exchange does.
+// codec, or that of a rule, leaves most values for later steps. Fails for others, "memory" among them, and as check_exchange does.
 Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options);
 
 }  // namespace thinwire

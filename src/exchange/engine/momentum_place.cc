@@ -125,7 +125,10 @@ Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& optio
   if (Status status = check_exchange(options); !status) return status;
   if (place == "memory")
     return refuse("Adam's moments cannot act in the memory; use auto, or optimizer");
-  return place == "auto" && leaves_most(options.codec);
+  const std::vector<ExchangeOptions> settings = settings_of(options);
+  return place == "auto" &&
+         std::any_of(settings.begin(), settings.end(),
+                     [](const ExchangeOptions& one) { return leaves_most(one.codec); });
 }
 
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
