@@ -47,8 +47,8 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     std::string_view usual = "auto");
 
 // Decides for optimisers of Adam's kind, whose moments stay at the optimiser, whether a value that arrives counts for
-// all steps since the last one that did (docs/memories.md, Adam). `place` is "optimizer": no; "auto": yes where the
-// codec, or that of a rule, leaves most values for later steps. Fails for others, "memory" among them, and as check_exchange does.
-Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options);
+// all steps since the last one that did (docs/memories.md, Adam). `place` is "arrival": yes; "auto" or "optimizer":
+// no. Fails for others, "memory" among them.
+Result<bool> arrivals_count(std::string_view place);
 
 }  // namespace thinwire

@@ -133,8 +133,14 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
 }
 
 Result<bool> arrivals_plan(const Options& recipe) {
-  if (recipe.text("optimizer.name") != "adam" || !recipe.text("sync.method").empty()) return false;
-  return thinwire::arrivals_count(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
+  const std::string& place = recipe.text("exchange.momentum");
+  const bool adam = recipe.text("optimizer.name") == "adam";
+  const bool local = !recipe.text("sync.method").empty();
+  if (place == "arrival" && (!adam || local))
+    return Status::fail(ErrorCode::kBadOption,
+                        "arrival is for optimizer.name = adam, whose gradients are exchanged");
+  if (!adam || local) return false;
+  return arrivals_count(place);
 }
 
 Faults find_exchange_faults(const Options& recipe) {

@@ -2,7 +2,6 @@
 SPDX-License-Identifier: Apache-2.0"""
 import io
 import unittest
-import warnings
 
 import torch
 from torch import nn
@@ -34,6 +33,7 @@ class Run:
         self.model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
         self.optimizer = KINDS[kind](self.model.parameters())
         settings.setdefault("optimizer", self.optimizer)
+        settings.setdefault("momentum", "arrival")
         self.link = None if codec is None else tw.compress(self.model, codec, **settings)
 
     def steps(self, rank, first, last):
@@ -62,7 +62,7 @@ def where_nothing_waits(rank, size):
 
 def late(rank, size):
     counted = Run("topk:density=0.05").steps(rank, 0, STEPS)
-    as_it_is = Run("topk:density=0.05", momentum="optimizer").steps(rank, 0, STEPS)
+    as_it_is = Run("topk:density=0.05", momentum="auto").steps(rank, 0, STEPS)
     waited = max(state["waited"].max().item() for state in counted.optimizer.state.values())
     return weights_of(counted.model), distance(counted, as_it_is), waited, len(as_it_is.optimizer.state)
 
@@ -113,27 +113,18 @@ def released(rank, size):
 
 def refusals(rank, size):
     import thinwire.torch as tw
-    from thinwire.errors import BadOptionError
+    from thinwire.errors import Error
     texts = []
-    for options, momentum in [({"amsgrad": True}, "auto"), ({}, "memory")]:
+    for kind, options, momentum in [("AdamW", {"amsgrad": True}, "arrival"), ("AdamW", {}, "memory"),
+                                    ("SGD", {}, "arrival"), ("SGD", {"momentum": 0.9}, "arrival"),
+                                    (None, {}, "arrival"), ("AdamW", {}, "arival")]:
         model = DistributedDataParallel(make_net())
-        optimizer = torch.optim.AdamW(model.parameters(), **options)
+        optimizer = kind and getattr(torch.optim, kind)(model.parameters(), lr=0.1, **options)
         try:
             tw.compress(model, "topk:density=0.05", optimizer=optimizer, momentum=momentum)
             texts.append("")
-        except BadOptionError as error:
+        except Error as error:
             texts.append(str(error))
-    return texts
-
-
-def warned(rank, size):
-    texts = []
-    for optimizer in (None, "named"):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            settings = {} if optimizer else {"optimizer": None}
-            Run("topk:density=0.05", **settings).steps(rank, 0, 2)
-        texts.append([str(one.message) for one in caught if "optimizer=optimizer" in str(one.message)])
     return texts
 
 
@@ -164,15 +155,13 @@ class Arrivals(unittest.TestCase):
             self.assertNotIn("waited", kept)
 
     def test_says_what_it_cannot_do(self):
-        for amsgrad, memory in on_ranks(2, refusals):
+        for amsgrad, memory, sgd, momentum, unnamed, unknown in on_ranks(2, refusals):
             self.assertIn("amsgrad=False", amsgrad)
             self.assertIn("no momentum that could act in the memory", memory)
-
-    def test_warns_of_an_optimiser_that_is_not_named(self):
-        for unnamed, named in on_ranks(2, warned):
-            self.assertEqual(len(unnamed), 1)
-            self.assertIn("one large gradient", unnamed[0])
-            self.assertEqual(named, [])
+            self.assertIn("not SGD", sgd)
+            self.assertIn("arrival is for Adam", momentum)
+            self.assertIn("compress(..., optimizer=optimizer)", unnamed)
+            self.assertIn("arrival", unknown)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class ArrivalMoments:
         for key in ("amsgrad", "differentiable", "capturable"):
             if any(group.get(key) for group in optimizer.param_groups):
                 raise BadOptionError(f"momentum: an optimizer with {key}=True cannot count late arrivals for the steps "
-                                     f"that they waited; use {key}=False, or momentum=\"optimizer\"")
+                                     f"that they waited; use {key}=False, or momentum=\"auto\"")
         self._gradients: list[tuple[nn.Parameter, torch.Tensor]] = []
         self._handles = [optimizer.register_step_pre_hook(self._enter),
                          optimizer.register_step_post_hook(self._leave)]
@@ -122,24 +122,18 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor.detach()
 
 
-def is_adam(optimizer: object) -> bool:
-    return isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW))
-
-
 def count_arrivals(
-    optimizer: Optional[torch.optim.Optimizer],
-    where: str,
-    parameters: Sequence[nn.Parameter],
-    exchanges: Sequence[Mapping[str, Any]],
+    optimizer: Optional[torch.optim.Optimizer], where: str, parameters: Sequence[nn.Parameter]
 ) -> Optional[ArrivalMoments]:
-    """Attached to torch's Adam or AdamW where some exchange leaves most values for later steps, else nothing.
+    """Attached to torch's Adam or AdamW if `where` is "arrival", else nothing.
 
     Args:
-        where: "auto" or "optimizer", as `compress` takes it.
-        exchanges: the options of each, codec included.
+        where: what `compress` has as `momentum`.
     """
-    if not is_adam(optimizer) or where == "memory":
+    if where == "memory" or not arrivals_count(where):  # "memory" is for place
         return None
-    if not any(arrivals_count(dict(options), where) for options in exchanges):
-        return None
-    return ArrivalMoments(optimizer, parameters)  # type: ignore[arg-type]
+    if not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+        raise BadOptionError("momentum=\"arrival\": " + (
+            "name the Adam or AdamW: compress(..., optimizer=optimizer)" if optimizer is None
+            else f"is for torch's Adam and AdamW, not {type(optimizer).__name__}"))
+    return ArrivalMoments(optimizer, parameters)

@@ -64,7 +64,7 @@ class Link:
         tensors = [parameter.tensor for parameter in self._parameters]
         specs = [{**options, "codec": spec} for spec in share_out(self._parameters, codec, rules)]
         self._momentum = place(optimizer, momentum, tensors, specs)
-        self._arrivals = count_arrivals(optimizer, momentum, tensors, specs)
+        self._arrivals = count_arrivals(optimizer, momentum, tensors)
         try:
             self._exchanges = Exchanges(model.process_group, self._parameters, codec, rules, options,
                                         deadline_seconds, memories={},
@@ -389,15 +389,15 @@ def compress(
             right when it changes.
         optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
             on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
-            rates, betas and momenta may change. If it is torch's Adam or AdamW, a value that arrives late counts for
-            the steps that it waited. `Link.release_optimizer` gives the optimiser back.
-        momentum: "memory"; "optimizer", which leaves the optimiser as it is; or "auto": in the memory of codecs that
-            leave most values for later steps. docs/memories.md, Momentum and Adam.
+            rates, betas and momenta may change. `Link.release_optimizer` gives the optimiser back.
+        momentum: "auto": in the memory of codecs that leave most values for later steps; "memory"; "optimizer", which
+            leaves the optimiser as it is; or "arrival": torch's Adam or AdamW counts a value that arrives late for
+            the steps that it waited. docs/memories.md, Momentum and Adam.
         deadline_seconds: the longest wait for another rank.
 
     Warns:
         UserWarning: a biased codec has no memory, so what it leaves out is lost. Or, at the first step of an
-            optimiser with momentum, or of an Adam, that was not named: it acts on bursts.
+            optimiser with momentum that was not named: its momentum acts on bursts.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.

@@ -12,7 +12,6 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
-from ._arrivals import is_adam
 from ._native import place_momentum
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
@@ -185,18 +184,12 @@ class UnnamedOptimizer:
             return
         self.stop()
         if ours(_momentum_groups(optimizer)):
-            fault, remedy = "the optimizer's momentum acts on the bursts in which they arrive", \
-                "moves it in front of compression"
-        elif is_adam(optimizer):
-            fault, remedy = "the optimizer takes what several steps brought for one large gradient", \
-                "counts an arrival for the steps that it waited"
-        else:
-            return
-        warnings.warn(
-            f"codec '{self._codec}' leaves most values for later steps, and {fault}, which costs accuracy; "
-            f"compress(..., optimizer=optimizer) {remedy}, and momentum=\"optimizer\" says that it is meant so",
-            stacklevel=4,
-        )
+            warnings.warn(
+                f"codec '{self._codec}' leaves most values for later steps, and the optimizer's momentum acts on "
+                "the bursts in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) moves it "
+                "in front of compression, and momentum=\"optimizer\" says that it is meant so",
+                stacklevel=4,
+            )
 
     def stop(self) -> None:
         self._handle.remove()

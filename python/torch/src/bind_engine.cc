@@ -117,9 +117,8 @@ PYBIND11_MODULE(_engine, module) {
     return py::make_tuple(plan.in_memory, plan.feedback);
   });
 
-  module.def("arrivals_count", [](const py::dict& options, const std::string& place) {
-    return thinwire::arrivals_count(place, thinwire::python::options_of(options)).value();
-  });
+  module.def("arrivals_count",
+             [](const std::string& place) { return thinwire::arrivals_count(place).value(); });
 
   thinwire::python::bind_boundary(module);
   thinwire::python::bind_worker(module);

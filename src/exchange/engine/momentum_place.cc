@@ -56,11 +56,10 @@ std::string memory_text(const SpecText& given, const Momentum& own) {
 }
 
 Status check_place(std::string_view place) {
-  if (place == "auto" || place == "memory" || place == "optimizer") return Status::ok();
-  return Status::fail(
-      ErrorCode::kUnknownName,
-      "momentum: unknown place '" + std::string(place) + "'; " +
-          known_names(place, std::vector<std::string>{"auto", "memory", "optimizer"}));
+  const std::vector<std::string> places = {"auto", "memory", "optimizer", "arrival"};
+  if (std::find(places.begin(), places.end(), place) != places.end()) return Status::ok();
+  return Status::fail(ErrorCode::kUnknownName, "momentum: unknown place '" + std::string(place) +
+                                                   "'; " + known_names(place, places));
 }
 
 // Of tensors that have one codec: options without rules.
@@ -69,6 +68,8 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
   if (Status status = check_place(place); !status) return status;
   MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
   if (own.momentum == 0) return plan;
+  if (place == "arrival")
+    return refuse("arrival is for Adam; SGD's momentum can be auto, memory or optimizer");
   const bool automatic = options.feedback == "auto";
   ExchangeOptions asked = options;
   if (automatic) asked.feedback = usual;
@@ -120,15 +121,11 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
 
 }  // namespace
 
-Result<bool> arrivals_count(std::string_view place, const ExchangeOptions& options) {
+Result<bool> arrivals_count(std::string_view place) {
   if (Status status = check_place(place); !status) return status;
-  if (Status status = check_exchange(options); !status) return status;
   if (place == "memory")
-    return refuse("Adam's moments cannot act in the memory; use auto, or optimizer");
-  const std::vector<ExchangeOptions> settings = settings_of(options);
-  return place == "auto" &&
-         std::any_of(settings.begin(), settings.end(),
-                     [](const ExchangeOptions& one) { return leaves_most(one.codec); });
+    return refuse("Adam's moments cannot act in the memory; use auto, optimizer or arrival");
+  return place == "arrival";
 }
 
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,

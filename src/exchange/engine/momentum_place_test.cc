@@ -133,20 +133,14 @@ TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
               HasSubstr("no dampening"));
 }
 
-TEST(ArrivalsCount, WhereTheCodecOrARuleLeavesMostValues) {
-  ExchangeOptions options;
-  const auto counts = [&](const char* place) { return arrivals_count(place, options).value(); };
-  EXPECT_FALSE(counts("auto"));
-  options.codec = "int4";  // a residual, but every value arrives in every step
-  EXPECT_FALSE(counts("auto"));
-  options.rules = {{.pattern = "*.weight", .codec = "topk:density=0.01"}};
-  EXPECT_TRUE(counts("auto"));
-  EXPECT_FALSE(counts("optimizer"));
-  options.rules.clear();
-  options.codec = "fp32 | 2: topk:density=0.01";
-  EXPECT_TRUE(counts("auto"));
-  EXPECT_EQ(arrivals_count("memory", options).status().code(), ErrorCode::kBadOption);
-  EXPECT_EQ(arrivals_count("nowhere", options).status().code(), ErrorCode::kUnknownName);
+TEST(ArrivalsCount, WhenAskedFor) {
+  EXPECT_FALSE(arrivals_count("auto").value());
+  EXPECT_FALSE(arrivals_count("optimizer").value());
+  EXPECT_TRUE(arrivals_count("arrival").value());
+  EXPECT_EQ(arrivals_count("memory").status().code(), ErrorCode::kBadOption);
+  EXPECT_EQ(arrivals_count("nowhere").status().code(), ErrorCode::kUnknownName);
+  const Momentum sgd{.momentum = 0.9};
+  EXPECT_EQ(place_momentum("arrival", sgd, {}).status().code(), ErrorCode::kBadOption);
 }
 
 }  // namespace
