@@ -3,17 +3,12 @@
 #include "codec/codec_schedule.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+
+#include "core/number_text.h"
 
 namespace thinwire {
 namespace {
-
-std::string shortest(double number) {
-  char text[32];
-  const auto result = std::to_chars(text, text + sizeof text, number);
-  return {text, result.ptr};
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/number_text.h"
+
 namespace thinwire {
 namespace {
 
@@ -27,12 +29,6 @@ bool parse_number(std::string_view text, double& number) {
   const auto end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, number);
   return result.ec == std::errc() && result.ptr == end && std::isfinite(number);
-}
-
-std::string shortest(double number) {
-  char text[32];
-  const auto result = std::to_chars(text, text + sizeof text, number);
-  return {text, result.ptr};
 }
 
 double six_digits(double number) {

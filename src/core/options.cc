@@ -8,17 +8,11 @@
 
 #include "core/check.h"
 #include "core/named_row.h"
+#include "core/number_text.h"
 #include "thinwire/near_miss.h"
 
 namespace thinwire {
 namespace {
-
-// 0.25, 1e-05, 500: the shortest text that reads back as the same number.
-std::string shortest(double number) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number);
-  return std::string(buffer, end.ptr);
-}
 
 std::string range_of(const OptionInfo& info) {
   const bool low = info.min > -1e300, high = info.max < 1e300;

@@ -1,20 +1,16 @@
 // to_json: one line of JSON for one report of a round.
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "core/number_text.h"
 #include "thinwire/synchroniser.h"
 
 namespace thinwire {
 namespace {
 
-// The shortest that reads back as the same; JSON has no infinity.
-std::string number(double value) {
-  if (!std::isfinite(value)) return "null";
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
+// JSON has no infinity.
+std::string number(double value) { return std::isfinite(value) ? shortest(value) : "null"; }
 
 template <typename Values, typename Text>
 std::string list(const Values& values, const Text& text) {

@@ -1,11 +1,10 @@
 // place_momentum: one decision for the trainer, for PyTorch and for synchronisers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "core/number_text.h"
 #include "exchange/engine/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
@@ -15,16 +14,6 @@
 
 namespace thinwire {
 namespace {
-
-// Shortest text that is read back as the same number.
-std::string text_of(double number) {
-  std::array<char, 32> text;
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text.data(), text.size(), "%.*g", digits, number);
-    if (std::stod(text.data()) == number) break;
-  }
-  return text.data();
-}
 
 Status refuse(const std::string& why) {
   return Status::fail(ErrorCode::kBadOption, "momentum: " + why);
@@ -48,8 +37,8 @@ bool all_lossless(const std::string& codec) {
 
 // `name:key=value,...` with the optimiser's momentum, and what `given` says besides.
 std::string memory_text(const SpecText& given, const Momentum& own) {
-  std::string text = given.name + ":momentum=" + text_of(own.momentum) +
-                     ",dampening=" + text_of(own.dampening) +
+  std::string text = given.name + ":momentum=" + shortest(own.momentum) +
+                     ",dampening=" + shortest(own.dampening) +
                      ",nesterov=" + (own.nesterov ? "true" : "false");
   for (const auto& [key, value] : given.settings) text += "," + key + "=" + value;
   return text;
@@ -65,7 +54,6 @@ Status check_place(std::string_view place) {
 // Of tensors that have one codec: options without rules.
 Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
                                const ExchangeOptions& options, std::string_view usual) {
-  if (Status status = check_place(place); !status) return status;
   MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
   if (own.momentum == 0) return plan;
   if (place == "arrival")
@@ -89,8 +77,8 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
   const double other = entry->momentum ? entry->momentum(memory) : 0;
   if (other != 0 && (!holds || chosen || place == "optimizer"))
     return refuse(
-        "would act twice: memory '" + given.name + "' has a momentum of " + text_of(other) +
-        ", and the optimiser one of " + text_of(own.momentum) +
+        "would act twice: memory '" + given.name + "' has a momentum of " + shortest(other) +
+        ", and the optimiser one of " + shortest(own.momentum) +
         " that would act on the mean of what it sends; set the optimiser's to 0" +
         (holds ? ", or name the memory without one, so that it takes the optimiser's over" : ""));
   if (place == "optimizer") return plan;
@@ -130,6 +118,7 @@ Result<bool> arrivals_count(std::string_view place) {
 
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options, std::string_view usual) {
+  if (Status status = check_place(place); !status) return status;
   const std::vector<ExchangeOptions> settings = settings_of(options);
   std::vector<MomentumPlan> plans;
   const auto place_all = [&](std::string_view where) {
