@@ -7,6 +7,9 @@
 #include <cmath>
 #include <memory>
 #include <tuple>
+#include <utility>
+
+#include "train/parameter_steps.h"
 
 namespace thinwire {
 namespace {
@@ -45,29 +48,19 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, ArrivalAdamSt
 }  // namespace
 
 torch::Tensor ArrivalAdam::step(LossClosure closure) {
-  torch::NoGradGuard no_grad;
-  torch::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_grad(true);
-    loss = closure();
-  }
-  for (torch::optim::OptimizerParamGroup& group : param_groups()) {
-    const auto& options = static_cast<const AdamOptions&>(group.options());
-    for (torch::Tensor& weights : group.params()) {
-      if (!weights.grad().defined()) continue;
-      auto& slot = state_[weights.unsafeGetTensorImpl()];
-      if (!slot) {
-        auto made = std::make_unique<ArrivalAdamState>();
-        made->step(0);
-        made->exp_avg(torch::zeros_like(weights));
-        made->exp_avg_sq(torch::zeros_like(weights));
-        made->waited = torch::zeros_like(weights);
-        slot = std::move(made);
-      }
-      take_step(weights, options, static_cast<ArrivalAdamState&>(*slot));
-    }
-  }
-  return loss;
+  return step_parameters<AdamOptions>(
+      *this, closure, [&](torch::Tensor& weights, const AdamOptions& options) {
+        auto& slot = state_[weights.unsafeGetTensorImpl()];
+        if (!slot) {
+          auto made = std::make_unique<ArrivalAdamState>();
+          made->step(0);
+          made->exp_avg(torch::zeros_like(weights));
+          made->exp_avg_sq(torch::zeros_like(weights));
+          made->waited = torch::zeros_like(weights);
+          slot = std::move(made);
+        }
+        take_step(weights, options, static_cast<ArrivalAdamState&>(*slot));
+      });
 }
 
 }  // namespace thinwire

@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "train/parameter_steps.h"
+
 namespace thinwire {
 namespace {
 
@@ -30,23 +32,13 @@ torch::Tensor decay_of(const torch::Tensor& weights, const SGDOptions& options,
 }  // namespace
 
 torch::Tensor MemorySgd::step(LossClosure closure) {
-  torch::NoGradGuard no_grad;
-  torch::Tensor loss;
-  if (closure) {
-    const at::AutoGradMode with_grad(true);
-    loss = closure();
-  }
-  for (torch::optim::OptimizerParamGroup& group : param_groups()) {
-    const auto& options = static_cast<const SGDOptions&>(group.options());
-    for (torch::Tensor& weights : group.params()) {
-      if (!weights.grad().defined()) continue;
-      torch::Tensor along = weights.grad();
-      if (options.weight_decay() != 0)
-        along = along.add(decay_of(weights, options, state_[weights.unsafeGetTensorImpl()]));
-      weights.add_(along, -options.lr());
-    }
-  }
-  return loss;
+  return step_parameters<SGDOptions>(
+      *this, closure, [&](torch::Tensor& weights, const SGDOptions& options) {
+        torch::Tensor along = weights.grad();
+        if (options.weight_decay() != 0)
+          along = along.add(decay_of(weights, options, state_[weights.unsafeGetTensorImpl()]));
+        weights.add_(along, -options.lr());
+      });
 }
 
 }  // namespace thinwire
