@@ -9,6 +9,7 @@
 
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
+#include "exchange/testing/watched_transfer.h"
 
 namespace thinwire::testing {
 namespace {
@@ -42,8 +43,8 @@ class CountingGroup final : public Group {
   std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
     auto transfer = inner_->receive(buffer, from, tag);
     if (tag != 1) return transfer;
-    return std::make_unique<Counted>(std::move(transfer),
-                                     [this, from] { ahead_[from] -= per_answer_; });
+    return std::make_unique<WatchedTransfer>(std::move(transfer),
+                                             [this, from] { ahead_[from] -= per_answer_; });
   }
   std::unique_ptr<Group> split(int colour) override {
     auto part = std::make_unique<CountingGroup>(inner_->split(colour), per_answer_);
@@ -58,22 +59,6 @@ class CountingGroup final : public Group {
   int parts() const { return parts_; }  // sent
 
  private:
-  class Counted final : public Transfer {
-   public:
-    Counted(std::unique_ptr<Transfer> inner, std::function<void()> arrived)
-        : inner_(std::move(inner)), arrived_(std::move(arrived)) {}
-    bool done() override {
-      if (!inner_->done()) return false;
-      if (arrived_) std::exchange(arrived_, nullptr)();
-      return true;
-    }
-    std::string describe() const override { return inner_->describe(); }
-
-   private:
-    std::unique_ptr<Transfer> inner_;
-    std::function<void()> arrived_;
-  };
-
   std::unique_ptr<Group> inner_;
   CountingGroup* last_split_ = nullptr;
   const int per_answer_;

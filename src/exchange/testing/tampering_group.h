@@ -6,10 +6,10 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 
+#include "exchange/testing/watched_transfer.h"
 #include "thinwire/group.h"
 
 namespace thinwire::testing {
@@ -34,8 +34,9 @@ class TamperingGroup final : public Group {
 
   std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
     count_received(buffer.size());
-    return std::make_unique<Tampered>(inner_->receive(buffer, from, tag),
-                                      [this, buffer, from, tag] { tamper_(from, tag, buffer); });
+    return std::make_unique<WatchedTransfer>(
+        inner_->receive(buffer, from, tag),
+        [this, buffer, from, tag] { tamper_(from, tag, buffer); });
   }
 
   std::unique_ptr<Group> split(int colour) override {
@@ -56,23 +57,6 @@ class TamperingGroup final : public Group {
   }
 
  private:
-  class Tampered final : public Transfer {
-   public:
-    Tampered(std::unique_ptr<Transfer> inner, std::function<void()> arrived)
-        : inner_(std::move(inner)), arrived_(std::move(arrived)) {}
-
-    bool done() override {
-      if (!inner_->done()) return false;
-      if (arrived_) std::exchange(arrived_, nullptr)();
-      return true;
-    }
-    std::string describe() const override { return inner_->describe(); }
-
-   private:
-    std::unique_ptr<Transfer> inner_;
-    std::function<void()> arrived_;
-  };
-
   Group* inner_;
   std::unique_ptr<Group> owned_;
   Group* last_split_ = nullptr;
