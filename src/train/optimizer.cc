@@ -1,4 +1,4 @@
-// Optimizer: SGD and Adam with their options, learning rate and saved state.
+// Optimizer: SGD, Adam and NovoGrad with their options, learning rate and saved state.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/optimizer.h"
 
@@ -10,6 +10,7 @@
 #include "train/describe.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
+#include "train/novograd.h"
 #include "train/recipe_parts.h"
 
 namespace thinwire {
@@ -24,6 +25,7 @@ constexpr std::string_view kMean = "/exp_avg";
 constexpr std::string_view kSquare = "/exp_avg_sq";
 constexpr std::string_view kStep = "/step";
 constexpr std::string_view kWaited = "/waited";
+constexpr std::string_view kNormSquare = "/norm_sq";
 
 // A group's option that equals the class's own default takes the optimiser's defaults instead: those
 // must have no weight decay, or no group could be without.
@@ -59,6 +61,14 @@ Status read(const StateArrays& arrays, const std::string& name, const torch::Ten
   return from_state(arrays, {name, out});
 }
 
+// Of NovoGrad.
+Status load_normed(const StateArrays& arrays, const std::string& name,
+                   const torch::Tensor& parameter, NovoGradState& state) {
+  if (Status s = read(arrays, name + std::string(kMomentum), parameter, state.momentum); !s)
+    return s;
+  return copy_state(arrays, name + std::string(kNormSquare), std::span(&state.square, 1));
+}
+
 Status load_adam(const StateArrays& arrays, const std::string& name, const torch::Tensor& parameter,
                  AdamParamState& state) {
   torch::Tensor mean, square;
@@ -78,13 +88,15 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
                                                         const torch::nn::Module& module) {
   const double rate = recipe.number("optimizer.lr");
   const double decay = recipe.number("optimizer.weight_decay");
-  if (recipe.text("optimizer.name") == "adam") {
+  const std::string& kind = recipe.text("optimizer.name");
+  if (kind != "sgd") {
     torch::optim::AdamOptions options(rate);
     options.betas({recipe.number("optimizer.beta1"), recipe.number("optimizer.beta2")})
         .eps(recipe.number("optimizer.epsilon"))
         .weight_decay(decay);
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
+    if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
     if (counts_arrivals(recipe)) return std::make_unique<ArrivalAdam>(groups, options);
     return std::make_unique<torch::optim::Adam>(groups, options);
   }
@@ -126,6 +138,10 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
       arrays.push_back(make_state(name + std::string(kStep), std::span(&step, 1), OnResize::kCopy));
       if (const auto* arrival = dynamic_cast<const ArrivalAdamState*>(adam))
         add(name + std::string(kWaited), arrival->waited);
+    } else if (const auto* normed = dynamic_cast<const NovoGradState*>(found->second.get())) {
+      add(name + std::string(kMomentum), normed->momentum);
+      arrays.push_back(make_state(name + std::string(kNormSquare), std::span(&normed->square, 1),
+                                  OnResize::kCopy));
     }
   }
   return arrays;
@@ -134,6 +150,7 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
 Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                       const StateArrays& arrays) {
   const bool adam = dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr;
+  const bool normed = dynamic_cast<NovoGrad*>(&optimizer) != nullptr;
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const std::string& name = parameter.spec.name;
     if (adam && has(arrays, name + std::string(kStep))) {
@@ -154,7 +171,11 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
         state->waited = torch::zeros_like(parameter.tensor);
       }
       slot = std::move(state);
-    } else if (!adam && has(arrays, name + std::string(kMomentum))) {
+    } else if (normed && has(arrays, name + std::string(kNormSquare))) {
+      auto state = std::make_unique<NovoGradState>();
+      if (Status s = load_normed(arrays, name, parameter.tensor, *state); !s) return s;
+      optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
+    } else if (!adam && !normed && has(arrays, name + std::string(kMomentum))) {
       auto state = std::make_unique<SGDParamState>();
       torch::Tensor buffer;
       if (Status s = read(arrays, name + std::string(kMomentum), parameter.tensor, buffer); !s)

@@ -128,8 +128,13 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
 // Workers that step by themselves have their optimiser's momentum to themselves, and send none of it.
 Result<MomentumPlan> momentum_plan(const Options& recipe) {
   const bool local = !recipe.text("sync.method").empty();
+  const std::string& place = recipe.text("exchange.momentum");
+  if (place == "memory" && !local && recipe.text("optimizer.name") == "novograd")
+    return Status::fail(ErrorCode::kBadOption,
+                        "novograd's momentum is that of scaled gradients and cannot act in the "
+                        "memory; use auto or optimizer");
   const Momentum own = local ? Momentum{} : own_momentum(recipe);
-  return place_momentum(recipe.text("exchange.momentum"), own, plain_exchange_options(recipe));
+  return place_momentum(place, own, plain_exchange_options(recipe));
 }
 
 Result<bool> arrivals_plan(const Options& recipe) {

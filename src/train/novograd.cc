@@ -1,0 +1,53 @@
+// NovoGrad: one step of each parameter after another.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/novograd.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "thinwire/codec.h"
+#include "train/parameter_steps.h"
+
+namespace thinwire {
+namespace {
+
+using torch::optim::AdamOptions;
+
+void take_step(torch::Tensor& weights, const AdamOptions& options, NovoGradState& state) {
+  const auto [beta1, beta2] = options.betas();
+  const bool first = !state.momentum.defined();
+  // measure adds in the same order on every processor, which libtorch's norm does not.
+  const torch::Tensor values = weights.grad().contiguous();
+  const double square =
+      measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
+  state.square = first ? square : beta2 * state.square + (1 - beta2) * square;
+  const double scale = state.square == 0 ? 1 : 1 / (std::sqrt(state.square) + options.eps());
+  torch::Tensor added = weights.grad() * scale;
+  if (options.weight_decay() != 0) added.add_(weights, options.weight_decay());
+  if (first)
+    state.momentum = added;
+  else
+    state.momentum.mul_(beta1).add_(added);
+  weights.sub_(state.momentum, options.lr());
+}
+
+}  // namespace
+
+NovoGrad::NovoGrad(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                   const AdamOptions& defaults)
+    : Optimizer(groups, std::make_unique<AdamOptions>(defaults)) {}
+
+torch::Tensor NovoGrad::step(LossClosure closure) {
+  return step_parameters<AdamOptions>(
+      *this, closure, [&](torch::Tensor& weights, const AdamOptions& options) {
+        auto& slot = state_[weights.unsafeGetTensorImpl()];
+        if (!slot) slot = std::make_unique<NovoGradState>();
+        take_step(weights, options, static_cast<NovoGradState&>(*slot));
+      });
+}
+
+}  // namespace thinwire
