@@ -49,9 +49,8 @@ ChunkPlan::ChunkPlan(const Streams& streams, const std::vector<Bucket>& buckets,
 
 Range ChunkPlan::shard(const ActiveStream& stream, size_t owner) const noexcept {
   const size_t n = routes_.size();
-  const size_t first = stream.tensors().empty() ? 0 : stream.tensors().front() % n;
   return shard_range(stream.spec().count(), stream.codec().info().block, n,
-                     (owner + n - first) % n);
+                     (owner + n - stream.first() % n) % n);
 }
 
 void ChunkPlan::add(Route& route, size_t bucket, ActiveStream& stream, Range shard,

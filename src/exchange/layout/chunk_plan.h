@@ -29,8 +29,8 @@ struct Route {
 };
 
 // The routes of all owners; the same on every rank. Owner of shard j of a stream is rank
-// (j + the number of the stream's first tensor) mod n, so that tensors of few blocks do not all
-// fall to the same ranks, and buckets do not matter.
+// (j + ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks, and
+// neither buckets nor the tensors of other sections matter.
 class ChunkPlan {
  public:
   // REQUIRES: block-local codecs of fixed size; buckets hold whole streams.

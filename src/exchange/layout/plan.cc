@@ -51,15 +51,19 @@ class OpenBucket {
              size_t limit)
       : tensors_(tensors), section_(section), layout_(layout), limit_(limit) {}
 
-  void add(size_t index, bool plain) {
+  // `place` is that of the tensor among those of the section.
+  void add(size_t index, size_t place, bool plain) {
     const TensorSpec& tensor = tensors_[index];
     count_ += tensor.count();
     if (layout_.grouping == Grouping::kModel) {
       whole_.push_back(index);
     } else if (!plain) {
-      streams_.push_back({.spec = single_tensor(tensor), .tensors = {index}});
+      streams_.push_back({.spec = single_tensor(tensor), .tensors = {index}, .first = place});
     } else {
-      if (plain_.tensors.empty()) plain_.spec.name = "dense:" + tensor.name;
+      if (plain_.tensors.empty()) {
+        plain_.spec.name = "dense:" + tensor.name;
+        plain_.first = place;
+      }
       plain_.spec.tensors.push_back(tensor);
       plain_.tensors.push_back(index);
     }
@@ -125,8 +129,9 @@ Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& option
     const auto& kinds = options.plain_kinds;
     const bool plain = std::find(kinds.begin(), kinds.end(), tensors[index].kind) != kinds.end();
     OpenBucket& bucket = open[section_of(index)];
-    bucket.add(index, plain);
-    if (--left[section_of(index)] == 0 || bucket.full()) bucket.close(plan);
+    const size_t place = --left[section_of(index)];
+    bucket.add(index, place, plain);
+    if (place == 0 || bucket.full()) bucket.close(plan);
   }
   return plan;
 }

@@ -15,6 +15,7 @@ struct PlannedStream {
   std::vector<size_t> tensors;  // indices in the list given, in the spec's order
   bool plain = false;           // small tensors together in fp32, with no memory
   size_t section = 0;           // that its tensors are of
+  size_t first = 0;             // place of its first tensor among those of the section
 };
 
 // Values [begin, begin + count) of a stream.

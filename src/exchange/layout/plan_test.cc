@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 namespace thinwire {
@@ -131,6 +132,16 @@ TEST(Plan, BucketsHoldTensorsOfOneSectionInTheOrderInWhichTheyAreComplete) {
   EXPECT_EQ(plan.streams[0].section, 1u);
   EXPECT_EQ(plan.streams[1].tensors, (std::vector<size_t>{0, 1, 3, 4}));
   EXPECT_EQ(plan.streams[1].section, 0u);
+}
+
+// As if a section were all that there is, so that what owners have does not depend on other sections.
+TEST(Plan, PlacesAreAmongTheTensorsOfTheSection) {
+  std::map<std::string, size_t> places;
+  for (const auto& stream :
+       make_plan(kModel, in_two(1000, Grouping::kTensor, Grouping::kTensor)).streams)
+    places[stream.spec.name] = stream.first;
+  EXPECT_EQ(places, (std::map<std::string, size_t>{
+                        {"a", 0}, {"dense:b.bias", 2}, {"none", 3}, {"b", 0}, {"c", 1}}));
 }
 
 TEST(Plan, NumberOfBucketsIsBounded) {

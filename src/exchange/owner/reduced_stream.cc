@@ -20,7 +20,7 @@ ReducedStream::ReducedStream(StepContext& context, ActiveStream& stream, Store& 
       stream_(stream),
       stripes_(stream.spec().count(), context.ranks()),
       coder_(stream.codec().info().values),
-      first_(stream.tensors().empty() ? 0 : stream.tensors().front() % context.ranks()),
+      first_(stream.first() % context.ranks()),
       own_(region_of(context.rank())),
       kept_limit_(stream.codec().max_kept(stream.spec())) {
   if (stream.is_plain()) return;

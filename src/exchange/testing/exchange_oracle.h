@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,13 +27,17 @@ namespace thinwire::testing {
 // Each rank's memory and encoder per stream, and the mean as its definition says.
 class Oracle {
  public:
-  // `streams` as the exchange names them; those of `dense:` carry fp32 and remember momentum alone, if
-  // the memory of the others is that of an optimiser.
+  // `streams` as the exchange names them: all, or those of a section. Those of `dense:` carry fp32 and
+  // remember momentum alone, if the memory of the others is that of an optimiser.
   Oracle(int ranks, std::vector<TensorSpec> model, std::vector<StreamSpec> streams,
          const std::string& codec, const std::string& feedback, std::string_view method,
          uint64_t seed = 0)
       : ranks_(ranks), model_(std::move(model)), method_(method), seed_(seed) {
     for (size_t i = 0; i < model_.size(); ++i) index_[model_[i].name] = i;
+    std::set<size_t> own;
+    for (const StreamSpec& spec : streams)
+      for (const TensorSpec& tensor : spec.tensors) own.insert(index_.at(tensor.name));
+    for (const size_t i : own) place_.emplace(model_[i].name, place_.size());
     const auto [entry, options] = find_feedback(feedback).value();
     const std::string beside = entry->plain ? entry->plain(options) : "none";
     for (StreamSpec& spec : streams) {
@@ -266,7 +271,7 @@ class Oracle {
   Values owners_mean(Stream& stream, uint64_t number, const std::vector<Tensors>& given) {
     const size_t count = stream.spec.count(), block = stream.codec->info().block;
     const auto n = static_cast<size_t>(ranks_);
-    const size_t first = index_.at(stream.spec.tensors.front().name);
+    const size_t first = place_.at(stream.spec.tensors.front().name);
     std::vector<Values> gradients;
     std::vector<Values> signals;
     for (size_t r = 0; r < n; ++r) {
@@ -329,7 +334,7 @@ class Oracle {
     const size_t count = stream.spec.count();
     const auto n = static_cast<size_t>(ranks_);
     const size_t m = std::clamp<size_t>(count / 512, 1, n);
-    const size_t first = index_.at(stream.spec.tensors.front().name);
+    const size_t first = place_.at(stream.spec.tensors.front().name);
     const size_t share = (stream.codec->max_kept(stream.spec) + m - 1) / m;
     std::vector<std::vector<uint32_t>> regions(m);
     for (uint32_t p = 0; p < count; ++p) {
@@ -472,6 +477,7 @@ class Oracle {
   std::string_view method_;
   uint64_t seed_;
   std::map<std::string, size_t> index_;
+  std::map<std::string, size_t> place_;  // among the tensors of the streams
   std::vector<Stream> streams_;
 };
 

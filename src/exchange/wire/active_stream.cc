@@ -78,6 +78,7 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
                            : open_stream(planned.spec, terms, store)),
       plain_(planned.plain),
       tensors_(planned.tensors),
+      first_(planned.first),
       index_(index),
       norms_(options.norms) {
   if (!plain_) observe_ = options.observe;

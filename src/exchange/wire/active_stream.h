@@ -53,6 +53,7 @@ class ActiveStream {
   size_t index() const noexcept { return index_; }
   const StreamSpec& spec() const noexcept { return coded_.spec(); }
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
+  size_t first() const noexcept { return first_; }  // as PlannedStream has it
   const Codec& codec() const noexcept { return coded_.codec(); }
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
@@ -173,6 +174,7 @@ class ActiveStream {
   CodedStream coded_;
   bool plain_;
   std::vector<size_t> tensors_;
+  size_t first_;
   size_t index_;
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
