@@ -84,7 +84,7 @@ def not_finite(rank, size):
     nn.functional.cross_entropy(model(images), labels).backward()
     seen = [bool(p.grad.isnan().any()) for p in model.parameters()]
     after = memories_of(link)
-    same = all(torch.equal(before[k], after[k]) for k in before)
+    same = torch.equal(before, after)
     return seen, same, link.metrics()["fault"]
 
 

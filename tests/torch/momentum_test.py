@@ -89,12 +89,12 @@ def takes_over_and_gives_back(rank, size):
     late.steps(rank, 0, 3).compress(tw, "topk:density=1")
     found = {"taken over": away(undampened.steps(rank, 0, STEPS), late.steps(rank, 3, STEPS))}
     plain = Run(None).steps(rank, 0, STEPS)
-    for grouping in ("tensor", "model"):
-        early = Run("topk:density=1", settings={"grouping": grouping}).steps(rank, 0, 4)
+    for grouping, rules in (("tensor", {}), ("model", {}), ("model", {"4.*": "topk:density=1,block=4096"})):
+        early = Run("topk:density=1", settings={"grouping": grouping, "rules": rules}).steps(rank, 0, 4)
         before = [dict(group, params=None) for group in early.optimizer.param_groups]
         early.link.release_optimizer()
         assert [dict(group, params=None) for group in early.optimizer.param_groups] == before
-        found[grouping] = away(plain, early.steps(rank, 4, STEPS))
+        found[f"{grouping} {rules}"] = away(plain, early.steps(rank, 4, STEPS))
     return found
 
 
@@ -118,6 +118,17 @@ def after_changes(rank, size):
     run.steps(rank, 4, 6)
     run.link.change("fp32", rules={"6.*": "topk:density=1"})
     return away(plain, run.steps(rank, 6, STEPS))
+
+
+def changed_apart(rank, size):
+    """One rank makes a mistake that is found where the momentum is placed."""
+    import thinwire
+    run = Run("topk:density=1").steps(rank, 0, 1)
+    try:
+        run.link.change("topkk" if rank else "topk:density=0.5")
+    except thinwire.Error as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
 
 
 def skipped(rank, size):
@@ -217,6 +228,10 @@ class OptimizerMomentum(unittest.TestCase):
     def test_goes_along_when_codecs_change(self):
         for distance in on_ranks(2, after_changes):
             self.assertLess(distance, 2e-6)
+
+    def test_ranks_that_ask_for_different_codecs_are_told_at_once(self):
+        for said in on_ranks(2, changed_apart):
+            self.assertRegex(said, "^MismatchError: change: .*'codec topkk' on rank 1")
 
     def test_a_skipped_step_leaves_no_trace(self):
         for found in on_ranks(2, skipped):

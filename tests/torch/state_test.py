@@ -57,8 +57,7 @@ def error_of(action):
 
 def same_state(one, other):
     one, other = content(one), content(other)
-    return one["steps"] == other["steps"] and one["states"].keys() == other["states"].keys() and all(
-        torch.equal(one["states"][k], other["states"][k]) for k in one["states"])
+    return one["steps"] == other["steps"] and torch.equal(one["state"], other["state"])
 
 
 def wrong_ranks(rank, size):
@@ -177,7 +176,7 @@ def other_models(rank, size):
         unchanged = same_state(before, link.state_dict())
         unfit = link.load_state_dict(state, strict=False)
         kept = {array[0] for array in thinwire._state.read_state(
-            "", content(link.state_dict())["states"][codec].numpy().tobytes()) if any(array[4])}
+            "", content(link.state_dict())["state"].numpy().tobytes()) if any(array[4])}
         found[name] = (strict, unchanged, unfit, kept, content(link.state_dict())["steps"])
     _, link = linked(feedback="none")
     found["memory"] = error_of(lambda: link.load_state_dict(trained(rank)[1].state_dict()))
@@ -187,15 +186,15 @@ def other_models(rank, size):
 
 
 def earlier(state, prefix=""):
-    """The state as earlier versions wrote it: no seal, no tensors, no key for each rank."""
+    """The state as the earliest versions wrote it: by codec, no seal, no tensors, no key for each rank."""
     state = dict(content(state))
-    del state["tensors"]
-    for spec, saved in state["states"].items():
-        arrays = [array for array in thinwire._state.read_state("", saved.numpy().tobytes())
-                  if not array[0].startswith("thinwire/seal")]
-        arrays = [(prefix + array[0], *array[1:]) for array in arrays]
-        state["states"] = {**state["states"], spec: torch.frombuffer(
-            bytearray(thinwire._state.write_state(arrays)), dtype=torch.uint8)}
+    (codec,) = state["tensors"]
+    arrays = [(prefix + array[0], *array[1:])
+              for array in thinwire._state.read_state("", state["state"].numpy().tobytes())
+              if not array[0].startswith("thinwire/seal")]
+    for key in ("state", "tensors", "shared"):
+        del state[key]
+    state["states"] = {codec: torch.frombuffer(bytearray(thinwire._state.write_state(arrays)), dtype=torch.uint8)}
     return state
 
 
@@ -219,7 +218,8 @@ def flipped(rank, size):
     found = []
     for strip in (lambda state: state, lambda state: {"rank 0": (earlier(state),)}):
         damaged = strip(link.state_dict())
-        state = content(damaged)["states"][TOPK]
+        entry = content(damaged)
+        state = entry["state"] if "state" in entry else entry["states"][TOPK]
         if rank == 1:
             state[-2] ^= 64  # the exponent of the last value, which is of a mean_estimate
         began = time.monotonic()

@@ -8,5 +8,5 @@ def content(state):
 
 
 def memories_of(link):
-    """Its saved state by codec, as bytes in tensors."""
-    return content(link.state_dict())["states"]
+    """All that it saves, as bytes in a tensor."""
+    return content(link.state_dict())["state"]

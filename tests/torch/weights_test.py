@@ -51,6 +51,29 @@ def nobody(rank, size):
     return found + [link.metrics()["fault"], mean(model, 4.0)]
 
 
+def skipped(rank, size):
+    """Steps of a codec that leaves values out. Rank 1 asks for the second to be skipped, whatever it has."""
+    import thinwire.torch as tw
+    found = []
+    for skips in (True, False):
+        model = DistributedDataParallel(nn.Linear(4, 1, bias=False))
+        link = tw.compress(model, "topk:density=0.25", max_skipped=1)
+        means = []
+        for step in range(4):
+            if step == 1 and not skips:
+                continue
+            if step == 1 and rank == 1:
+                link.skip_step()
+            model.zero_grad()
+            spoilt = math.nan if step == 1 and rank == 1 else 1.0
+            model(torch.arange(1.0, 5.0)[None] * spoilt).sum().backward()
+            means.append(model.module.weight.grad[0].tolist())
+            if step == 1:
+                found.append((link.metrics()["skipped"], link.metrics()["fault"], link.metrics()["participants"]))
+        found.append(means)
+    return found
+
+
 def spoilt(rank, size):
     """A NaN of a rank that takes part is a fault as ever."""
     model, link = linear()
@@ -110,6 +133,12 @@ class Weights(unittest.TestCase):
     def test_a_step_of_nobody_is_skipped_with_zeros(self):
         for found in on_ranks(2, nobody):
             self.assertEqual(found, [0.0, True] * 3 + ["no rank took part", 4.0])
+
+    def test_one_rank_has_a_step_skipped_for_all(self):
+        for told, skipping, straight in on_ranks(2, skipped):
+            self.assertEqual(told, (True, "rank 1 asked to skip the step", 2))
+            self.assertEqual(skipping[1], [0.0] * 4)
+            self.assertEqual([skipping[0], *skipping[2:]], straight)  # memories went on as if it had never been
 
     def test_a_nan_is_a_fault_as_ever(self):
         for gradient, fault in on_ranks(2, spoilt):

@@ -20,7 +20,8 @@ from __future__ import annotations
 from . import _native  # first: says what is missing
 from ._boundary import Boundary
 from ._checkpoint import Checkpoint
-from ._ddp import Link, compress
+from ._compress import compress
+from ._ddp import Link
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
 
 __all__ = [

@@ -8,7 +8,7 @@ import inspect
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Optional, TypeVar, cast
+from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 import torch.distributed as dist
 
@@ -18,7 +18,11 @@ from ..errors import BadOptionError, ContractError, UnknownNameError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+# What `compress` takes: codecs by pattern of names, or these with a memory, a method and a grouping.
+Rules = Mapping[str, Union[str, Codec, Mapping[str, Union[str, Codec]]]]
+
 GROUPINGS = ("auto", "tensor", "model")
+_OF_A_RULE = ("codec", "feedback", "method", "grouping")
 
 _LARGEST_SEED = 2**64 - 1
 _LARGEST = 2**31 - 1  # of what counts something
@@ -115,12 +119,23 @@ class Arguments:
             raise self.refuse(name, codec, "a text, as in \"topk:density=0.01\", or a thinwire.Codec")
         return codec
 
-    def rules(self, rules: Any) -> dict[str, str]:
-        """With codecs as text."""
-        if not isinstance(rules, Mapping) or not all(
-                isinstance(pattern, str) and isinstance(codec, (str, Codec)) for pattern, codec in rules.items()):
+    def rules(self, rules: Any) -> dict[str, dict[str, str]]:
+        """The settings of each pattern, with codecs as text."""
+        if not isinstance(rules, Mapping) or not all(isinstance(pattern, str) for pattern in rules):
             raise self.refuse("rules", rules, 'codecs by pattern of names, as in {"*.bias": "fp32"}')
-        return {pattern: self.codec(codec) for pattern, codec in rules.items()}
+        return {pattern: self._rule(f"rules[{pattern!r}]", given) for pattern, given in rules.items()}
+
+    def _rule(self, name: str, given: Any) -> dict[str, str]:
+        if isinstance(given, (str, Codec)):
+            return {"codec": self.codec(given)}
+        if not isinstance(given, Mapping) or "codec" not in given:
+            raise self.refuse(name, given, 'a codec, or settings, as in {"codec": "int8", "feedback": "ef21"}')
+        for key in given:
+            self.choice(f"the key of {name}", key, _OF_A_RULE)
+        found = {**given, "codec": self.codec(given["codec"], f"{name}['codec']")}
+        self.texts(**{f"{name}[{key!r}]": value for key, value in found.items()})
+        self.choice(f"{name}['grouping']", found.get("grouping", "auto"), GROUPINGS)
+        return found
 
     def steps_per_epoch(self, given: Any) -> int:
         """The number, also of what gives as many batches: a DataLoader. 0: not given."""

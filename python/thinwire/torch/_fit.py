@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import MismatchError
-from ._names import plain_names
 
 _Array = tuple[Any, ...]  # name, type, on_resize, shape, bytes
 _Shapes = dict[str, list[int]]  # by name
+_Shared = Mapping[str, Sequence[str]]  # tensors by the stream that they form
 
 
 class Unfit(NamedTuple):
@@ -19,16 +19,6 @@ class Unfit(NamedTuple):
     missing_keys: list[str]  # of the model, not in the state
     unexpected_keys: list[str]  # the other way round
     mismatched_keys: list[str]  # of another shape
-
-
-def rename(arrays: Sequence[_Array], known: Iterable[str]) -> list[_Array]:
-    """The arrays under the names that streams have without what wrappers add to them, unless they are known."""
-    streams = list(dict.fromkeys(array[0].rsplit("/", 2)[0] for array in arrays))
-    if {*streams} <= {*known, "model"}:
-        return list(arrays)
-    plain = dict(zip(streams, plain_names(streams)))
-    return [("/".join((plain[stream], part, name)), *array[1:])
-            for array in arrays for stream, part, name in [array[0].rsplit("/", 2)]]
 
 
 def memories(shapes: Iterable[tuple[str, Sequence[int]]]) -> _Shapes:
@@ -53,15 +43,14 @@ def _text(shapes: _Shapes, name: str) -> str:
 
 
 class Fit:
-    """Finds what does not fit, codec by codec."""
+    """Finds what does not fit."""
 
     def __init__(self) -> None:
         self.unfit = Unfit([], [], [])
         self._lines: list[str] = []
-        self._bad: dict[str, set[str]] = {}
-        self._shares_differ: set[str] = set()
+        self._bad: set[str] = set()  # tensors and streams
 
-    def compare(self, spec: str, saved: _Shapes, own: _Shapes) -> None:
+    def compare(self, saved: _Shapes, own: _Shapes) -> None:
         """Tensors of a codec by name."""
         missing = [name for name in own if name not in saved]
         unexpected = [name for name in saved if name not in own]
@@ -71,28 +60,29 @@ class Fit:
         self.unfit.mismatched_keys.extend(mismatched)
         self._lines += [f"size mismatch for {name}: {list(saved[name])} in the state, {list(own[name])} here"
                         for name in mismatched]
-        self._bad[spec] = {*missing, *unexpected, *mismatched}
-        if self._bad[spec] or list(saved) != list(own):
-            self._shares_differ.add(spec)
+        self._bad.update(missing, unexpected, mismatched)
 
-    def kept(self, spec: str, arrays: Sequence[_Array], own: _Shapes) -> list[_Array]:
-        """The arrays of a codec that fit, where a memory that is there would save `own`."""
+    def compare_shared(self, saved: _Shared, own: _Shared) -> None:
+        """The tensors of streams, once tensors were compared."""
+        for stream, tensors in saved.items():
+            here = own.get(stream, ())
+            if list(tensors) == list(here) and not self._bad.intersection(tensors):
+                continue
+            if not self._bad.intersection((*tensors, *here)):
+                self._lines.append(f"'{stream}' is shared by other tensors, or in another order: "
+                                   f"{', '.join(tensors)} in the state, {', '.join(here) or 'none'} here")
+            self._bad.add(stream)
+
+    def kept(self, arrays: Sequence[_Array], own: _Shapes) -> list[_Array]:
+        """The arrays that fit, where memories that are there would save `own`."""
         saved = memories_in(arrays)
         for name in dict.fromkeys((*own, *saved)):
             stream = name.rsplit("/", 2)[0]
-            if self._is_bad(spec, stream):
-                if not self._bad[spec]:
-                    self._lines.append("tensors that share a memory are in another order")
-                    self._bad[spec].add(stream)
+            if stream in self._bad or own.get(name) == saved.get(name):
                 continue
-            if own.get(name) == saved.get(name):
-                continue
-            self._bad[spec].add(stream)
+            self._bad.add(stream)
             self._lines.append(f"memory '{name}': {_text(saved, name)} in the state, {_text(own, name)} here")
-        return [array for array in arrays if not self._is_bad(spec, array[0].rsplit("/", 2)[0])]
-
-    def _is_bad(self, spec: str, stream: str) -> bool:
-        return stream in self._bad[spec] or (stream == "model" and spec in self._shares_differ)
+        return [array for array in arrays if array[0].rsplit("/", 2)[0] not in self._bad]
 
     def require(self, way_out: str = "") -> None:
         lines = [f"{what}: {', '.join(names)}" for what, names in

@@ -1,4 +1,16 @@
-"""Saved states of links: read and checked on this rank alone."""
+"""Saved states of links: read and checked on this rank alone.
+
+Every rank saves one dictionary:
+
+    rank, world_size, steps
+    state       all memories and encoder states, as bytes in a tensor
+    tensors     their shapes by name, in their order, by codec
+    shared      which tensors have one memory or encoder, by the name that it has in `state`
+    changed     False, or the settings that `change` led to
+
+Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called what all of its
+tensors share "model", and in `changed` the `memories` by codec. The earliest saved no tensors.
+"""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -7,28 +19,40 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import MismatchError
-from ._exchanges import Exchanges
-from ._fit import Fit, Unfit, memories_in, remembered, rename
-from ._saved import Saved, entries, from_tensor, states_for
+from ._exchange import Exchange, engine_options
+from ._fit import Fit, Unfit, memories_in, remembered
+from ._names import plain_names
+from ._saved import Saved, entries, from_tensor, states_for, to_tensor
 
 _Arrays = list[tuple[Any, ...]]
+_Shapes = Mapping[str, Mapping[str, list[int]]]  # by codec and name
 
 
 class LinkState(NamedTuple):
     """Of one old rank."""
 
     head: Mapping[str, Any]
-    arrays: dict[str, _Arrays]  # by codec
+    arrays: dict[str, _Arrays]  # by codec, as earlier versions saved it; or all
+
+
+_ALL = ""
+_WHOLE = "model"  # the name of what all tensors share
+
+
+def saved_state(exchange: Exchange, steps: int, changed: bool) -> dict[str, Any]:
+    return {"rank": exchange.rank, "world_size": exchange.size, "steps": steps,
+            "state": to_tensor(exchange.save()), "tensors": exchange.shapes, "shared": exchange.shared,
+            "changed": changed and exchange.settings}
 
 
 def link_states(rank: int, size: int, saved: Saved) -> list[LinkState]:
     """What a rank loads of what it was given."""
     found = []
     for one in states_for(rank, size, entries(saved)):
-        if not {"steps", "states"} <= one.keys():
+        if "steps" not in one or not {"state", "states"} & one.keys():
             raise MismatchError("the state is of something else than a link")
-        found.append(LinkState(one, {spec: from_tensor(int(one["rank"]), state)
-                                     for spec, state in one["states"].items()}))
+        states = one["states"] if "states" in one else {_ALL: one["state"]}
+        found.append(LinkState(one, {codec: from_tensor(int(one["rank"]), state) for codec, state in states.items()}))
     for one in found[1:]:
         for key in ("steps", "changed"):
             if one.head.get(key) != found[0].head.get(key):
@@ -37,27 +61,61 @@ def link_states(rank: int, size: int, saved: Saved) -> list[LinkState]:
     return found
 
 
-def fitting(
-    states: Sequence[LinkState], exchanges: Exchanges, strict: bool
-) -> tuple[dict[str, list[_Arrays]], Unfit]:
-    """By codec what every old rank's state has for these exchanges; all of it, if `strict`."""
-    first = states[0]
-    if strict and set(first.arrays) != set(exchanges.specs):
-        raise MismatchError(f"state of codecs {sorted(first.arrays)} for {sorted(exchanges.specs)}")
+def settings_of(changed: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:
+    """What a saved link was changed to, for this exchange of the same parameters."""
+    if "memories" not in changed:
+        return dict(changed)
+    memories = changed["memories"]
+    settings = {key: changed[key] for key in ("codec", "method", "steps_per_epoch")}
+    rules = {pattern: {"codec": codec, **memories[codec]} for pattern, codec in changed["rules"].items()}
+    options = engine_options(exchange.parameters, {**exchange.options, **settings, "rules": rules})
+    return {**settings, **memories.get(changed["codec"], {}), "rules": options["rules"]}
+
+
+def fitting(states: Sequence[LinkState], exchange: Exchange, strict: bool) -> tuple[list[_Arrays], Unfit]:
+    """What every old rank's state has for this exchange; all of it, if `strict`."""
+    first, shapes, own = states[0], exchange.shapes, exchange.remembered_shapes()
+    known = "tensors" in first.head
+    saved: _Shapes = first.head["tensors"] if known else shapes
+    codecs = saved if known else first.arrays
+    if strict and {*codecs} != {*shapes}:
+        raise MismatchError(f"state of codecs {sorted(codecs)} for {sorted(shapes)}")
+    if "state" in first.head:
+        ranks, shared = [state.arrays[_ALL] for state in states], first.head["shared"]
+    else:
+        stores = [_in_one_store(state.arrays, saved, renamed=not known) for state in states]
+        ranks, shared = [arrays for arrays, _ in stores], stores[0][1]
     fit = Fit()
-    shapes = exchanges.shapes
-    found: dict[str, list[_Arrays]] = {}
-    for spec in exchanges.specs:
-        own = exchanges.remembered_shapes(spec)
-        ranks = [state.arrays.get(spec, []) for state in states]
-        if "tensors" in first.head:
-            fit.compare(spec, first.head["tensors"].get(spec, {}), shapes[spec])
-        else:  # as thinwire saved it before it named tensors
-            ranks = [rename(arrays, shapes[spec]) for arrays in ranks]
-            fit.compare(spec, remembered(memories_in(ranks[0])), remembered(own))
-        found[spec] = [fit.kept(spec, arrays, own) for arrays in ranks]
-    for spec in set(first.head.get("tensors", {})) - set(exchanges.specs):
-        fit.compare(spec, first.head["tensors"][spec], {})
+    if known:
+        for codec in dict.fromkeys((*shapes, *saved)):
+            fit.compare(saved.get(codec, {}), shapes.get(codec, {}))
+    else:
+        fit.compare(remembered(memories_in(ranks[0])), remembered(own))
+    fit.compare_shared(shared, exchange.shared)
+    kept = [fit.kept(arrays, own) for arrays in ranks]
     if strict:
         fit.require("\nload_state_dict(..., strict=False) loads what fits")
-    return found, fit.unfit
+    return kept, fit.unfit
+
+
+def _in_one_store(
+    by_codec: Mapping[str, _Arrays], tensors: _Shapes, renamed: bool
+) -> tuple[_Arrays, dict[str, list[str]]]:
+    """What earlier versions saved, under the names that it has in the store of one exchange; and what is shared there.
+
+    Args:
+        renamed: names have what wrappers add to them.
+    """
+    found: _Arrays = []
+    shared: dict[str, list[str]] = {}
+    for codec, arrays in by_codec.items():
+        own = [*tensors.get(codec, ())]
+        streams = [*dict.fromkeys(array[0].rsplit("/", 2)[0] for array in arrays)]
+        names = dict(zip(streams, plain_names(streams) if renamed and not {*streams} <= {*own, _WHOLE} else streams))
+        if _WHOLE in names and own and _WHOLE not in own:
+            names[_WHOLE] = _WHOLE if len(tensors) == 1 else f"{_WHOLE}:{own[0]}"
+            shared[names[_WHOLE]] = own
+        for name, *rest in arrays:
+            stream, part, key = name.rsplit("/", 2)
+            found.append(("/".join((names[stream], part, key)), *rest))
+    return found, shared

@@ -43,5 +43,5 @@ def _require_same(
         raise MismatchError(f"state of '{own['method']}' with codec '{own['codec']}' for '{method}' with "
                             f"'{codec}'")
     fit = Fit()
-    fit.compare(codec, own.get("tensors", tensors), tensors)
+    fit.compare(own.get("tensors", tensors), tensors)
     fit.require()

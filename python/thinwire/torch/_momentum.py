@@ -63,9 +63,11 @@ class MemoryMomentum:
         self._handles = [optimizer.register_step_pre_hook(self._enter),
                          optimizer.register_step_post_hook(self._leave)]
 
-    def memory(self, options: Mapping[str, Any]) -> str:
-        """The memory of an exchange with these options."""
-        return place_momentum(dict(options), "memory", self._first)[1]
+    def with_memories(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """An exchange's options with the memories that hold the momentum."""
+        _, memory, of_rules = place_momentum(dict(options), "memory", self._first)
+        rules = [{**rule, "feedback": own} for rule, own in zip(options["rules"], of_rules)]
+        return {**options, "feedback": memory, "rules": rules}
 
     def of_each(self, parameters: Sequence[nn.Parameter]) -> list[tuple[float, float, bool]]:
         """What the groups say now; between two steps of the optimiser."""
@@ -146,24 +148,17 @@ def place(
     optimizer: Optional[torch.optim.Optimizer],
     where: str,
     parameters: Sequence[nn.Parameter],
-    exchanges: Sequence[Mapping[str, Any]],
+    options: Mapping[str, Any],
 ) -> Optional[MemoryMomentum]:
-    """Where the optimiser's momentum acts: attached to it if that is in the memories, else nothing.
-
-    Args:
-        exchanges: the options of each, codec included.
-    """
+    """Where the optimiser's momentum acts in an exchange with these options: attached to the optimiser if that is in
+    the memories, else nothing."""
     groups = [] if optimizer is None else _momentum_groups(optimizer)
     if where == "memory" and not groups:
         raise BadOptionError("momentum=\"memory\": " + (
             "name the optimizer whose momentum it is: compress(..., optimizer=optimizer)"
             if optimizer is None else f"{type(optimizer).__name__} has no momentum that could act in the memory"))
-    own = _own(groups[0]) if groups else _NONE
-    in_memory = [place_momentum(dict(options), where, own)[0] for options in exchanges]
-    if not any(in_memory):
+    if not place_momentum(dict(options), where, _own(groups[0]) if groups else _NONE)[0]:
         return None
-    for options in exchanges:
-        place_momentum(dict(options), "memory", own)  # says what is wrong with it before anything is attached
     return MemoryMomentum(optimizer, parameters)  # type: ignore[arg-type]
 
 
@@ -195,9 +190,13 @@ class UnnamedOptimizer:
         self._handle.remove()
 
 
-def leaves_most(options: Mapping[str, Any]) -> bool:
-    """Whether an optimiser's momentum would act in the memory of such an exchange."""
-    try:
-        return place_momentum(dict(options), "auto", (0.5, 0.0, False))[0]
-    except BadOptionError:  # the memory has a momentum of its own, so that the optimiser should have none
-        return False
+def leaving_most(options: Mapping[str, Any]) -> list[str]:
+    """The codecs of an exchange in whose memories an optimiser's momentum would act."""
+    found = []
+    for settings in (options, *options["rules"]):
+        try:
+            if place_momentum({**options, **settings, "rules": []}, "auto", (0.5, 0.0, False))[0]:
+                found.append(settings["codec"])
+        except BadOptionError:  # the memory has a momentum of its own, so that the optimiser should have none
+            pass
+    return found

@@ -46,7 +46,6 @@ Wire = _engine.Wire
 check_seal = _engine.check_seal
 place_momentum = _engine.place_momentum
 arrivals_count = _engine.arrivals_count
-settle = _engine.settle
 
 # Its threads must not wait for a process group while the interpreter goes.
 atexit.register(_engine.close)

@@ -1,20 +1,20 @@
-"""Names, shapes and kinds of a module's parameters, by which codecs treat them."""
+"""Names, shapes and kinds of a module's parameters, and the rules for parameters by name."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import fnmatch
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from .._core import did_you_mean
-from ..errors import UnknownNameError
 from ._names import plain_names
 
 _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+_fits = fnmatch.fnmatchcase
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
@@ -81,20 +81,25 @@ def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
     return plainly_named(found)
 
 
-def share_out(
-    parameters: list[Parameter], codec: str, rules: Mapping[str, str]
-) -> dict[str, list[Parameter]]:
-    """Parameters by codec: that of the first rule whose pattern fits the name, else `codec`."""
-    unused = set(rules)
-    shares: dict[str, list[Parameter]] = {}
-    for parameter in parameters:
-        pattern = next((p for p in rules if fnmatch.fnmatchcase(parameter.name, p)
-                        or fnmatch.fnmatchcase(parameter.path, p)), None)
-        if pattern is not None:
-            unused.discard(pattern)
-        shares.setdefault(codec if pattern is None else rules[pattern], []).append(parameter)
-    if unused:
-        names = [parameter.name for parameter in parameters]
-        raise UnknownNameError(f"rules: no parameter is named like {sorted(unused)}; names: "
-                               f"{', '.join(names[:8])}, ...{did_you_mean(min(unused), names)}")
-    return shares
+def by_plain_names(
+    parameters: Sequence[Parameter], rules: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, str]]:
+    """Rules as the engine takes them, which knows plain names alone: where a pattern decides for a parameter by the
+    name that wrappers gave it, there is a rule for each parameter that it decides for."""
+    found: list[dict[str, str]] = []
+    left = list(parameters)
+    for pattern, settings in rules.items():
+        decided = [one for one in left if _fits(one.name, pattern) or _fits(one.path, pattern)]
+        left = [one for one in left if not (_fits(one.name, pattern) or _fits(one.path, pattern))]
+        by_name = all(_fits(one.name, pattern) for one in decided)
+        patterns = [pattern] if by_name else [glob.escape(one.name) for one in decided]
+        found += [{**settings, "pattern": one} for one in patterns]
+    return found
+
+
+def codecs_of(
+    parameters: Sequence[Parameter], codec: str, rules: Sequence[Mapping[str, str]]
+) -> dict[str, str]:
+    """By name: that of the first rule whose pattern fits, else `codec`."""
+    return {one.name: next((rule["codec"] for rule in rules if _fits(one.name, rule["pattern"])), codec)
+            for one in parameters}

@@ -1,27 +1,23 @@
-"""Sums the reports of a link's engines over a step, and lists the numbers for writers."""
+"""Makes a link's counters of the report of a step, and lists the numbers for writers."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-_SUMS = ("dense_bytes", "sent_bytes", "received_bytes", "compress_seconds", "wire_seconds", "decompress_seconds")
+_REPORTED = ("skipped", "fault", "participants", "dense_bytes", "sent_bytes", "received_bytes", "compress_seconds",
+             "wire_seconds", "decompress_seconds", "streams")
 _NORMS = ("gradient_norm", "rest_norm")
 _LOGGED = ("sent_bytes", "received_bytes", "wire_ratio", "codec_ratio", "skipped", "compress_seconds",
            "wire_seconds", "decompress_seconds")
 
 
-def summed(reports: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
+def counters(report: Mapping[str, Any], steps: int) -> dict[str, Any]:
     """`Link.metrics` of the last of so many steps."""
-    total: dict[str, Any] = {"step": steps}
-    for key in _SUMS:
-        total[key] = sum(report[key] for report in reports)
-    total["participants"] = min(report["participants"] for report in reports)
-    total["skipped"] = any(report["skipped"] for report in reports)
-    total["fault"] = next((r["fault"] for r in reports if r["skipped"]), "")
-    total["streams"] = [stream for report in reports for stream in report["streams"]]
+    total = {key: report[key] for key in _REPORTED}
+    total["step"] = steps
     for key in _NORMS:
         total[key] = math.sqrt(sum(stream[key] ** 2 for stream in total["streams"]))
     payload = sum(stream["payload_bytes"] for stream in total["streams"])

@@ -1,4 +1,4 @@
-"""One backward pass: its buckets, from torch to the exchanges and back."""
+"""One backward pass: its buckets, from torch to the exchange and back."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -60,14 +60,11 @@ class Step:
         """Once the step has ended; of the floats that it consists of."""
         return self._places[id(parameter)]
 
-    def end(self, skipped: bool, empty: bool) -> None:
-        """The means are there. Where one engine skipped its part none counts; in a step that is empty no rank took
-        part, and means are zeros."""
+    def end(self, skipped: bool) -> None:
+        """The means are there, or what is in their place where the step is skipped."""
         self.skipped = skipped
         for future, values, is_sparse in self._buckets:
-            if skipped and not empty:
-                values.fill_(math.nan)
-            elif self._scale is not None:
+            if self._scale is not None:
                 values.mul_(self._scale)
             future.set_result(values.to_sparse(1) if is_sparse else values)
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine.h"
+#include "exchange_options.h"
 #include "module_parts.h"
 #include "report_members.h"
 #include "thinwire/c10d.h"
@@ -49,36 +50,6 @@ py::dict to_dict(const Engine& engine, const StepReport& report) {
   return row;
 }
 
-// Four times the values of a chunk elsewhere: every message costs more here.
-constexpr size_t kChunkValues = size_t{1} << 17;
-
-ExchangeOptions options_of(const py::dict& given) {
-  ExchangeOptions options;
-  options.chunk_values = kChunkValues;
-  options.codec = given["codec"].cast<std::string>();
-  options.feedback = given["feedback"].cast<std::string>();
-  options.method = given["method"].cast<std::string>();
-  const auto grouping = given["grouping"].cast<std::string>();
-  if (grouping == "tensor") options.grouping = Grouping::kTensor;
-  if (grouping == "model") options.grouping = Grouping::kModel;
-  options.bucket_bytes = given["bucket_kb"].cast<size_t>() * 1024;
-  options.seed = given["seed"].cast<uint64_t>();
-  options.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
-  options.max_skipped = given["max_skipped"].cast<int>();
-  options.norms = given["norms"].cast<bool>();
-  options.weighted = given["weighted"].cast<bool>();
-  return options;
-}
-
-py::dict to_dict(const SettledOptions& settled) {
-  py::dict row;
-  row["codec"] = settled.codec;
-  row["feedback"] = settled.feedback;
-  row["method"] = settled.method;
-  row["grouping"] = settled.grouping == Grouping::kModel ? "model" : "tensor";
-  return row;
-}
-
 }  // namespace
 
 py::list to_list(const std::vector<SavedArray>& saved) {
@@ -104,17 +75,14 @@ PYBIND11_MODULE(_engine, module) {
     thinwire::check_seal(thinwire::python::state_arrays(saved)).or_throw();
   });
 
-  module.def("settle", [](const py::dict& options) {
-    return thinwire::python::to_dict(
-        thinwire::settled_options(thinwire::python::options_of(options)).value());
-  });
-
   module.def("place_momentum", [](const py::dict& options, const std::string& place,
                                   const thinwire::python::MomentumTuple& own) {
     const auto plan = thinwire::place_momentum(place, thinwire::python::momentum_of(own),
-                                               thinwire::python::options_of(options))
+                                               thinwire::python::exchange_options_of(options))
                           .value();
-    return py::make_tuple(plan.in_memory, plan.feedback);
+    py::list of_rules;
+    for (const auto& rule : plan.rules) of_rules.append(rule.feedback);
+    return py::make_tuple(plan.in_memory, plan.feedback, of_rules);
   });
 
   module.def("arrivals_count",
@@ -127,10 +95,9 @@ PYBIND11_MODULE(_engine, module) {
       .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
                        const std::vector<thinwire::python::NamedShape>& tensors,
                        const py::dict& options, double deadline_seconds) {
-             auto parsed = thinwire::python::options_of(options);
+             const auto parsed = thinwire::python::exchange_options_of(options);
              const NoGil released;
-             return std::make_shared<Engine>(processes, tensors, std::move(parsed),
-                                             deadline_seconds);
+             return std::make_shared<Engine>(processes, tensors, parsed, deadline_seconds);
            }),
            py::arg("processes"), py::arg("tensors"), py::arg("options"),
            py::arg("deadline_seconds"))
@@ -140,6 +107,15 @@ PYBIND11_MODULE(_engine, module) {
       .def("set_weighted", &Engine::set_weighted, py::call_guard<NoGil>())
       .def("set_weight", &Engine::set_weight, py::call_guard<NoGil>())
       .def("abstain", &Engine::abstain, py::call_guard<NoGil>())
+      .def("skip_step", &Engine::skip_step, py::call_guard<NoGil>())
+      .def("change",
+           [](Engine& engine, const py::dict& options) {
+             auto parsed = thinwire::python::exchange_options_of(options);
+             const NoGil released;
+             engine.change(std::move(parsed));
+           })
+      .def("options",
+           [](const Engine& engine) { return thinwire::python::dict_of(engine.options()); })
       .def("start", &Engine::start, py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {
@@ -152,15 +128,16 @@ PYBIND11_MODULE(_engine, module) {
            })
       .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())
-      .def("take_over", &Engine::take_over, py::call_guard<NoGil>())
       .def("saved_shapes", &Engine::saved_shapes)
-      .def("settled",
-           [](const Engine& engine) { return thinwire::python::to_dict(engine.settled()); })
       .def("streams",
            [](const Engine& engine) {
-             py::list names;
-             for (const auto& stream : engine.streams()) names.append(stream.name);
-             return names;
+             py::list rows;
+             for (const auto& stream : engine.streams()) {
+               py::list names;
+               for (const auto& tensor : stream.tensors) names.append(tensor.name);
+               rows.append(py::make_tuple(stream.name, names));
+             }
+             return rows;
            })
       .def_property_readonly("rank", &Engine::rank)
       .def_property_readonly("size", &Engine::size);

@@ -3,7 +3,6 @@
 #include "engine.h"
 
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "thinwire/c10d.h"
@@ -26,20 +25,24 @@ TensorView view_of(const at::Tensor& tensor) {
 }  // namespace
 
 Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
-               const std::vector<NamedShape>& tensors, ExchangeOptions options,
+               const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
                double deadline_seconds)
     : group_(make_c10d_group(processes)),
       store_(std::make_unique<Store>()),
-      tensors_(specs_of(tensors)),
-      options_(std::move(options)) {
+      tensors_(specs_of(tensors)) {
   group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
-  exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+  exchange_ = make_exchange(*group_, *store_, tensors_, options);
 }
 
 void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
   std::vector<Momentum> momenta;
   for (const MomentumTuple& one : of_tensors) momenta.push_back(momentum_of(one));
   exchange_->set_momentum(momenta);
+}
+
+void Engine::change(ExchangeOptions asked) {
+  asked.weighted = exchange_->options().weighted;  // which set_weighted changes
+  exchange_->change(asked);
 }
 
 void Engine::start(size_t index, const at::Tensor& gradient) {
@@ -59,14 +62,14 @@ StepReport Engine::wait() {
   require_all();
   const StepReport report = exchange_->wait(ticket_);
   for (Started& one : started_) {
-    if (report.skipped && report.participants > 0)
+    if (report.skipped && report.fault.code != ErrorCode::kOk)
       one.gradient.fill_(std::numeric_limits<float>::quiet_NaN());
     else if (!one.values.is_same(one.gradient))
       // What a memory adds may lie beyond the largest float16, which is better than infinity.
       one.gradient.copy_(one.values.clamp_(-kLargestHalf, kLargestHalf));
   }
   started_.clear();
-  options_.first_step = report.step + 1;  // of an exchange that begins anew
+  next_step_ = report.step + 1;
   return report;
 }
 
@@ -91,34 +94,19 @@ std::vector<std::pair<std::string, std::vector<uint64_t>>> Engine::saved_shapes(
 }
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
-  begin_with(load_store(saved, *group_), step);
-}
-
-void Engine::take_over(const std::vector<SavedArray>& saved, uint64_t step) {
-  std::map<std::string, std::vector<SavedArray>> encoders;
-  std::vector<SavedArray> memories;
-  for (const SavedArray& array : saved) {
-    const std::string& name = std::get<0>(array);
-    const std::string key = name.substr(0, name.rfind('/'));
-    (key.ends_with("/encoder") ? encoders[key] : memories).push_back(array);
-  }
-  begin_with(load_store({memories}, *group_), step);
-  for (const auto& [key, arrays] : encoders)
-    if (store_->holds(key)) (void)store_->load({state_arrays(arrays)}, group_->rank(), size());
-}
-
-void Engine::begin_with(std::unique_ptr<Store> store, uint64_t step) {
-  ExchangeOptions options = options_;
-  options.first_step = step;
+  std::unique_ptr<Store> store = load_store(saved, *group_);
+  ExchangeOptions options = exchange_->options();
   exchange_.reset();  // before a store that it writes to
   try {
+    options.first_step = step;
     exchange_ = make_exchange(*group_, *store, tensors_, options);
   } catch (const Error& error) {
-    if (may_go_on(error)) exchange_ = make_exchange(*group_, *store_, tensors_, options_);
+    options.first_step = next_step_;
+    if (may_go_on(error)) exchange_ = make_exchange(*group_, *store_, tensors_, options);
     throw;
   }
   store_ = std::move(store);
-  options_ = std::move(options);
+  next_step_ = step;
 }
 
 }  // namespace thinwire::python

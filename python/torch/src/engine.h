@@ -17,7 +17,6 @@
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/momentum.h"
-#include "thinwire/settled.h"
 #include "thinwire/store.h"
 
 namespace thinwire::python {
@@ -35,7 +34,8 @@ class Engine {
  public:
   // Called by all ranks of the process group alike. Throws whatever make_exchange throws.
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
-         const std::vector<NamedShape>& tensors, ExchangeOptions options, double deadline_seconds);
+         const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
+         double deadline_seconds);
 
   // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks. Called by all ranks between two
   // steps.
@@ -51,21 +51,22 @@ class Engine {
   // Of every tensor, from the next step on, where the memory is an optimiser's momentum. Between two steps.
   void set_momentum(const std::vector<MomentumTuple>& of_tensors);
 
-  // As Exchange has them: set_weighted is called by all ranks alike. abstain sits the next step out.
-  void set_weighted(bool weighted) {
-    exchange_->set_weighted(weighted);
-    options_.weighted = weighted;
-  }
+  // As Exchange has them. set_weighted and change are called by all ranks alike, between two steps; of the options,
+  // change takes those that Exchange::change can change. abstain sits the next step out.
+  void set_weighted(bool weighted) { exchange_->set_weighted(weighted); }
   void set_weight(double weight) { exchange_->set_weight(weight); }
   void abstain() { exchange_->abstain(Abstention::kSitsOut); }
+  void skip_step() { exchange_->abstain(Abstention::kSkipsStep); }
+  void change(ExchangeOptions asked);
+  const ExchangeOptions& options() const { return exchange_->options(); }
 
   // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
   // bfloat16 or float16.
   void start(size_t index, const at::Tensor& gradient);
 
-  // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped leaves them
-  // as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had; one in
-  // which no rank took part leaves zeros.
+  // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped for a fault leaves
+  // them as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had; one
+  // that ranks abstained from leaves zeros.
   // Throws Error(kContract) naming the tensors that were not started.
   StepReport wait();
 
@@ -73,14 +74,10 @@ class Engine {
   // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks. Where it fails all of
   // them go on as they were, unless one is lost.
   void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
-  // The same with what other engines of this rank saved. As in a schedule of codecs, memories must fit, and an
-  // encoder starts afresh where the old one's state does not.
-  void take_over(const std::vector<SavedArray>& saved, uint64_t step);
 
   // Names and shapes of what it would save.
   std::vector<std::pair<std::string, std::vector<uint64_t>>> saved_shapes() const;
 
-  SettledOptions settled() const { return settled_options(options_).value(); }
   const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
@@ -93,13 +90,12 @@ class Engine {
   };
 
   void require_all() const;
-  void begin_with(std::unique_ptr<Store> store, uint64_t step);
 
   std::unique_ptr<Group> group_;
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;
-  ExchangeOptions options_;
   std::unique_ptr<Exchange> exchange_;
+  uint64_t next_step_ = 0;
   std::vector<Started> started_;  // of the step under way
   Ticket ticket_;
 };

@@ -1,0 +1,96 @@
+"""tw.compress: gives a DistributedDataParallel model its link."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Optional, Union
+
+import torch
+from torch import nn
+
+from ..codec import Codec
+from ..errors import TimeoutError
+from ._arguments import Arguments, Rules, exchange_options, explains_keywords
+from ._ddp import Link
+from ._lossy import warn_of_loss
+from ._wrapped import register, require_free, unwrap
+
+
+# Without annotations: torch compares them with its classes, and they are texts in this file.
+def _hook(link, bucket):
+    return link._hook(bucket)
+
+
+@explains_keywords
+def compress(
+    model: nn.Module,
+    codec: Union[str, Codec] = "sidco:density=0.01",
+    *,
+    rules: Optional[Rules] = None,
+    feedback: str = "auto",
+    method: str = "auto",
+    grouping: str = "auto",
+    bucket_kb: int = 2048,
+    steps_per_epoch: Union[int, Sized, None] = None,
+    seed: int = 0,
+    max_skipped: int = 0,
+    norms: bool = False,
+    weighted: bool = False,
+    scaler: Optional[torch.amp.GradScaler] = None,
+    optimizer: Optional[torch.optim.Optimizer] = None,
+    momentum: str = "auto",
+    deadline_seconds: float = 60.0,
+) -> Link:
+    """Sends the gradients of a DistributedDataParallel model through thinwire. All ranks call it alike.
+
+    Args:
+        model: a DistributedDataParallel, or the result of torch.compile on one, before its first backward pass, on
+            a process group of backend gloo.
+        codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
+        rules: other codecs for parameters by name, {"*.bias": "fp32", "head.*": "int8"}, or with another memory,
+            method or grouping, {"head.*": {"codec": "int8", "feedback": "ef21"}}. The first pattern that matches
+            counts.
+        feedback: the memory that keeps what codecs leave out; "auto" is the codec's default.
+        method: the collective, docs/collectives.md.
+        grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), or "auto", the codec's.
+        bucket_kb: the uncompressed size of what is sent together.
+        steps_per_epoch: the optimiser's steps in an epoch, for schedules that count in epochs; or the DataLoader
+            that has as many batches. Where gradients are accumulated over k batches, len(loader) // k.
+        max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient
+            scaler needs it.
+        norms: whether to measure the l2 norms of gradients and memories, for `Link.metrics`; each is one more pass
+            over all values.
+        weighted: whether ranks may have different weights (`Link.set_weight`) or sit out steps (`Link.abstain`). It
+            costs each rank one small message to each other rank in every step.
+        scaler: the GradScaler whose scale the gradients have. Memories are then kept without it, so that they stay
+            right when it changes.
+        optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
+            on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
+            rates, betas and momenta may change. `Link.release_optimizer` gives the optimiser back.
+        momentum: "auto": in the memory of codecs that leave most values for later steps; "memory"; "optimizer", which
+            leaves the optimiser as it is; or "arrival": torch's Adam or AdamW counts a value that arrives late for
+            the steps that it waited. docs/memories.md, Momentum and Adam.
+        deadline_seconds: the longest wait for another rank.
+
+    Warns:
+        UserWarning: a biased codec has no memory, so what it leaves out is lost. Or, at the first step of an
+            optimiser with momentum that was not named: its momentum acts on bursts.
+
+    Raises:
+        thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
+    """
+    model = unwrap(model)
+    require_free(model)
+    check = Arguments("compress")
+    options = {"codec": check.codec(codec), "rules": check.rules(rules or {}), **exchange_options(
+        "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
+        grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
+        max_skipped=max_skipped, norms=norms, weighted=weighted)}
+    warn_of_loss(options, list(options["rules"].values()))
+    try:
+        link = Link(model, options, deadline_seconds, scaler, optimizer, momentum)
+    except TimeoutError as error:
+        raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
+    register(model, link, _hook)
+    return link

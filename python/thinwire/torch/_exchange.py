@@ -1,0 +1,168 @@
+"""The exchange of a model's parameters, and the codec of each of them."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..errors import ContractError, TimeoutError
+from ._fit import memories
+from ._native import Engine
+from ._parameters import Parameter, by_plain_names, codecs_of, listed
+
+_Arrays = list[tuple[Any, ...]]
+_Options = Mapping[str, Any]
+
+
+class Exchange:
+    """Built by all ranks alike.
+
+    Args:
+        options: as `compress` takes them, codec and rules included.
+        with_momentum: gives options the memories that an optimiser's momentum is part of.
+        changed: what replaces these options where a link had been changed before it was saved.
+    """
+
+    def __init__(
+        self,
+        processes: dist.ProcessGroup,
+        parameters: Sequence[Parameter],
+        options: _Options,
+        deadline_seconds: float,
+        with_momentum: Optional[Callable[[_Options], _Options]] = None,
+        changed: Optional[_Options] = None,
+    ) -> None:
+        self.parameters, self.options = parameters, options
+        self._processes, self._deadline, self._with_momentum = processes, deadline_seconds, with_momentum
+        own = engine_options(parameters, options)
+        own = {**(with_momentum(own) if with_momentum else own), **(changed or {})}
+        self._engine = Engine(processes, [(p.name, p.shape, p.kind) for p in parameters], own, deadline_seconds)
+        self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
+        self.rank, self.size = self._engine.rank, self._engine.size
+
+    def again(self, changed: _Options) -> Exchange:
+        """Another of the same parameters, which remembers nothing."""
+        return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of the options that `change` replaces, as they are now."""
+        return self._engine.options()
+
+    @property
+    def shapes(self) -> dict[str, dict[str, list[int]]]:
+        """The tensors of each codec by name, in their order."""
+        shapes: dict[str, dict[str, list[int]]] = {}
+        settings = self.settings
+        codecs = codecs_of(self.parameters, settings["codec"], settings["rules"])
+        for parameter in self.parameters:
+            shapes.setdefault(codecs[parameter.name], {})[parameter.name] = parameter.shape
+        return shapes
+
+    @property
+    def shared(self) -> dict[str, list[str]]:
+        """The tensors that share a memory or an encoder, by the name under which it is saved."""
+        saved = {name.rsplit("/", 2)[0] for name, _ in self._engine.saved_shapes()}
+        return {stream: names for stream, names in self._engine.streams() if stream in saved and names != [stream]}
+
+    def remembered_shapes(self) -> dict[str, list[int]]:
+        """What the memories save, by name."""
+        return memories(self._engine.saved_shapes())
+
+    def tell_all(self, text: str) -> list[str]:
+        """What every rank says, in rank order. Called by all ranks between two steps."""
+        return self._engine.tell_all(text)
+
+    def agree(self, what: str, lines: Sequence[str]) -> None:
+        """Raises MismatchError on all ranks when lines differ between them. Called by all ranks between two
+        steps."""
+        self._engine.agree(what, "\n".join(lines))
+
+    def carries(self, parameter: torch.Tensor) -> bool:
+        return id(parameter) in self._places
+
+    def set_momentum(
+        self, of_each: Callable[[Sequence[nn.Parameter]], list[tuple[float, float, bool]]]
+    ) -> None:
+        """Of every parameter, from the next step on. Between two steps."""
+        self._engine.set_momentum(of_each([parameter.tensor for parameter in self.parameters]))
+
+    def set_part(self, weighted: bool, weight: float, abstains: bool, skips: bool) -> None:
+        """Whether ranks may weigh differently, the same on all ranks; and this rank's part in the next step. Between
+        two steps."""
+        self._engine.set_weighted(weighted)
+        if weighted:
+            self._engine.set_weight(weight)
+        if skips:
+            self._engine.skip_step()
+        elif abstains:
+            self._engine.abstain()
+
+    def velocities(self) -> dict[int, torch.Tensor]:
+        """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called by all ranks
+        between two steps."""
+        found: dict[int, torch.Tensor] = {}
+        by_name, shared = {parameter.name: parameter for parameter in self.parameters}, self.shared
+        for name, *_, data in self.save():
+            stream, _, part = name.rpartition("/feedback/")
+            if part != "velocity":
+                continue
+            values = torch.frombuffer(bytearray(data), dtype=torch.float32)
+            dist.all_reduce(values, group=self._processes)
+            own = [by_name[one] for one in shared.get(stream, [stream])]
+            parts = values.div_(self.size).split([math.prod(one.shape) for one in own])
+            found.update((id(one.tensor), part) for one, part in zip(own, parts))
+        return found
+
+    def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
+        place = self._places.get(id(parameter))
+        if place is None:
+            raise ContractError(
+                f"DistributedDataParallel averages a parameter of shape {list(parameter.shape)} that was frozen when "
+                "compress was called, beside sparse ones; freeze it after compress"
+            )
+        self._engine.start(place, gradient)
+
+    def wait(self) -> dict[str, Any]:
+        """Ends the step; its report."""
+        try:
+            return self._engine.wait()
+        except TimeoutError as error:
+            names = [parameter.name for parameter in self.parameters]
+            raise TimeoutError(f"{error}; there is no mean of {listed(names)}") from None
+
+    def change(self, codec: str, rules: Mapping[str, Mapping[str, str]], method: str, steps_per_epoch: int) -> None:
+        """From the next step on, with all that is remembered. Called by all ranks; where it fails nothing changes.
+
+        Args:
+            steps_per_epoch: 0 leaves it as it is.
+        """
+        asked: _Options = engine_options(self.parameters, {
+            **self.options, "codec": codec, "rules": rules, "method": method,
+            "steps_per_epoch": steps_per_epoch or self.settings["steps_per_epoch"]})
+        if self._with_momentum is not None:
+            # Before a mistake is found in it, which one rank alone may have made.
+            self.agree("change", [f"{key} {value}" for key, value in asked.items()])
+            asked = self._with_momentum(asked)
+        self._engine.change(dict(asked))
+
+    def save(self) -> _Arrays:
+        """What this rank remembers."""
+        return self._engine.save()
+
+    def load(self, saved: Sequence[_Arrays], step: int) -> None:
+        """Goes on at `step` with what old ranks saved. Called by all ranks."""
+        self._engine.load(saved, step)
+
+
+def engine_options(parameters: Sequence[Parameter], options: _Options) -> dict[str, Any]:
+    """Those of `compress` as the engine takes them. What a rule does not say it has from the others."""
+    usual = {key: options[key] for key in ("feedback", "method", "grouping")}
+    rules = {pattern: {**usual, **settings} for pattern, settings in options["rules"].items()}
+    return {**options, "rules": by_plain_names(parameters, rules)}
