@@ -14,10 +14,12 @@ from ranks import on_ranks
 
 BEFORE, STEPS = 4, 8  # steps before the state was saved, and in all
 
-# Codec, what compress is given besides, and what is changed after two steps. Codecs draw no random numbers.
+# Codec, what compress is given besides, and what is changed after two steps. No codec draws random numbers for several
+# tensors at once: draws depend on what their stream is named, and that name depends on the rules.
 RUNS = {
     "one codec": ("sidco:density=0.1", {}, None),
     "rules": ("sidco:density=0.2", {"rules": {"0.*": "sidco:density=0.4", "1.weight": "int8"}}, None),
+    "owners": ("topk:density=0.1", {"method": "sparse-reduce", "rules": {"1.*": "randomk:density=0.3"}}, None),
     "changed": ("topk:density=0.1", {}, {"codec": "int8", "rules": {"2.*": "topk:density=0.3", "0.*": "fp16"}}),
     "changed as one": ("sidco:density=0.2", {}, {"codec": "int8"}),
     "momentum": ("topk:density=0.1", {"rules": {"1.*": "fp32", "2.*": "sidco:density=0.2"}}, None),
