@@ -56,6 +56,11 @@ struct ExchangeOptions {
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
   bool weighted = false;
+  // Ranks per group, for a hierarchy of two levels; consecutive ranks are a group, such as those of one
+  // machine. Groups of more than 1 add their gradients uncompressed inside, and their means are exchanged
+  // between groups with codec, memory and method: docs/collectives.md, Hierarchy. It must divide the
+  // number of ranks. Results are full, ranks count alike, and no memory follows the mean (ef21).
+  int inside = 1;
   // Shards require scatter-reduce or dense, and a memory that does not follow the mean (not ef21).
   // All codecs of a schedule must have the same block size.
   Results results = Results::kFull;
@@ -120,7 +125,9 @@ struct StepReport {
   uint64_t participants = 0;  // ranks that took part: all but those that sat out
   uint64_t dense_bytes =
       0;  // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d; shards: half
-  uint64_t sent_bytes = 0;  // by this rank, all bytes included
+  uint64_t sent_bytes = 0;     // by this rank, all bytes included
+  uint64_t inside_bytes = 0;   // part of sent_bytes, to ranks of this rank's group
+  uint64_t between_bytes = 0;  // the other part, to ranks of other groups; all if inside is 1
   uint64_t received_bytes = 0;
   double compress_seconds = 0;
   double wire_seconds = 0;  // from the first send to the last receive
@@ -173,7 +180,8 @@ class Exchange {
   // the next start, returns its report, too. May be called from any thread.
   virtual StepReport wait(Ticket ticket) = 0;
 
-  // The streams, in the order of StepReport::streams and of frame headers; others after change.
+  // The streams, in the order of StepReport::streams and of frame headers; others after change. In a
+  // hierarchy those of the tensors that this rank holds for its group.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
   // The values whose mean `rank` has in its tensors after a step that counts: in fp32 as combined,
@@ -239,7 +247,8 @@ class Exchange {
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by
 // scatter-reduce and sparse-reduce also as "<stream>/owner". State that another method left there
-// is replaced. What the owners of such a method still owe is added to the next gradients. `group`
+// is replaced. In a hierarchy a rank has the memories of the tensors that it holds for its group, and
+// Store::inside is set. What the owners of such a method still owe is added to the next gradients. `group`
 // and `store` must outlive the exchange. `group` is split, so the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);

@@ -130,14 +130,15 @@ Result<Sections> settle_sections(const ExchangeOptions& options,
 }
 
 Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
-             const ExchangeOptions& options) {
+             const ExchangeOptions& options, const Selection& of_all) {
   std::vector<SectionLayout> layouts;
   for (const Section& section : sections.used)
     layouts.push_back({.grouping = section.terms.grouping, .divisible = section.terms.divisible});
   return make_plan(tensors, {.plain_kinds = options.dense_kinds,
                              .bucket_bytes = options.bucket_bytes,
                              .sections = std::move(layouts),
-                             .section_of = sections.of_tensor});
+                             .section_of = sections.of_tensor,
+                             .of_all = of_all});
 }
 
 }  // namespace thinwire

@@ -41,6 +41,6 @@ Result<Sections> settle_sections(const ExchangeOptions& options,
 
 // REQUIRES: settle_sections succeeded.
 Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
-             const ExchangeOptions& options);
+             const ExchangeOptions& options, const Selection& of_all = {});
 
 }  // namespace thinwire

@@ -9,10 +9,12 @@
 
 namespace thinwire {
 
-StepRunner::StepRunner(const Sections& sections, Plan plan, const ExchangeOptions& options,
+StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                        const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
-                       Store& store)
+                       Store& store, Selection of_all)
     : options_(options),
+      given_(tensors),
+      of_all_(std::move(of_all)),
       store_(store),
       channel_(std::move(channel)),
       tensors_(tensors),
@@ -22,21 +24,24 @@ StepRunner::StepRunner(const Sections& sections, Plan plan, const ExchangeOption
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
-  arrange(sections, std::move(plan));
+  arrange(sections, plan_of(sections, given_, options_, of_all_));
 }
 
 // Opens every stream with the codec of its section, and gives each section its buckets and tags.
 void StepRunner::arrange(const Sections& sections, Plan plan) {
-  for (size_t i = 0; i < plan.streams.size(); ++i) {
-    const Section& section = sections.used[plan.streams[i].section];
+  plan_ = std::move(plan);
+  for (size_t i = 0; i < plan_.streams.size(); ++i) {
+    const PlannedStream& planned = plan_.streams[i];
+    const Section& section = sections.used[planned.section];
     streams_.push_back(
-        std::make_unique<ActiveStream>(plan.streams[i], i, section.terms, section.options, store_));
+        std::make_unique<ActiveStream>(planned, i, section.terms, section.options, store_));
+    specs_.push_back(planned.spec);
   }
   std::vector<std::vector<Bucket>> buckets(sections.used.size());
-  for (Bucket& bucket : plan.buckets) {
-    const size_t section = plan.streams[bucket.front().stream].section;
+  for (const Bucket& bucket : plan_.buckets) {
+    const size_t section = plan_.streams[bucket.front().stream].section;
     places_.push_back({.section = section, .bucket = buckets[section].size()});
-    buckets[section].push_back(std::move(bucket));
+    buckets[section].push_back(bucket);
   }
   int tag = 0;
   for (size_t i = 0; i < buckets.size(); ++i) {
@@ -48,27 +53,29 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
   }
 }
 
-void StepRunner::change(const Sections& sections, Plan plan) {
+void StepRunner::change(const Sections& sections) {
+  Plan plan = plan_of(sections, given_, options_, of_all_);
   for (const PlannedStream& next : plan.streams)
     for (const auto& stream : streams_)
       if (!next.plain && stream->spec().name == next.spec.name && stream->tensors() == next.tensors)
         stream->change_codec(sections.used[next.section].terms);
   sections_.clear();
   streams_.clear();
+  specs_.clear();
   places_.clear();
   arrange(sections, std::move(plan));
 }
 
-std::vector<bool> StepRunner::owners_owe() const {
+std::vector<bool> StepRunner::owners_owe() {
   std::vector<bool> owe;
   for (const auto& section : sections_) owe.push_back(section->owners_owe());
   return owe;
 }
 
-std::vector<SharedSum> StepRunner::shared_sums() const {
+void StepRunner::compare_shared(Group& group) {
   std::vector<SharedSum> sums;
   for (const auto& stream : streams_) stream->add_shared_sums(sums);
-  return sums;
+  require_shared_alike(group, sums);
 }
 
 std::vector<OwnedRange> StepRunner::owned(size_t rank) const {
@@ -212,20 +219,22 @@ bool StepRunner::awaits_owner() const noexcept {
 }
 
 StepReport StepRunner::end() {
-  const uint64_t word = channel_->max(context_.faults.word());
-  const Verdict verdict = unpack_verdict(word);
-  const bool known = verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt ||
-                     (verdict.asked ? verdict.rank < channel_->size() : word == 0);
-  if (!known || (verdict.code != ErrorCode::kOk && verdict.stream >= streams_.size()))
-    throw Error(ErrorCode::kCorrupt, "exchange: a rank's verdict on the step makes no sense");
+  const Verdict verdict =
+      read_verdict(channel_->max(context_.faults.word()), channel_->size(), streams_.size());
+  return conclude(verdict, verdict.code == ErrorCode::kOk ? "" : specs_[verdict.stream].name);
+}
+
+void StepRunner::give_results() {
+  for (const auto& stream : streams_) stream->give_result(context_);
+}
+
+StepReport StepRunner::conclude(const Verdict& verdict, const std::string& stream_at_fault) {
   StepReport report;
   report.step = context_.call.step;
   report.participants = context_.attendance.count();
   report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !has_participants();
   if (verdict.code != ErrorCode::kOk)
-    report.fault = {.code = verdict.code,
-                    .rank = verdict.rank,
-                    .stream = streams_[verdict.stream]->spec().name};
+    report.fault = {.code = verdict.code, .rank = verdict.rank, .stream = stream_at_fault};
   else if (verdict.asked)
     report.fault.rank = verdict.rank;
   for (const auto& section : sections_) section->end(report.skipped);
@@ -241,6 +250,7 @@ StepReport StepRunner::end() {
   report.dense_bytes =
       ways * (context_.ranks() - 1) * sizeof(float) * tensors_.total_count() / context_.ranks();
   report.sent_bytes = channel_->bytes_sent() - sent_before_;
+  report.between_bytes = report.sent_bytes;
   report.received_bytes = channel_->bytes_received() - received_before_;
   report.compress_seconds = context_.compress_seconds;
   report.decompress_seconds = context_.decompress_seconds;

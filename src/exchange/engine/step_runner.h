@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exchange/engine/runner.h"
 #include "exchange/engine/section_runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/engine/shared_state.h"
@@ -20,58 +21,42 @@
 
 namespace thinwire {
 
-// A step is begin, begin_bucket for every bucket in order with advance in between, then end once
-// idle. Used by one thread at a time.
-class StepRunner {
+class StepRunner final : public Runner {
  public:
-  // `plan` is that of the sections.
-  StepRunner(const Sections& sections, Plan plan, const ExchangeOptions& options,
-             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
+  StepRunner(const Sections& sections, const ExchangeOptions& options,
+             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store,
+             Selection of_all = {});
 
-  Group& channel() noexcept { return *channel_; }
+  Group& channel() noexcept override { return *channel_; }
+  const Plan& plan() const noexcept override { return plan_; }
+  const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
+  std::vector<OwnedRange> owned(size_t rank) const override;
+  void compare_shared(Group& group) override;
 
-  // Of all that streams remember and all ranks hold alike.
-  std::vector<SharedSum> shared_sums() const;
+  void set_momentum(std::span<const Momentum> of_tensors) override;
+  void check_change(const Sections& /*any*/) const override {}
+  void change(const Sections& sections) override;
+  std::vector<bool> owners_owe() override;
+  void set_weight(double weight) override;
+  void abstain(Abstention what) override;
+  void set_weighted(bool weighted) override;
 
-  // Of results that are shards.
-  std::vector<OwnedRange> owned(size_t rank) const;
-
-  // Between two steps: of every tensor.
-  void set_momentum(std::span<const Momentum> of_tensors);
-
-  // Between two steps: other sections of the same tensors, and their plan. Memories stay. Where a stream stays
-  // too, and its codec differs in its options alone, its encoder goes on from its state.
-  void change(const Sections& sections, Plan plan);
-
-  // Of each section, whether its owners owe something.
-  std::vector<bool> owners_owe() const;
-
-  // Between two steps: what Exchange says of these.
-  void set_weight(double weight);
-  void abstain(Abstention what);
-  void set_weighted(bool weighted);
-
-  void begin(uint64_t step);
-
-  // Whether it is known who takes part, before which no bucket begins; and whether anybody does.
-  bool may_begin() const noexcept { return context_.attendance.known(); }
+  void begin(uint64_t step) override;
+  bool may_begin() const noexcept override { return context_.attendance.known(); }
   bool has_participants() const noexcept { return context_.attendance.count() > 0; }
+  void open(size_t tensor, const TensorView& view) override { tensors_.open(tensor, view); }
+  void begin_bucket(size_t bucket) override;  // nothing happens without participants
+  bool advance() override;
+  bool idle() const noexcept override;
+  std::string awaited() const override;
+  bool awaits_owner() const noexcept override;
+  StepReport end() override;
 
-  // This step's memory of a tensor, before begin_bucket of the first bucket that needs it.
-  void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
-
-  void begin_bucket(size_t bucket);  // nothing happens without participants
-
-  // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
-  bool advance();
-  bool idle() const noexcept;
-
-  // "receive of 128 bytes from rank 3": what the oldest bucket of a section waits for. REQUIRES: not idle.
-  std::string awaited() const;
-  bool awaits_owner() const noexcept;
-
-  // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
-  StepReport end();
+  // end in parts, for a hierarchy: what was found, in this runner's numbers of ranks and streams; the
+  // means, put into the tensors, which need not count; and the end, by what all ranks came to.
+  uint64_t fault_word() const noexcept { return context_.faults.word(); }
+  void give_results();
+  StepReport conclude(const Verdict& verdict, const std::string& stream_at_fault);
 
  private:
   // Where a bucket of the plan is: in a section, among its buckets.
@@ -85,11 +70,15 @@ class StepRunner {
   const Method* waiting() const noexcept;
 
   ExchangeOptions options_;
+  const std::vector<TensorSpec> given_;
+  const Selection of_all_;
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
   StepContext context_;
+  Plan plan_;
   Streams streams_;
+  std::vector<StreamSpec> specs_;  // theirs
   std::vector<std::unique_ptr<SectionRunner>> sections_;
   std::vector<Place> places_;  // by bucket
 

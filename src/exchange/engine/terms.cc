@@ -68,6 +68,31 @@ std::string memory_for(const CodecInfo& info) {
   return info.unbiased || info.linear ? "none" : "residual";
 }
 
+// What two levels leave no room for. A memory that follows the mean takes it before the step counts; in a
+// hierarchy a fault may still be found when the mean is handed out.
+Status check_hierarchy(const ExchangeOptions& options, const std::string& memory,
+                       bool follows_mean) {
+  const std::string inside = "exchange: inside = " + std::to_string(options.inside);
+  if (options.inside < 1)
+    return Status::fail(ErrorCode::kBadOption,
+                        inside + "; it is the number of ranks in a group, 1 without a hierarchy");
+  if (options.inside == 1) return Status::ok();
+  if (options.weighted)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside +
+                            ": groups count alike, and so do their ranks: none can weigh more "
+                            "than another or sit out; choose weighted = false, or inside = 1");
+  if (options.results == Results::kShard)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside + " gives every rank the full results; shards need inside = 1");
+  if (follows_mean)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside + ": memory " + memory +
+                            " follows the mean, which may still arrive corrupt inside a group "
+                            "when it was followed between them; choose another memory");
+  return Status::ok();
+}
+
 std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text;
   for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
@@ -160,6 +185,9 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
         ErrorCode::kUnsupported,
         "exchange: memory " + terms.feedback +
             " follows the whole mean, of which ranks have shards; choose another memory");
+  else if (Status status = check_hierarchy(options, terms.feedback, memory.value()->shares_state());
+           !status)
+    return status;
 
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
   terms.method = settle_method(options.method, *now.codec, *terms.combine, options.results).value();
@@ -190,6 +218,7 @@ std::string fixed_text(const ExchangeOptions& options) {
     text += what + " " + value + "\n";
   };
   line("combine", options.combine);
+  line("inside", std::to_string(options.inside));
   line("weighted", options.weighted ? "yes" : "no");
   line("results", options.results == Results::kShard ? "shard" : "full");
   for (const TensorKind kind : options.dense_kinds)

@@ -9,8 +9,8 @@
 #include "core/check.h"
 #include "exchange/engine/codec_change.h"
 #include "exchange/engine/intake.h"
-#include "exchange/engine/shared_state.h"
-#include "exchange/engine/step_runner.h"
+#include "exchange/engine/runner.h"
+#include "exchange/levels/holders.h"
 #include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
 
@@ -32,14 +32,14 @@ void on_all(Group& group, const char* what, const std::function<void()>& work) {
 class ThreadedExchange final : public Exchange {
  public:
   ThreadedExchange(Group& group, std::vector<TensorSpec> tensors, ExchangeOptions options,
-                   Sections sections, const Plan& plan, std::unique_ptr<StepRunner> runner)
+                   Sections sections, std::unique_ptr<Runner> runner)
       : group_(group),
         tensors_(std::move(tensors)),
         options_(std::move(options)),
         sections_(std::move(sections)),
         runner_(std::move(runner)),
-        intake_(plan, tensors_) {
-    follow(plan);
+        intake_(runner_->plan(), tensors_) {
+    follow();
     thread_ = std::thread([this] { run(); });
   }
 
@@ -51,7 +51,7 @@ class ThreadedExchange final : public Exchange {
   Ticket start(size_t index, TensorView tensor) override { return intake_.start(index, tensor); }
   StepReport finish() override { return intake_.finish(); }
   StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
-  const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
+  const std::vector<StreamSpec>& streams() const noexcept override { return runner_->streams(); }
   const std::vector<OwnedRange>& owned(int rank) const override {
     THINWIRE_CHECK(!owned_.empty(), "exchange: owned needs ExchangeOptions::results = kShard");
     THINWIRE_CHECK(rank >= 0 && static_cast<size_t>(rank) < owned_.size(),
@@ -95,19 +95,17 @@ class ThreadedExchange final : public Exchange {
         changed_options(options_, sections_, runner_->owners_owe(), asked, tensors_, step);
     require_agreement(group_, "change", change_text(asked, next, step));
     Sections sections = settle_sections(next.value(), tensors_, step).value();
-    const Plan plan = plan_of(sections, tensors_, next.value());
+    runner_->check_change(sections);
     begun = true;
-    on_all(group_, "changed", [&] { runner_->change(sections, plan); });
-    intake_.follow(plan);
-    follow(plan);
+    on_all(group_, "changed", [&] { runner_->change(sections); });
+    intake_.follow(runner_->plan());
+    follow();
     sections_ = std::move(sections);
     options_ = next.value();
   }
 
-  void follow(const Plan& plan) {
-    bucket_count_ = plan.buckets.size();
-    specs_.clear();
-    for (const PlannedStream& stream : plan.streams) specs_.push_back(stream.spec);
+  void follow() {
+    bucket_count_ = runner_->plan().buckets.size();
     owned_.clear();
     const bool shards = options_.results == Results::kShard;
     for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
@@ -194,10 +192,9 @@ class ThreadedExchange final : public Exchange {
   ExchangeOptions options_;
   Sections sections_;
   size_t bucket_count_ = 0;
-  int skipped_ = 0;  // in a row
-  std::vector<StreamSpec> specs_;
+  int skipped_ = 0;                             // in a row
   std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<Runner> runner_;
   Intake intake_;
   std::thread thread_;
 };
@@ -219,16 +216,14 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   // From here on every rank finds the same mistakes, except in what its store holds.
   check_names(tensors);
   const Sections sections = settle_sections(options, tensors, options.first_step).value();
-  const Plan plan = plan_of(sections, tensors, options);
-  std::unique_ptr<Group> channel = group.split(0);
-  std::unique_ptr<StepRunner> runner;
-  on_all(group, "made", [&] {
-    runner =
-        std::make_unique<StepRunner>(sections, plan, options, tensors, std::move(channel), store);
-  });
-  require_shared_alike(group, runner->shared_sums());
+  check_groups(options.inside, group.size());
+  Channels channels = split_levels(group, options.inside);
+  std::unique_ptr<Runner> runner;
+  on_all(group, "made",
+         [&] { runner = make_runner(sections, options, tensors, std::move(channels), store); });
+  runner->compare_shared(group);
   auto exchange = std::make_unique<ThreadedExchange>(group, std::move(tensors), options, sections,
-                                                     plan, std::move(runner));
+                                                     std::move(runner));
   exchange->set_step(options.first_step);
   return exchange;
 }

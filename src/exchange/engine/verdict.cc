@@ -33,6 +33,15 @@ Verdict unpack_verdict(uint64_t word) noexcept {
           .rank = rank == kNobody ? -1 : rank};
 }
 
+Verdict read_verdict(uint64_t word, int ranks, size_t streams) {
+  const Verdict verdict = unpack_verdict(word);
+  const bool known = verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt ||
+                     (verdict.asked ? verdict.rank < ranks : word == 0);
+  if (!known || (verdict.code != ErrorCode::kOk && verdict.stream >= streams))
+    throw Error(ErrorCode::kCorrupt, "exchange: a rank's verdict on the step makes no sense");
+  return verdict;
+}
+
 void FaultLog::add(ErrorCode code, size_t stream, int rank) noexcept {
   word_ = std::max(word_, pack({.code = code, .stream = stream, .rank = rank}));
 }

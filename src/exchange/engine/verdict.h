@@ -26,6 +26,9 @@ struct Verdict {
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
 
+// The verdict that ranks agreed on. Throws Error(kCorrupt) where it names no rank or stream that there is.
+Verdict read_verdict(uint64_t word, int ranks, size_t streams);
+
 // The worst fault seen in a step so far.
 class FaultLog {
  public:

@@ -47,9 +47,9 @@ void add_divided(const Bucket& bucket, size_t limit, std::vector<Bucket>& parts)
 // The bucket of a section while it is being filled; the only one of a section that is one stream.
 class OpenBucket {
  public:
-  OpenBucket(const std::vector<TensorSpec>& tensors, size_t section, const SectionLayout& layout,
-             size_t limit)
-      : tensors_(tensors), section_(section), layout_(layout), limit_(limit) {}
+  OpenBucket(const std::vector<TensorSpec>& tensors, size_t all, size_t section,
+             const SectionLayout& layout, size_t limit)
+      : tensors_(tensors), all_(all), section_(section), layout_(layout), limit_(limit) {}
 
   // `place` is that of the tensor among those of the section.
   void add(size_t index, size_t place, bool plain) {
@@ -94,12 +94,13 @@ class OpenBucket {
   PlannedStream whole_section() const {
     PlannedStream stream{.spec = {}, .tensors = {whole_.rbegin(), whole_.rend()}};
     for (const size_t index : stream.tensors) stream.spec.tensors.push_back(tensors_[index]);
-    const bool all = whole_.size() == tensors_.size();
+    const bool all = whole_.size() == all_;
     stream.spec.name = all ? "model" : "model:" + stream.spec.tensors.front().name;
     return stream;
   }
 
   const std::vector<TensorSpec>& tensors_;
+  const size_t all_;
   const size_t section_;
   const SectionLayout layout_;
   const size_t limit_;
@@ -119,9 +120,10 @@ Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& option
   const auto section_of = [&](size_t index) {
     return options.section_of.empty() ? 0 : options.section_of[index];
   };
+  const size_t all = std::max(options.of_all.all, tensors.size());
   std::vector<OpenBucket> open;
   for (size_t section = 0; section < options.sections.size(); ++section)
-    open.emplace_back(tensors, section, options.sections[section], limit);
+    open.emplace_back(tensors, all, section, options.sections[section], limit);
   std::vector<size_t> left(open.size());  // tensors to come
   for (size_t index = 0; index < tensors.size(); ++index) ++left[section_of(index)];
 
@@ -133,6 +135,9 @@ Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& option
     bucket.add(index, place, plain);
     if (place == 0 || bucket.full()) bucket.close(plan);
   }
+  if (options.of_all.all > 0)
+    for (PlannedStream& stream : plan.streams)
+      stream.first = options.of_all.places[stream.tensors.front()];
   return plan;
 }
 

@@ -38,11 +38,18 @@ struct SectionLayout {
   bool divisible = false;  // streams may be cut at any value
 };
 
+// Tensors among those of an exchange. None: the list given is all of them.
+struct Selection {
+  std::vector<size_t> places;  // of each among those of its section
+  size_t all = 0;              // tensors of the exchange
+};
+
 struct PlanOptions {
   std::vector<TensorKind> plain_kinds;
   size_t bucket_bytes = 0;
   std::vector<SectionLayout> sections = {{}};
   std::vector<size_t> section_of = {};  // by tensor; empty: all are of the first
+  Selection of_all = {};
 };
 
 // Tensors go into buckets from the last to the first, as a backward pass makes them; a bucket is

@@ -1,4 +1,4 @@
-// Cuts a bucket into shards of equal length.
+// Cuts a bucket into shards, of equal length or at the borders of streams.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/layout/shard.h"
 
@@ -27,6 +27,16 @@ std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, siz
     }
     at += piece.count;
   }
+  return shards;
+}
+
+std::vector<Chunk> deal_out(const Streams& streams, const Bucket& bucket, size_t n,
+                            std::span<const size_t> owner_of, Coders& coders) {
+  std::vector<Chunk> shards(n);
+  for (const Piece& piece : bucket)
+    if (piece.count > 0)
+      append_part(shards[owner_of[piece.stream]], *streams[piece.stream],
+                  {piece.begin, piece.count}, coders);
   return shards;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "exchange/layout/chunk.h"
@@ -14,5 +15,9 @@ namespace thinwire {
 // REQUIRES: codecs of fixed size.
 std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, size_t n,
                                Coders& coders);
+
+// The same where each stream belongs to one of the ranks as a whole: owner_of[index of the stream].
+std::vector<Chunk> deal_out(const Streams& streams, const Bucket& bucket, size_t n,
+                            std::span<const size_t> owner_of, Coders& coders);
 
 }  // namespace thinwire

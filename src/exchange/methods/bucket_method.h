@@ -46,13 +46,20 @@ class BucketMethod final : public Method {
   std::deque<Collective*> under_way_;
 };
 
-// A method of collectives that `make(bucket, tag)` gives; tags `tag` and `tag + 1` belong to the bucket.
+// The collectives that `make(bucket, tag)` gives; tags `tag` and `tag + 1` belong to the bucket.
 template <typename Make>
-std::unique_ptr<Method> for_each_bucket(const MethodParts& parts, const Make& make) {
+std::vector<std::unique_ptr<Collective>> collectives_of(const MethodParts& parts,
+                                                        const Make& make) {
   std::vector<std::unique_ptr<Collective>> all;
   for (size_t i = 0; i < parts.buckets.size(); ++i)
     all.push_back(make(parts.buckets[i], parts.first_tag + static_cast<int>(2 * i)));
-  return std::make_unique<BucketMethod>(std::move(all));
+  return all;
+}
+
+// A method of such collectives.
+template <typename Make>
+std::unique_ptr<Method> for_each_bucket(const MethodParts& parts, const Make& make) {
+  return std::make_unique<BucketMethod>(collectives_of(parts, make));
 }
 
 }  // namespace thinwire

@@ -12,10 +12,11 @@
 // Sums start from -0.0, the one value that adds to any other without changing a bit of it: one rank
 // with codec fp32 gets back exactly what it gave.
 // SPDX-License-Identifier: Apache-2.0
+#include "exchange/methods/dense.h"
+
 #include <algorithm>
 
 #include "exchange/layout/shard.h"
-#include "exchange/methods/bucket_method.h"
 #include "exchange/owner/owner_sum.h"
 
 namespace thinwire {
@@ -24,10 +25,14 @@ namespace {
 // Coders of all buckets, and sums that no bucket is using: the one that was given back last is still in cache.
 class Shared {
  public:
-  explicit Shared(const MethodParts& parts) : context_(parts.context), rule_(parts.combine) {}
+  explicit Shared(const MethodParts& parts)
+      : context_(parts.context), rule_(parts.combine), owner_of_(parts.owner_of) {}
 
   std::vector<Chunk> cut(const Streams& streams, const Bucket& bucket) {
-    std::vector<Chunk> shards = make_shards(streams, bucket, context_.ranks(), coders_);
+    const size_t n = context_.ranks();
+    std::vector<Chunk> shards = owner_of_.empty()
+                                    ? make_shards(streams, bucket, n, coders_)
+                                    : deal_out(streams, bucket, n, owner_of_, coders_);
     const Chunk& own = shards[context_.rank()];
     most_.count = std::max(most_.count, own.count);
     most_.size = std::max(most_.size, own.size);
@@ -48,6 +53,7 @@ class Shared {
  private:
   StepContext& context_;
   const Combine& rule_;
+  const std::span<const size_t> owner_of_;
   Coders coders_;
   OwnerSum::Most most_;
   std::vector<std::unique_ptr<OwnerSum>> free_;
@@ -218,14 +224,14 @@ class Dense final : public Collective {
   bool sent_ = false;
 };
 
-std::unique_ptr<Method> make_dense(const MethodParts& parts) {
+}  // namespace
+
+std::vector<std::unique_ptr<Collective>> dense_buckets(const MethodParts& parts) {
   const auto shared = std::make_shared<Shared>(parts);
-  return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {
+  return collectives_of(parts, [&](const Bucket& bucket, int tag) {
     return std::make_unique<Dense>(parts, shared, bucket, tag);
   });
 }
-
-}  // namespace
 
 extern const MethodEntry kDense{
     .name = "dense",
@@ -235,6 +241,8 @@ extern const MethodEntry kDense{
     .cuts_anywhere = true,
     .leaves_shards = true,
     .owners_remember = no_owner_remembers,
-    .make = make_dense};
+    .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {
+      return std::make_unique<BucketMethod>(dense_buckets(parts));
+    }};
 
 }  // namespace thinwire

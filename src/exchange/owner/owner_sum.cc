@@ -37,6 +37,27 @@ void for_parts(const Chunk& chunk, std::span<float> values, const Body& body) {
   }
 }
 
+// Encodes an owner's result, where there is one, else writes a flag. `rest` receives what the encoding loses.
+void write_result_frame(StepContext& context, const ChunkPart& part, const Signal& signal,
+                        bool is_good, std::span<float> rest, std::span<std::byte> frame) {
+  FrameHeader header = result_header(context, part, context.rank());
+  if (!is_good) {
+    header.flags |= kFrameNonFinite;
+  } else {
+    Call call = context.call;
+    call.salt += context.ranks();  // another draw than for this rank's own values
+    call.offset = part.range.begin;
+    const Encoded encoded =
+        part.coder->encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), rest);
+    part.coder->encoder->rollback();
+    part.stream->count_mean(encoded);
+    header.payload_size = encoded.size;
+  }
+  const size_t size = kFrameHeaderSize + header.payload_size;
+  seal_frame(header, frame.first(size));
+  pad_frame(part.stream->codec(), frame, size);
+}
+
 }  // namespace
 
 void write_contribution(StepContext& context, const Chunk& chunk, std::span<std::byte> message) {
@@ -47,6 +68,16 @@ void write_contribution(StepContext& context, const Chunk& chunk, std::span<std:
     pad_frame(part.stream->codec(), frame,
               part.stream->write_frame(context, *part.coder->encoder, begin, count, frame));
     part.coder->encoder->rollback();  // it serves other frames too, and remembers none
+  }
+}
+
+void write_kept_result(StepContext& context, const Chunk& chunk, std::span<std::byte> message) {
+  const Stopwatch watch(context.compress_seconds);
+  for (const ChunkPart& part : chunk.parts) {
+    const Signal signal{.values = place_of(part), .fresh = {}, .moments = measure(place_of(part))};
+    if (!signal.moments->finite)
+      context.faults.add(ErrorCode::kNonFinite, part.stream->index(), -1);
+    write_result_frame(context, part, signal, signal.moments->finite, {}, frame_of(part, message));
   }
 }
 
@@ -123,9 +154,14 @@ void OwnerSum::keep_result() {
   const Stopwatch watch(context_.decompress_seconds);
   for_parts(*chunk_, contributions_.combine(),
             [&](size_t i, const ChunkPart& part, std::span<float> result) {
-              if (!spoilt_[i] && !measure(result).finite)  // each was finite: the sum overflowed
+              if (!spoilt_[i] && !measure(result).finite) {  // each was finite: the sum overflowed
                 context_.faults.add(ErrorCode::kNonFinite, part.stream->index(), -1);
-              std::copy(result.begin(), result.end(), place_of(part).begin());
+                spoilt_[i] = true;
+              }
+              if (spoilt_[i])
+                kernel::fill(place_of(part), 0.0f);
+              else
+                std::copy(result.begin(), result.end(), place_of(part).begin());
             });
 }
 
@@ -133,7 +169,6 @@ void OwnerSum::write_part(size_t index, const ChunkPart& part, std::span<float> 
                           std::span<std::byte> frame) {
   ActiveStream& stream = *part.stream;
   OwnerMemory* const memory = memories_.empty() ? nullptr : memories_[stream.index()];
-  FrameHeader header = result_header(context_, part, context_.rank());
   Signal signal{.values = result, .fresh = {}, .moments = {}};
   std::span<float> rest;
   if (!spoilt_[index]) {
@@ -149,21 +184,7 @@ void OwnerSum::write_part(size_t index, const ChunkPart& part, std::span<float> 
       spoilt_[index] = true;
     }
   }
-  if (spoilt_[index]) {
-    header.flags |= kFrameNonFinite;
-  } else {
-    Call call = context_.call;
-    call.salt += context_.ranks();  // another draw than for this rank's own values
-    call.offset = part.range.begin;
-    const Encoded encoded =
-        part.coder->encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), rest);
-    part.coder->encoder->rollback();
-    stream.count_mean(encoded);
-    header.payload_size = encoded.size;
-  }
-  const size_t size = kFrameHeaderSize + header.payload_size;
-  seal_frame(header, frame.first(size));
-  pad_frame(stream.codec(), frame, size);
+  write_result_frame(context_, part, signal, !spoilt_[index], rest, frame);
 }
 
 }  // namespace thinwire

@@ -15,6 +15,10 @@ namespace thinwire {
 // Writes this rank's contribution to a chunk that another rank owns: one frame for each part.
 void write_contribution(StepContext& context, const Chunk& chunk, std::span<std::byte> message);
 
+// Writes the frames of a result that this rank has in its streams' result(), for ranks that lack it. A result
+// that is not finite gives a flagged header, and is noted.
+void write_kept_result(StepContext& context, const Chunk& chunk, std::span<std::byte> message);
+
 // Puts the values of an owner's result in their places.
 void take_result(StepContext& context, const Chunk& chunk, std::span<const std::byte> message,
                  size_t owner);
@@ -47,7 +51,7 @@ class OwnerSum {
   // Takes what was written as all others do: after it was sent, so that they need not wait.
   void take_own_result(std::span<const std::byte> message);
 
-  // Combines, and leaves the result with this rank alone, as it is.
+  // Combines, and leaves the result with this rank alone, as it is; zeros where there is none.
   void keep_result();
 
  private:

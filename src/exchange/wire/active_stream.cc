@@ -97,6 +97,7 @@ void ActiveStream::change_codec(const Terms& terms) {
 bool ActiveStream::open(const StepContext& context) {
   if (prepared_) return false;
   prepared_ = true;
+  given_ = false;
   absent_ = context.sits_out();
   settled_ = false;
   in_parts_ = false;
@@ -377,18 +378,21 @@ void ActiveStream::sent_unframed() {
 
 void ActiveStream::end(StepContext& context, bool skipped) {
   signal_ = {};
-  if (!std::exchange(prepared_, false)) {  // the step had no participants
+  if (!prepared_) {  // the step had no participants
     counters_ = {.values = spec().count()};
     return;
   }
-  if (absent_) {
+  if (!skipped) give_result(context);
+  prepared_ = false;
+  if (absent_)
     settled_ && !skipped ? encoder().commit() : encoder().rollback();
-    if (skipped) return;
-  } else {
-    if (skipped) return coded_.rollback();
-    if (!apart_) coded_.receive(result_);
-    coded_.commit();
-  }
+  else
+    skipped ? coded_.rollback() : coded_.commit();
+}
+
+void ActiveStream::give_result(StepContext& context) {
+  if (!prepared_ || std::exchange(given_, true)) return;
+  if (!absent_ && !apart_) coded_.receive(result_);
   if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {

@@ -142,6 +142,10 @@ class ActiveStream {
   // Counts the frame of a mean that this rank hands out.
   void count_mean(const Encoded& encoded);
 
+  // The mean goes to the tensors, before the step is known to count. For exchanges that pass it on; end does it
+  // otherwise. REQUIRES: a memory that does not follow the mean.
+  void give_result(StepContext& context);
+
   // The step counts, or never happened; a mean that counts goes to the tensors.
   void end(StepContext& context, bool skipped);
 
@@ -183,6 +187,7 @@ class ActiveStream {
   std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
+  bool given_ = false;             // the result is in the tensors
   bool absent_ = false;            // this rank sits the step out
   bool settled_ = false;           // the encoder has what all ranks agreed on
   bool in_parts_ = false;          // the signal is formed when a part of it is asked for

@@ -1,0 +1,80 @@
+// InsideLevel: the ranks of a group add their gradients at the holders, which hand out the means later.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exchange/engine/tensor_table.h"
+#include "exchange/layout/chunk.h"
+#include "exchange/methods/bucket_method.h"
+#include "exchange/methods/method.h"
+#include "thinwire/exchange.h"
+#include "thinwire/group.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// Uncompressed, and without memory: nothing here outlasts a step. Each tensor is one stream, in fp32; a bucket
+// cuts it where it is full.
+//
+//   1. Method dense, whose owner of a tensor is its holder (holders.h): (x_0 + ... + x_(g-1)) (1/g), added in
+//      the order of ranks. The bucket's result lies in the holders' tensors.
+//   2. Others replace it, in place.
+//   3. HandOut: every rank has what the holders have.
+//
+// A step is begin; open of a bucket's tensors, then begin_bucket, for every bucket; hand_out once all are
+// summed and replaced; close once handed_out; with advance in between. Used by one thread at a time.
+class InsideLevel {
+ public:
+  InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorSpec>& tensors,
+              const std::vector<size_t>& holder_of, const ExchangeOptions& options, Store& store);
+
+  Group& group() const noexcept { return *group_; }
+  const Plan& plan() const noexcept { return plan_; }
+
+  // `gives_zeros`: whatever this rank's tensors hold.
+  void begin(uint64_t step, bool gives_zeros);
+  void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
+  void begin_bucket(size_t bucket);
+  bool advance();
+
+  // Whether the group's mean of a tensor that this rank holds is there, and where.
+  bool has_mean(size_t tensor) const noexcept { return missing_[tensor] == 0; }
+  std::span<float> values(size_t tensor) noexcept { return tensors_.values(tensor); }
+  bool summed() const noexcept;  // all buckets that have begun
+
+  void hand_out();
+  bool handed_out() const noexcept { return under_way_.empty() && given_ == gives_.size(); }
+  void close(bool skipped);
+
+  // Of all that was found: its streams are those of plan(), its ranks those of the group.
+  const StepContext& context() const noexcept { return context_; }
+  const std::string& name_of(size_t stream) const { return plan_.streams[stream].spec.name; }
+
+  // A transfer that it waits for, for errors; null when it waits for none.
+  const Transfer* awaited() const noexcept;
+
+ private:
+  void note_sum(size_t bucket) noexcept;
+
+  const std::unique_ptr<Group> group_;
+  const Plan plan_;
+  TensorTable tensors_;
+  StepContext context_;
+  Streams streams_;
+  std::vector<size_t> holder_of_;  // by stream
+  Coders coders_;
+  std::vector<std::unique_ptr<Collective>> sums_, gives_;  // by bucket
+  std::vector<size_t> pieces_;    // by tensor, if this rank holds it: in how many buckets it is
+  std::vector<size_t> missing_;   // of these, not summed yet
+  std::deque<size_t> summing_;    // buckets on their way to the holders
+  std::deque<size_t> under_way_;  // buckets on their way back
+  size_t given_ = SIZE_MAX;       // buckets that began to be handed out; SIZE_MAX: it is too early
+};
+
+}  // namespace thinwire
