@@ -2,6 +2,7 @@
 
     torchrun --nproc-per-node 2 fashion.py --codec sidco:density=0.01
 
+`--codec none` leaves DistributedDataParallel as it is, to compare with.
 The data are Debian's package dataset-fashion-mnist, or four files of that name in --data.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -32,19 +33,26 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=60000)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint", help="folder for this rank's state")
     options = parser.parse_args()
 
     dist.init_process_group("gloo")
-    torch.manual_seed(1)
+    torch.manual_seed(options.seed)
     net = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(),
                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
     model = DistributedDataParallel(net)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    link = tw.compress(model, options.codec, optimizer=optimizer)  # thinwire
-    train, test = load(options.data, "train", options.samples), load(options.data, "t10k", 2000)
-    sampler = DistributedSampler(train)
+    if options.optimizer == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
+    train, test = load(options.data, "train", options.samples), load(options.data, "t10k", 10000)
+    sampler = DistributedSampler(train, seed=options.seed)
     batches = DataLoader(train, 64, sampler=sampler)
+    link = None
+    if options.codec != "none":
+        link = tw.compress(model, options.codec, optimizer=optimizer, steps_per_epoch=batches)  # thinwire
     for epoch in range(options.epochs):
         sampler.set_epoch(epoch)
         for images, labels in batches:
@@ -55,13 +63,13 @@ def main():
         with torch.no_grad():
             right = (net(test.tensors[0]).argmax(1) == test.tensors[1]).float().mean().item()
         if dist.get_rank() == 0:
-            metrics = link.metrics()
-            print(f"epoch {epoch + 1}: loss {loss.item():.3f}, {100 * right:.1f} % right, "
-                  f"{metrics['sent_bytes']} bytes sent in the last step, "
-                  f"{metrics['wire_ratio']:.0f} times fewer than dense")
+            metrics = link.metrics() if link else {}
+            print(f"epoch {epoch + 1}: loss {loss.item():.3f}, {100 * right:.2f} % right" +
+                  (f", {metrics['sent_bytes']} bytes sent in the last step, "
+                   f"{metrics['wire_ratio']:.0f} times fewer than dense" if link else ""))
     if options.checkpoint:
         torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(),
-                    "link": link.state_dict()}, f"{options.checkpoint}/rank{dist.get_rank()}.pt")
+                    "link": link.state_dict() if link else None}, f"{options.checkpoint}/rank{dist.get_rank()}.pt")
     dist.destroy_process_group()
 
 
