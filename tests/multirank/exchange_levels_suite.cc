@@ -393,6 +393,8 @@ TEST_P(ExchangeLevels, MistakesAreNamedOnAllRanks) {
         made({.inside = group.size() + 1}),
         AllOf(HasSubstr("do not make up " + std::to_string(group.size()) + " ranks"),
               HasSubstr("choose one of 1, "), HasSubstr(", " + std::to_string(group.size()))));
+    EXPECT_THAT(made({.method = "library", .inside = group.size()}),
+                HasSubstr("method library waits for other groups"));
     EXPECT_THAT(made({.inside = 0}), HasSubstr("1 without a hierarchy"));
     EXPECT_THAT(made({.weighted = true, .inside = group.size()}), HasSubstr("weighted = false"));
     EXPECT_THAT(made({.inside = group.size(), .results = Results::kShard}),

@@ -16,7 +16,8 @@ void add_shared_sums(const std::string& key, const Stateful& object, std::vector
       sums.push_back({.name = key + "/" + array.name, .sum = checksum(array.data)});
 }
 
-void require_shared_alike(Group& group, const std::vector<SharedSum>& sums) {
+void require_shared_alike(Group& group, const std::vector<SharedSum>& sums, size_t first,
+                          size_t stride) {
   if (sums.empty()) return;
   std::vector<uint64_t> mine;
   for (const SharedSum& one : sums) mine.push_back(one.sum);
@@ -27,10 +28,11 @@ void require_shared_alike(Group& group, const std::vector<SharedSum>& sums) {
     const auto of = [&](size_t rank) { return all[rank * sums.size() + i]; };
     const size_t odd = odd_one_out(ranks, [&](size_t a, size_t b) { return of(a) == of(b); });
     if (odd == ranks) continue;
-    const std::string others = ranks == 2 ? "rank " + std::to_string(1 - odd) : "most ranks";
+    const auto name = [&](size_t rank) { return "rank " + std::to_string(first + rank * stride); };
+    const std::string others = ranks == 2 ? name(1 - odd) : "most ranks";
     throw AgreedError(ErrorCode::kMismatch,
-                      "exchange: '" + sums[i].name + "', which all ranks share, is not on rank " +
-                          std::to_string(odd) + " what it is on " + others +
+                      "exchange: '" + sums[i].name + "', which all ranks share, is not on " +
+                          name(odd) + " what it is on " + others +
                           ": was its state not loaded, of another step, or damaged?");
   }
 }

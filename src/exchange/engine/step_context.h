@@ -33,11 +33,23 @@ struct StepContext {
   BufferPool buffers = {};
   double compress_seconds = 0;
   double decompress_seconds = 0;
+  int first = 0, stride = 1;  // rank r is rank first + r x stride of the exchange
 
+  int number_of(int of_rank) const noexcept { return first + of_rank * stride; }
   size_t ranks() const noexcept { return static_cast<size_t>(group.size()); }
   size_t rank() const noexcept { return static_cast<size_t>(group.rank()); }
   bool takes_part(size_t of_rank) const noexcept { return attendance.takes_part(of_rank); }
   bool sits_out() const noexcept { return !attendance.takes_part(rank()); }
+
+  // Calls body(rank, peers[rank]) for every other rank, beginning with the next one: each rank starts with
+  // another peer.
+  template <typename Peers, typename Body>
+  void for_others(Peers& peers, const Body& body) const {
+    for (size_t step = 1; step < ranks(); ++step) {
+      const size_t other = (rank() + step) % ranks();
+      body(static_cast<int>(other), peers[other]);
+    }
+  }
 
   // The header that a contribution of `sender` has in this step: `count` values from `place` on.
   FrameHeader header(uint8_t codec, size_t stream, size_t place, size_t count,

@@ -75,7 +75,8 @@ std::vector<bool> StepRunner::owners_owe() {
 void StepRunner::compare_shared(Group& group) {
   std::vector<SharedSum> sums;
   for (const auto& stream : streams_) stream->add_shared_sums(sums);
-  require_shared_alike(group, sums);
+  require_shared_alike(group, sums, static_cast<size_t>(context_.first),
+                       static_cast<size_t>(context_.stride));
 }
 
 std::vector<OwnedRange> StepRunner::owned(size_t rank) const {

@@ -52,6 +52,13 @@ class StepRunner final : public Runner {
   bool awaits_owner() const noexcept override;
   StepReport end() override;
 
+  // The numbers that its ranks have in a hierarchy: first + r x stride.
+  void number_ranks(int first, int stride) noexcept {
+    context_.first = first;
+    context_.stride = stride;
+  }
+  const StepContext& context() const noexcept { return context_; }
+
   // end in parts, for a hierarchy: what was found, in this runner's numbers of ranks and streams; the
   // means, put into the tensors, which need not count; and the end, by what all ranks came to.
   uint64_t fault_word() const noexcept { return context_.faults.word(); }

@@ -9,7 +9,6 @@
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "thinwire/feedback.h"
-#include "thinwire/near_miss.h"
 #include "thinwire/settled.h"
 #include "thinwire/version.h"
 
@@ -29,6 +28,19 @@ const MethodEntry* usual_method(const Codec& codec, const Combine& rule, Results
   return best;
 }
 
+// What users may name: a method, or none, which leaves the choice to the codec.
+struct MethodChoice {
+  std::string_view name;
+  const MethodEntry* method = nullptr;
+};
+
+std::vector<MethodChoice> method_choices() {
+  std::vector<MethodChoice> choices = {{.name = "auto"}};
+  for (const MethodEntry* method : list_methods())
+    choices.push_back({.name = method->name, .method = method});
+  return choices;
+}
+
 Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec,
                                          const Combine& rule, Results results) {
   const MethodEntry* const usual = usual_method(codec, rule, results);
@@ -38,28 +50,20 @@ Result<const MethodEntry*> settle_method(const std::string& name, const Codec& c
         "exchange: codec '" + std::string(codec.info().name) +
             "' leaves no shards: these go with scatter-reduce and dense, whose codecs write "
             "every value in a fixed number of bytes (fp32, fp16, bf16, int8, ...)");
-  if (name == "auto") return usual;
-  std::vector<std::string> names = {"auto"};
-  for (const MethodEntry* method : list_methods()) {
-    names.emplace_back(method->name);
-    if (name != method->name) continue;
-    if (rule.wants_rows() && !method->combines)
-      return Status::fail(ErrorCode::kUnsupported,
-                          "exchange: method " + name +
-                              " combines contributions by mean alone; use " +
-                              std::string(usual->name));
-    if (results == Results::kShard && !method->leaves_shards)
-      return Status::fail(
-          ErrorCode::kUnsupported,
-          "exchange: method " + name + " leaves no shards; use " + std::string(usual->name));
-    if (method->carries(codec)) return method;
-    return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " +
-                                                     std::string(method->refusal) + " codec '" +
-                                                     std::string(codec.info().name) + "'; use " +
+  const auto choices = method_choices();
+  auto found = find_row(choices, "method", name, "exchange: ");
+  if (!found) return found.status();
+  const MethodEntry* const method = found.value()->method;
+  if (method == nullptr) return usual;
+  const auto refuse = [&](const std::string& why) {
+    return Status::fail(ErrorCode::kUnsupported, "exchange: method " + name + " " + why + "; use " +
                                                      std::string(usual->name));
-  }
-  return Status::fail(ErrorCode::kUnknownName,
-                      "exchange: unknown method '" + name + "'; " + known_names(name, names));
+  };
+  if (rule.wants_rows() && !method->combines) return refuse("combines contributions by mean alone");
+  if (results == Results::kShard && !method->leaves_shards) return refuse("leaves no shards");
+  if (!method->carries(codec))
+    return refuse(std::string(method->refusal) + " codec '" + std::string(codec.info().name) + "'");
+  return method;
 }
 
 // The memory of feedback = "auto".
@@ -70,8 +74,8 @@ std::string memory_for(const CodecInfo& info) {
 
 // What two levels leave no room for. A memory that follows the mean takes it before the step counts; in a
 // hierarchy a fault may still be found when the mean is handed out.
-Status check_hierarchy(const ExchangeOptions& options, const std::string& memory,
-                       bool follows_mean) {
+Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method,
+                       const std::string& memory, bool follows_mean) {
   const std::string inside = "exchange: inside = " + std::to_string(options.inside);
   if (options.inside < 1)
     return Status::fail(ErrorCode::kBadOption,
@@ -85,6 +89,11 @@ Status check_hierarchy(const ExchangeOptions& options, const std::string& memory
   if (options.results == Results::kShard)
     return Status::fail(ErrorCode::kUnsupported,
                         inside + " gives every rank the full results; shards need inside = 1");
+  if (method.blocks)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside + ": method " + std::string(method.name) +
+                            " waits for other groups while this rank's own waits for it; choose "
+                            "another method, or inside = 1");
   if (follows_mean)
     return Status::fail(ErrorCode::kUnsupported,
                         inside + ": memory " + memory +
@@ -185,7 +194,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
         ErrorCode::kUnsupported,
         "exchange: memory " + terms.feedback +
             " follows the whole mean, of which ranks have shards; choose another memory");
-  else if (Status status = check_hierarchy(options, terms.feedback, memory.value()->shares_state());
+  else if (Status status = check_hierarchy(options, *terms.method, terms.feedback,
+                                           memory.value()->shares_state());
            !status)
     return status;
 

@@ -11,32 +11,29 @@ void HandOut::begin() {
   const Chunk& own = chunks_[context_.rank()];
   out_ = context_.buffers.take(own.size);
   write_kept_result(context_, own, out_.bytes());
-  for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
-    const size_t rank = (context_.rank() + step) % peers_.size();
-    Peer& peer = peers_[rank];
-    peer.arrived = chunks_[rank].size == 0;
+  context_.for_others(peers_, [&](int rank, Peer& peer) {
+    const size_t size = chunks_[static_cast<size_t>(rank)].size;
+    peer.arrived = size == 0;
     if (!peer.arrived) {
-      peer.in = context_.buffers.take(chunks_[rank].size);
-      peer.receives.set(context_.group.receive(peer.in.bytes(), static_cast<int>(rank), tag_));
+      peer.in = context_.buffers.take(size);
+      peer.receives.set(context_.group.receive(peer.in.bytes(), rank, tag_));
     }
-    if (own.size > 0)
-      peer.sends.set(context_.group.send(out_.bytes(), static_cast<int>(rank), tag_));
-  }
+    if (own.size > 0) peer.sends.set(context_.group.send(out_.bytes(), rank, tag_));
+  });
 }
 
 bool HandOut::advance() {
   if (done_) return false;
   bool moved = false, all = true;
-  for (size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (rank == context_.rank()) continue;
-    Peer& peer = peers_[rank];
+  context_.for_others(peers_, [&](int rank, Peer& peer) {
+    const auto holder = static_cast<size_t>(rank);
     if (!peer.arrived && peer.receives.done()) {
-      take_result(context_, chunks_[rank], peer.in.bytes(), rank);
+      take_result(context_, chunks_[holder], peer.in.bytes(), holder);
       context_.buffers.give(peer.in);
       peer.arrived = moved = true;
     }
     all &= peer.sends.done() && peer.arrived;
-  }
+  });
   if (!all) return moved;
   context_.buffers.give(out_);
   return done_ = true;

@@ -24,12 +24,13 @@ Plan plan_inside(const std::vector<TensorSpec>& tensors, const ExchangeOptions& 
 
 InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorSpec>& tensors,
                          const std::vector<size_t>& holder_of, const ExchangeOptions& options,
-                         Store& store)
+                         Store& store, int first_rank)
     : group_(std::move(group)),
       plan_(plan_inside(tensors, options)),
       tensors_(tensors),
       context_{.group = *group_, .tensors = tensors_, .generation = options.generation},
       pieces_(tensors.size()) {
+  context_.first = first_rank;
   ExchangeOptions plain = options;
   plain.norms = false;
   Terms terms;

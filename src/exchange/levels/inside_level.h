@@ -31,8 +31,10 @@ namespace thinwire {
 // summed and replaced; close once handed_out; with advance in between. Used by one thread at a time.
 class InsideLevel {
  public:
+  // Rank r of the group is rank first_rank + r of the exchange.
   InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorSpec>& tensors,
-              const std::vector<size_t>& holder_of, const ExchangeOptions& options, Store& store);
+              const std::vector<size_t>& holder_of, const ExchangeOptions& options, Store& store,
+              int first_rank);
 
   Group& group() const noexcept { return *group_; }
   const Plan& plan() const noexcept { return plan_; }

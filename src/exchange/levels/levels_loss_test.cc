@@ -90,5 +90,30 @@ TEST_P(LevelsLoss, ARankThatStallsIsNamedAtTheDeadline) {
   EXPECT_THAT(messages, Each(HasSubstr("rank 4")));
 }
 
+// By its number among all ranks, not by that among the ranks of its place.
+TEST(LevelsLossOnce, AnImpossibleLengthStopsEverybodyAndNamesItsSender) {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  const auto run = [&] {
+    run_local(4, [&](Group& group) {
+      TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+        if (message.size() == 8 && tag < 30000 && group.rank() == 3 && from == 0)
+          message[6] = std::byte{1};
+      });
+      Side side(tampering, small_model(), {.codec = "topk:density=0.1", .inside = 2});
+      try {
+        side.step(0);
+      } catch (const Error& error) {
+        const std::lock_guard lock(mutex);
+        messages.emplace_back(error.what());
+        throw;
+      }
+    });
+  };
+  EXPECT_THROW(run(), Error);
+  EXPECT_THAT(messages, SizeIs(4));
+  EXPECT_THAT(messages, Each(HasSubstr("rank 1 announces")));
+}
+
 }  // namespace
 }  // namespace thinwire::testing

@@ -17,9 +17,11 @@ LevelsRunner::LevelsRunner(const Sections& sections, const ExchangeOptions& opti
       holder_of_(choose_holders(sections, tensors, static_cast<size_t>(options.inside))),
       held_(
           holding_of(static_cast<size_t>(channels.inside->rank()), holder_of_, sections, tensors)),
-      inside_(std::move(channels.inside), tensors, holder_of_, options, store),
+      inside_(std::move(channels.inside), tensors, holder_of_, options, store,
+              all_->rank() / options.inside * options.inside),
       between_(held_.sections, options, held_.specs, std::move(channels.between), store,
                held_.of_all) {
+  between_.number_ranks(static_cast<int>(place()), options.inside);
   arrange(sections);
   leave_to_others(store);
 }
@@ -180,10 +182,6 @@ std::string LevelsRunner::awaited() const {
 // Other groups wait for the holders here, and the ranks of this group for what those bring back.
 bool LevelsRunner::awaits_owner() const noexcept { return inside_.summed(); }
 
-int LevelsRunner::rank_at(int group, size_t place) const noexcept {
-  return group < 0 ? group : group * static_cast<int>(group_size()) + static_cast<int>(place);
-}
-
 // The worst that was found here, in the numbers of all ranks and streams.
 uint64_t LevelsRunner::fault_word() const noexcept {
   FaultLog faults;
@@ -194,11 +192,11 @@ uint64_t LevelsRunner::fault_word() const noexcept {
   };
   add(
       between_.fault_word(), [&](size_t stream) { return first_stream_[place()] + stream; },
-      [&](int group) { return rank_at(group, place()); });
+      [&](int rank) { return rank < 0 ? rank : between_.context().number_of(rank); });
   add(
       inside_.context().faults.word(),
       [&](size_t stream) { return stream_of_[plan().streams[stream].tensors.front()]; },
-      [&](int rank) { return rank < 0 ? rank : all_->rank() - inside_.group().rank() + rank; });
+      [&](int rank) { return rank < 0 ? rank : inside_.context().number_of(rank); });
   if (asks_to_skip_) faults.ask_to_skip(all_->rank());
   return faults.word();
 }

@@ -62,7 +62,6 @@ class LevelsRunner final : public Runner {
 
   size_t group_size() const noexcept { return static_cast<size_t>(inside_.group().size()); }
   size_t place() const noexcept { return static_cast<size_t>(inside_.group().rank()); }
-  int rank_at(int group, size_t place) const noexcept;
 
   const ExchangeOptions options_;
   const std::vector<TensorSpec> tensors_;

@@ -73,7 +73,7 @@ class Dense final : public Collective {
 
   void begin() override {
     encode();
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       peer.decoded = shards_only_;
       if (context_.takes_part(static_cast<size_t>(rank))) {
         peer.part_in = context_.buffers.take(own().size);
@@ -97,7 +97,7 @@ class Dense final : public Collective {
       if (context_.takes_part(next_)) add(next_);
       if (++next_ == peers_.size()) share();
     }
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       if (peer.decoded || !peer.receives_mean.done()) return;
       take_mean(static_cast<size_t>(rank));
       context_.buffers.give(peer.mean_in);
@@ -136,14 +136,6 @@ class Dense final : public Collective {
 
   const Chunk& own() const noexcept { return shards_[context_.rank()]; }
 
-  template <typename Body>
-  void for_others(const Body& body) {
-    for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
-      const size_t rank = (context_.rank() + step) % peers_.size();
-      body(static_cast<int>(rank), peers_[rank]);
-    }
-  }
-
   // A shard without values has no messages.
   void send(Pending& transfer, const Buffer& from, int rank, int tag) {
     if (!from.bytes().empty()) transfer.set(context_.group.send(from.bytes(), rank, tag));
@@ -155,7 +147,7 @@ class Dense final : public Collective {
   // Parts that have left need their memory no longer.
   bool all_sent() {
     bool all = true;
-    for_others([&](int /*rank*/, Peer& peer) {
+    context_.for_others(peers_, [&](int /*rank*/, Peer& peer) {
       if (peer.sends_part.done()) context_.buffers.give(peer.part_out);
       all &= peer.sends_part.done() && peer.sends_mean.done();
     });
@@ -199,7 +191,8 @@ class Dense final : public Collective {
     }
     mean_out_ = context_.buffers.take(own().size);
     sum_->write_result(mean_out_.bytes());
-    for_others([&](int rank, Peer& peer) { send(peer.sends_mean, mean_out_, rank, tag_ + 1); });
+    context_.for_others(
+        peers_, [&](int rank, Peer& peer) { send(peer.sends_mean, mean_out_, rank, tag_ + 1); });
     sum_->take_own_result(mean_out_.bytes());
     shared_->give(std::move(sum_));
   }

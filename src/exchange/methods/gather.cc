@@ -87,12 +87,11 @@ class Gather final : public Collective {
     started_ = true;
     encode();
     const bool sends = !context_.sits_out();
-    for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
-      const size_t rank = (context_.rank() + step) % peers_.size();
-      const int to = static_cast<int>(rank);
-      if (context_.takes_part(rank)) peers_[rank].in.expect(context_.group, to, tag_, limit_);
-      if (sends) peers_[rank].out.start(context_.group, mine_.bytes().first(mine_size_), to, tag_);
-    }
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
+      if (context_.takes_part(static_cast<size_t>(rank)))
+        peer.in.expect(context_.group, rank, tag_, limit_);
+      if (sends) peer.out.start(context_.group, mine_.bytes().first(mine_size_), rank, tag_);
+    });
   }
 
   bool exchange() {

@@ -61,6 +61,7 @@ extern const MethodEntry kLibrary{
     .name = "library",
     .carries = [](const Codec& codec) { return codec.info().lossless; },
     .refusal = "carries fp32 only, and not",
+    .blocks = true,
     .owners_remember = no_owner_remembers,
     .make =
         [](const MethodParts& parts) {

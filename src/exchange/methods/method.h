@@ -79,6 +79,7 @@ struct MethodEntry {
   bool cuts_anywhere = false;  // buckets may cut a stream at any value
   bool combines = false;       // takes every rule of combine.h; the others give means alone
   bool leaves_shards = false;  // can leave results with their owners
+  bool blocks = false;         // begin waits for other ranks
 
   // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in the
   // store.

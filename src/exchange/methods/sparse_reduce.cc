@@ -50,14 +50,14 @@ class SparseReduce final : public Collective {
   void begin() override {
     next_ = taken_ = 0;
     sent_ = false;
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       if (gives_part(static_cast<size_t>(rank)))
         peer.part_in.expect(context_.group, rank, tag_, own().limit);
       else
         expect_mean(rank, peer);
     });
     encode();
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       if (peer.limit > 0 && !context_.sits_out())
         peer.part_out.start(context_.group, part_for(rank).message(), rank, tag_);
     });
@@ -65,7 +65,7 @@ class SparseReduce final : public Collective {
 
   bool advance() override {
     bool moved = false;
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       if (!peer.part_in.advance(context_)) return;
       moved = true;
       if (peer.part_in.arrived()) expect_mean(rank, peer);  // follows under the same tags
@@ -75,7 +75,7 @@ class SparseReduce final : public Collective {
       if (gives_part(next_)) add(next_);
       if (++next_ == peers_.size()) share();
     }
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       moved |= peer.mean_in.advance(context_);
       if (!peer.mean_in.arrived()) return;
       take(peer.mean_in.bytes(), static_cast<size_t>(rank));
@@ -117,14 +117,6 @@ class SparseReduce final : public Collective {
   Peer& own() noexcept { return peers_[context_.rank()]; }
   Outbox& part_for(int rank) noexcept { return parts_out_[static_cast<size_t>(rank)]; }
 
-  template <typename Body>
-  void for_others(const Body& body) {
-    for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
-      const size_t rank = (context_.rank() + step) % peers_.size();
-      body(static_cast<int>(rank), peers_[rank]);
-    }
-  }
-
   void expect_mean(int rank, Peer& peer) {
     if (peer.limit > 0)
       peer.mean_in.expect(context_.group, rank, tag_, peer.limit);
@@ -134,7 +126,7 @@ class SparseReduce final : public Collective {
 
   void encode() {
     const Stopwatch watch(context_.compress_seconds);
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       part_for(rank) = {.buffer = context_.buffers.take(peer.limit), .used = 0};
     });
     Buffer scratch = context_.buffers.take(scratch_size_);
@@ -211,7 +203,7 @@ class SparseReduce final : public Collective {
       });
       context_.buffers.give(sum_);
     }
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       peer.mean_out.start(context_.group, mean_out_.message(), rank, tag_);
     });
     take(mean_out_.message(), context_.rank());
@@ -228,7 +220,7 @@ class SparseReduce final : public Collective {
 
   bool all_sent() {
     bool all = true;
-    for_others([&](int rank, Peer& peer) {
+    context_.for_others(peers_, [&](int rank, Peer& peer) {
       if (peer.part_out.done()) context_.buffers.give(part_for(rank).buffer);
       all &= peer.part_out.done() && peer.mean_out.done();
     });

@@ -22,14 +22,6 @@ constexpr size_t size_of(size_t count) {
 FloatReduction::FloatReduction(StepContext& context, int tag)
     : context_(context), tag_(tag), peers_(context.ranks()) {}
 
-template <typename Body>
-void FloatReduction::for_others(const Body& body) {
-  for (size_t step = 1; step < peers_.size(); ++step) {  // each rank starts with another peer
-    const size_t rank = (context_.rank() + step) % peers_.size();
-    body(static_cast<int>(rank), peers_[rank]);
-  }
-}
-
 std::span<float> FloatReduction::sum() noexcept {
   return {reinterpret_cast<float*>(sum_.bytes().data()), shard(context_.rank()).size()};
 }
@@ -45,7 +37,7 @@ void FloatReduction::begin(Rule rule, const Subject& subject, std::span<float> v
   next_ = taken_ = 0;
   sent_ = false;
   const size_t own_size = size_of(shard(context_.rank()).size());
-  for_others([&](int rank, Peer& peer) {
+  context_.for_others(peers_, [&](int rank, Peer& peer) {
     const std::span<float> theirs = shard(static_cast<size_t>(rank));
     peer.taken = false;
     if (own_size > 0 && context_.takes_part(static_cast<size_t>(rank))) {
@@ -69,7 +61,7 @@ bool FloatReduction::advance() {
     add(next_);
     if (++next_ == peers_.size()) share();
   }
-  for_others([&](int rank, Peer& peer) {
+  context_.for_others(peers_, [&](int rank, Peer& peer) {
     if (peer.taken || !peer.receives_result.done()) return;
     take(static_cast<size_t>(rank));
     moved = true;
@@ -197,7 +189,7 @@ void FloatReduction::share() {
   }
   ++taken_;
   if (own.empty()) return;
-  for_others([&](int rank, Peer& peer) {
+  context_.for_others(peers_, [&](int rank, Peer& peer) {
     const auto message = peers_[context_.rank()].result_in.bytes();
     peer.sends_result.set(context_.group.send(message, rank, tag_ + 1));
   });
@@ -228,7 +220,7 @@ void FloatReduction::take(size_t owner) {
 // What has left needs its memory no longer.
 bool FloatReduction::all_sent() {
   bool all = true;
-  for_others([&](int /*rank*/, Peer& peer) {
+  context_.for_others(peers_, [&](int /*rank*/, Peer& peer) {
     if (peer.sends_part.done()) context_.buffers.give(peer.part_out);
     all &= peer.sends_part.done() && peer.sends_result.done();
   });

@@ -66,8 +66,6 @@ class FloatReduction {
   }
   std::span<float> sum() noexcept;
 
-  template <typename Body>
-  void for_others(const Body& body);
   // Of a rank's part of an owner's shard, and of what the owner makes of all parts.
   FrameHeader part_header(size_t owner, size_t sender) const noexcept;
   FrameHeader result_header(size_t owner) const noexcept;

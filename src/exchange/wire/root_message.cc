@@ -19,10 +19,8 @@ void RootMessage::begin(size_t root, size_t limit) {
 void RootMessage::send(size_t size) {
   size_ = size;
   arrived_ = true;
-  for (size_t step = 1; step < sends_.size(); ++step) {
-    const size_t rank = (context_.rank() + step) % sends_.size();
-    sends_[rank].start(context_.group, bytes(), static_cast<int>(rank), tag_);
-  }
+  context_.for_others(
+      sends_, [&](int rank, SizedSend& send) { send.start(context_.group, bytes(), rank, tag_); });
 }
 
 bool RootMessage::advance() {

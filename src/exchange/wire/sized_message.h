@@ -51,7 +51,7 @@ class SizedReceive {
   // the sender, for a length beyond the limit: where its next message begins nobody knows.
   bool advance(StepContext& context) {
     if (stage_ == Stage::kSize && size_in_.done()) {
-      if (size_ > limit_) refuse();
+      if (size_ > limit_) refuse(context.number_of(from_));
       bytes_ = context.buffers.take(size_);
       bytes_in_.set(context.group.receive(bytes_.bytes(), from_, tag_ + 1));
       stage_ = Stage::kBytes;
@@ -78,8 +78,8 @@ class SizedReceive {
  private:
   enum class Stage : uint8_t { kIdle, kSize, kBytes, kArrived };
 
-  [[noreturn]] void refuse() const {
-    throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(from_) + " announces " +
+  [[noreturn]] void refuse(int sender) const {
+    throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(sender) + " announces " +
                                          std::to_string(size_) + " bytes where at most " +
                                          std::to_string(limit_) + " are possible");
   }
