@@ -3,6 +3,7 @@
 #include "feedback/saved_ranks.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <span>
 
@@ -46,14 +47,6 @@ Status index(const StateArrays& arrays, ByName& by_name) {
       return mismatch("array '" + array.name + "' is there twice");
   }
   return Status::ok();
-}
-
-// 0: the marker makes no sense.
-size_t inside_of(const StateArrays& arrays) {
-  int64_t inside[1] = {1};
-  for (const StateArray& array : arrays)
-    if (array.name == kMarker && (!copy_state(arrays, kMarker, inside) || inside[0] < 1)) return 0;
-  return static_cast<size_t>(inside[0]);
 }
 
 // Old ranks ran one program: those at the same place of their groups have the same arrays.
@@ -112,11 +105,18 @@ StateArray inside_marker(int inside) {
   return make_state(std::string(kMarker), std::span<const int64_t>(value), OnResize::kCopy);
 }
 
+int marked_inside(const StateArrays& arrays) {
+  int64_t inside[1] = {1};
+  for (const StateArray& array : arrays)
+    if (array.name == kMarker && !copy_state(arrays, kMarker, inside)) return 0;
+  return inside[0] < 1 || inside[0] > INT32_MAX ? 0 : static_cast<int>(inside[0]);
+}
+
 Result<SavedRanks> SavedRanks::read(const std::vector<StateArrays>& saved) {
   if (saved.empty()) return mismatch("there are no saved states to load");
   SavedRanks all;
   all.ranks_ = saved.size();
-  all.inside_ = inside_of(saved[0]);
+  all.inside_ = static_cast<size_t>(marked_inside(saved[0]));
   std::vector<ByName> ranks(saved.size());
   for (size_t r = 0; r < saved.size(); ++r) {
     if (Status status = check_seal(saved[r]); !status)
@@ -125,7 +125,8 @@ Result<SavedRanks> SavedRanks::read(const std::vector<StateArrays>& saved) {
           "store: " + (saved.size() == 1 ? "" : "old rank " + std::to_string(r) + ": ") +
               status.message());
     if (Status status = index(saved[r], ranks[r]); !status) return status;
-    if (all.inside_ == 0 || inside_of(saved[r]) != all.inside_ || saved.size() % all.inside_ != 0)
+    if (all.inside_ == 0 || static_cast<size_t>(marked_inside(saved[r])) != all.inside_ ||
+        (saved.size() > 1 && saved.size() % all.inside_ != 0))
       return mismatch("the groups of old rank " + std::to_string(r) + " are not those of " +
                       std::to_string(saved.size()) + " ranks");
     const size_t first = r % all.inside_;

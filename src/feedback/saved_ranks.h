@@ -18,7 +18,7 @@ namespace thinwire {
 // a group holds once counts as much as what a rank holds in a run without.
 class SavedRanks {
  public:
-  // `saved` outlives it. Fails with kCorrupt if a state is not what was saved, with kMismatch if the ranks
+  // `saved` outlives it; one state alone may be what a rank of a group saved for itself. Fails with kCorrupt if a state is not what was saved, with kMismatch if the ranks
   // contradict each other.
   static Result<SavedRanks> read(const std::vector<StateArrays>& saved);
 
@@ -37,7 +37,8 @@ class SavedRanks {
   std::map<std::string_view, Holders> arrays_;
 };
 
-// The marker in a state of groups of `inside` ranks.
+// The marker in a state of groups of `inside` ranks, and what it says: 1 without one, 0 if it makes no sense.
 StateArray inside_marker(int inside);
+int marked_inside(const StateArrays& arrays);
 
 }  // namespace thinwire

@@ -80,6 +80,12 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size, in
                                                         " of " + std::to_string(size) + " ranks");
   Result<SavedRanks> read = SavedRanks::read(saved);
   if (!read) return read.status();
+  const int marked = marked_inside(saved[0]);
+  if (saved.size() == 1 && marked > 1 && marked != inside)
+    return Status::fail(ErrorCode::kMismatch,
+                        "store: the state of one rank, in groups of " + std::to_string(marked) +
+                            ", does not go on in groups of " + std::to_string(inside) +
+                            "; the states of all ranks do");
   std::map<std::string, StateArrays> taken;
   for (StateArray& array : read.value().share(rank, size, inside)) {
     const size_t slash = array.name.rfind('/');
