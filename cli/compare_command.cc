@@ -106,6 +106,10 @@ nlohmann::ordered_json json_of(const std::vector<Run>& runs) {
                                   {"achieved_over_target", summary.achieved_over_target},
                                   {"seconds", summary.seconds},
                                   {"skipped_steps", summary.skipped_steps}};
+    if (summary.inside_bytes_per_step > 0) {
+      row["inside_bytes_per_step"] = summary.inside_bytes_per_step;
+      row["between_bytes_per_step"] = summary.between_bytes_per_step;
+    }
     if (summary.final_hold_out_error) row["final_hold_out_error"] = *summary.final_hold_out_error;
     all.push_back(std::move(row));
   }

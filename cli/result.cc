@@ -58,6 +58,10 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
     line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
                               bytes_per_step(summary.sent_bytes_per_step),
                               bytes_per_step(summary.dense_bytes_per_step)));
+    if (summary.inside_bytes_per_step > 0)
+      line("levels", fmt::format("{} of these inside groups, {} between groups",
+                                 bytes_per_step(summary.inside_bytes_per_step),
+                                 bytes_per_step(summary.between_bytes_per_step)));
     line("wire ratio", ratio(summary.wire_ratio));
   }
   line("codec ratio", ratio(summary.codec_ratio));

@@ -132,9 +132,12 @@ struct RunSummary {
   // Means over steps, per rank, with frames; for pipelines also the mean over ranks.
   double dense_bytes_per_step = 0;
   double sent_bytes_per_step = 0;
-  double codec_ratio = 1;           // 4d / payload bytes of one rank
-  double wire_ratio = 1;            // dense bytes / sent bytes; 1 for one rank
-  double achieved_over_target = 0;  // kept / target; 0 if the codec has no target
+  double inside_bytes_per_step =
+      0;  // part of these that stays in groups of exchange.inside workers
+  double between_bytes_per_step = 0;  // the other part
+  double codec_ratio = 1;             // 4d / payload bytes of one rank
+  double wire_ratio = 1;              // dense bytes / sent bytes; 1 for one rank
+  double achieved_over_target = 0;    // kept / target; 0 if the codec has no target
   double seconds = 0;
   uint64_t skipped_steps = 0;
   std::vector<int> lost_workers;  // ranks without which the others went on

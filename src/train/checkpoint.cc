@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/checksum.h"
+#include "feedback/saved_ranks.h"
 #include "train/durable_file.h"
 #include "train/manifest.h"
 #include "train/safetensors.h"
@@ -103,7 +104,7 @@ fs::path find_checkpoint(const fs::path& from) {
   return all.back();
 }
 
-Checkpoint read_checkpoint(const fs::path& folder, int rank, int size) {
+Checkpoint read_checkpoint(const fs::path& folder, int rank, int size, int inside) {
   const Manifest manifest = read_manifest(folder / kManifest);
   const auto read = [&](const std::string& name) {
     const auto mark = manifest.files.find(name);
@@ -120,10 +121,11 @@ Checkpoint read_checkpoint(const fs::path& folder, int rank, int size) {
                     .ranks = {}};
   if (manifest.world_size == size) {
     loaded.ranks.push_back(read(rank_file(rank, size)));
-  } else {
-    for (int old = 0; old < manifest.world_size; ++old)
-      loaded.ranks.push_back(read(rank_file(old, manifest.world_size)));
+    if (marked_inside(loaded.ranks[0]) == inside) return loaded;
+    loaded.ranks.clear();  // what groups hold goes to others
   }
+  for (int old = 0; old < manifest.world_size; ++old)
+    loaded.ranks.push_back(read(rank_file(old, manifest.world_size)));
   return loaded;
 }
 
@@ -193,12 +195,12 @@ fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mi
   return folder;
 }
 
-Checkpoint load_checkpoint(Group& group, const fs::path& from) {
+Checkpoint load_checkpoint(Group& group, const fs::path& from, int inside) {
   Checkpoint loaded;
   together(group, [&] {
     const fs::path folder = find_checkpoint(from);
     try {
-      on_disk([&] { loaded = read_checkpoint(folder, group.rank(), group.size()); });
+      on_disk([&] { loaded = read_checkpoint(folder, group.rank(), group.size(), inside); });
     } catch (const Error& error) {
       throw Error(error.code(), error.what() + fall_back(folder));
     }

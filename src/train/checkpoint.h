@@ -35,7 +35,7 @@ struct Checkpoint {
   StateArrays model;
   StateArrays optimizer;
   // When saved: this rank's store alone. When loaded: this rank's alone if as many ranks load as
-  // saved, else those of all old ranks.
+  // saved, in groups of the same size, else those of all old ranks.
   std::vector<StateArrays> ranks;
 };
 
@@ -46,8 +46,8 @@ std::filesystem::path save_checkpoint(Group& group, const std::filesystem::path&
 
 // Reads the checkpoint `from`, or the newest one in the folder `from`. Called by all ranks; throws
 // on all of them: kIo when there is none, kBadLength or kCorrupt naming the file that is truncated,
-// damaged or foreign, and the checkpoint before it.
-Checkpoint load_checkpoint(Group& group, const std::filesystem::path& from);
+// damaged or foreign, and the checkpoint before it. `inside` is that of the run that goes on.
+Checkpoint load_checkpoint(Group& group, const std::filesystem::path& from, int inside = 1);
 
 // The complete checkpoints in a folder, oldest first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& out);

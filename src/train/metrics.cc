@@ -133,6 +133,10 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
   json["dense_bytes"] = report.dense_bytes;
   json["sent_bytes"] = report.sent_bytes;
   json["received_bytes"] = report.received_bytes;
+  if (report.inside_bytes > 0) {
+    json["inside_bytes"] = report.inside_bytes;
+    json["between_bytes"] = report.between_bytes;
+  }
   add_norms(json, report);
   json["times"] = {{"fetch", times.fetch},
                    {"compute", times.compute},
@@ -203,6 +207,10 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
   add("final_compressed_hold_out_error", summary.final_compressed_hold_out_error);
   json["dense_bytes_per_step"] = summary.dense_bytes_per_step;
   json["sent_bytes_per_step"] = summary.sent_bytes_per_step;
+  if (summary.inside_bytes_per_step > 0) {
+    json["inside_bytes_per_step"] = summary.inside_bytes_per_step;
+    json["between_bytes_per_step"] = summary.between_bytes_per_step;
+  }
   json["codec_ratio"] = summary.codec_ratio;
   json["wire_ratio"] = summary.wire_ratio;
   json["achieved_over_target"] = summary.achieved_over_target;

@@ -118,6 +118,7 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
   const std::string& grouping = recipe.text("exchange.grouping");
   if (grouping == "tensor") options.grouping = Grouping::kTensor;
   if (grouping == "model") options.grouping = Grouping::kModel;
+  options.inside = static_cast<int>(recipe.integer("exchange.inside"));
   options.rules = parse_rules(recipe.text("exchange.rules")).value();
   options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;
   options.seed = static_cast<uint64_t>(recipe.integer("train.seed"));
@@ -148,8 +149,21 @@ Result<bool> arrivals_plan(const Options& recipe) {
   return arrivals_count(place);
 }
 
+// Groups of workers go with the exchange of all workers in every step.
+Faults find_level_faults(const Options& recipe, bool local, bool pipeline) {
+  if (recipe.integer("exchange.inside") == 1 || !(local || pipeline)) return {};
+  const std::string why = local ? "local methods, whose workers exchange weights now and then"
+                                : "pipelines, whose stages exchange gradients apart";
+  return {{"exchange.inside",
+           Status::fail(ErrorCode::kUnsupported, "groups of workers are not for " + why)}};
+}
+
 Faults find_exchange_faults(const Options& recipe) {
   const std::string& method = recipe.text("sync.method");
+  if (Faults faults =
+          find_level_faults(recipe, !method.empty(), recipe.integer("pipeline.stages") > 0);
+      !faults.empty())
+    return faults;
   if (!method.empty()) {
     if (!recipe.text("exchange.rules").empty())
       return {{"exchange.rules",
@@ -180,6 +194,9 @@ Faults find_exchange_faults(const Options& recipe) {
     if (place) return {};
     return {{"exchange.momentum", std::move(place)}};
   }
+  ExchangeOptions one_level = own;
+  one_level.inside = 1;
+  if (check_exchange(one_level)) return {{"exchange.inside", std::move(status)}};
   ExchangeOptions plain = own;
   plain.method = "auto";
   return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
@@ -197,7 +214,7 @@ const std::vector<Check>& checks() {
       {{"model"}, find_model_faults},
       {{"optimizer"}, find_optimizer_faults},
       {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
-      {{"exchange", "sync", "optimizer"}, find_exchange_faults},
+      {{"exchange", "sync", "optimizer", "pipeline"}, find_exchange_faults},
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "run", "train"}, find_shard_faults},
   };

@@ -63,6 +63,7 @@ bool may_change(std::string_view key) {
 // What a checkpoint of before there was such a key was trained with.
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
+  if (key == "exchange.inside") return "1";
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 

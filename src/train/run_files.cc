@@ -28,7 +28,8 @@ bool continues(const RunPlaces& places) {
 }  // namespace
 
 Checkpoint RunFiles::load(Group& group, const std::function<void(const std::string&)>& note) {
-  Checkpoint saved = load_checkpoint(group, places_.resume);
+  const auto inside = static_cast<int>(recipe_.options.integer("exchange.inside"));
+  Checkpoint saved = load_checkpoint(group, places_.resume, inside);
   require_agreement(group, "checkpoint",
                     "step=" + std::to_string(saved.step) +
                         "\nranks=" + std::to_string(saved.world_size) + '\n' + saved.recipe);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "exchange/levels/holders.h"
 #include "train/broadcast_weights.h"
 #include "train/named_tensors.h"
 #include "train/optimizer.h"
@@ -13,13 +14,14 @@
 
 namespace thinwire {
 
-void RunState::load(Checkpoint saved, Group& group, const std::string& folder) {
+void RunState::load(Checkpoint saved, Group& group, int inside, const std::string& folder) {
   together(group, [&] {
     const torch::NoGradGuard no_grad;
     for (const NamedTensor& weight : named_weights(*task_.module))
       if (const Status status = from_state(saved.model, weight); !status)
         throw Error(status.code(), folder + ": model: " + status.message());
-    if (const Status status = store_.load(saved.ranks, group.rank(), group.size()); !status)
+    check_groups(inside, group.size());
+    if (const Status status = store_.load(saved.ranks, group.rank(), group.size(), inside); !status)
       throw Error(status.code(), folder + ": " + status.message());
   });
   saved_optimizer_ = std::move(saved.optimizer);

@@ -27,7 +27,7 @@ class RunState {
   explicit RunState(Task task) : task_(std::move(task)) {}
 
   // Takes weights and memories of a checkpoint, read from `folder`. Before start. Called by all ranks.
-  void load(Checkpoint saved, Group& group, const std::string& folder);
+  void load(Checkpoint saved, Group& group, int inside, const std::string& folder);
 
   // Makes what takes the steps, from number `first_step` on. All that is given must outlive this object;
   // `recorder` may be null. Called by all ranks.

@@ -10,10 +10,10 @@ namespace thinwire {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KindTotals, values, kept, payload_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, target, payload_bytes,
                                    frame_bytes, dense_bytes, sent_bytes, received_bytes,
-                                   fetch_seconds, compute_seconds, compress_seconds, wire_seconds,
-                                   decompress_seconds, wait_seconds, evaluate_seconds, seconds,
-                                   best_error, last_error, last_loss, last_hold_out_error,
-                                   last_compressed_error, last_compressed_loss,
+                                   inside_bytes, between_bytes, fetch_seconds, compute_seconds,
+                                   compress_seconds, wire_seconds, decompress_seconds, wait_seconds,
+                                   evaluate_seconds, seconds, best_error, last_error, last_loss,
+                                   last_hold_out_error, last_compressed_error, last_compressed_loss,
                                    last_compressed_hold_out_error, kinds)
 
 namespace {
@@ -59,6 +59,8 @@ void RunTotals::add(const StepReport& report, const Kinds& kinds_now, const Step
   dense_bytes += report.dense_bytes;
   sent_bytes += report.sent_bytes;
   received_bytes += report.received_bytes;
+  inside_bytes += report.inside_bytes;
+  between_bytes += report.between_bytes;
   fetch_seconds += times.fetch;
   compute_seconds += times.compute;
   compress_seconds += report.compress_seconds;
@@ -82,6 +84,8 @@ void RunTotals::summarise(RunSummary& summary) const {
   summary.best_test_error = std::min(best_error, 1.0);
   summary.dense_bytes_per_step = ratio(number(dense_bytes), count, 0);
   summary.sent_bytes_per_step = ratio(number(sent_bytes), count, 0);
+  summary.inside_bytes_per_step = ratio(number(inside_bytes), count, 0);
+  summary.between_bytes_per_step = ratio(number(between_bytes), count, 0);
   summary.codec_ratio = ratio(4 * number(values), number(payload_bytes), 1);
   summary.wire_ratio = dense_bytes == 0 ? 1 : ratio(number(dense_bytes), number(sent_bytes), 1);
   summary.achieved_over_target = ratio(number(kept), number(target), 0);
@@ -91,7 +95,10 @@ std::string RunTotals::to_json() const { return nlohmann::json(*this).dump(); }
 
 Result<RunTotals> RunTotals::from_json(const std::string& text) {
   try {
-    return nlohmann::json::parse(text).get<RunTotals>();
+    nlohmann::json json = nlohmann::json::parse(text);
+    for (const char* level : {"inside_bytes", "between_bytes"})  // older checkpoints lack them
+      if (json.is_object() && !json.contains(level)) json[level] = 0;
+    return json.get<RunTotals>();
   } catch (const nlohmann::json::exception& error) {
     return Status::fail(ErrorCode::kCorrupt, error.what());
   }

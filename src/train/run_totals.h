@@ -43,6 +43,8 @@ struct RunTotals {
   uint64_t dense_bytes = 0;
   uint64_t sent_bytes = 0;
   uint64_t received_bytes = 0;
+  uint64_t inside_bytes = 0;  // parts of sent_bytes, in exchanges
+  uint64_t between_bytes = 0;
   double fetch_seconds = 0;
   double compute_seconds = 0;
   double compress_seconds = 0;

@@ -52,7 +52,8 @@ void TrainingRun::resume() {
   totals_ = saved.totals;
   earlier_seconds_ = totals_.seconds;
   judge_.resume();
-  state_.load(std::move(saved), group(), files_.resumed_from());
+  state_.load(std::move(saved), group(), exchange_options(recipe_.options).inside,
+              files_.resumed_from());
   note("resumed at step " + std::to_string(step_));
   if (ranks != group().size())
     note("saved by " + std::to_string(ranks) + " ranks, resumed by " +
