@@ -46,9 +46,11 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options,
                                     std::string_view usual = "auto");
 
-// Decides for optimisers of Adam's kind, whose moments stay at the optimiser, whether a value that arrives counts for
-// all steps since the last one that did (docs/memories.md, Adam). `place` is "arrival": yes; "auto" or "optimizer":
-// no. Fails for others, "memory" among them.
-Result<bool> arrivals_count(std::string_view place);
+// Decides for optimisers of Adam's kind whether the first moment (beta1) acts on what arrives. What waited in a
+// memory is late already, and the first moment would spread it over further steps (docs/memories.md, Adam). `place` is
+// "optimizer": yes; "auto": yes, unless place_momentum would put SGD's momentum into the memory of any tensor. Fails
+// for others, "memory" among them.
+Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options,
+                               std::string_view usual = "auto");
 
 }  // namespace thinwire

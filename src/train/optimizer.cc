@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "train/arrival_adam.h"
 #include "train/describe.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
@@ -24,7 +23,6 @@ constexpr std::string_view kMomentum = "/momentum_buffer";
 constexpr std::string_view kMean = "/exp_avg";
 constexpr std::string_view kSquare = "/exp_avg_sq";
 constexpr std::string_view kStep = "/step";
-constexpr std::string_view kWaited = "/waited";
 constexpr std::string_view kNormSquare = "/norm_sq";
 
 // A group's option that equals the class's own default takes the optimiser's defaults instead: those
@@ -91,13 +89,13 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
   const std::string& kind = recipe.text("optimizer.name");
   if (kind != "sgd") {
     torch::optim::AdamOptions options(rate);
-    options.betas({recipe.number("optimizer.beta1"), recipe.number("optimizer.beta2")})
+    const double beta1 = first_moment_acts(recipe) ? recipe.number("optimizer.beta1") : 0;
+    options.betas({beta1, recipe.number("optimizer.beta2")})
         .eps(recipe.number("optimizer.epsilon"))
         .weight_decay(decay);
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
-    if (counts_arrivals(recipe)) return std::make_unique<ArrivalAdam>(groups, options);
     return std::make_unique<torch::optim::Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
@@ -136,8 +134,6 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
       add(name + std::string(kSquare), adam->exp_avg_sq());
       const int64_t step = adam->step();
       arrays.push_back(make_state(name + std::string(kStep), std::span(&step, 1), OnResize::kCopy));
-      if (const auto* arrival = dynamic_cast<const ArrivalAdamState*>(adam))
-        add(name + std::string(kWaited), arrival->waited);
     } else if (const auto* normed = dynamic_cast<const NovoGradState*>(found->second.get())) {
       add(name + std::string(kMomentum), normed->momentum);
       arrays.push_back(make_state(name + std::string(kNormSquare), std::span(&normed->square, 1),
@@ -155,21 +151,8 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
     const std::string& name = parameter.spec.name;
     if (adam && has(arrays, name + std::string(kStep))) {
       auto& slot = optimizer.state()[parameter.tensor.unsafeGetTensorImpl()];
-      if (dynamic_cast<ArrivalAdam*>(&optimizer) == nullptr) {
-        auto state = std::make_unique<AdamParamState>();
-        if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
-        slot = std::move(state);
-        continue;
-      }
-      auto state = std::make_unique<ArrivalAdamState>();
+      auto state = std::make_unique<AdamParamState>();
       if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
-      if (has(arrays, name + std::string(kWaited))) {
-        if (Status s = read(arrays, name + std::string(kWaited), parameter.tensor, state->waited);
-            !s)
-          return s;
-      } else {  // of Adam as it is, for which every value arrived in every step
-        state->waited = torch::zeros_like(parameter.tensor);
-      }
       slot = std::move(state);
     } else if (normed && has(arrays, name + std::string(kNormSquare))) {
       auto state = std::make_unique<NovoGradState>();

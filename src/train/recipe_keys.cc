@@ -398,11 +398,11 @@ const std::vector<OptionInfo>& table() {
       {.name = "exchange.momentum",
        .type = kChoice,
        .fallback = "auto",
-       .choices = {"auto", "memory", "optimizer", "arrival"},
-       .help =
-           "where optimizer.momentum acts: before compression, in the memory, or on the mean; "
-           "auto: in the memory of codecs that leave most values for later steps; arrival: adam "
-           "counts a value that arrives late for the steps that it waited"},
+       .choices = {"auto", "memory", "optimizer"},
+       .help = "where optimizer.momentum acts: before compression, in the memory, or on the mean; "
+               "auto: in the memory of codecs that leave most values for later steps, where adam "
+               "has no "
+               "first moment"},
       {.name = "exchange.method",
        .type = kChoice,
        .fallback = "auto",

@@ -138,15 +138,10 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
   return place_momentum(place, own, plain_exchange_options(recipe));
 }
 
-Result<bool> arrivals_plan(const Options& recipe) {
-  const std::string& place = recipe.text("exchange.momentum");
-  const bool adam = recipe.text("optimizer.name") == "adam";
+Result<bool> first_moment_plan(const Options& recipe) {
   const bool local = !recipe.text("sync.method").empty();
-  if (place == "arrival" && (!adam || local))
-    return Status::fail(ErrorCode::kBadOption,
-                        "arrival is for optimizer.name = adam, whose gradients are exchanged");
-  if (!adam || local) return false;
-  return arrivals_count(place);
+  if (recipe.text("optimizer.name") != "adam" || local) return true;
+  return first_moment_acts(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
 }
 
 // Groups of workers go with the exchange of all workers in every step.
@@ -190,7 +185,7 @@ Faults find_exchange_faults(const Options& recipe) {
   }
   if (status) {
     Status place = momentum_plan(recipe).status();
-    if (place) place = arrivals_plan(recipe).status();
+    if (place) place = first_moment_plan(recipe).status();
     if (place) return {};
     return {{"exchange.momentum", std::move(place)}};
   }
@@ -263,7 +258,7 @@ Momentum own_momentum(const Options& recipe) {
 
 bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).value().in_memory; }
 
-bool counts_arrivals(const Options& recipe) { return arrivals_plan(recipe).value(); }
+bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe).value(); }
 
 bool clips_own(const Options& recipe) {
   const std::string& of = recipe.text("clip.of");

@@ -23,8 +23,8 @@ Momentum own_momentum(const Options& recipe);
 // Whether it does so before the exchange, in the memory that exchange_options names.
 bool momentum_in_memory(const Options& recipe);
 
-// Whether Adam takes a value that arrives for all steps that it waited.
-bool counts_arrivals(const Options& recipe);
+// Whether Adam's first moment acts on what arrives.
+bool first_moment_acts(const Options& recipe);
 
 // Whether clip.norm is of each worker's own gradient, before the exchange.
 bool clips_own(const Options& recipe);

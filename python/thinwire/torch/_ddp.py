@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from ..codec import Codec
 from ..errors import ContractError, TimeoutError
 from ._arguments import Arguments, Rules, explains_keywords
-from ._arrivals import count_arrivals
 from ._averaged import Averaged
 from ._exchange import Exchange, engine_options
+from ._first_moment import FirstMoment, attach_first_moment
 from ._fit import Unfit
 from ._forgotten import watch
 from ._link_state import fitting, link_states, saved_state, settings_of
@@ -59,17 +59,13 @@ class Link:
         tensors = [parameter.tensor for parameter in self._parameters]
         settings = engine_options(self._parameters, options)
         self._momentum = place(optimizer, momentum, tensors, settings)
-        self._arrivals = count_arrivals(optimizer, momentum, tensors)
         try:
             self._exchange = Exchange(model.process_group, self._parameters, options, deadline_seconds,
                                       self._momentum and self._momentum.with_memories)
         except BaseException:
-            for attached in (self._momentum, self._arrivals):
-                if attached is not None:
-                    attached.detach()
+            if self._momentum is not None:
+                self._momentum.detach()
             raise
-        if self._arrivals is not None:
-            weakref.finalize(self, self._arrivals.detach)
         if self._momentum is not None:
             self._exchange.set_momentum(self._momentum.of_each)  # what is saved depends on dampening
             weakref.finalize(self, self._momentum.detach)
@@ -77,6 +73,7 @@ class Link:
             suspects = [codec for codec in leaving_most(settings) if codec in self._exchange.shapes]
             if suspects:
                 weakref.finalize(self, UnnamedOptimizer(suspects[0], tensors).stop)
+        self._first_moment = self._attach_first_moment(optimizer, momentum)
         model.register_forward_pre_hook(averaged)
         self._changed = self._resumed = False
         self._scaler = scaler
@@ -91,6 +88,20 @@ class Link:
                          name="thinwire").start()
         weakref.finalize(self, self._ended.put, None)
         watch(self)
+
+    def _attach_first_moment(
+        self, optimizer: Optional[torch.optim.Optimizer], momentum: str
+    ) -> Optional[FirstMoment]:
+        link = weakref.ref(self)  # the optimiser's hooks must not keep it
+
+        def settings() -> dict[str, Any]:
+            exchange = link()._exchange  # type: ignore[union-attr]
+            return {**exchange.options, **exchange.settings}
+
+        attached = attach_first_moment(optimizer, momentum, [p.tensor for p in self._parameters], settings)
+        if attached is not None:
+            weakref.finalize(self, attached.detach)
+        return attached
 
     # Called by torch, bucket after bucket, in the same order on every rank: in the backward pass, or by Join.
     def _hook(self, bucket: dist.GradBucket) -> torch.futures.Future:
@@ -261,9 +272,9 @@ class Link:
         Call it before the link is deleted: otherwise the optimiser gets its momentum back, but not what the
         memories held of it."""
         self._between_steps("release_optimizer")
-        if self._arrivals is not None:
-            self._arrivals.give_back()
-            self._arrivals = None
+        if self._first_moment is not None:
+            self._first_moment.detach()
+            self._first_moment = None
         if self._momentum is None:
             return
         velocities = self._exchange.velocities()

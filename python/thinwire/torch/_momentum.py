@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
+from ._first_moment import has_first_moment
 from ._native import place_momentum
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
@@ -163,7 +164,7 @@ def place(
 
 
 class UnnamedOptimizer:
-    """Warns, once, when the optimiser that steps these parameters has momentum, or moments of Adam's kind, and
+    """Warns, once, when the optimiser that steps these parameters has momentum, or Adam's first moment, and
     `compress` was not told of it."""
 
     def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
@@ -179,12 +180,17 @@ class UnnamedOptimizer:
             return
         self.stop()
         if ours(_momentum_groups(optimizer)):
-            warnings.warn(
-                f"codec '{self._codec}' leaves most values for later steps, and the optimizer's momentum acts on "
-                "the bursts in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) moves it "
-                "in front of compression, and momentum=\"optimizer\" says that it is meant so",
-                stacklevel=4,
-            )
+            self._warn("momentum", "moves it in front of compression")
+        elif has_first_moment(optimizer):
+            self._warn("first moment", "leaves it out")
+
+    def _warn(self, what: str, remedy: str) -> None:
+        warnings.warn(
+            f"codec '{self._codec}' leaves most values for later steps, and the optimizer's {what} acts on the bursts "
+            f"in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) {remedy}, and "
+            "momentum=\"optimizer\" says that it is meant so",
+            stacklevel=5,
+        )
 
     def stop(self) -> None:
         self._handle.remove()

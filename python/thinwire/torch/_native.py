@@ -45,7 +45,7 @@ KeptPositions = _engine.KeptPositions
 Wire = _engine.Wire
 check_seal = _engine.check_seal
 place_momentum = _engine.place_momentum
-arrivals_count = _engine.arrivals_count
+first_moment_acts = _engine.first_moment_acts
 
 # Its threads must not wait for a process group while the interpreter goes.
 atexit.register(_engine.close)

@@ -85,8 +85,10 @@ PYBIND11_MODULE(_engine, module) {
     return py::make_tuple(plan.in_memory, plan.feedback, of_rules);
   });
 
-  module.def("arrivals_count",
-             [](const std::string& place) { return thinwire::arrivals_count(place).value(); });
+  module.def("first_moment_acts", [](const py::dict& options, const std::string& place) {
+    return thinwire::first_moment_acts(place, thinwire::python::exchange_options_of(options))
+        .value();
+  });
 
   thinwire::python::bind_boundary(module);
   thinwire::python::bind_worker(module);

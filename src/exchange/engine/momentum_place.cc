@@ -45,7 +45,7 @@ std::string memory_text(const SpecText& given, const Momentum& own) {
 }
 
 Status check_place(std::string_view place) {
-  const std::vector<std::string> places = {"auto", "memory", "optimizer", "arrival"};
+  const std::vector<std::string> places = {"auto", "memory", "optimizer"};
   if (std::find(places.begin(), places.end(), place) != places.end()) return Status::ok();
   return Status::fail(ErrorCode::kUnknownName, "momentum: unknown place '" + std::string(place) +
                                                    "'; " + known_names(place, places));
@@ -56,8 +56,6 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
                                const ExchangeOptions& options, std::string_view usual) {
   MomentumPlan plan{.in_memory = false, .feedback = options.feedback};
   if (own.momentum == 0) return plan;
-  if (place == "arrival")
-    return refuse("arrival is for Adam; SGD's momentum can be auto, memory or optimizer");
   const bool automatic = options.feedback == "auto";
   ExchangeOptions asked = options;
   if (automatic) asked.feedback = usual;
@@ -109,13 +107,6 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
 
 }  // namespace
 
-Result<bool> arrivals_count(std::string_view place) {
-  if (Status status = check_place(place); !status) return status;
-  if (place == "memory")
-    return refuse("Adam's moments cannot act in the memory; use auto, optimizer or arrival");
-  return place == "arrival";
-}
-
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options, std::string_view usual) {
   if (Status status = check_place(place); !status) return status;
@@ -140,6 +131,17 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
   all.rules = options.rules;
   for (size_t i = 0; i < all.rules.size(); ++i) all.rules[i].feedback = plans[i + 1].feedback;
   return all;
+}
+
+Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options,
+                               std::string_view usual) {
+  if (Status status = check_place(place); !status) return status;
+  if (place == "memory")
+    return refuse("Adam's moments cannot act in the memory; use auto or optimizer");
+  if (place == "optimizer") return true;
+  // A memory that is named with a momentum of its own is refused for SGD, and leaves Adam as it is.
+  Result<MomentumPlan> plan = place_momentum("auto", {.momentum = 0.5}, options, usual);
+  return !plan || !plan.value().in_memory;
 }
 
 }  // namespace thinwire

@@ -133,14 +133,28 @@ TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
               HasSubstr("no dampening"));
 }
 
-TEST(ArrivalsCount, WhenAskedFor) {
-  EXPECT_FALSE(arrivals_count("auto").value());
-  EXPECT_FALSE(arrivals_count("optimizer").value());
-  EXPECT_TRUE(arrivals_count("arrival").value());
-  EXPECT_EQ(arrivals_count("memory").status().code(), ErrorCode::kBadOption);
-  EXPECT_EQ(arrivals_count("nowhere").status().code(), ErrorCode::kUnknownName);
-  const Momentum sgd{.momentum = 0.9};
-  EXPECT_EQ(place_momentum("arrival", sgd, {}).status().code(), ErrorCode::kBadOption);
+bool acts(std::string_view where, const ExchangeOptions& options) {
+  return first_moment_acts(where, options).value();
+}
+
+TEST(FirstMoment, StandsBackWhereMostValuesWait) {
+  for (const char* codec : {"topk", "sidco", "adacomp", "fp32 | 1: topk"}) {
+    EXPECT_FALSE(acts("auto", {.codec = codec})) << codec;
+    EXPECT_TRUE(acts("optimizer", {.codec = codec})) << codec;
+  }
+  for (const char* codec : {"fp32", "int8", "powersgd", "sign"})
+    EXPECT_TRUE(acts("auto", {.codec = codec})) << codec;
+  EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {{.pattern = "w*", .codec = "topk"}}}));
+}
+
+TEST(FirstMoment, IsAsItIsBesideAMemoryThatIsNamed) {
+  EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = "ef21"}));
+  EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = "dgc:momentum=0.9"}));
+}
+
+TEST(FirstMoment, CannotActInTheMemory) {
+  EXPECT_EQ(first_moment_acts("memory", {}).status().code(), ErrorCode::kBadOption);
+  EXPECT_EQ(first_moment_acts("nowhere", {}).status().code(), ErrorCode::kUnknownName);
 }
 
 }  // namespace

@@ -1,0 +1,151 @@
+"""Adam's first moment where most values arrive late: there it counts as nothing, elsewhere it is torch's own.
+SPDX-License-Identifier: Apache-2.0"""
+import io
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nets import batch_of, weights_of
+from ranks import on_ranks
+
+STEPS = 8
+KINDS = {
+    "adam": lambda groups, beta1: torch.optim.Adam(groups, lr=0.01, betas=(beta1, 0.99), weight_decay=0.05),
+    "adamw": lambda groups, beta1: torch.optim.AdamW(groups, lr=0.01, betas=(beta1, 0.99), weight_decay=0.05),
+    "amsgrad": lambda groups, beta1: torch.optim.AdamW(groups, lr=0.01, betas=(beta1, 0.99), amsgrad=True),
+    "foreach": lambda groups, beta1: torch.optim.AdamW(groups, lr=0.01, betas=(beta1, 0.99), foreach=True),
+    "fused": lambda groups, beta1: torch.optim.AdamW(groups, lr=0.01, betas=(beta1, 0.99), fused=True),
+}
+
+
+def make_net():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 4))
+
+
+class Run:
+    def __init__(self, codec, kind="adamw", beta1=0.8, **settings):
+        import thinwire.torch as tw
+        self.model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+        self.optimizer = KINDS[kind](self.model.parameters(), beta1)
+        settings.setdefault("optimizer", self.optimizer)
+        self.link = tw.compress(self.model, codec, **settings)
+
+    def steps(self, rank, first, last):
+        for step in range(first, last):
+            images, labels = batch_of(step, rank)
+            self.optimizer.zero_grad()
+            nn.functional.cross_entropy(self.model(images), labels).backward()
+            self.optimizer.step()
+        return self
+
+
+def distance(one, other):
+    return (weights_of(one.model) - weights_of(other.model)).abs().max().item()
+
+
+def plain(codec, kind="adamw", beta1=0.8):
+    return Run(codec, kind, beta1, momentum="optimizer")
+
+
+def sparse(rank, size):
+    """For each kind, how far the default is from beta1 = 0, and from the optimiser as it is."""
+    found = {}
+    for kind in KINDS:
+        run = Run("topk:density=0.05", kind).steps(rank, 0, STEPS)
+        found[kind] = (distance(run, plain("topk:density=0.05", kind, 0.0).steps(rank, 0, STEPS)),
+                       distance(run, plain("topk:density=0.05", kind).steps(rank, 0, STEPS)),
+                       run.optimizer.param_groups[0]["betas"])
+    return found
+
+
+def others(rank, size):
+    return [distance(Run(codec).steps(rank, 0, STEPS), plain(codec).steps(rank, 0, STEPS))
+            for codec in ("fp32", "int8")]
+
+
+def changed(rank, size):
+    run = Run("fp32").steps(rank, 0, 3)
+    run.link.change("topk:density=0.05")
+    run.steps(rank, 3, STEPS)
+    by_hand = plain("fp32").steps(rank, 0, 3)
+    by_hand.link.change("topk:density=0.05")
+    by_hand.optimizer.param_groups[0]["betas"] = (0.0, 0.99)
+    return distance(run, by_hand.steps(rank, 3, STEPS))
+
+
+def resumed(rank, size):
+    whole = Run("topk:density=0.05").steps(rank, 0, STEPS)
+    begun = Run("topk:density=0.05").steps(rank, 0, 3)
+    file = io.BytesIO()
+    torch.save([begun.model.state_dict(), begun.optimizer.state_dict(), begun.link.state_dict()], file)
+    file.seek(0)
+    goes_on = Run("topk:density=0.05")
+    model, optimizer, link = torch.load(file, weights_only=False)
+    goes_on.model.load_state_dict(model)
+    goes_on.optimizer.load_state_dict(optimizer)
+    goes_on.link.load_state_dict(link)
+    return distance(whole, goes_on.steps(rank, 3, STEPS)), optimizer["param_groups"][0]["betas"]
+
+
+def released(rank, size):
+    run = Run("topk:density=0.05").steps(rank, 0, 4)
+    run.link.release_optimizer()
+    by_hand = plain("topk:density=0.05", beta1=0.0).steps(rank, 0, 4)
+    by_hand.optimizer.param_groups[0]["betas"] = (0.8, 0.99)
+    return distance(run.steps(rank, 4, STEPS), by_hand.steps(rank, 4, STEPS))
+
+
+def says(rank, size):
+    import thinwire.torch as tw
+    from thinwire.errors import Error
+    texts = []
+    for momentum, extra in (("memory", []), ("auto", [nn.Parameter(torch.zeros(3))]), ("arival", [])):
+        model = DistributedDataParallel(make_net())
+        optimizer = torch.optim.AdamW([*model.parameters(), *extra])
+        try:
+            tw.compress(model, "topk:density=0.05", optimizer=optimizer, momentum=momentum)
+            texts.append("")
+        except Error as error:
+            texts.append(str(error))
+    unnamed = Run("topk:density=0.05", optimizer=None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        unnamed.steps(rank, 0, 2)
+    return [*texts, [str(one.message) for one in caught if "first moment" in str(one.message)]]
+
+
+class FirstMoment(unittest.TestCase):
+    def test_counts_as_nothing_beside_a_sparse_codec(self):
+        for kinds in on_ranks(2, sparse):
+            for kind, (from_none, from_own, betas) in kinds.items():
+                self.assertEqual(from_none, 0, kind)
+                self.assertGreater(from_own, 1e-3, kind)
+                self.assertEqual(betas, (0.8, 0.99), kind)
+
+    def test_is_the_optimisers_own_beside_other_codecs(self):
+        self.assertEqual(on_ranks(2, others), [[0.0, 0.0]] * 2)
+
+    def test_follows_a_change_of_codec(self):
+        self.assertEqual(on_ranks(2, changed), [0.0, 0.0])
+
+    def test_resumes_bit_for_bit_and_saves_the_betas_of_its_user(self):
+        self.assertEqual(on_ranks(2, resumed), [(0.0, (0.8, 0.99))] * 2)
+
+    def test_a_released_optimiser_goes_on_by_itself(self):
+        self.assertEqual(on_ranks(2, released), [0.0, 0.0])
+
+    def test_says_what_it_cannot_do_and_who_was_not_named(self):
+        for memory, strangers, unknown, warned in on_ranks(2, says):
+            self.assertIn("no momentum that could act in the memory", memory)
+            self.assertIn("a group of their own", strangers)
+            self.assertIn("arival", unknown)
+            self.assertEqual(len(warned), 1)
+            self.assertIn("compress(..., optimizer=optimizer) leaves it out", warned[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
