@@ -28,6 +28,8 @@ void each_total(const StepReport& report, const Set& set) {
   set("participants", report.participants);
   set("dense_bytes", report.dense_bytes);
   set("sent_bytes", report.sent_bytes);
+  set("inside_bytes", report.inside_bytes);
+  set("between_bytes", report.between_bytes);
   set("received_bytes", report.received_bytes);
   set("compress_seconds", report.compress_seconds);
   set("wire_seconds", report.wire_seconds);

@@ -75,6 +75,10 @@ class StepReport:
     """What a dense fp32 exchange of n ranks and d values sends per rank: 2 (n-1)/n x 4 d."""
     sent_bytes: int
     """By this rank, all bytes included."""
+    inside_bytes: int
+    """Part of sent_bytes, to ranks of this rank's group; 0 without groups."""
+    between_bytes: int
+    """The other part."""
     received_bytes: int
     compress_seconds: float
     wire_seconds: float

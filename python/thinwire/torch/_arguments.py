@@ -160,6 +160,7 @@ def exchange_options(call: str, *, scaler: Optional[Any], deadline_seconds: Any,
     check.texts(feedback=given["feedback"], method=given["method"])
     check.choice("grouping", given["grouping"], GROUPINGS)
     check.counts(1, bucket_kb=given["bucket_kb"])
+    check.whole(1, 2**15, inside=given["inside"])
     check.counts(max_skipped=given["max_skipped"])
     check.seed(given["seed"])
     check.flags(norms=given["norms"], weighted=given["weighted"])

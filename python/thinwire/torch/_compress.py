@@ -37,6 +37,7 @@ def compress(
     max_skipped: int = 0,
     norms: bool = False,
     weighted: bool = False,
+    inside: int = 1,
     scaler: Optional[torch.amp.GradScaler] = None,
     optimizer: Optional[torch.optim.Optimizer] = None,
     momentum: str = "auto",
@@ -63,6 +64,8 @@ def compress(
             over all values.
         weighted: whether ranks may have different weights (`Link.set_weight`) or sit out steps (`Link.abstain`). It
             costs each rank one small message to each other rank in every step.
+        inside: ranks per group, where several run on each machine; consecutive ranks are a group. They add their
+            gradients uncompressed, and groups exchange their means. It must divide the number of ranks.
         scaler: the GradScaler whose scale the gradients have. Memories are then kept without it, so that they stay
             right when it changes.
         optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
@@ -86,7 +89,7 @@ def compress(
     options = {"codec": check.codec(codec), "rules": check.rules(rules or {}), **exchange_options(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
         grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
-        max_skipped=max_skipped, norms=norms, weighted=weighted)}
+        max_skipped=max_skipped, norms=norms, weighted=weighted, inside=inside)}
     warn_of_loss(options, list(options["rules"].values()))
     try:
         link = Link(model, options, deadline_seconds, scaler, optimizer, momentum)

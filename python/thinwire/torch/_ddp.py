@@ -154,8 +154,9 @@ class Link:
 
         Returns:
             step (steps done), skipped, fault, participants (ranks that took part), dense_bytes (what an
-            uncompressed exchange would send), sent_bytes, received_bytes (all bytes included), wire_ratio,
-            codec_ratio, compress_seconds,
+            uncompressed exchange would send), sent_bytes, received_bytes (all bytes included), inside_bytes and
+            between_bytes (the parts of sent_bytes within and between groups of ranks), wire_ratio, codec_ratio,
+            compress_seconds,
             wire_seconds, decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
             memories keep; 0 unless `compress` was given norms=True), and streams: one dict of counters per
             compressed vector. Empty before the first step.

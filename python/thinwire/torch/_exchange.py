@@ -107,17 +107,25 @@ class Exchange:
     def velocities(self) -> dict[int, torch.Tensor]:
         """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called by all ranks
         between two steps."""
-        found: dict[int, torch.Tensor] = {}
+        held: dict[str, torch.Tensor] = {}  # of this rank; with groups another rank may have the others
         by_name, shared = {parameter.name: parameter for parameter in self.parameters}, self.shared
         for name, *_, data in self.save():
             stream, _, part = name.rpartition("/feedback/")
             if part != "velocity":
                 continue
             values = torch.frombuffer(bytearray(data), dtype=torch.float32)
-            dist.all_reduce(values, group=self._processes)
             own = [by_name[one] for one in shared.get(stream, [stream])]
-            parts = values.div_(self.size).split([math.prod(one.shape) for one in own])
-            found.update((id(one.tensor), part) for one, part in zip(own, parts))
+            parts = values.split([math.prod(one.shape) for one in own])
+            held.update((one.name, part) for one, part in zip(own, parts))
+        holders = torch.tensor([float(one.name in held) for one in self.parameters])
+        dist.all_reduce(holders, group=self._processes)
+        found: dict[int, torch.Tensor] = {}
+        for one, count in zip(self.parameters, holders.tolist()):
+            if count == 0:
+                continue
+            values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape))
+            dist.all_reduce(values, group=self._processes)
+            found[id(one.tensor)] = values.div_(count)
         return found
 
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:

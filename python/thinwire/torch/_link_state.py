@@ -6,6 +6,7 @@ Every rank saves one dictionary:
     state       all memories and encoder states, as bytes in a tensor
     tensors     their shapes by name, in their order, by codec
     shared      which tensors have one memory or encoder, by the name that it has in `state`
+    inside      ranks per group
     changed     False, or the settings that `change` led to
 
 Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called what all of its
@@ -42,7 +43,7 @@ _WHOLE = "model"  # the name of what all tensors share
 def saved_state(exchange: Exchange, steps: int, changed: bool) -> dict[str, Any]:
     return {"rank": exchange.rank, "world_size": exchange.size, "steps": steps,
             "state": to_tensor(exchange.save()), "tensors": exchange.shapes, "shared": exchange.shared,
-            "changed": changed and exchange.settings}
+            "inside": exchange.options["inside"], "changed": changed and exchange.settings}
 
 
 def link_states(rank: int, size: int, saved: Saved) -> list[LinkState]:
@@ -75,6 +76,7 @@ def settings_of(changed: Mapping[str, Any], exchange: Exchange) -> dict[str, Any
 def fitting(states: Sequence[LinkState], exchange: Exchange, strict: bool) -> tuple[list[_Arrays], Unfit]:
     """What every old rank's state has for this exchange; all of it, if `strict`."""
     first, shapes, own = states[0], exchange.shapes, exchange.remembered_shapes()
+    _require_groups(first.head, exchange)
     known = "tensors" in first.head
     saved: _Shapes = first.head["tensors"] if known else shapes
     codecs = saved if known else first.arrays
@@ -96,6 +98,15 @@ def fitting(states: Sequence[LinkState], exchange: Exchange, strict: bool) -> tu
     if strict:
         fit.require("\nload_state_dict(..., strict=False) loads what fits")
     return kept, fit.unfit
+
+
+def _require_groups(head: Mapping[str, Any], exchange: Exchange) -> None:
+    """With groups each rank has the memories of some tensors, and they do not move."""
+    saved, own = int(head.get("inside", 1)), exchange.options["inside"]
+    if saved == own and (own == 1 or int(head["world_size"]) == exchange.size):
+        return
+    raise MismatchError(f"a state of {head['world_size']} ranks with inside={saved} does not go on with inside={own} "
+                        f"on {exchange.size} ranks; groups go on as they were")
 
 
 def _in_one_store(

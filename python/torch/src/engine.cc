@@ -94,8 +94,8 @@ std::vector<std::pair<std::string, std::vector<uint64_t>>> Engine::saved_shapes(
 }
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
-  std::unique_ptr<Store> store = load_store(saved, *group_);
   ExchangeOptions options = exchange_->options();
+  std::unique_ptr<Store> store = load_store(saved, *group_, options.inside);
   exchange_.reset();  // before a store that it writes to
   try {
     options.first_step = step;

@@ -53,6 +53,7 @@ ExchangeOptions exchange_options_of(const py::dict& given) {
   options.max_skipped = given["max_skipped"].cast<int>();
   options.norms = given["norms"].cast<bool>();
   options.weighted = given["weighted"].cast<bool>();
+  options.inside = given["inside"].cast<int>();
   return options;
 }
 
