@@ -46,7 +46,8 @@ Json to_json(const CodecEntry& entry) {
                {"linear", info.linear},
                {"fixed_size", info.fixed_size},
                {"block", info.block},
-               {"grouping", info.grouping == Grouping::kModel ? "model" : "tensor"},
+               {"grouping", to_string(info.grouping)},
+               {"global_threshold", info.global_threshold},
                {"agreed", to_string(info.agreed)},
                {"options", Json::array()}};
   for (const OptionInfo& option : entry.options) json["options"].push_back(to_json(option));
@@ -68,8 +69,9 @@ void print_text(const Terminal& terminal) {
             : info.linear           ? "rounds: keeps no residual"
             : info.feedback.empty() ? "biased: keeps a residual"
                                     : fmt::format("biased: memory {}", info.feedback);
-    kind += info.grouping == Grouping::kModel ? ", the whole model as one vector"
-                                              : ", each weight tensor on its own";
+    kind += is_one_stream(info.grouping) ? ", the whole model as one vector"
+                                         : ", each weight tensor on its own";
+    if (info.global_threshold) kind += ", or by one threshold for all tensors";
     if (info.agreed != Agreed::kNothing)
       kind += fmt::format(", ranks agree on {}", to_string(info.agreed));
     detail(kind);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "thinwire/grouping.h"
 #include "thinwire/moments.h"
 #include "thinwire/options.h"
 #include "thinwire/state.h"
@@ -20,12 +21,6 @@
 #include "thinwire/stream.h"
 
 namespace thinwire {
-
-// Which tensors share a stream if the user does not say.
-enum class Grouping : uint8_t {
-  kTensor,  // each weight tensor alone; biases and norm parameters are sent uncompressed
-  kModel,   // all tensors, biases and norms included, as one vector
-};
 
 // What ranks agree on, in rounds, before they encode, if an exchange offers rounds (Codec::rounds).
 enum class Agreed : uint8_t {
@@ -64,7 +59,11 @@ struct CodecInfo {
   bool selective = false;  // not sparse, but leaves most values to the memory in every step
   bool fresh = false;      // uses Signal::fresh
   ValueFormat values = ValueFormat::kFp32;  // if sparse: as the options say
-  Grouping grouping = Grouping::kTensor;
+  // Selects by a threshold that may be another one, for several streams together
+  // (Grouping::kGlobal): sparse, with the payload of docs/wire-format.md, Sparse positions and
+  // values. Codec::target says how many values a stream should keep.
+  bool global_threshold = false;
+  Grouping grouping = Grouping::kTensor;  // if the user does not choose one
   Agreed agreed = Agreed::kNothing;
   // The memory that "auto" chooses. If empty, it is residual for biased codecs that are not linear,
   // and none for others.
@@ -89,13 +88,20 @@ struct Signal {
   std::optional<Moments> moments = {};  // of `values`, if a pass over them was already made
 };
 
+// What a stream may send if a threshold for several streams selects its values.
+struct Quota {
+  float threshold = 0;  // keep |x| > threshold
+  size_t most = 0;      // and of these the largest, at most so many
+};
+
 // The circumstances of one use of a stream.
 struct Call {
   uint64_t seed = 0;  // of the run; the same on every rank
   uint64_t step = 0;
-  uint64_t salt = 0;    // differs between senders, for draws that should be independent
-  uint64_t offset = 0;  // of values[0] in its stream, if the stream is coded in parts
-  uint64_t ranks = 1;   // number of ranks whose contributions are averaged
+  uint64_t salt = 0;                // differs between senders, for draws that should be independent
+  uint64_t offset = 0;              // of values[0] in its stream, if the stream is coded in parts
+  uint64_t ranks = 1;               // number of ranks whose contributions are averaged
+  std::optional<Quota> quota = {};  // given to encoders of with_global_threshold alone
 };
 
 struct Encoded {
@@ -191,6 +197,9 @@ class Codec {
   virtual std::vector<Round> rounds(const StreamSpec& /*stream*/, bool /*odd_step*/) const {
     return {};
   }
+  // The number of values that a payload of this stream should keep; 0 if the method has no target.
+  virtual size_t target(const StreamSpec& /*stream*/) const { return 0; }
+
   // The largest number of values that a payload of this stream keeps. It is the stream's count,
   // unless the codec is sparse.
   virtual size_t max_kept(const StreamSpec& stream) const { return stream.count(); }

@@ -153,7 +153,7 @@ struct Ticket {
 // first, as a backward pass makes them). The order does not depend on the order of arrival: a
 // bucket is compressed and sent as soon as it and all buckets before it are complete.
 // Grouping::kModel has one bucket, which is complete with the last tensor, so it cannot overlap the
-// backward pass. One thread builds, uses and destroys an exchange; only wait may be called from
+// backward pass; kGlobal selects among all tensors and can (docs/global-threshold.md). One thread builds, uses and destroys an exchange; only wait may be called from
 // other threads.
 //
 // An error other than a broken contract ends the exchange: every later call throws it again, and
@@ -246,9 +246,10 @@ class Exchange {
 // agree on tensors, options and version.
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by
-// scatter-reduce and sparse-reduce also as "<stream>/owner". State that another method left there
-// is replaced. In a hierarchy a rank has the memories of the tensors that it holds for its group, and
-// Store::inside is set. What the owners of such a method still owe is added to the next gradients. `group`
+// scatter-reduce and sparse-reduce also as "<stream>/owner". Grouping::kGlobal has
+// "<first stream>/threshold". State that another method left there is replaced. In a hierarchy a rank
+// has the memories of the tensors that it holds for its group, and Store::inside is set. What the
+// owners of such a method still owe is added to the next gradients. `group`
 // and `store` must outlive the exchange. `group` is split, so the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);

@@ -22,7 +22,8 @@ Row info_row(const CodecInfo& info, const std::vector<OptionInfo>& options) {
   row["linear"] = info.linear;
   row["fixed_size"] = info.fixed_size;
   row["block"] = info.block;
-  row["grouping"] = info.grouping == Grouping::kModel ? "model" : "tensor";
+  row["grouping"] = to_str(to_string(info.grouping));
+  row["global_threshold"] = info.global_threshold;
   row["agreed"] = to_str(to_string(info.agreed));
   row["options"] = option_rows(options);
   return row;
@@ -52,6 +53,10 @@ CodecHandle make_handle(const std::string& spec) {
 
 void bind_codec(nb::module_& module) {
   module.def("list_codecs", &codec_rows);
+  module.def("groupings", [] {
+    const auto known = grouping_choices();
+    return std::vector<std::string>(known.begin(), known.end());
+  });
   nb::class_<CodecHandle>(module, "Codec")
       .def_static("make", &make_handle, nb::arg("spec"))
       .def_ro("canonical", &CodecHandle::canonical)

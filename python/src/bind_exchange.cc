@@ -19,14 +19,6 @@
 namespace thinwire::python {
 namespace {
 
-std::optional<Grouping> parse_grouping(const std::string& text) {
-  if (text == "auto") return std::nullopt;
-  if (text == "tensor") return Grouping::kTensor;
-  if (text == "model") return Grouping::kModel;
-  throw Error(ErrorCode::kUnknownName,
-              "unknown grouping '" + text + "'; known: auto, tensor, model");
-}
-
 // What all ranks share.
 struct Round {
   std::vector<TensorSpec> tensors;
@@ -105,7 +97,7 @@ std::vector<Row> all_reduce(const std::vector<TensorTuple>& tensors,
   round.options.codec = codec;
   round.options.method = exchange;
   round.options.feedback = feedback;
-  round.options.grouping = parse_grouping(grouping);
+  round.options.grouping = parse_grouping(grouping).value();
   round.options.bucket_bytes = bucket_bytes;
   round.options.seed = seed;
   round.options.first_step = step;

@@ -40,6 +40,8 @@ class CodecInfo:
     """Number of values in a block that is coded by itself; 0: the whole stream."""
     grouping: str
     """Streams of an exchange: "tensor" (each tensor alone) or "model" (all tensors as one vector)."""
+    global_threshold: bool
+    """Whether one threshold can select from all tensors, the grouping "global"."""
     agreed: str
     """What ranks agree on before they encode: "nothing", "scale", "positions" or "factors"."""
     options: dict[str, OptionInfo]

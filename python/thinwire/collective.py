@@ -124,7 +124,8 @@ def all_reduce(
         kinds: the roles of tensors, `tensor_kinds()`: one for all, or by name (others: "other").
             Kinds bias and norm are sent uncompressed, unless the grouping is "model".
         stores: one for each rank, the same in every step. Without them nothing is remembered.
-        grouping: "tensor" (each tensor is a stream), "model" (all are one); "auto": the codec's.
+        grouping: "tensor" (each tensor is a stream), "model" (all are one), "global" (each tensor, and one
+            threshold for all, which is learnt from earlier steps); "auto": the codec's.
         seed, step: the seed of the run and the number of this call; all random draws follow from them.
         steps_per_epoch: the number of calls in an epoch, for schedules that count in epochs.
         bucket_bytes: dense bytes that are sent together.

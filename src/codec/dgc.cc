@@ -42,7 +42,8 @@ constexpr CodecInfo kInfo{
     .id = 7,
     .summary = "what reaches a sampled threshold, re-selected if far too much",
     .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887",
-    .sparse = true};
+    .sparse = true,
+    .global_threshold = true};
 
 constexpr double kFewestRank = 32;  // of the threshold in its sample
 

@@ -37,7 +37,8 @@ constexpr CodecInfo kInfo{.name = "gaussiank",
                           .id = 10,
                           .summary = "what exceeds a normal law's threshold, adjusted",
                           .paper = "Shi et al., arXiv:1911.08772",
-                          .sparse = true};
+                          .sparse = true,
+                          .global_threshold = true};
 
 constexpr double kAlike = 1e-12;  // variance over mean square: a spread of a millionth
 

@@ -40,7 +40,15 @@ constexpr CodecInfo kInfo{.name = "redsync",
                           .id = 11,
                           .summary = "what exceeds a threshold searched from mean to maximum",
                           .paper = "RedSync, arXiv:1808.04357",
-                          .sparse = true};
+                          .sparse = true,
+                          .global_threshold = true};
+
+// Values of one sign in turn have two thresholds.
+CodecInfo info_with(bool quantized) {
+  CodecInfo info = kInfo;
+  info.global_threshold = !quantized;
+  return info;
+}
 
 constexpr double kAlike = 1e-6;  // (max - mean) / mean
 constexpr double kRung = 0.2;    // of the ladder, in r
@@ -239,7 +247,8 @@ const CodecEntry& redsync_entry() {
   static const CodecEntry entry{
       .info = kInfo, .options = options_table(), .make = [](const Options& options) {
         return std::make_unique<MethodCodec<Method, RedsyncEncoder>>(
-            kInfo, options, options.flag("quantized") ? ValueFormat::kMean : value_format(options));
+            info_with(options.flag("quantized")), options,
+            options.flag("quantized") ? ValueFormat::kMean : value_format(options));
       }};
   return entry;
 }

@@ -128,7 +128,8 @@ class ScalecomCodec final : public SparseCodec {
   }
 
  private:
-  size_t most_kept(size_t count) const noexcept override { return kept_target(density_, count); }
+  size_t wanted(size_t count) const noexcept override { return kept_target(density_, count); }
+  size_t most_kept(size_t count) const noexcept override { return wanted(count); }
   std::unique_ptr<Encoder> encoder_of(size_t count) const override {
     return std::make_unique<ScalecomEncoder>(count, most_kept(count));
   }

@@ -32,6 +32,7 @@ constexpr CodecInfo kInfo{.name = "sidco",
                           .summary = "what exceeds a threshold from a fitted tail",
                           .paper = "SIDCo, MLSys 2021, arXiv:2101.10761",
                           .sparse = true,
+                          .global_threshold = true,
                           .grouping = Grouping::kModel};
 
 std::vector<OptionInfo> options_table() {

@@ -40,6 +40,7 @@ class SparseCodec : public Codec {
  public:
   const CodecInfo& info() const noexcept final { return info_; }
   size_t max_encoded_size(const StreamSpec& stream) const final;
+  size_t target(const StreamSpec& stream) const final { return wanted(stream.count()); }
   size_t max_kept(const StreamSpec& stream) const final { return most_kept(stream.count()); }
   std::unique_ptr<Encoder> make_encoder(const StreamSpec& stream) const final;
   std::unique_ptr<const Decoder> make_decoder(const StreamSpec& stream) const final;
@@ -51,14 +52,15 @@ class SparseCodec : public Codec {
   ValueFormat format() const noexcept { return info_.values; }
 
  private:
+  virtual size_t wanted(size_t count) const noexcept = 0;  // 0: no target
   virtual size_t most_kept(size_t count) const noexcept = 0;
   virtual std::unique_ptr<Encoder> encoder_of(size_t count) const = 0;
 
   CodecInfo info_;
 };
 
-// One whose options come to a Method, which says how many values may be kept, and which its encoders are
-// made from.
+// One whose options come to a Method, which says how many values should and may be kept, and which its
+// encoders are made from.
 template <typename Method, typename MethodEncoder>
 class MethodCodec final : public SparseCodec {
  public:
@@ -66,6 +68,7 @@ class MethodCodec final : public SparseCodec {
       : SparseCodec(info, format), method_(options) {}
 
  private:
+  size_t wanted(size_t count) const noexcept override { return method_.target(count); }
   size_t most_kept(size_t count) const noexcept override { return method_.most(count); }
   std::unique_ptr<Encoder> encoder_of(size_t count) const override {
     return std::make_unique<MethodEncoder>(method_, count, format());

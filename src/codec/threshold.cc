@@ -27,6 +27,7 @@ constexpr CodecInfo kInfo{
     .summary = "everything from a fixed magnitude up",
     .paper = "Sahu et al., NeurIPS 2021, arXiv:2108.00951",
     .sparse = true,
+    .global_threshold = true,  // the same for all streams anyway
 };
 
 std::vector<OptionInfo> options_table() {
@@ -76,6 +77,7 @@ class ThresholdCodec final : public SparseCodec {
         max_density_(options.number("max_density")) {}
 
  private:
+  size_t wanted(size_t /*count*/) const noexcept override { return 0; }
   size_t most_kept(size_t count) const noexcept override {
     return kept_target(max_density_, count);
   }

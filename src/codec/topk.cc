@@ -27,7 +27,15 @@ const CodecInfo kInfo{.name = "topk",
                       .id = 4,
                       .summary = "the largest magnitudes, exactly",
                       .paper = "Aji and Heafield, EMNLP 2017",
-                      .sparse = true};
+                      .sparse = true,
+                      .global_threshold = true};
+
+// Blocks that send alike have thresholds of their own.
+CodecInfo info_with(size_t block) {
+  CodecInfo info = kInfo;
+  info.global_threshold = block == 0;
+  return info;
+}
 
 template <class Selector>
 class TopkEncoder final : public Encoder {
@@ -55,11 +63,13 @@ class TopkEncoder final : public Encoder {
 class TopkCodec final : public SparseCodec {
  public:
   explicit TopkCodec(const Options& options)
-      : SparseCodec(kInfo, value_format(options)),
+      : SparseCodec(info_with(static_cast<size_t>(options.integer("block"))),
+                    value_format(options)),
         density_(options.number("density")),
         block_(static_cast<size_t>(options.integer("block"))) {}
 
  private:
+  size_t wanted(size_t count) const noexcept override { return most_kept(count); }
   size_t most_kept(size_t count) const noexcept override {
     if (block_ == 0) return kept_target(density_, count);
     return count / block_ * kept_target(density_, block_) + kept_target(density_, count % block_);

@@ -413,8 +413,9 @@ const std::vector<OptionInfo>& table() {
       {.name = "exchange.grouping",
        .type = kChoice,
        .fallback = "auto",
-       .choices = {"auto", "tensor", "model"},
-       .help = "what is compressed as one vector; auto: as the codec's paper does"},
+       .choices = grouping_choices(),
+       .help = "what is compressed as one vector; global: each tensor, what is sent of all by one "
+               "threshold; auto: as the codec's paper does"},
       {.name = "exchange.inside",
        .type = kInteger,
        .fallback = "1",

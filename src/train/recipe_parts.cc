@@ -115,9 +115,7 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
   options.codec = recipe.text("exchange.codec");
   options.feedback = recipe.text("exchange.feedback");
   options.method = recipe.text("exchange.method");
-  const std::string& grouping = recipe.text("exchange.grouping");
-  if (grouping == "tensor") options.grouping = Grouping::kTensor;
-  if (grouping == "model") options.grouping = Grouping::kModel;
+  options.grouping = parse_grouping(recipe.text("exchange.grouping")).value();
   options.inside = static_cast<int>(recipe.integer("exchange.inside"));
   options.rules = parse_rules(recipe.text("exchange.rules")).value();
   options.bucket_bytes = static_cast<size_t>(recipe.integer("exchange.bucket_kb")) * 1024;

@@ -27,11 +27,10 @@ Status set_key(TensorRule& rule, std::string_view key, const std::string& value)
     rule.feedback = value;
   } else if (key == "method") {
     rule.method = value;
-  } else if (value == "tensor" || value == "model") {
-    rule.grouping = value == "tensor" ? Grouping::kTensor : Grouping::kModel;
-  } else if (value != "auto") {
-    return refuse("rule '" + rule.pattern + "': grouping is '" + value +
-                  "', and may be auto, tensor or model");
+  } else {
+    auto grouping = parse_grouping(value);
+    if (!grouping) return refuse("rule '" + rule.pattern + "': " + grouping.status().message());
+    rule.grouping = grouping.value();
   }
   return Status::ok();
 }

@@ -41,7 +41,8 @@ TEST(RecipeRules, MistakesSayWhere) {
   EXPECT_THAT(error_of("{} fp32"), HasSubstr("a pattern is empty"));
   EXPECT_THAT(error_of("{a} fp32 {b}"), HasSubstr("'b' has no codec"));
   EXPECT_THAT(error_of("{a} fp32 {method}"), HasSubstr("'method' has no value"));
-  EXPECT_THAT(error_of("{a} fp32 {grouping} all"), HasSubstr("rule 'a': grouping is 'all'"));
+  EXPECT_THAT(error_of("{a} fp32 {grouping} all"),
+              HasSubstr("rule 'a': unknown grouping 'all'; known: auto, tensor, model, global"));
 }
 
 // The key to blame, and what is wrong.

@@ -68,7 +68,8 @@ TEST_P(ExchangeWeights, EveryMethodGivesTheWeightedMeanOfThoseThatTakePart) {
     on_all([&](Group& group) {
       Side side(group, small_model(), options);
       Oracle oracle(group.size(), small_model(), side.exchange().streams(), options.codec,
-                    terms_of(options).feedback, terms_of(options).method->name);
+                    terms_of(options).feedback, terms_of(options).method->name, 0,
+                    options.grouping);
       for (uint64_t step = 0; step < 7; ++step) {
         const auto weights = weights_of(group.size(), step);
         const StepReport report = weighted_step(side, group, step, weights);

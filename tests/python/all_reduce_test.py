@@ -83,6 +83,21 @@ class Means(unittest.TestCase):
         whole = thinwire.all_reduce(arrays, "topk:density=0.1", kinds="bias", grouping="model")
         self.assertEqual([stream.values for stream in whole.reports[0].streams], [620])
 
+    def test_one_threshold_is_learnt_for_all_tensors(self):
+        stores = [thinwire.Store() for _ in range(2)]
+        arrays = [{"large": 8 * normal((20, 30), rank), "small": normal((40, 50), 9 + rank)} for rank in range(2)]
+        for step in range(2):
+            result = thinwire.all_reduce(arrays, "topk:density=0.1", stores=stores, step=step, feedback="none",
+                                         grouping="global", kinds="linear")
+            streams = result.reports[0].streams
+            if step == 0:  # each tensor by itself
+                self.assertEqual([stream.kept for stream in streams], [stream.target for stream in streams])
+        self.assertEqual(sum(stream.target for stream in streams), 260)
+        self.assertLess(abs(sum(stream.kept for stream in streams) - 260), 52)
+        self.assertLess(min(stream.kept / stream.target for stream in streams), 0.5)
+        with self.assertRaisesRegex(thinwire.UnsupportedError, "grouping global.*codecs that have: topk, "):
+            thinwire.all_reduce(arrays, "int8", grouping="global")
+
     def test_schedules_count_in_epochs_of_steps(self):
         kept = [
             thinwire.all_reduce(

@@ -75,7 +75,7 @@ ExchangeOptions in_small_pieces(ExchangeOptions options) {
 std::string name_of(const ExchangeOptions& options) {
   std::string name = options.codec + " by " + options.method;
   if (options.feedback != "auto") name += ", memory " + options.feedback;
-  if (options.grouping) name += *options.grouping == Grouping::kModel ? ", model" : ", tensor";
+  if (options.grouping) name += ", " + std::string(to_string(*options.grouping));
   return name;
 }
 

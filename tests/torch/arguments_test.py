@@ -45,7 +45,7 @@ WRONG = (
     ({"codec": "topkk"}, "unknown codec 'topkk'; known: fp32, .*; did you mean 'topk'?"),
     ({"codec": "topk:densty=0.1"}, "did you mean 'density'?"),
     ({"codec": "sidco:law=exponental"}, "did you mean 'exponential'?"),
-    ({"grouping": "layer"}, "compress: grouping is 'layer'; known: auto, tensor, model$"),
+    ({"grouping": "layer"}, "compress: grouping is 'layer'; known: auto, tensor, model, global$"),
     ({"grouping": "modle"}, "did you mean 'model'?"),
     ({"grouping": None}, "grouping is None, must be a text"),
     ({"method": "sparse_reduce"}, "known: auto, .*; did you mean 'sparse-reduce'?"),

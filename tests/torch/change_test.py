@@ -71,6 +71,9 @@ def as_a_schedule(rank, size):
              [{"codec": "topk:density=0.2"}, {"codec": INT8}]),
             ("sidco:density=0.1 | 2steps: sidco:density=0.05 | 4steps: fp32", "sidco:density=0.1",
              {"grouping": "model"}, [{"codec": "sidco:density=0.05"}, {"codec": "fp32"}]),
+            ("topk:density=0.1 | 2steps: topk:density=0.05 | 4steps: dgc:density=0.1", "topk:density=0.1",
+             {"grouping": "global"},  # whose threshold stays
+             [{"codec": "topk:density=0.05"}, {"codec": "dgc:density=0.1"}]),
             ("randomk:density=0.1 | 2steps: randomk:density=0.3 | 4steps: topk:density=table(0.1;0.3@5steps)",
              "randomk:density=0.1", {},  # whose draws follow from the step
              [{"codec": "randomk:density=0.3"}, {"codec": "topk:density=table(0.1;0.3@5steps)"}])):

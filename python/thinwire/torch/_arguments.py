@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 import torch.distributed as dist
 
-from .._core import known_names
+from .._core import groupings, known_names
 from ..codec import Codec
 from ..errors import BadOptionError, ContractError, UnknownNameError
 
@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # What `compress` takes: codecs by pattern of names, or these with a memory, a method and a grouping.
 Rules = Mapping[str, Union[str, Codec, Mapping[str, Union[str, Codec]]]]
 
-GROUPINGS = ("auto", "tensor", "model")
+GROUPINGS = tuple(groupings())
 _OF_A_RULE = ("codec", "feedback", "method", "grouping")
 
 _LARGEST_SEED = 2**64 - 1

@@ -54,7 +54,9 @@ def compress(
             counts.
         feedback: the memory that keeps what codecs leave out; "auto" is the codec's default.
         method: the collective, docs/collectives.md.
-        grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), or "auto", the codec's.
+        grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), "global" (each tensor, and
+            one threshold selects from all of them while the backward pass runs, docs/global-threshold.md), or
+            "auto", the codec's.
         bucket_kb: the uncompressed size of what is sent together.
         steps_per_epoch: the optimiser's steps in an epoch, for schedules that count in epochs; or the DataLoader
             that has as many batches. Where gradients are accumulated over k batches, len(loader) // k.

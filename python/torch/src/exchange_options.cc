@@ -19,9 +19,7 @@ void read_setting(const py::dict& given, Setting& setting) {
   setting.codec = given["codec"].cast<std::string>();
   setting.feedback = given["feedback"].cast<std::string>();
   setting.method = given["method"].cast<std::string>();
-  const auto grouping = given["grouping"].cast<std::string>();
-  if (grouping == "tensor") setting.grouping = Grouping::kTensor;
-  if (grouping == "model") setting.grouping = Grouping::kModel;
+  setting.grouping = parse_grouping(given["grouping"].cast<std::string>()).value();
 }
 
 template <typename Setting>
@@ -30,9 +28,7 @@ py::dict setting_to_dict(const Setting& setting) {
   row["codec"] = setting.codec;
   row["feedback"] = setting.feedback;
   row["method"] = setting.method;
-  row["grouping"] = !setting.grouping                       ? "auto"
-                    : *setting.grouping == Grouping::kModel ? "model"
-                                                            : "tensor";
+  row["grouping"] = setting.grouping ? std::string(to_string(*setting.grouping)) : "auto";
   return row;
 }
 

@@ -24,6 +24,18 @@ bool share_a_tensor(const Section& a, const Section& b) {
   });
 }
 
+// The grouping with the streams of before that the tensors go on with: the one that is asked for; where none
+// is, that of before, if the codecs have it; or the one that every codec has.
+Grouping grouping_after(const Section& next, Grouping before) {
+  const bool asked = next.options.grouping.has_value();
+  if (asked && is_one_stream(before) == is_one_stream(next.terms.grouping))
+    return next.terms.grouping;
+  ExchangeOptions as_before = next.options;
+  as_before.grouping = before;
+  if (!asked && settle(as_before, as_before.first_step)) return before;
+  return is_one_stream(before) ? Grouping::kModel : Grouping::kTensor;
+}
+
 Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector<bool>& owes) {
   Kept kept{.feedback = next.terms.feedback, .grouping = std::nullopt};
   for (size_t i = 0; i < had.used.size(); ++i) {
@@ -34,13 +46,13 @@ Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector
       return refuse("codec '" + next.options.codec + "' goes with memory " + kept.feedback +
                     ", and what '" + before.options.codec + "' left out is in memory " + memory +
                     "; name one of them as the feedback of both");
-    if (before.terms.grouping == Grouping::kModel && before.tensors != next.tensors)
+    if (is_one_stream(before.terms.grouping) && before.tensors != next.tensors)
       return refuse(
           "all tensors of '" + before.options.codec +
           "' share a memory, and rules would part them or add others; grouping \"tensor\" gives "
           "each its own from the beginning");
     if (memory != "none") kept.feedback = memory;
-    kept.grouping = before.terms.grouping;
+    kept.grouping = grouping_after(next, before.terms.grouping);
   }
   return kept;
 }

@@ -191,7 +191,7 @@ TEST(ExchangeUsage, MemoriesSurviveRebuildingWithOtherBuckets) {
 
 TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
   for (const ExchangeOptions& usual : codecs_and_methods())
-    for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
+    for (const Grouping grouping : {Grouping::kTensor, usual.grouping.value_or(Grouping::kModel)})
       run_local(3, [&](Group& group) {
         ExchangeOptions options = usual;
         options.feedback = "residual";

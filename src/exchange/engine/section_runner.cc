@@ -22,10 +22,34 @@ SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets
       ActiveStream* const stream = shared_.streams[piece.stream].get();
       if (streams_.empty() || streams_.back() != stream) streams_.push_back(stream);
     }
+  if (section.terms.grouping == Grouping::kGlobal) open_threshold();
   make_method(section.terms);
 }
 
+// Whatever codec learnt it: it is of the tensors' signals.
+void SectionRunner::open_threshold() {
+  const ActiveStream* first = nullptr;  // that has the first tensor of all that share the threshold
+  size_t values = 0;
+  for (ActiveStream* const stream : streams_) {
+    if (stream->is_plain()) continue;
+    if (first == nullptr || stream->tensors().front() < first->tensors().front()) first = stream;
+    values += stream->spec().count();
+  }
+  if (first == nullptr) return;
+  threshold_key_ = first->spec().name + "/threshold";
+  threshold_ = &open_memory<GlobalThreshold>(shared_.store, threshold_key_,
+                                             "of " + std::to_string(values) + " values",
+                                             [] { return std::make_unique<GlobalThreshold>(); });
+  for (ActiveStream* const stream : streams_)
+    if (!stream->is_plain()) stream->set_threshold(threshold_);
+}
+
 void SectionRunner::make_method(const Terms& terms) {
+  if (threshold_ != nullptr) {
+    size_t target = 0;
+    for (const ActiveStream* stream : streams_) target += stream->target();
+    threshold_->aim(target);
+  }
   method_ = terms.method->make({.context = shared_.context,
                                 .streams = shared_.streams,
                                 .buckets = buckets_,
@@ -80,6 +104,7 @@ bool SectionRunner::owners_owe() const {
 
 void SectionRunner::end(bool skipped) {
   method_->end(skipped);
+  if (threshold_ != nullptr) skipped ? threshold_->rollback() : threshold_->commit();
   end_debts(skipped || shared_.context.sits_out());
 }
 

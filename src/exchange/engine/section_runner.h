@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/codec_schedule.h"
+#include "exchange/engine/global_threshold.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/owner_memory.h"
@@ -35,12 +36,16 @@ class SectionRunner {
   // Whether owners keep, or are about to give back, what could not be handed out.
   bool owners_owe() const;
 
+  // In the store: the threshold that its streams have together; empty without one.
+  const std::string& threshold_key() const noexcept { return threshold_key_; }
+
   // All ranks agreed on the schedule and count the same steps: none needs to be told.
   void follow_schedule(uint64_t step);
 
   void end(bool skipped);
 
  private:
+  void open_threshold();
   void make_method(const Terms& terms);
   void take_over_debts(const Terms& terms);
   void end_debts(bool skipped);
@@ -52,6 +57,8 @@ class SectionRunner {
   const int first_tag_;
   const Shared shared_;
   std::vector<ActiveStream*> streams_;  // its own
+  std::string threshold_key_;           // of Grouping::kGlobal
+  GlobalThreshold* threshold_ = nullptr;
   std::unique_ptr<Method> method_;
 
   // What owners owe of a stream that has no owners any more.

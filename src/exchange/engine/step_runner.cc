@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "core/check.h"
 
@@ -59,11 +61,15 @@ void StepRunner::change(const Sections& sections) {
     for (const auto& stream : streams_)
       if (!next.plain && stream->spec().name == next.spec.name && stream->tensors() == next.tensors)
         stream->change_codec(sections.used[next.section].terms);
+  std::set<std::string> thresholds;  // of sections that will be no more
+  for (const auto& section : sections_) thresholds.insert(section->threshold_key());
   sections_.clear();
   streams_.clear();
   specs_.clear();
   places_.clear();
   arrange(sections, std::move(plan));
+  for (const auto& section : sections_) thresholds.erase(section->threshold_key());
+  for (const std::string& key : thresholds) store_.drop(key);
 }
 
 std::vector<bool> StepRunner::owners_owe() {

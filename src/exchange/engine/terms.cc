@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "codec/codec_schedule.h"
+#include "codec/global_codec.h"
 #include "core/named_row.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
@@ -102,6 +103,20 @@ Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method
   return Status::ok();
 }
 
+// A lossless codec selects nothing, so that its tensors may be in one group with those of a codec that does.
+Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
+                      const CodecInfo& info) {
+  if (grouping != Grouping::kGlobal || info.global_threshold || info.lossless) return Status::ok();
+  std::string names;
+  for (const CodecEntry* entry : list_codecs())
+    if (entry->info.global_threshold)
+      names += (names.empty() ? "" : ", ") + std::string(entry->info.name);
+  return Status::fail(
+      ErrorCode::kUnsupported,
+      "exchange: grouping global selects by one threshold for all tensors, and codec '" + spec +
+          "' has none that they could share; codecs that have: " + names);
+}
+
 std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text;
   for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
@@ -150,6 +165,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   for (const std::string& spec : schedule.ends()) {
     const NamedCodec named = make_codec(spec).value();
     const CodecInfo& info = named.codec->info();
+    if (Status status = check_grouping(options.grouping, spec, info); !status) return status;
     Result<const MethodEntry*> method =
         settle_method(options.method, *named.codec, *terms.combine, options.results);
     if (!method) return method.status();
@@ -202,6 +218,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
   terms.method = settle_method(options.method, *now.codec, *terms.combine, options.results).value();
   terms.codec = std::move(now.codec);
+  if (terms.grouping == Grouping::kGlobal) terms.codec = with_global_threshold(terms.codec);
   terms.codec_text = std::move(now.canonical);
   return terms;
 }
@@ -215,8 +232,7 @@ std::string setting_text(const ExchangeOptions& options, const std::string& befo
     codec = schedule.canonical();
     feedback = terms.feedback;
     method = std::string(terms.method->name) + (follows ? " first, then what suits the codec" : "");
-    grouping =
-        before + "grouping " + (terms.grouping == Grouping::kModel ? "model" : "tensor") + "\n";
+    grouping = before + "grouping " + std::string(to_string(terms.grouping)) + "\n";
   }
   return before + "codec " + codec + "\n" + before + "feedback " + feedback + "\n" + before +
          "method " + method + "\n" + grouping;

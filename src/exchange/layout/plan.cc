@@ -55,7 +55,7 @@ class OpenBucket {
   void add(size_t index, size_t place, bool plain) {
     const TensorSpec& tensor = tensors_[index];
     count_ += tensor.count();
-    if (layout_.grouping == Grouping::kModel) {
+    if (is_one_stream(layout_.grouping)) {
       whole_.push_back(index);
     } else if (!plain) {
       streams_.push_back({.spec = single_tensor(tensor), .tensors = {index}, .first = place});
@@ -69,7 +69,7 @@ class OpenBucket {
     }
   }
 
-  bool full() const { return layout_.grouping == Grouping::kTensor && count_ >= limit_; }
+  bool full() const { return !is_one_stream(layout_.grouping) && count_ >= limit_; }
 
   void close(Plan& plan) {
     plain_.plain = true;

@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "codec/global_codec.h"
 #include "codec/sparse_payload.h"
+#include "exchange/engine/global_threshold.h"
 #include "exchange/engine/terms.h"
 #include "exchange/testing/exchange_testing.h"
 #include "thinwire/codec.h"
@@ -28,11 +30,14 @@ namespace thinwire::testing {
 class Oracle {
  public:
   // `streams` as the exchange names them: all, or those of a section. Those of `dense:` carry fp32 and
-  // remember momentum alone, if the memory of the others is that of an optimiser.
+  // remember momentum alone, if the memory of the others is that of an optimiser. With Grouping::kGlobal
+  // the others have one threshold.
   Oracle(int ranks, std::vector<TensorSpec> model, std::vector<StreamSpec> streams,
          const std::string& codec, const std::string& feedback, std::string_view method,
-         uint64_t seed = 0)
+         uint64_t seed = 0, std::optional<Grouping> grouping = std::nullopt)
       : ranks_(ranks), model_(std::move(model)), method_(method), seed_(seed) {
+    if (grouping == Grouping::kGlobal) thresholds_.resize(static_cast<size_t>(ranks));
+    size_t target = 0;
     for (size_t i = 0; i < model_.size(); ++i) index_[model_[i].name] = i;
     std::set<size_t> own;
     for (const StreamSpec& spec : streams)
@@ -44,6 +49,11 @@ class Oracle {
       const bool plain = spec.name.starts_with("dense:");
       Stream stream;
       stream.codec = make_codec(plain ? "fp32" : codec).value().codec;
+      stream.has_threshold = !plain && !thresholds_.empty();
+      if (stream.has_threshold) {
+        stream.codec = with_global_threshold(stream.codec);
+        target += stream.codec->target(spec);
+      }
       stream.decoder = stream.codec->make_decoder(spec);
       for (int rank = 0; rank < ranks; ++rank) {
         stream.feedbacks.push_back(make_feedback(plain ? beside : feedback, spec).value());
@@ -56,6 +66,7 @@ class Oracle {
       stream.spec = std::move(spec);
       streams_.push_back(std::move(stream));
     }
+    for (GlobalThreshold& threshold : thresholds_) threshold.aim(target);
   }
 
   // Results are shards: what owners have combined is the mean, as it is.
@@ -78,13 +89,15 @@ class Oracle {
         at += tensor.count();
       }
     }
+    for (GlobalThreshold& threshold : thresholds_) threshold.commit();
     return mean;
   }
 
  private:
   struct Stream {
     StreamSpec spec;
-    std::unique_ptr<const Codec> codec;
+    std::shared_ptr<const Codec> codec;
+    bool has_threshold = false;
     std::unique_ptr<const Decoder> decoder;
     std::vector<std::unique_ptr<Feedback>> feedbacks;
     std::vector<std::unique_ptr<Encoder>> encoders;
@@ -124,6 +137,18 @@ class Oracle {
             .ranks = static_cast<uint64_t>(ranks_)};
   }
 
+  // What the rank's encoder makes of a signal.
+  size_t encode(Stream& stream, size_t rank, const Signal& signal, Call call,
+                std::span<std::byte> bytes, std::span<float> rest) {
+    if (!stream.has_threshold) return stream.encoders[rank]->encode(signal, call, bytes, rest).size;
+    const size_t first = index_.at(stream.spec.tensors.front().name);
+    call.quota =
+        thresholds_[rank].offer(signal.values, stream.codec->target(stream.spec), call, first);
+    const Encoded encoded = stream.encoders[rank]->encode(signal, call, bytes, rest);
+    thresholds_[rank].sent(encoded.kept);
+    return encoded.size;
+  }
+
   // What every rank sends in this step, after `rounds` if there are any; nothing from one that sits out, unless
   // ranks agree on what they say.
   std::vector<std::vector<std::byte>> payloads(Stream& stream, uint64_t number,
@@ -148,7 +173,7 @@ class Oracle {
         continue;
       }
       const std::span<float> rest = stream.feedbacks[r]->rest();
-      bytes.resize(stream.encoders[r]->encode(signals[r], call, bytes, rest).size);
+      bytes.resize(encode(stream, r, signals[r], call, bytes, rest));
       stream.feedbacks[r]->sent(gradients[r], 0, gradients[r].size());
       all.push_back(std::move(bytes));
     }
@@ -350,7 +375,7 @@ class Oracle {
       const Signal signal = stream.feedbacks[r]->prepare(gradient, call);
       const std::span<float> rest = stream.feedbacks[r]->rest();
       std::vector<std::byte> bytes(stream.codec->max_encoded_size(stream.spec));
-      bytes.resize(stream.encoders[r]->encode(signal, call, bytes, rest).size);
+      bytes.resize(encode(stream, r, signal, call, bytes, rest));
       const auto entries = entries_of(stream, bytes, signal.values);
       for (size_t j = 0; j < m; ++j) {
         std::vector<std::pair<uint32_t, float>> part;
@@ -476,6 +501,7 @@ class Oracle {
   std::vector<TensorSpec> model_;
   std::string_view method_;
   uint64_t seed_;
+  std::vector<GlobalThreshold> thresholds_;  // by rank; none unless all streams share them
   std::map<std::string, size_t> index_;
   std::map<std::string, size_t> place_;  // among the tensors of the streams
   std::vector<Stream> streams_;

@@ -111,6 +111,9 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
       const ExchangeOptions options{.codec = codec, .method = method};
       if (settle(options, options.first_step)) all.push_back(options);
     }
+  for (const std::string codec : {"topk:density=0.1", "sidco:density=0.05,values=bf16"})
+    for (const std::string method : {"gather", "sparse-reduce"})
+      all.push_back({.codec = codec, .method = method, .grouping = Grouping::kGlobal});
   return all;
 }
 
@@ -122,11 +125,11 @@ inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods();
   std::erase_if(all, [ranks](const ExchangeOptions& options) {
     return ranks != 2 && options.method == "sparse-reduce" && options.codec != "topk" &&
-           options.codec != "sidco" && options.codec != "threshold";
+           options.codec != "sidco" && options.codec != "threshold" && !options.grouping;
   });
   const auto is_odd = [](const ExchangeOptions& options) {
     const std::string name = options.codec + " " + options.method;
-    return name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
+    return !options.grouping && name != "fp16 dense" && name != "test-nearest scatter-reduce" &&
            name != "test-dither scatter-reduce" && name != "adacomp gather" &&
            name != "threshold sparse-reduce" && name != "terngrad:shared_scale=true gather" &&
            name != "test-factors low-rank" && name != "test-leader shared-index";

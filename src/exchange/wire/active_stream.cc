@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/global_threshold.h"
 #include "exchange/owner/owner_memory.h"
 #include "feedback/per_tensor.h"
 #include "kernel/add_floats.h"
@@ -27,6 +28,12 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
   return text;
 }
 
+// An encoder that may be given a threshold is another one.
+std::string encoder_text(const Terms& terms, const StreamSpec& spec) {
+  return method_text(terms.codec_text + (terms.grouping == Grouping::kGlobal ? " global" : ""),
+                     spec);
+}
+
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
 // What was owed to other tensors is not dropped unseen.
@@ -44,7 +51,7 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
 }
 
 CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
-  const std::string text = method_text(terms.codec_text, spec);
+  const std::string text = encoder_text(terms, spec);
   auto& memory = open_feedback(spec, terms.feedback, store);
   auto& encoder = open_slot<Encoder>(store, spec.name + "/encoder", text,
                                      [&] { return terms.codec->make_encoder(spec); });
@@ -90,8 +97,7 @@ void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
 }
 
 void ActiveStream::change_codec(const Terms& terms) {
-  if (!plain_)
-    coded_.change_codec({.codec = terms.codec, .text = method_text(terms.codec_text, spec())});
+  if (!plain_) coded_.change_codec({.codec = terms.codec, .text = encoder_text(terms, spec())});
 }
 
 bool ActiveStream::open(const StepContext& context) {
@@ -239,10 +245,18 @@ Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
   return part;
 }
 
+Call ActiveStream::call_for(const StepContext& context, const Signal& part) {
+  Call call = context.call;
+  if (threshold_ != nullptr)
+    call.quota = threshold_->offer(part.values, target(), call, tensors_.front());
+  return call;
+}
+
 size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
                             size_t begin, std::span<std::byte> out) {
   const Encoded encoded =
-      coded_.encode(encoder, part, begin, context.call, out.subspan(kFrameHeaderSize));
+      coded_.encode(encoder, part, begin, call_for(context, part), out.subspan(kFrameHeaderSize));
+  if (threshold_ != nullptr) threshold_->sent(encoded.kept);
   count(encoded, coded_.rest(begin, part.values.size()));
   counters_.frame_bytes += kFrameHeaderSize + encoded.size;
   return kFrameHeaderSize + encoded.size;
@@ -336,7 +350,9 @@ void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
 
 std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
                                                     std::span<std::byte> scratch) {
-  const Encoded encoded = encoder().encode(whole(), context.call, scratch, rest());
+  const Signal signal = whole();
+  const Encoded encoded = encoder().encode(signal, call_for(context, signal), scratch, rest());
+  if (threshold_ != nullptr) threshold_->sent(encoded.kept);
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;
   return scratch.first(encoded.size);

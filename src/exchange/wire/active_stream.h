@@ -28,6 +28,7 @@ struct Coder {
   std::unique_ptr<const Decoder> decoder;
 };
 
+class GlobalThreshold;
 class OwnerMemory;
 
 // A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for every part, then
@@ -65,6 +66,12 @@ class ActiveStream {
   // What this rank owes of the stream; what strays of it goes into every gradient until a step counts.
   // Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
+
+  // The threshold that this stream has together with others; null: the codec finds its own.
+  void set_threshold(GlobalThreshold* threshold) noexcept { threshold_ = threshold; }
+
+  // The number of values that the codec should keep; 0 if it has no target.
+  size_t target() const { return plain_ ? 0 : codec().target(spec()); }
 
   // Forms this step's signal from the open tensors, once a step. That of a rank that sits out is zeros,
   // which no memory or encoder is shown; it is only asked to offer, adopt and settle what ranks agree on.
@@ -171,6 +178,7 @@ class ActiveStream {
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   void note_fault(StepContext& context) const;
   void count_gradient(double square_sum);
+  Call call_for(const StepContext& context, const Signal& part);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
                 std::span<std::byte> out);
   void count(const Encoded& encoded, std::span<const float> rest);
@@ -183,6 +191,7 @@ class ActiveStream {
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
+  GlobalThreshold* threshold_ = nullptr;
   std::vector<float> joined_;                   // the values of several tensors, one after another
   std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 

@@ -1,0 +1,226 @@
+// How near the target a threshold stays, its bound, and its transaction.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/global_threshold.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "codec/testing/sparsifier_testing.h"
+
+namespace thinwire {
+namespace {
+
+using testing::draw;
+using testing::laplace;
+using testing::Law;
+using testing::normal;
+using testing::student3;
+
+constexpr size_t kCount = 40000;
+
+// Three streams of different scales, which share a threshold; fed with residuals.
+class Streams {
+ public:
+  explicit Streams(double density) : residual(kCount) { aim(density); }
+
+  void aim(double density) {
+    density_ = density;
+    threshold.aim(target());
+  }
+  size_t target() const { return static_cast<size_t>(density_ * kCount); }
+
+  // Values [0, 500), [500, 8000) and the others, times 8, 1 and 1/2, and all times `scale`. Returns what
+  // was kept.
+  size_t step(Law law, uint64_t number, float scale = 1) {
+    static constexpr size_t kEnds[] = {500, 8000, kCount};
+    static constexpr float kScales[] = {8, 1, 0.5f};
+    size_t begin = 0, kept = 0;
+    thresholds.clear();
+    for (size_t s = 0; s < 3; ++s) {
+      const std::span<float> part = std::span(residual).subspan(begin, kEnds[s] - begin);
+      for (size_t i = 0; i < part.size(); ++i)
+        part[i] += scale * kScales[s] * law(number, begin + i);
+      const auto own = static_cast<size_t>(density_ * static_cast<double>(part.size()));
+      const auto quota = threshold.offer(part, own, {.seed = 7, .step = number}, s);
+      const size_t now = quota ? send_above(part, *quota) : send_largest(part, own);
+      if (quota) {
+        EXPECT_GE(quota->most, own);
+        thresholds.push_back(quota->threshold);
+      }
+      threshold.sent(now);
+      kept += now;
+      begin = kEnds[s];
+    }
+    return kept;
+  }
+
+  GlobalThreshold threshold;
+  std::vector<float> thresholds;  // of this step's streams
+  std::vector<float> residual;
+
+ private:
+  static size_t send_above(std::span<float> part, const Quota& quota) {
+    const auto above = static_cast<size_t>(std::count_if(
+        part.begin(), part.end(), [&](float v) { return std::abs(v) > quota.threshold; }));
+    return send_largest(part, std::min(above, quota.most));
+  }
+  static size_t send_largest(std::span<float> part, size_t most) {
+    std::vector<float*> order;
+    for (float& value : part) order.push_back(&value);
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(most), order.end(),
+                      [](const float* a, const float* b) { return std::abs(*a) > std::abs(*b); });
+    for (size_t i = 0; i < most; ++i) *order[i] = 0;
+    return most;
+  }
+
+  double density_ = 0;
+};
+
+double over(size_t kept, size_t target) {
+  return static_cast<double>(kept) / static_cast<double>(target);
+}
+
+TEST(GlobalThreshold, StaysNearTheTargetOnceItKnowsTheSignal) {
+  for (const Law law : {laplace, normal, student3})
+    for (const double density : {0.1, 0.01}) {
+      Streams streams(density);
+      for (uint64_t step = 0; step < 40; ++step) {
+        const double ratio = over(streams.step(law, step), streams.target());
+        streams.threshold.commit();
+        if (step < 20) continue;
+        EXPECT_NEAR(ratio, 1, 0.2) << density << ", step " << step;
+      }
+    }
+}
+
+TEST(GlobalThreshold, IsOneForAllStreams) {
+  Streams streams(0.01);
+  for (uint64_t step = 0; step < 5; ++step) {
+    streams.step(laplace, step);
+    streams.threshold.commit();
+    ASSERT_EQ(streams.thresholds.size(), step == 0 ? 0u : 3u);
+    for (const float threshold : streams.thresholds)
+      EXPECT_EQ(threshold, streams.thresholds.front());
+  }
+}
+
+// Warm-ups: the next step has the new target already.
+TEST(GlobalThreshold, FollowsAnotherTargetAtOnce) {
+  for (const auto& [first, then] : {std::pair{0.25, 0.02}, std::pair{0.02, 0.25}}) {
+    Streams streams(first);
+    for (uint64_t step = 0; step < 10; ++step) {
+      std::fill(streams.residual.begin(), streams.residual.end(), 0.0f);
+      streams.step(laplace, step);
+      streams.threshold.commit();
+    }
+    streams.aim(then);
+    std::fill(streams.residual.begin(), streams.residual.end(), 0.0f);
+    EXPECT_NEAR(over(streams.step(laplace, 10), streams.target()), 1, 0.15) << first;
+  }
+}
+
+// What changes the scale of gradients at once: another loss scale, another loss.
+TEST(GlobalThreshold, FollowsAnotherScaleAfterOneStep) {
+  for (const float scale : {100.0f, 0.01f}) {
+    Streams streams(0.02);
+    for (uint64_t step = 0; step < 14; ++step) {
+      std::fill(streams.residual.begin(), streams.residual.end(), 0.0f);
+      const double ratio =
+          over(streams.step(normal, step, step < 10 ? 1.0f : scale), streams.target());
+      EXPECT_LE(ratio, 2.0) << step;
+      streams.threshold.commit();
+      if (step == 0 || step == 10) continue;
+      EXPECT_NEAR(ratio, 1, 0.2) << scale << ", step " << step;
+    }
+  }
+}
+
+TEST(GlobalThreshold, BoundsWhatAStepSends) {
+  Streams streams(0.05);
+  streams.step(laplace, 0);
+  streams.threshold.commit();
+  EXPECT_EQ(streams.step(laplace, 1, 1000), 2 * streams.target());
+}
+
+TEST(GlobalThreshold, ASkippedStepLeavesNoTrace) {
+  Streams streams(0.02), plain(0.02);
+  for (Streams* one : {&streams, &plain}) {
+    one->step(laplace, 0);
+    one->threshold.commit();
+  }
+  const auto before = streams.threshold.save();
+  const std::vector<float> residual = streams.residual;
+  streams.step(student3, 9, 50);
+  streams.threshold.rollback();
+  EXPECT_EQ(streams.threshold.save()[0].data, before[0].data);
+
+  streams.residual = residual;
+  for (uint64_t step = 1; step < 4; ++step) {
+    EXPECT_EQ(streams.step(laplace, step), plain.step(laplace, step));
+    EXPECT_EQ(streams.thresholds, plain.thresholds);
+    streams.threshold.commit();
+    plain.threshold.commit();
+    const auto after = streams.threshold.save(), expected = plain.threshold.save();
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].data, expected[i].data);
+    EXPECT_NE(after[0].data, before[0].data);
+  }
+}
+
+// A rank that sits a step out offers nothing.
+TEST(GlobalThreshold, AStepWithoutStreamsChangesNothing) {
+  Streams streams(0.02);
+  streams.step(laplace, 0);
+  streams.threshold.commit();
+  const auto before = streams.threshold.save();
+  streams.threshold.commit();
+  EXPECT_EQ(streams.threshold.save()[0].data, before[0].data);
+}
+
+TEST(GlobalThreshold, GoesOnFromASavedState) {
+  Streams streams(0.02);
+  for (uint64_t step = 0; step < 3; ++step) {
+    streams.step(laplace, step);
+    streams.threshold.commit();
+  }
+  Streams resumed(0.02);
+  resumed.residual = streams.residual;
+  ASSERT_TRUE(resumed.threshold.load(streams.threshold.save()));
+  for (uint64_t step = 3; step < 6; ++step) {
+    EXPECT_EQ(resumed.step(laplace, step), streams.step(laplace, step));
+    EXPECT_EQ(resumed.thresholds, streams.thresholds);
+    resumed.threshold.commit();
+    streams.threshold.commit();
+  }
+  EXPECT_EQ(resumed.threshold.save()[0].data, streams.threshold.save()[0].data);
+}
+
+TEST(GlobalThreshold, RefusesAStateThatIsNone) {
+  GlobalThreshold threshold;
+  EXPECT_FALSE(threshold.load({}));
+  std::vector<float> bins(MagnitudeSketch::kBins);
+  const auto load = [&](double correction) {
+    return threshold.load({make_state("magnitudes", bins, OnResize::kCopy),
+                           make_state("correction", std::span(&correction, 1), OnResize::kCopy)});
+  };
+  EXPECT_TRUE(load(1));
+  for (const double bad : {0.0, -1.0, 100.0, double{NAN}})
+    EXPECT_EQ(load(bad).code(), ErrorCode::kMismatch) << bad;
+  for (const float bad : {-1.0f, NAN, INFINITY}) {
+    bins[7] = bad;
+    EXPECT_EQ(load(1).code(), ErrorCode::kMismatch) << bad;
+  }
+}
+
+TEST(GlobalThreshold, WithoutATargetThereIsNone) {
+  GlobalThreshold threshold;
+  threshold.aim(0);
+  EXPECT_FALSE(threshold.offer(draw(laplace, 0, 100), 0, {}, 0));
+  threshold.commit();
+  EXPECT_FALSE(threshold.offer(draw(laplace, 0, 100), 0, {}, 0));
+}
+
+}  // namespace
+}  // namespace thinwire

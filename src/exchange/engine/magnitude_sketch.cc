@@ -1,0 +1,65 @@
+// MagnitudeSketch: bins are the upper bits of a float, and their ends are floats with zeros below.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/magnitude_sketch.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <limits>
+
+namespace thinwire {
+namespace {
+
+constexpr uint32_t kShift = 19;  // of 8 bits of exponent and 4 of the mantissa
+constexpr float kNothing =
+    0x1p-9f;  // of a value: averages end there, long before they are denormal
+
+float lower_end(size_t bin) noexcept {
+  const auto end = std::bit_cast<float>(static_cast<uint32_t>(bin) << kShift);
+  return std::min(
+      end, std::numeric_limits<float>::max());  // the first bin without floats begins at infinity
+}
+
+}  // namespace
+
+void MagnitudeSketch::count(std::span<const float> sample, uint64_t each) noexcept {
+  for (const float value : sample)
+    step_[(std::bit_cast<uint32_t>(value) & 0x7FFFFFFFu) >> kShift] += each;
+}
+
+void MagnitudeSketch::average(float share) noexcept {
+  for (size_t i = 0; i < kBins; ++i) {
+    const auto now = static_cast<float>(step_[i]);
+    const float next = empty_ ? now : average_[i] + share * (now - average_[i]);
+    average_[i] = next < kNothing ? 0 : next;
+  }
+  empty_ = false;
+  forget();
+}
+
+void MagnitudeSketch::forget() noexcept { std::fill(step_.begin(), step_.end(), 0); }
+
+// Bin 0 holds zeros.
+std::optional<float> MagnitudeSketch::exceeded_by(double target) const noexcept {
+  assert(target > 0);
+  double above = 0;
+  for (size_t bin = kBins; bin-- > 1;) {
+    const double here = average_[bin];
+    if (here == 0 || above + here < target) {
+      above += here;
+      continue;
+    }
+    const double low = lower_end(bin), high = lower_end(bin + 1);
+    return static_cast<float>(low + (high - low) * (above + here - target) / here);
+  }
+  return std::nullopt;
+}
+
+void MagnitudeSketch::set_bins(std::span<const float> bins) {
+  assert(bins.size() == kBins);
+  average_.assign(bins.begin(), bins.end());
+  empty_ = std::all_of(bins.begin(), bins.end(), [](float bin) { return bin == 0; });
+  forget();
+}
+
+}  // namespace thinwire
