@@ -61,7 +61,7 @@ def ratios_over_time(lines: list[dict]) -> dict:
 # step by themselves also who led in each global round, and how many rounds moved which bytes.
 def course(lines: list[dict]) -> dict:
     sent = received = rounds = 0
-    tests, leaders, per_round, compute, coding = [], [], {}, [], []
+    tests, leaders, per_round, compute, coding, densities = [], [], {}, [], [], []
     for line in lines:
         if "test_error" in line:
             tests.append({**{key: line[key] for key in line if key != "test_samples"},
@@ -71,6 +71,8 @@ def course(lines: list[dict]) -> dict:
         received += line["received_bytes"]
         compute.append(line["times"]["fetch"] + line["times"]["compute"])
         coding.append(line["times"]["compress"] + line["times"]["decompress"])
+        if "kept_over_target" in line:
+            densities.append(line["kept_over_target"])
         report = line.get("round")
         if report:
             rounds += 1
@@ -82,9 +84,19 @@ def course(lines: list[dict]) -> dict:
                 leaders.append([line["step"], report["leader"]])
     compute.sort()
     quantile = lambda share: compute[int(share * (len(compute) - 1))] if compute else None
-    return {"tests": tests, "leaders": leaders, "rounds": per_round,
+    return {**({"density": density_of_steps(densities)} if densities else {}), "tests": tests,
+            "leaders": leaders, "rounds": per_round,
             "step_seconds": {"least": quantile(0), "tenth": quantile(0.1), "median": quantile(0.5)},
             "coding_seconds": statistics.median(coding) if coding else None}
+
+
+# How near single steps came to their target: quantiles of kept / target, and the share of steps that are
+# further than 20 % away.
+def density_of_steps(ratios: list[float]) -> dict:
+    ratios = sorted(ratios)
+    at = lambda share: round(ratios[int(share * (len(ratios) - 1))], 4)
+    far = sum(not 0.8 <= ratio <= 1.2 for ratio in ratios)
+    return {"low": at(0.025), "median": at(0.5), "high": at(0.975), "far": round(far / len(ratios), 4)}
 
 
 def summary_of(run: pathlib.Path, commit: str) -> dict:
@@ -113,14 +125,26 @@ def by_case(rows: list[dict], kept: dict[str, dict]) -> dict:
     return found
 
 
+# Of single steps: where 95 % of them are, and how many are further than 20 % from the target.
+def densities(runs: list[dict]) -> list[str]:
+    steps = [run["course"]["density"] for run in runs if "density" in run.get("course", {})]
+    if not steps:
+        return ["", ""]
+    mean = lambda key: statistics.mean(step[key] for step in steps)
+    return [f"{mean('low'):.2f} to {mean('high'):.2f}", f"{100 * mean('far'):.1f} %"]
+
+
 # One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its arithmetic (the
 # tenth percentile, since runs may share the machine) and its encoding and decoding (the median).
 def table(study: dict, found: dict) -> list[str]:
     times = all(run.get("course", {}).get("coding_seconds") is not None
                 for variants in found.values() for seeds in variants.values() for run in seeds.values())
+    dense_steps = any("density" in run.get("course", {}) for variants in found.values()
+                      for seeds in variants.values() for run in seeds.values())
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
              "held-out error %", "difference", "bytes per step and rank", "wire ratio", "codec ratio",
-             "kept / target", "skipped"] + ["arithmetic, ms", "coding, ms"] * times
+             "kept / target", *["95 % of steps", "steps 20 % off"] * dense_steps, "skipped"] + [
+                 "arithmetic, ms", "coding, ms"] * times
     lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
     for name, variants in found.items():
         base = variants.get(study["first"], {})
@@ -140,7 +164,7 @@ def table(study: dict, found: dict) -> list[str]:
                      f"{runs[0]['settings']['train.epochs']}", *errors("final_test_error"),
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
-                     f"{target:.3f}" if target else "",
+                     f"{target:.3f}" if target else "", *densities(runs) * dense_steps,
                      str(sum(run["skipped_steps"] for run in runs))]
             if times:
                 part = lambda take: f"{1e3 * statistics.mean(take(run['course']) for run in runs):.2f}"

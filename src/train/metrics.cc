@@ -51,6 +51,17 @@ void add_norms(Json& json, const StepReport& report) {
   json["gradient_norm"] = std::sqrt(gradient);
 }
 
+// Of all streams that have a target.
+void add_density(Json& json, const StepReport& report) {
+  uint64_t kept = 0, target = 0;
+  for (const StreamCounters& stream : report.streams) {
+    if (stream.target > 0) kept += stream.kept;
+    target += stream.target;
+  }
+  if (target > 0)
+    json["kept_over_target"] = static_cast<double>(kept) / static_cast<double>(target);
+}
+
 void add_fault(Json& json, const StepReport& report) {
   json["skipped"] = report.skipped;
   if (report.skipped)
@@ -138,6 +149,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
     json["between_bytes"] = report.between_bytes;
   }
   add_norms(json, report);
+  add_density(json, report);
   json["times"] = {{"fetch", times.fetch},
                    {"compute", times.compute},
                    {"compress", report.compress_seconds},
