@@ -183,7 +183,7 @@ class Change(unittest.TestCase):
 
     def test_is_what_a_schedule_does(self):
         for found in on_ranks(2, as_a_schedule):
-            self.assertEqual(found, [[True] * 6] * 3)
+            self.assertEqual(found, [[True] * 6] * 4)
 
     def test_a_saved_state_remembers_the_change(self):
         changes = ((TOPK, {"codec": INT8, "rules": {"4.*": "topk:density=0.2"}}),
