@@ -296,6 +296,24 @@ TEST(ExchangeGlobal, ChangesToTensorsAndBackWithItsMemories) {
   });
 }
 
+// Encoders of an exchange that was built without it take no threshold, and are not taken over.
+TEST(ExchangeGlobal, AStoreOfTensorsServesIt) {
+  run_local(2, [](Group& group) {
+    const auto model = layers();
+    ExchangeOptions options{.codec = "topk:density=0.1", .grouping = Grouping::kTensor};
+    const auto store = std::make_shared<Store>();
+    Side(group, model, options, store).step(0);
+    options.grouping = Grouping::kGlobal;
+    Side side(group, model, options, store);
+    StepReport report;
+    for (uint64_t step = 1; step < 4; ++step)
+      report = step_with(side, scaled(model, group.rank(), step));
+    EXPECT_TRUE(std::any_of(report.streams.begin(), report.streams.end(), [](const auto& stream) {
+      return stream.target > 0 && stream.kept > 2 * stream.target;
+    }));
+  });
+}
+
 // Another density keeps what was learnt.
 TEST(ExchangeGlobal, AChangeOfTheDensityHoldsAtOnce) {
   run_local(1, [](Group& group) {
