@@ -46,6 +46,7 @@ class KeptRuns(unittest.TestCase):
             for name, run in kept_runs.read(kept_runs.FOLDER / f"{study}.jsonl").items():
                 with self.subTest(study=study, run=name):
                     self.assertLessEqual({"commit", "settings", "totals"}, run.keys())
+                    self.assertTrue(run["finished"])
         self.assertGreater(len(studies), 10)
 
 

@@ -221,7 +221,9 @@ def main() -> int:
     before = kept_runs.read(kept)
     for name in (name for row in rows for name in row["runs"]):
         made = read_json(out / name / "summary.json")
-        if made and (name not in before or before[name]["settings"] != made["settings"]):
+        if not made or not made["finished"]:  # stopped: the sweep goes on with it when it is called again
+            continue
+        if name not in before or before[name]["settings"] != made["settings"]:
             kept_runs.put(kept, name, summary_of(out / name, options.commit))
     page = page_of(options.file, study, rows, kept_runs.read(kept))
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
