@@ -139,7 +139,8 @@ void expect_memories_of(const Store& flat, const Store& own, const std::string& 
 }
 
 TEST_P(ExchangeLevels, AnyCodecGivesWhatAnExchangeOfTheGroupsMeansGives) {
-  for (const ExchangeOptions& options : all_options())
+  for (const ExchangeOptions& options : all_options()) {
+    if (options.grouping == Grouping::kGlobal) continue;  // each holder has a threshold of its own
     on_all([&](Group& group, int inside) {
       Side side(group, small_model(), levels(options, inside));
       const std::unique_ptr<Group> place = group.split(group.rank() % inside);
@@ -156,6 +157,22 @@ TEST_P(ExchangeLevels, AnyCodecGivesWhatAnExchangeOfTheGroupsMeansGives) {
       }
       expect_memories_of(flat.store(), side.store(), what);
     });
+  }
+}
+
+TEST_P(ExchangeLevels, EachHolderHasAThresholdForItsTensors) {
+  on_all([&](Group& group, int inside) {
+    Side side(group, small_model(),
+              levels({.codec = "topk:density=0.1", .grouping = Grouping::kGlobal}, inside));
+    for (uint64_t step = 0; step < 5; ++step) {
+      EXPECT_FALSE(side.step(step).skipped);
+      uint64_t sum = 0;
+      for (const Values& values : side.values)
+        sum = checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(values)));
+      EXPECT_EQ(group.max(sum), sum);
+      EXPECT_EQ(group.max(~sum), ~sum);
+    }
+  });
 }
 
 TEST_P(ExchangeLevels, EveryTensorHasOneHolderInEachGroup) {

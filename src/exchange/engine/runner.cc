@@ -12,7 +12,7 @@ namespace {
 void check_store(const Store& store, const std::vector<TensorSpec>& tensors, int inside) {
   if (store.inside() == inside) return;
   const auto refuse_if_held = [&](const std::string& stream) {
-    for (const char* part : {"/feedback", "/encoder", "/owner"})
+    for (const char* part : {"/feedback", "/encoder", "/owner", "/threshold"})
       if (store.holds(stream + part))
         throw Error(
             ErrorCode::kMismatch,

@@ -42,6 +42,12 @@ void SectionRunner::open_threshold() {
                                              [] { return std::make_unique<GlobalThreshold>(); });
   for (ActiveStream* const stream : streams_)
     if (!stream->is_plain()) stream->set_threshold(threshold_);
+  // With groups of another size, saved thresholds of several holders may be of this section's tensors.
+  for (const std::string& key : shared_.store.unclaimed())
+    if (std::any_of(streams_.begin(), streams_.end(), [&](const ActiveStream* stream) {
+          return key == stream->spec().name + "/threshold";
+        }))
+      shared_.store.drop(key);
 }
 
 void SectionRunner::make_method(const Terms& terms) {

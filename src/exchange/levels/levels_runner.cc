@@ -29,7 +29,7 @@ LevelsRunner::LevelsRunner(const Sections& sections, const ExchangeOptions& opti
 void LevelsRunner::leave_to_others(Store& store) const {
   const std::vector<std::string> unclaimed = store.unclaimed();
   const auto leave = [&](const std::string& stream) {
-    for (const char* part : {"/feedback", "/encoder", "/owner"}) {
+    for (const char* part : {"/feedback", "/encoder", "/owner", "/threshold"}) {
       const std::string key = stream + part;
       if (!store.holds(key)) continue;
       if (std::find(unclaimed.begin(), unclaimed.end(), key) == unclaimed.end())

@@ -77,8 +77,13 @@ std::vector<StateArrays> run(int ranks, const ExchangeOptions& options,
 }
 
 TEST(LevelsState, AResumedRunGoesOnToTheBit) {
-  for (const char* codec : {"topk:density=0.1", "int8", "powersgd:rank=2", "sidco:density=0.1"}) {
-    const ExchangeOptions options{.codec = codec, .feedback = "residual", .inside = 2};
+  for (const char* codec : {"topk:density=0.1", "int8", "powersgd:rank=2", "sidco:density=0.1",
+                            "topk:density=0.1, global"}) {
+    ExchangeOptions options{.codec = codec, .feedback = "residual", .inside = 2};
+    if (options.codec.ends_with(", global")) {
+      options.codec.resize(options.codec.find(','));
+      options.grouping = Grouping::kGlobal;
+    }
     std::vector<Tensors> whole, first, second;
     const auto all = run(4, options, {}, 0, 6, &whole);
     const auto half = run(4, options, {}, 0, 3, &first);
@@ -93,7 +98,7 @@ TEST(LevelsState, AResumedRunGoesOnToTheBit) {
 
 TEST(LevelsState, WhatIsOwedOutlivesOtherRanksAndGroups) {
   constexpr Ranks kRuns[] = {{2, 1}, {4, 1}, {4, 2}, {4, 4}, {8, 1}, {8, 2}, {8, 4}, {6, 3}};
-  for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
+  for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel, Grouping::kGlobal})
     for (const Ranks before : kRuns)
       for (const Ranks after : kRuns) {
         ExchangeOptions options{.codec = "topk:density=0.1",
