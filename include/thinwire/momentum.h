@@ -37,8 +37,8 @@ struct MomentumPlan {
 //   "auto"       in the memory, if the codec leaves most values to a residual in every step and no
 //                other memory is named; otherwise on the mean
 //
-// The optimiser has one momentum for all tensors. So with rules it is in all memories if "auto" puts it
-// into that of one of them.
+// The optimiser has one momentum for all tensors. So with rules it is in all memories if "auto" puts
+// it into that of one of them.
 //
 // Fails if momentum would act twice, if the memory that `options` name cannot hold it, and as
 // check_exchange does. `usual` is the memory that "auto" means if it is not the codec's default.
@@ -46,10 +46,11 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options,
                                     std::string_view usual = "auto");
 
-// Decides for optimisers of Adam's kind whether the first moment (beta1) acts on what arrives. What waited in a
-// memory is late already, and the first moment would spread it over further steps (docs/memories.md, Adam). `place` is
-// "optimizer": yes; "auto": yes, unless place_momentum would put SGD's momentum into the memory of any tensor. Fails
-// for others, "memory" among them.
+// Decides for optimisers of Adam's kind whether the first moment (beta1) acts on what arrives. What
+// waited in a memory is late already, and the first moment would spread it over further steps
+// (docs/memories.md, Adam). `place` is "optimizer": yes; "auto": yes, unless place_momentum would
+// put SGD's momentum into the memory of the codec or of a rule, each taken alone. Fails for others,
+// "memory" among them.
 Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options,
                                std::string_view usual = "auto");
 

@@ -139,9 +139,13 @@ Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& op
   if (place == "memory")
     return refuse("Adam's moments cannot act in the memory; use auto or optimizer");
   if (place == "optimizer") return true;
-  // A memory that is named with a momentum of its own is refused for SGD, and leaves Adam as it is.
-  Result<MomentumPlan> plan = place_momentum("auto", {.momentum = 0.5}, options, usual);
-  return !plan || !plan.value().in_memory;
+  const std::vector<ExchangeOptions> settings = settings_of(options);
+  return std::none_of(settings.begin(), settings.end(), [&](const ExchangeOptions& one) {
+    // A memory that is named with a momentum of its own is refused for SGD, and leaves Adam as it
+    // is.
+    Result<MomentumPlan> plan = place_for("auto", {.momentum = 0.5}, one, usual);
+    return plan && plan.value().in_memory;
+  });
 }
 
 }  // namespace thinwire

@@ -57,7 +57,8 @@ TEST(MomentumPlace, AMemoryThatIsNamedStays) {
             "dgc:momentum=0.9,dampening=0,nesterov=false,clip=2,mask=false");
 }
 
-// The optimiser has one momentum: where a codec of a rule wants it in the memory, all memories hold it.
+// The optimiser has one momentum: where a codec of a rule wants it in the memory, all memories hold
+// it.
 TEST(MomentumPlace, WithRulesItIsInAllMemoriesOrInNone) {
   const auto with_rules = [](std::string_view where, const std::string& codec,
                              std::vector<TensorRule> rules) {
@@ -145,6 +146,12 @@ TEST(FirstMoment, StandsBackWhereMostValuesWait) {
   for (const char* codec : {"fp32", "int8", "powersgd", "sign"})
     EXPECT_TRUE(acts("auto", {.codec = codec})) << codec;
   EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {{.pattern = "w*", .codec = "topk"}}}));
+  // A rule whose memory could not hold SGD's momentum says nothing of the others.
+  for (const char* memory : {"ef21", "dgc:momentum=0.9"})
+    EXPECT_FALSE(acts(
+        "auto", {.codec = "topk",
+                 .rules = {{.pattern = "w*", .codec = "topk:density=0.1", .feedback = memory}}}))
+        << memory;
 }
 
 TEST(FirstMoment, IsAsItIsBesideAMemoryThatIsNamed) {
