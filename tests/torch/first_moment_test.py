@@ -1,4 +1,4 @@
-"""Adam's first moment where most values arrive late: there it counts as nothing, elsewhere it is torch's own.
+"""Adam's first moment: nothing where most values arrive late, torch's own elsewhere.
 SPDX-License-Identifier: Apache-2.0"""
 import io
 import unittest
@@ -77,18 +77,35 @@ def changed(rank, size):
     return distance(run, by_hand.steps(rank, 3, STEPS))
 
 
-def resumed(rank, size):
-    whole = Run("topk:density=0.05").steps(rank, 0, STEPS)
-    begun = Run("topk:density=0.05").steps(rank, 0, 3)
+def taken_up(begun, codec):
+    """A script that begins with this codec and loads what another saved; and the betas that it
+    loads."""
     file = io.BytesIO()
     torch.save([begun.model.state_dict(), begun.optimizer.state_dict(), begun.link.state_dict()], file)
     file.seek(0)
-    goes_on = Run("topk:density=0.05")
+    run = Run(codec)
     model, optimizer, link = torch.load(file, weights_only=False)
-    goes_on.model.load_state_dict(model)
-    goes_on.optimizer.load_state_dict(optimizer)
-    goes_on.link.load_state_dict(link)
-    return distance(whole, goes_on.steps(rank, 3, STEPS)), optimizer["param_groups"][0]["betas"]
+    run.model.load_state_dict(model)
+    run.optimizer.load_state_dict(optimizer)
+    run.link.load_state_dict(link)
+    return run, optimizer["param_groups"][0]["betas"]
+
+
+def resumed(rank, size):
+    whole = Run("topk:density=0.05").steps(rank, 0, STEPS)
+    run, betas = taken_up(Run("topk:density=0.05").steps(rank, 0, 3), "topk:density=0.05")
+    return distance(whole, run.steps(rank, 3, STEPS)), betas
+
+
+def resumed_after_a_change(rank, size):
+    """From a codec beside which the first moment acts to one beside which it does not, and back."""
+    found = []
+    for first, then in (("fp32", "topk:density=0.05"), ("topk:density=0.05", "fp32")):
+        whole = Run(first).steps(rank, 0, 2)
+        whole.link.change(then)
+        run, betas = taken_up(whole.steps(rank, 2, 4), first)
+        found.append((distance(whole.steps(rank, 4, STEPS), run.steps(rank, 4, STEPS)), betas))
+    return found
 
 
 def released(rank, size):
@@ -111,6 +128,16 @@ def says(rank, size):
             texts.append("")
         except Error as error:
             texts.append(str(error))
+    model = DistributedDataParallel(make_net())
+    optimizer = torch.optim.AdamW([*model.parameters(), nn.Parameter(torch.zeros(3))])
+    link = tw.compress(model, "fp32", optimizer=optimizer)  # beside which the first moment acts
+    optimizer.step()
+    link.change("topk:density=0.05")
+    try:
+        optimizer.step()
+        texts.append("")
+    except Error as error:
+        texts.append(str(error))
     unnamed = Run("topk:density=0.05", optimizer=None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -135,13 +162,17 @@ class FirstMoment(unittest.TestCase):
     def test_resumes_bit_for_bit_and_saves_the_betas_of_its_user(self):
         self.assertEqual(on_ranks(2, resumed), [(0.0, (0.8, 0.99))] * 2)
 
+    def test_resumes_with_the_codec_that_a_change_led_to(self):
+        self.assertEqual(on_ranks(2, resumed_after_a_change), [[(0.0, (0.8, 0.99))] * 2] * 2)
+
     def test_a_released_optimiser_goes_on_by_itself(self):
         self.assertEqual(on_ranks(2, released), [0.0, 0.0])
 
     def test_says_what_it_cannot_do_and_who_was_not_named(self):
-        for memory, strangers, unknown, warned in on_ranks(2, says):
+        for memory, strangers, unknown, later, warned in on_ranks(2, says):
             self.assertIn("no momentum that could act in the memory", memory)
-            self.assertIn("a group of their own", strangers)
+            self.assertIn("1 parameters of the optimizer are not of the model", strangers)
+            self.assertEqual(later, strangers)
             self.assertIn("arival", unknown)
             self.assertEqual(len(warned), 1)
             self.assertIn("compress(..., optimizer=optimizer) leaves it out", warned[0])

@@ -13,6 +13,7 @@ from torch import nn
 
 from ..errors import ContractError, TimeoutError
 from ._fit import memories
+from ._names import stream_of
 from ._native import Engine
 from ._parameters import Parameter, by_plain_names, codecs_of, listed
 
@@ -56,6 +57,11 @@ class Exchange:
         return self._engine.options()
 
     @property
+    def all_settings(self) -> dict[str, Any]:
+        """All options as they are now, as the engine takes them."""
+        return {**self.options, **self.settings}
+
+    @property
     def shapes(self) -> dict[str, dict[str, list[int]]]:
         """The tensors of each codec by name, in their order."""
         shapes: dict[str, dict[str, list[int]]] = {}
@@ -68,7 +74,7 @@ class Exchange:
     @property
     def shared(self) -> dict[str, list[str]]:
         """The tensors that share a memory or an encoder, by the name under which it is saved."""
-        saved = {name.rsplit("/", 2)[0] for name, _ in self._engine.saved_shapes()}
+        saved = {stream_of(name) for name, _ in self._engine.saved_shapes()}
         return {stream: names for stream, names in self._engine.streams() if stream in saved and names != [stream]}
 
     def remembered_shapes(self) -> dict[str, list[int]]:
@@ -80,8 +86,8 @@ class Exchange:
         return self._engine.tell_all(text)
 
     def agree(self, what: str, lines: Sequence[str]) -> None:
-        """Raises MismatchError on all ranks when lines differ between them. Called by all ranks between two
-        steps."""
+        """Raises MismatchError on all ranks when lines differ between them. Called by all ranks
+        between two steps."""
         self._engine.agree(what, "\n".join(lines))
 
     def carries(self, parameter: torch.Tensor) -> bool:
@@ -94,8 +100,8 @@ class Exchange:
         self._engine.set_momentum(of_each([parameter.tensor for parameter in self.parameters]))
 
     def set_part(self, weighted: bool, weight: float, abstains: bool, skips: bool) -> None:
-        """Whether ranks may weigh differently, the same on all ranks; and this rank's part in the next step. Between
-        two steps."""
+        """Whether ranks may weigh differently, the same on all ranks; and this rank's part in the
+        next step. Between two steps."""
         self._engine.set_weighted(weighted)
         if weighted:
             self._engine.set_weight(weight)
@@ -105,8 +111,8 @@ class Exchange:
             self._engine.abstain()
 
     def velocities(self) -> dict[int, torch.Tensor]:
-        """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called by all ranks
-        between two steps."""
+        """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called
+        by all ranks between two steps."""
         held: dict[str, torch.Tensor] = {}  # of this rank; with groups another rank may have the others
         by_name, shared = {parameter.name: parameter for parameter in self.parameters}, self.shared
         for name, *_, data in self.save():
@@ -146,7 +152,8 @@ class Exchange:
             raise TimeoutError(f"{error}; there is no mean of {listed(names)}") from None
 
     def change(self, codec: str, rules: Mapping[str, Mapping[str, str]], method: str, steps_per_epoch: int) -> None:
-        """From the next step on, with all that is remembered. Called by all ranks; where it fails nothing changes.
+        """From the next step on, with all that is remembered. Called by all ranks; where it fails
+        nothing changes.
 
         Args:
             steps_per_epoch: 0 leaves it as it is.
@@ -170,7 +177,8 @@ class Exchange:
 
 
 def engine_options(parameters: Sequence[Parameter], options: _Options) -> dict[str, Any]:
-    """Those of `compress` as the engine takes them. What a rule does not say it has from the others."""
+    """Those of `compress` as the engine takes them. What a rule does not say it has from the
+    others."""
     usual = {key: options[key] for key in ("feedback", "method", "grouping")}
     rules = {pattern: {**usual, **settings} for pattern, settings in options["rules"].items()}
     return {**options, "rules": by_plain_names(parameters, rules)}

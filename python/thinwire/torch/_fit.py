@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import MismatchError
+from ._names import stream_of
 
 _Array = tuple[Any, ...]  # name, type, on_resize, shape, bytes
 _Shapes = dict[str, list[int]]  # by name
@@ -34,7 +35,7 @@ def remembered(shapes: _Shapes) -> _Shapes:
     """The streams of memories as if they were tensors."""
     streams: _Shapes = {}
     for name, shape in shapes.items():
-        streams.setdefault(name.rsplit("/", 2)[0], shape)
+        streams.setdefault(stream_of(name), shape)
     return streams
 
 
@@ -77,12 +78,12 @@ class Fit:
         """The arrays that fit, where memories that are there would save `own`."""
         saved = memories_in(arrays)
         for name in dict.fromkeys((*own, *saved)):
-            stream = name.rsplit("/", 2)[0]
+            stream = stream_of(name)
             if stream in self._bad or own.get(name) == saved.get(name):
                 continue
             self._bad.add(stream)
             self._lines.append(f"memory '{name}': {_text(saved, name)} in the state, {_text(own, name)} here")
-        return [array for array in arrays if array[0].rsplit("/", 2)[0] not in self._bad]
+        return [array for array in arrays if stream_of(array[0]) not in self._bad]
 
     def require(self, way_out: str = "") -> None:
         lines = [f"{what}: {', '.join(names)}" for what, names in

@@ -9,8 +9,9 @@ Every rank saves one dictionary:
     inside      ranks per group
     changed     False, or the settings that `change` led to
 
-Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called what all of its
-tensors share "model", and in `changed` the `memories` by codec. The earliest saved no tensors.
+Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called
+what all of its tensors share "model", and in `changed` the `memories` by codec. The earliest saved
+no tensors.
 """
 
 # SPDX-License-Identifier: Apache-2.0
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 from ..errors import MismatchError
 from ._exchange import Exchange, engine_options
 from ._fit import Fit, Unfit, memories_in, remembered
-from ._names import plain_names
+from ._names import plain_names, stream_of
 from ._saved import Saved, entries, from_tensor, states_for, to_tensor
 
 _Arrays = list[tuple[Any, ...]]
@@ -112,7 +113,8 @@ def _require_groups(head: Mapping[str, Any], exchange: Exchange) -> None:
 def _in_one_store(
     by_codec: Mapping[str, _Arrays], tensors: _Shapes, renamed: bool
 ) -> tuple[_Arrays, dict[str, list[str]]]:
-    """What earlier versions saved, under the names that it has in the store of one exchange; and what is shared there.
+    """What earlier versions saved, under the names that it has in the store of one exchange; and
+    what is shared there.
 
     Args:
         renamed: names have what wrappers add to them.
@@ -121,7 +123,7 @@ def _in_one_store(
     shared: dict[str, list[str]] = {}
     for codec, arrays in by_codec.items():
         own = [*tensors.get(codec, ())]
-        streams = [*dict.fromkeys(array[0].rsplit("/", 2)[0] for array in arrays)]
+        streams = [*dict.fromkeys(stream_of(array[0]) for array in arrays)]
         names = dict(zip(streams, plain_names(streams) if renamed and not {*streams} <= {*own, _WHOLE} else streams))
         if _WHOLE in names and own and _WHOLE not in own:
             names[_WHOLE] = _WHOLE if len(tensors) == 1 else f"{_WHOLE}:{own[0]}"

@@ -32,13 +32,14 @@ def _momentum_groups(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 
 class MemoryMomentum:
-    """While it is attached the optimiser adds the mean, which has its momentum already, and the momentum of its
-    weight decay, which is the same on every rank. Its groups say what they said; their learning rate and
-    momentum may change from step to step.
+    """While it is attached the optimiser adds the mean, which has its momentum already, and the
+    momentum of its weight decay, which is the same on every rank. Its groups say what they said;
+    their learning rate and momentum may change from step to step.
 
-    Between the steps of torch's SGD, whose own code makes the step, `momentum_buffer` holds the momentum
-    of the weight decay, and of whatever gradients had been in it before. SGD is linear in what it is given, so
-    that what the memories hold on average and this together are SGD's momentum.
+    Between the steps of torch's SGD, whose own code makes the step, `momentum_buffer` holds the
+    momentum of the weight decay, and of whatever gradients had been in it before. SGD is linear in
+    what it is given, so that what the memories hold on average and this together are SGD's
+    momentum.
     """
 
     def __init__(self, optimizer: torch.optim.SGD, parameters: Iterable[nn.Parameter]) -> None:
@@ -52,7 +53,8 @@ class MemoryMomentum:
                 f"momentum: {len(strangers)} parameters of the optimizer are not of the model, and a group's "
                 "momentum acts on all of its parameters; give them groups without momentum, or momentum=\"optimizer\""
             )
-        # The first gradient that memories see would count undampened, as torch counts an optimiser's first.
+        # The first gradient that memories see would count undampened, as torch counts an
+        # optimiser's first.
         if any(group["dampening"] != 0 and _BUFFER in optimizer.state.get(p, {})
                for group in _momentum_groups(optimizer) for p in group["params"]):
             raise BadOptionError(
@@ -77,8 +79,8 @@ class MemoryMomentum:
         return [found.get(id(parameter), _NONE) for parameter in parameters]
 
     def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
-        """The optimiser's own momentum acts again, from the next step on, and goes on from these: the mean over
-        ranks of what memories held of each parameter, by its id."""
+        """The optimiser's own momentum acts again, from the next step on, and goes on from these:
+        the mean over ranks of what memories held of each parameter, by its id."""
         self.detach()
         for group in _momentum_groups(self._optimizer):
             for parameter in group["params"]:
@@ -151,8 +153,8 @@ def place(
     parameters: Sequence[nn.Parameter],
     options: Mapping[str, Any],
 ) -> Optional[MemoryMomentum]:
-    """Where the optimiser's momentum acts in an exchange with these options: attached to the optimiser if that is in
-    the memories, else nothing."""
+    """Where the optimiser's momentum acts in an exchange with these options: attached to the
+    optimiser if that is in the memories, else nothing."""
     groups = [] if optimizer is None else _momentum_groups(optimizer)
     if where == "memory" and not groups:
         raise BadOptionError("momentum=\"memory\": " + (
@@ -164,8 +166,8 @@ def place(
 
 
 class UnnamedOptimizer:
-    """Warns, once, when the optimiser that steps these parameters has momentum, or Adam's first moment, and
-    `compress` was not told of it."""
+    """Warns, once, when the optimiser that steps these parameters has momentum, or Adam's first
+    moment, and `compress` was not told of it."""
 
     def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
         self._codec = codec
@@ -178,7 +180,7 @@ class UnnamedOptimizer:
 
         if not ours(optimizer.param_groups):
             return
-        self.stop()
+        self.detach()
         if ours(_momentum_groups(optimizer)):
             self._warn("momentum", "moves it in front of compression")
         elif has_first_moment(optimizer):
@@ -192,17 +194,5 @@ class UnnamedOptimizer:
             stacklevel=5,
         )
 
-    def stop(self) -> None:
+    def detach(self) -> None:
         self._handle.remove()
-
-
-def leaving_most(options: Mapping[str, Any]) -> list[str]:
-    """The codecs of an exchange in whose memories an optimiser's momentum would act."""
-    found = []
-    for settings in (options, *options["rules"]):
-        try:
-            if place_momentum({**options, **settings, "rules": []}, "auto", (0.5, 0.0, False))[0]:
-                found.append(settings["codec"])
-        except BadOptionError:  # the memory has a momentum of its own, so that the optimiser should have none
-            pass
-    return found

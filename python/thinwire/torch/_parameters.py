@@ -70,7 +70,8 @@ def plainly_named(parameters: Sequence[Parameter]) -> list[Parameter]:
 
 
 def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
-    """Every parameter that is trained, once, in the module's order; tied ones under their first name."""
+    """Every parameter that is trained, once, in the module's order; tied ones under their first
+    name."""
     seen: set[int] = set()
     found = []
     for one in every_parameter(module):
@@ -81,16 +82,21 @@ def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
     return plainly_named(found)
 
 
+def _decides(pattern: str, one: Parameter) -> bool:
+    return _fits(one.name, pattern) or _fits(one.path, pattern)
+
+
 def by_plain_names(
     parameters: Sequence[Parameter], rules: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, str]]:
-    """Rules as the engine takes them, which knows plain names alone: where a pattern decides for a parameter by the
-    name that wrappers gave it, there is a rule for each parameter that it decides for."""
+    """Rules as the engine takes them, which knows plain names alone: where a pattern decides for a
+    parameter by the name that wrappers gave it, there is a rule for each parameter that it decides
+    for."""
     found: list[dict[str, str]] = []
     left = list(parameters)
     for pattern, settings in rules.items():
-        decided = [one for one in left if _fits(one.name, pattern) or _fits(one.path, pattern)]
-        left = [one for one in left if not (_fits(one.name, pattern) or _fits(one.path, pattern))]
+        decided = [one for one in left if _decides(pattern, one)]
+        left = [one for one in left if not _decides(pattern, one)]
         by_name = all(_fits(one.name, pattern) for one in decided)
         patterns = [pattern] if by_name else [glob.escape(one.name) for one in decided]
         found += [{**settings, "pattern": one} for one in patterns]

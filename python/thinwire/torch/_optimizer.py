@@ -1,0 +1,85 @@
+"""What a link does with the optimiser of its parameters: where momentum and Adam's first moment
+act."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import nn
+
+from ._exchange import Exchange
+from ._first_moment import FirstMoment, attach_first_moment, leaving_most
+from ._momentum import UnnamedOptimizer, place
+
+_Options = Mapping[str, Any]
+
+
+class LinkedOptimizer:
+    """SGD's momentum in the memories, Adam's first moment left out, or a warning where no optimiser
+    was named. Keeps neither the link nor its exchange.
+
+    Args:
+        optimizer, where: as `compress` takes them; `where` is its `momentum`.
+        parameters: those of the link.
+        options: of the exchange that it will have, as the engine takes them.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optional[torch.optim.Optimizer],
+        where: str,
+        parameters: Sequence[nn.Parameter],
+        options: _Options,
+    ) -> None:
+        self._momentum = place(optimizer, where, parameters, options)
+        self._first_moment: Optional[FirstMoment] = None
+        self._unnamed: Optional[UnnamedOptimizer] = None
+
+    @property
+    def with_memories(self) -> Optional[Callable[[_Options], _Options]]:
+        """Gives an exchange's options the memories that hold the momentum, where there is one."""
+        return None if self._momentum is None else self._momentum.with_memories
+
+    def begin(self, exchange: Exchange, optimizer: Optional[torch.optim.Optimizer], where: str) -> None:
+        """The link has this exchange, its first."""
+        self.set_momentum(exchange)  # what is saved depends on dampening
+        tensors = [parameter.tensor for parameter in exchange.parameters]
+        if where == "auto" and optimizer is not None:
+            self._first_moment = attach_first_moment(optimizer, tensors, exchange.all_settings)
+        elif where == "auto":
+            in_use = exchange.shapes
+            suspects = [codec for codec in leaving_most(exchange.all_settings) if codec in in_use]
+            if suspects:
+                self._unnamed = UnnamedOptimizer(suspects[0], tensors)
+
+    def set_momentum(self, exchange: Exchange) -> None:
+        """What the groups say now, for the exchange's next step. Between two steps."""
+        if self._momentum is not None:
+            exchange.set_momentum(self._momentum.of_each)
+
+    def follow(self, exchange: Exchange) -> None:
+        """The exchange has other codecs, or the link another exchange."""
+        if self._first_moment is not None:
+            self._first_moment.follow(exchange.all_settings)
+
+    def release(self, exchange: Exchange) -> None:
+        """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks
+        between two steps."""
+        if self._first_moment is not None:
+            self._first_moment.detach()
+            self._first_moment = None
+        if self._momentum is not None:
+            velocities = exchange.velocities()
+            momentum, self._momentum = self._momentum, None
+            momentum.give_back(velocities)
+            exchange.set_momentum(lambda parameters: [(0.0, 0.0, False)] * len(parameters))
+
+    def detach(self) -> None:
+        """The optimiser acts by itself from now on; what memories hold of its momentum stays
+        there."""
+        for attached in (self._momentum, self._first_moment, self._unnamed):
+            if attached is not None:
+                attached.detach()
