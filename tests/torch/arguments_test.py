@@ -3,13 +3,12 @@ import math
 import unittest
 
 import torch
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import thinwire
 import thinwire.torch as tw
-from nets import batch_of, make_net, weights_of
+from nets import make_net, step, weights_of
 from ranks import on_ranks
 
 EPOCHS = "topk:density=table(0.1;0.2@1;0.4@2)"  # from epoch 1 and 2 on
@@ -29,15 +28,6 @@ def said_by(action):
     except (thinwire.errors.Error, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
-
-
-def step(model, number, rank):
-    images, labels = batch_of(number, rank)
-    model.zero_grad()
-    nn.functional.cross_entropy(model(images), labels).backward()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter -= 0.05 * parameter.grad
 
 
 # What is given to compress, and what is said of it.

@@ -3,11 +3,11 @@ import unittest
 import warnings
 
 import torch
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thinwire.errors
-from nets import batch_of, make_net, weights_of
+import nets
+from nets import backward, make_net, weights_of
 from ranks import on_ranks
 from states import memories_of
 
@@ -27,13 +27,11 @@ def gradient_of(model):
 
 def step(model, number, rank, move=True):
     """One step of plain SGD; the mean gradient of LARGE."""
-    images, labels = batch_of(number, rank)
-    model.zero_grad()
-    nn.functional.cross_entropy(model(images), labels).backward()
     if move:
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= 0.05 * parameter.grad
+        nets.step(model, number, rank)
+    else:
+        model.zero_grad()
+        backward(model, number, rank)
     return gradient_of(model)
 
 

@@ -14,8 +14,9 @@ from ranks import on_ranks
 
 BEFORE, STEPS = 4, 8  # steps before the state was saved, and in all
 
-# Codec, what compress is given besides, and what is changed after two steps. No codec draws random numbers for several
-# tensors at once: draws depend on what their stream is named, and that name depends on the rules.
+# Codec, what compress is given besides, and what is changed after two steps. No codec draws random
+# numbers for several tensors at once: draws depend on what their stream is named, and that name
+# depends on the rules.
 RUNS = {
     "one codec": ("sidco:density=0.1", {}, None),
     "rules": ("sidco:density=0.2", {"rules": {"0.*": "sidco:density=0.4", "1.weight": "int8"}}, None),
@@ -63,7 +64,7 @@ class Run:
 
 
 def begun_anew(rank, size):
-    """Digests of the steps before the state was saved, and of those behind."""
+    """Digests of the steps before the state was saved, and of those after."""
     found = {}
     for name in RUNS:
         run = Run(name)
@@ -72,7 +73,8 @@ def begun_anew(rank, size):
 
 
 def went_on(rank, size, states):
-    """Digests of the steps behind, and the state that is saved of what was loaded, loaded once more."""
+    """Digests of the steps after a state was loaded: a recorded one, and what a link saves that
+    loaded it."""
     found = {}
     for name, of_ranks in states.items():
         first, second = Run(name), Run(name)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nets import batch_of, make_net, weights_of
+from nets import make_net, train, weights_of
 from ranks import on_ranks
 
 TOPK = "topk:density=0.05"
@@ -18,13 +18,8 @@ def linked(codec, **settings):
     return model, tw.compress(model, codec, inside=2, **settings)
 
 
-def train(model, rank, first, steps, optimizer=None):
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(first, first + steps):
-        images, labels = batch_of(step, rank)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(images), labels).backward()
-        optimizer.step()
+def sgd(model, momentum=0.0):
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=momentum)
 
 
 def mean_of_two_levels(rank, size):
@@ -37,14 +32,14 @@ def mean_of_two_levels(rank, size):
 
 def resumed(rank, size):
     whole, _ = linked(TOPK)
-    train(whole, rank, 0, 5)
+    train(whole, sgd(whole), rank, 5)
     model, link = linked(TOPK)
-    train(model, rank, 0, 3)
+    train(model, sgd(model), rank, 3)
     state, weights = link.state_dict(), model.module.state_dict()
     again, other = linked(TOPK)
     again.module.load_state_dict(weights)
     other.load_state_dict(state)
-    train(again, rank, 3, 2)
+    train(again, sgd(again), rank, 2, first=3)
     return torch.equal(weights_of(again), weights_of(whole))
 
 
@@ -58,7 +53,7 @@ def mistakes(rank, size):
         except thinwire.Error as error:
             found.append(str(error))
     model, link = linked(TOPK)
-    train(model, rank, 0, 1)
+    train(model, sgd(model), rank, 1)
     state = link.state_dict()
     flat = tw.compress(DistributedDataParallel(make_net()), TOPK)
     try:
@@ -69,15 +64,15 @@ def mistakes(rank, size):
 
 
 def released(rank, size):
-    """The momentum of every parameter goes back to the optimiser, on ranks that did not hold it, too; and that of a run
-    without a link."""
+    """The momentum of every parameter goes back to the optimiser, on ranks that did not hold it,
+    too; and that of a run without a link."""
     import thinwire.torch as tw
     found = []
     for compressed in (True, False):
         model = DistributedDataParallel(make_net())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        optimizer = sgd(model, momentum=0.9)
         link = compressed and tw.compress(model, "topk:density=1", inside=2, optimizer=optimizer, momentum="memory")
-        train(model, rank, 0, 2, optimizer)
+        train(model, optimizer, rank, 2)
         if link:
             link.release_optimizer()
         found.append([optimizer.state[one]["momentum_buffer"].clone() for one in model.parameters()])
@@ -100,7 +95,7 @@ class Levels(unittest.TestCase):
         for found in on_ranks(4, mistakes):
             self.assertEqual(len(found), 4, found)
             self.assertIn("do not make up 4 ranks; choose one of 1, 2, 4", found[0])
-            self.assertIn("inside", found[1])
+            self.assertIn("inside is 0, must be a whole number from 1 to", found[1])
             self.assertIn("weighted = false", found[2])
             self.assertIn("inside=2 does not go on with inside=1", found[3])
 

@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import thinwire
 import thinwire.errors
-from nets import batch_of, make_net, weights_of
+from nets import make_net, step, weights_of
 from ranks import on_ranks
 from states import content
 
@@ -23,15 +23,6 @@ def linked(codec=TOPK, **settings):
     import thinwire.torch as tw
     model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
     return model, tw.compress(model, codec, **settings)
-
-
-def step(model, number, rank):
-    images, labels = batch_of(number, rank)
-    model.zero_grad()
-    nn.functional.cross_entropy(model(images), labels).backward()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter -= 0.05 * parameter.grad
 
 
 def native_threads():

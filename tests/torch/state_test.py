@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import thinwire
-from nets import batch_of, make_net, weights_of
+from nets import make_net, train, weights_of
 from ranks import on_ranks
 from states import content
 
@@ -24,15 +24,6 @@ def linked(net=None, codec=TOPK, **settings):
     import thinwire.torch as tw
     model = DistributedDataParallel(make_net() if net is None else net)
     return model, tw.compress(model, codec, **settings)
-
-
-def train(model, optimizer, rank, steps, first=0):
-    for step in range(first, first + steps):
-        images, labels = batch_of(step, rank)
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
 
 
 def trained(rank, steps=3, **settings):

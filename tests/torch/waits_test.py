@@ -7,15 +7,10 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nets import batch_of, make_net
+from nets import backward, make_net
 from ranks import on_ranks
 
 DEADLINE = 4
-
-
-def backward(model, step, rank):
-    images, labels = batch_of(step, rank)
-    nn.functional.cross_entropy(model(images), labels).backward()
 
 
 def stays_away(rank, size, codec, rules):
