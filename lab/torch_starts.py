@@ -23,7 +23,9 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+import results_page  # noqa: E402
+
 # The first of them that carries a codec is what "auto" takes.
 METHODS = ("low-rank", "shared-index", "dense", "scatter-reduce", "gather", "sparse-reduce", "library")
 # What makes a start one of its kind. A line of the results has these and what came of it.
@@ -135,7 +137,8 @@ def count_starts(context, options, key):
 
 
 def pairs(options):
-    """Codecs and the methods that carry each: first all by their first method, then by their second, ..."""
+    """Codecs and the methods that carry each: first all by their first method, then by their
+    second, ..."""
     import numpy
 
     import thinwire
@@ -156,10 +159,7 @@ def pairs(options):
 
 def machine():
     """What the page says of where it was measured."""
-    processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
-                      if line.startswith("model name")), "unknown")
-    git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return {"processor": processor, "cores": len(os.sched_getaffinity(0)), "commit": git.stdout.strip()}
+    return {"processor": results_page.processor(), "cores": results_page.cores(), "commit": results_page.commit()}
 
 
 def section(rows):

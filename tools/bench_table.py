@@ -16,6 +16,8 @@ import pathlib
 import subprocess
 import sys
 
+import results_page
+
 NEEDS_LINK = "wire_bench"  # of lab/, which runs it
 SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 STANDARD = {
@@ -57,9 +59,7 @@ def codec_table(rows: list[dict]) -> list[str]:
 
 
 def write_page(page: pathlib.Path, document: dict) -> None:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=page.parent,
-                            capture_output=True, text=True).stdout.strip()
-    lines = [f"{document['processor']}, {document['cores']} cores, commit {commit}. Times are medians; "
+    lines = [f"{document['processor']}, {document['cores']} cores, commit {results_page.commit()}. Times are medians; "
              "multiples are medians of ratios taken side by side in one run.", "",
              *codec_table(document["rows"]), "",
              "| what | ms | GB/s | x stream | x budget |", "| --- | ---: | ---: | ---: | ---: |"]
@@ -95,8 +95,7 @@ def main() -> None:
                 value = row.get(key)
                 cells.append(f"{value:{width}.2f}" if value is not None else " " * width)
             print(" ".join(cells), flush=True)
-    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
-                if line.startswith("model name")), "unknown")
+    cpu = results_page.processor()
     document = {"processor": cpu, "cores": context.get("num_cpus"), "date": context.get("date"),
                 "rows": rows}
     (build / "bench.json").write_text(json.dumps(document, indent=1) + "\n")

@@ -12,7 +12,6 @@ the same. The page goes to docs/results/<study>.md; what stands there below "## 
 import argparse
 import json
 import math
-import os
 import pathlib
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ import sys
 import tomllib
 
 import kept_runs
+import results_page
 from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -57,8 +57,8 @@ def ratios_over_time(lines: list[dict]) -> dict:
     return found
 
 
-# Every test with the bytes of rank 0 until then and the seconds of a step's arithmetic; of workers that
-# step by themselves also who led in each global round, and how many rounds moved which bytes.
+# Every test with the bytes of rank 0 until then and the seconds of a step's arithmetic; of workers
+# that step by themselves also who led in each global round, and how many rounds moved which bytes.
 def course(lines: list[dict]) -> dict:
     sent = received = rounds = 0
     tests, leaders, per_round, compute, coding, densities = [], [], {}, [], [], []
@@ -90,8 +90,8 @@ def course(lines: list[dict]) -> dict:
             "coding_seconds": statistics.median(coding) if coding else None}
 
 
-# How near single steps came to their target: quantiles of kept / target, and the share of steps that are
-# further than 20 % away.
+# How near single steps came to their target: quantiles of kept / target, and the share of steps
+# that are further than 20 % away.
 def density_of_steps(ratios: list[float]) -> dict:
     ratios = sorted(ratios)
     at = lambda share: round(ratios[int(share * (len(ratios) - 1))], 4)
@@ -134,16 +134,17 @@ def densities(runs: list[dict]) -> list[str]:
     return [f"{mean('low'):.2f} to {mean('high'):.2f}", f"{100 * mean('far'):.1f} %"]
 
 
-# One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its arithmetic (the
-# tenth percentile, since runs may share the machine) and its encoding and decoding (the median).
+# One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its
+# arithmetic (the tenth percentile, since runs may share the machine) and its encoding and decoding
+# (the median).
 def table(study: dict, found: dict) -> list[str]:
     times = all(run.get("course", {}).get("coding_seconds") is not None
                 for variants in found.values() for seeds in variants.values() for run in seeds.values())
-    dense_steps = any("density" in run.get("course", {}) for variants in found.values()
-                      for seeds in variants.values() for run in seeds.values())
+    step_densities = any("density" in run.get("course", {}) for variants in found.values()
+                         for seeds in variants.values() for run in seeds.values())
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
              "held-out error %", "difference", "bytes per step and rank", "wire ratio", "codec ratio",
-             "kept / target", *["95 % of steps", "steps 20 % off"] * dense_steps, "skipped"] + [
+             "kept / target", *["95 % of steps", "steps 20 % off"] * step_densities, "skipped"] + [
                  "arithmetic, ms", "coding, ms"] * times
     lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
     for name, variants in found.items():
@@ -164,7 +165,7 @@ def table(study: dict, found: dict) -> list[str]:
                      f"{runs[0]['settings']['train.epochs']}", *errors("final_test_error"),
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
-                     f"{target:.3f}" if target else "", *densities(runs) * dense_steps,
+                     f"{target:.3f}" if target else "", *densities(runs) * step_densities,
                      str(sum(run["skipped_steps"] for run in runs))]
             if times:
                 part = lambda take: f"{1e3 * statistics.mean(take(run['course']) for run in runs):.2f}"
@@ -174,25 +175,12 @@ def table(study: dict, found: dict) -> list[str]:
     return lines
 
 
-# The programs that made the runs, by commit.
-def commits(kept: dict[str, dict]) -> str:
-    found = sorted({run["commit"] for run in kept.values()})
-    return ("Commit: " if len(found) == 1 else "Commits: ") + ", ".join(found)
-
-
-def commit() -> str:
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
-                          text=True).stdout.strip()
-
-
 def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, dict]) -> list[str]:
     found = by_case(rows, kept)
-    processor = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo")
-                      if line.startswith("model name")), "unknown")
     return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
             f"Command: `tools/study.py studies/{file.name} --data DIR`. "
-            f"Processor: {processor}, {len(os.sched_getaffinity(0))} cores. "
-            f"{commits(kept)} (each run's own is in `runs/{file.stem}.jsonl`). "
+            f"Processor: {results_page.processor()}, {results_page.cores()} cores. "
+            f"{results_page.commits([*kept.values()])} (each run's own is in `runs/{file.stem}.jsonl`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
             *(pipeline_table if is_of_pipelines(found) else table)(study, found), ""]
@@ -204,7 +192,7 @@ def main() -> int:
     parser.add_argument("--data", help="folder with data sets; else as thinwire finds them")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
-    parser.add_argument("--commit", default=commit(), help="that the program was built from")
+    parser.add_argument("--commit", default=results_page.commit(), help="that the program was built from")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--table-only", action="store_true")
     options = parser.parse_args()
@@ -227,10 +215,7 @@ def main() -> int:
             kept_runs.put(kept, name, summary_of(out / name, options.commit))
     page = page_of(options.file, study, rows, kept_runs.read(kept))
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
-    notes = result.read_text().split("## Notes", 1) if result.exists() else [""]
-    if len(notes) == 2:
-        page += ["## Notes" + notes[1].rstrip("\n"), ""]
-    result.write_text("\n".join(page))
+    results_page.write(result, page)
     print("\n".join(page))
     return code
 

@@ -1,4 +1,4 @@
-"""Image classification on Fashion-MNIST with DistributedDataParallel; the two lines of thinwire are marked.
+"""Image classification on Fashion-MNIST with DistributedDataParallel; the lines of thinwire are marked.
 
     torchrun --nproc-per-node 2 fashion.py --codec sidco:density=0.01
 
@@ -30,10 +30,13 @@ def load(folder, part, count):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--codec", default="sidco:density=0.01")
+    parser.add_argument("--feedback", default="auto", help="memory of the codec")
+    parser.add_argument("--momentum", default="auto", help="where the optimiser's momentum acts")
     parser.add_argument("--data", type=pathlib.Path, default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=60000)
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
+    parser.add_argument("--beta1", type=float, default=0.9, help="of AdamW")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint", help="folder for this rank's state")
     options = parser.parse_args()
@@ -46,13 +49,14 @@ def main():
     if options.optimizer == "sgd":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, betas=(options.beta1, 0.999))
     train, test = load(options.data, "train", options.samples), load(options.data, "t10k", 10000)
     sampler = DistributedSampler(train, seed=options.seed)
     batches = DataLoader(train, 64, sampler=sampler)
     link = None
     if options.codec != "none":
-        link = tw.compress(model, options.codec, optimizer=optimizer, steps_per_epoch=batches)  # thinwire
+        link = tw.compress(model, options.codec, feedback=options.feedback, optimizer=optimizer,  # thinwire
+                           momentum=options.momentum, steps_per_epoch=batches)
     for epoch in range(options.epochs):
         sampler.set_epoch(epoch)
         for images, labels in batches:

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Tests study.py: how near single steps came to their target. SPDX-License-Identifier: Apache-2.0"""
+import unittest
+
+import study
+
+STEP = {"sent_bytes": 4, "received_bytes": 4,
+        "times": {"fetch": 0.0, "compute": 1.0, "compress": 0.25, "decompress": 0.25}}
+
+
+class Densities(unittest.TestCase):
+    def test_quantiles_and_the_share_of_steps_that_are_far(self):
+        ratios = [0.5, 0.79, 1.21, 0.8, 1.2, *[1.0] * 195]
+        steps = [{**STEP, "kept_over_target": ratio} for ratio in ratios]
+        self.assertEqual(study.course(steps)["density"], {"low": 1.0, "median": 1.0, "high": 1.0, "far": 0.015})
+        self.assertEqual(study.course(steps[:5])["density"], {"low": 0.5, "median": 0.8, "high": 1.2, "far": 0.6})
+
+    def test_runs_without_targets_have_none_and_empty_cells(self):
+        self.assertNotIn("density", study.course([STEP]))
+        near = {"course": {"density": {"low": 0.9, "median": 1.0, "high": 1.1, "far": 0.01}}}
+        far = {"course": {"density": {"low": 0.8, "median": 1.0, "high": 1.3, "far": 0.03}}}
+        self.assertEqual(study.densities([near, {"course": {}}, far]), ["0.85 to 1.20", "2.0 %"])
+        self.assertEqual(study.densities([{"course": {}}]), ["", ""])
+
+
+if __name__ == "__main__":
+    unittest.main()
