@@ -160,6 +160,7 @@ def warned(rank, size):
         ("unnamed", "topk", 0.9, {}), ("meant", "topk", 0.9, {"momentum": "optimizer"}),
         ("dense", "fp32", 0.9, {}), ("none", "topk", 0.0, {}), ("rounded", "int8", 0.9, {}),
         ("chosen", "topk", 0.9, {"feedback": "residual"}), ("rule", "fp32", 0.9, {"rules": {"4.*": "sidco"}}),
+        ("of no tensor", "topk", 0.9, {"rules": {"*": "fp32"}}),
     ):
         model = DistributedDataParallel(make_net())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
@@ -248,7 +249,7 @@ class OptimizerMomentum(unittest.TestCase):
         for found in on_ranks(2, warned):
             self.assertEqual({name: len(texts) for name, texts in found.items()},
                              {"unnamed": 1, "meant": 0, "dense": 0, "none": 0, "rounded": 0, "chosen": 0,
-                              "rule": 1})
+                              "rule": 1, "of no tensor": 0})
             self.assertIn("codec 'topk'", found["unnamed"][0])
 
     def test_mistakes_are_refused_and_leave_the_optimiser_alone(self):
