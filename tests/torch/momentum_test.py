@@ -177,6 +177,23 @@ def warned(rank, size):
     return found
 
 
+def warned_of_two(rank, size):
+    """What is said of two links, each with an optimiser that it was not told of, and from which file."""
+    import thinwire.torch as tw
+    models = [DistributedDataParallel(make_net()) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in models]
+    links = [tw.compress(model, "topk") for model in models]
+    with warnings.catch_warnings(record=True) as texts:
+        warnings.simplefilter("always")
+        for step in range(2):
+            images, labels = batch_of(step, rank)
+            for model, optimizer in zip(models, optimizers):
+                nn.functional.cross_entropy(model(images), labels).backward()
+                optimizer.step()
+    del links
+    return [one.filename for one in texts if "optimizer=optimizer" in str(one.message)]
+
+
 def refused(rank, size):
     import thinwire
     import thinwire.torch as tw
@@ -251,6 +268,10 @@ class OptimizerMomentum(unittest.TestCase):
                              {"unnamed": 1, "meant": 0, "dense": 0, "none": 0, "rounded": 0, "chosen": 0,
                               "rule": 1, "of no tensor": 0})
             self.assertIn("codec 'topk'", found["unnamed"][0])
+
+    def test_each_of_two_links_warns_once_and_both_go_on(self):
+        for files in on_ranks(2, warned_of_two):
+            self.assertEqual(files, [__file__] * 2)
 
     def test_mistakes_are_refused_and_leave_the_optimiser_alone(self):
         for found, hooks, attached, left in on_ranks(2, refused):

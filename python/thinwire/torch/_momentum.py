@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -172,9 +173,9 @@ class UnnamedOptimizer:
     def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
         self._codec = codec
         self._parameters = {id(parameter) for parameter in parameters}
-        self._handle = register_optimizer_step_pre_hook(self._look)
+        _waiting.add(self)
 
-    def _look(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def look(self, optimizer: torch.optim.Optimizer) -> None:
         def ours(groups: Iterable[Mapping[str, Any]]) -> bool:
             return any(id(parameter) in self._parameters for group in groups for parameter in group["params"])
 
@@ -195,4 +196,16 @@ class UnnamedOptimizer:
         )
 
     def detach(self) -> None:
-        self._handle.remove()
+        _waiting.discard(self)
+
+
+_waiting: weakref.WeakSet[UnnamedOptimizer] = weakref.WeakSet()  # for a step of their parameters
+
+
+def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    for one in list(_waiting):
+        one.look(optimizer)
+
+
+# One hook for all, for good: torch runs its hooks while it iterates over them, so that none may remove itself.
+register_optimizer_step_pre_hook(_before_step)
