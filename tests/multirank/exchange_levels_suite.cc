@@ -426,7 +426,10 @@ TEST_P(ExchangeLevels, CodecsAndRulesMayChangeInMidRun) {
     const ExchangeOptions first{.codec = "topk:density=0.1", .inside = inside};
     ExchangeOptions second = first;
     second.codec = "int8";
-    second.rules = {{.pattern = "linear.*", .codec = "topk:density=0.5"}};
+    // Without its first tensor, so that the others have other places in their section, and other
+    // owners.
+    second.rules = {{.pattern = "linear.*", .codec = "topk:density=0.5"},
+                    {.pattern = "conv.weight", .codec = "topk:density=0.5"}};
     const std::unique_ptr<Group> place = group.split(group.rank() % inside);
     Side side(group, small_model(), first);
     Side flat(*place, small_model(), levels(first, 1));

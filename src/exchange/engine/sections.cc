@@ -108,7 +108,8 @@ Result<Sections> settle_sections(const ExchangeOptions& options,
   for (size_t index = 0; index < tensors.size(); ++index)
     members[alike[setting_for(tensors[index].name, options.rules)]].push_back(index);
 
-  Sections sections{.used = {}, .of_tensor = std::vector<size_t>(tensors.size()), .of_setting = {}};
+  Sections sections{
+      .used = {}, .of_tensor = std::vector<size_t>(tensors.size()), .of_setting = {}, .of_all = {}};
   for (size_t setting = 0; setting < settings.size(); ++setting) {
     if (alike[setting] < setting) {
       sections.of_setting.push_back(sections.of_setting[alike[setting]]);
@@ -130,7 +131,7 @@ Result<Sections> settle_sections(const ExchangeOptions& options,
 }
 
 Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
-             const ExchangeOptions& options, const Selection& of_all) {
+             const ExchangeOptions& options) {
   std::vector<SectionLayout> layouts;
   for (const Section& section : sections.used)
     layouts.push_back({.grouping = section.terms.grouping, .divisible = section.terms.divisible});
@@ -138,7 +139,7 @@ Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
                              .bucket_bytes = options.bucket_bytes,
                              .sections = std::move(layouts),
                              .section_of = sections.of_tensor,
-                             .of_all = of_all});
+                             .of_all = sections.of_all});
 }
 
 }  // namespace thinwire

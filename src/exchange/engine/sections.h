@@ -25,6 +25,7 @@ struct Sections {
   std::vector<Section> used;      // those that have tensors; that of the exchange's own codec first
   std::vector<size_t> of_tensor;  // index in `used`
   std::vector<size_t> of_setting;  // of the exchange's own, then of each rule; kUnused: in none
+  Selection of_all;                // if these are sections of some tensors only (levels/holders.h)
 };
 
 inline constexpr size_t kUnused = SIZE_MAX;
@@ -41,6 +42,6 @@ Result<Sections> settle_sections(const ExchangeOptions& options,
 
 // REQUIRES: settle_sections succeeded.
 Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
-             const ExchangeOptions& options, const Selection& of_all = {});
+             const ExchangeOptions& options);
 
 }  // namespace thinwire

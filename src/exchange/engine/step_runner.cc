@@ -13,10 +13,9 @@ namespace thinwire {
 
 StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                        const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel,
-                       Store& store, Selection of_all)
+                       Store& store)
     : options_(options),
       given_(tensors),
-      of_all_(std::move(of_all)),
       store_(store),
       channel_(std::move(channel)),
       tensors_(tensors),
@@ -26,7 +25,7 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}} {
-  arrange(sections, plan_of(sections, given_, options_, of_all_));
+  arrange(sections, plan_of(sections, given_, options_));
 }
 
 // Opens every stream with the codec of its section, and gives each section its buckets and tags.
@@ -56,7 +55,7 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
 }
 
 void StepRunner::change(const Sections& sections) {
-  Plan plan = plan_of(sections, given_, options_, of_all_);
+  Plan plan = plan_of(sections, given_, options_);
   for (const PlannedStream& next : plan.streams)
     for (const auto& stream : streams_)
       if (!next.plain && stream->spec().name == next.spec.name && stream->tensors() == next.tensors)

@@ -24,8 +24,7 @@ namespace thinwire {
 class StepRunner final : public Runner {
  public:
   StepRunner(const Sections& sections, const ExchangeOptions& options,
-             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store,
-             Selection of_all = {});
+             const std::vector<TensorSpec>& tensors, std::unique_ptr<Group> channel, Store& store);
 
   Group& channel() noexcept override { return *channel_; }
   const Plan& plan() const noexcept override { return plan_; }
@@ -78,7 +77,6 @@ class StepRunner final : public Runner {
 
   ExchangeOptions options_;
   const std::vector<TensorSpec> given_;
-  const Selection of_all_;
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;

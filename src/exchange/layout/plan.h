@@ -38,10 +38,11 @@ struct SectionLayout {
   bool divisible = false;  // streams may be cut at any value
 };
 
-// Tensors among those of an exchange. None: the list given is all of them.
+// Where tensors are in an exchange, if the list given is only some of its tensors; empty if it is
+// all of them.
 struct Selection {
-  std::vector<size_t> places;  // of each among those of its section
-  size_t all = 0;              // tensors of the exchange
+  std::vector<size_t> places;  // of each tensor of the list, among all tensors of its section
+  size_t all = 0;              // the number of tensors of the exchange
 };
 
 struct PlanOptions {

@@ -80,7 +80,8 @@ Holding holding_of(size_t place, const std::vector<size_t>& holder_of, const Sec
     holding.specs.push_back(tensors[tensor]);
   }
   holding.sections.of_tensor.resize(holding.tensors.size());
-  holding.of_all = {.places = std::vector<size_t>(holding.tensors.size()), .all = tensors.size()};
+  Selection& of_all = holding.sections.of_all;
+  of_all = {.places = std::vector<size_t>(holding.tensors.size()), .all = tensors.size()};
   for (size_t id = 0; id < sections.used.size(); ++id) {
     Section section = sections.used[id];
     const std::vector<size_t> all = std::exchange(section.tensors, {});
@@ -88,7 +89,7 @@ Holding holding_of(size_t place, const std::vector<size_t>& holder_of, const Sec
       if (holder_of[all[i]] != place) continue;
       const size_t tensor = number[all[i]];
       section.tensors.push_back(tensor);
-      holding.of_all.places[tensor] = i;
+      of_all.places[tensor] = i;
       holding.sections.of_tensor[tensor] = holding.sections.used.size();
     }
     if (section.tensors.empty()) continue;

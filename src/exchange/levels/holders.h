@@ -28,7 +28,6 @@ void check_holders(const Sections& sections, const std::vector<TensorSpec>& tens
 struct Holding {
   std::vector<size_t> tensors;      // by their numbers among all
   std::vector<TensorSpec> specs;    // theirs
-  Selection of_all;                 // where they are in the exchange
   Sections sections;                // those that have any of them
   std::vector<size_t> section_ids;  // of these, among all
 };

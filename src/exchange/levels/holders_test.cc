@@ -67,8 +67,8 @@ TEST(Holders, AHoldingHasItsTensorsAndTheirSections) {
   EXPECT_THAT(second.sections.of_tensor, ElementsAre(1, 0, 0));
   EXPECT_THAT(second.sections.used[0].tensors, ElementsAre(1, 2));
   EXPECT_THAT(second.sections.used[1].tensors, ElementsAre(0));
-  EXPECT_THAT(second.of_all.places, ElementsAre(0, 2, 3));
-  EXPECT_EQ(second.of_all.all, 5u);
+  EXPECT_THAT(second.sections.of_all.places, ElementsAre(0, 2, 3));
+  EXPECT_EQ(second.sections.of_all.all, 5u);
 }
 
 TEST(Holders, GroupsMustMakeUpAllRanks) {

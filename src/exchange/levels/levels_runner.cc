@@ -19,8 +19,7 @@ LevelsRunner::LevelsRunner(const Sections& sections, const ExchangeOptions& opti
           holding_of(static_cast<size_t>(channels.inside->rank()), holder_of_, sections, tensors)),
       inside_(std::move(channels.inside), tensors, holder_of_, options, store,
               all_->rank() / options.inside * options.inside),
-      between_(held_.sections, options, held_.specs, std::move(channels.between), store,
-               held_.of_all) {
+      between_(held_.sections, options, held_.specs, std::move(channels.between), store) {
   between_.number_ranks(static_cast<int>(place()), options.inside);
   arrange(sections);
   leave_to_others(store);
@@ -57,7 +56,7 @@ void LevelsRunner::arrange(const Sections& sections) {
   stream_of_.assign(tensors_.size(), 0);
   for (size_t place = 0; place < group_size(); ++place) {
     const Holding holding = holding_of(place, holder_of_, sections, tensors_);
-    const Plan plan = plan_of(holding.sections, holding.specs, options_, holding.of_all);
+    const Plan plan = plan_of(holding.sections, holding.specs, options_);
     first_stream_.push_back(streams_.size());
     for (const PlannedStream& stream : plan.streams) {
       for (const size_t tensor : stream.tensors)
