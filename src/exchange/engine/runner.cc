@@ -4,6 +4,7 @@
 
 #include "exchange/engine/step_runner.h"
 #include "exchange/levels/levels_runner.h"
+#include "exchange/wire/stream_keys.h"
 
 namespace thinwire {
 namespace {
@@ -12,11 +13,11 @@ namespace {
 void check_store(const Store& store, const std::vector<TensorSpec>& tensors, int inside) {
   if (store.inside() == inside) return;
   const auto refuse_if_held = [&](const std::string& stream) {
-    for (const char* part : {"/feedback", "/encoder", "/owner", "/threshold"})
-      if (store.holds(stream + part))
+    for (const std::string& key : stream_keys(stream))
+      if (store.holds(key))
         throw Error(
             ErrorCode::kMismatch,
-            "store: '" + stream + part + "' belongs to an exchange with inside = " +
+            "store: '" + key + "' belongs to an exchange with inside = " +
                 std::to_string(store.inside()) + ", not " + std::to_string(inside) +
                 "; save it on all ranks, and load it into new stores with Store::load(..., " +
                 std::to_string(inside) + ")");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "exchange/layout/chunk_plan.h"
+#include "exchange/wire/stream_keys.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {
@@ -36,7 +37,7 @@ void SectionRunner::open_threshold() {
     values += stream->spec().count();
   }
   if (first == nullptr) return;
-  threshold_key_ = first->spec().name + "/threshold";
+  threshold_key_ = thinwire::threshold_key(first->spec().name);
   threshold_ = &open_memory<GlobalThreshold>(shared_.store, threshold_key_,
                                              "of " + std::to_string(values) + " values",
                                              [] { return std::make_unique<GlobalThreshold>(); });
@@ -45,7 +46,7 @@ void SectionRunner::open_threshold() {
   // With groups of another size, saved thresholds of several holders may be of this section's tensors.
   for (const std::string& key : shared_.store.unclaimed())
     if (std::any_of(streams_.begin(), streams_.end(), [&](const ActiveStream* stream) {
-          return key == stream->spec().name + "/threshold";
+          return key == thinwire::threshold_key(stream->spec().name);
         }))
       shared_.store.drop(key);
 }
@@ -75,7 +76,7 @@ void SectionRunner::take_over_debts(const Terms& terms) {
   const size_t n = shared_.context.ranks();
   for (ActiveStream* const stream : streams_) {
     const size_t count = stream->spec().count();
-    const std::string key = stream->spec().name + "/owner";
+    const std::string key = owner_key(stream->spec().name);
     stream->set_owed(nullptr);
     if (stream->is_plain() || !shared_.store.holds(key)) continue;
     auto& memory =
@@ -104,7 +105,7 @@ void SectionRunner::end_debts(bool skipped) {
 
 bool SectionRunner::owners_owe() const {
   return std::any_of(streams_.begin(), streams_.end(), [&](const ActiveStream* stream) {
-    return !stream->is_plain() && shared_.store.holds(stream->spec().name + "/owner");
+    return !stream->is_plain() && shared_.store.holds(owner_key(stream->spec().name));
   });
 }
 

@@ -3,9 +3,11 @@
 #include "exchange/levels/levels_runner.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/wire/stream_keys.h"
 
 namespace thinwire {
 
@@ -25,27 +27,24 @@ LevelsRunner::LevelsRunner(const Sections& sections, const ExchangeOptions& opti
   leave_to_others(store);
 }
 
+// Streams are named after tensors or, in grouping model, as a whole.
 void LevelsRunner::leave_to_others(Store& store) const {
-  const std::vector<std::string> unclaimed = store.unclaimed();
-  const auto leave = [&](const std::string& stream) {
-    for (const char* part : {"/feedback", "/encoder", "/owner", "/threshold"}) {
-      const std::string key = stream + part;
+  std::set<std::string> theirs(streams_.begin(), streams_.end());
+  for (const TensorSpec& tensor : tensors_) theirs.insert(tensor.name);
+  for (const StreamSpec& stream : between_.streams()) theirs.erase(stream.name);
+  for (const TensorSpec& tensor : held_.specs) theirs.erase(tensor.name);
+  const std::vector<std::string> all = store.unclaimed();
+  const std::set<std::string> unclaimed(all.begin(), all.end());
+  for (const std::string& stream : theirs)
+    for (const std::string& key : stream_keys(stream)) {
       if (!store.holds(key)) continue;
-      if (std::find(unclaimed.begin(), unclaimed.end(), key) == unclaimed.end())
+      if (!unclaimed.contains(key))
         throw Error(ErrorCode::kMismatch,
                     "store: '" + key +
                         "' is in use, and another rank of the group would hold it; " +
                         "save the store on all ranks, and load it into new ones");
       store.drop(key);
     }
-  };
-  for (size_t place = 0; place < group_size(); ++place) {
-    if (place == this->place()) continue;
-    const size_t end = place + 1 < group_size() ? first_stream_[place + 1] : streams_.size();
-    for (size_t stream = first_stream_[place]; stream < end; ++stream) leave(streams_[stream]);
-  }
-  for (size_t tensor = 0; tensor < tensors_.size(); ++tensor)
-    if (holder_of_[tensor] != place()) leave(tensors_[tensor].name);
 }
 
 // Every rank knows the streams of all holders, so that a fault of one is named by all.

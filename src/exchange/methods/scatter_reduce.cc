@@ -13,9 +13,9 @@
 // the rest happens to chunks in cache.
 //
 // The chunks of an owner travel in one order, the same on all ranks and through all buckets. A rank
-// is at most a window of chunks ahead of the means that it has from an owner: that bounds what is on
-// its way, however slow a rank is, and cannot block, since the first chunk that an owner lacks may
-// always be sent.
+// is at most a window of chunks ahead of the means that it has from an owner: that bounds what is
+// on its way, however slow a rank is, and cannot block, since the first chunk that an owner lacks
+// may always be sent.
 //
 // Sums start from -0.0, as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
@@ -28,6 +28,7 @@
 #include "exchange/owner/owner_memory.h"
 #include "exchange/owner/owner_sum.h"
 #include "exchange/wire/lane.h"
+#include "exchange/wire/stream_keys.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {
@@ -120,7 +121,7 @@ class ScatterReduce final : public Method {
     const size_t count = stream.spec().count();
     const Range shard = plan_.shard(stream, context_.rank());
     auto& memory = open_memory<OwnerMemory>(
-        store, stream.spec().name + "/owner", "residual of " + std::to_string(count),
+        store, owner_key(stream.spec().name), "residual of " + std::to_string(count),
         [&] { return std::make_unique<OwnerMemory>(count, shard, context_.ranks()); });
     memory.move_to(shard);
     return &memory;
@@ -157,9 +158,9 @@ class ScatterReduce final : public Method {
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  // Where nothing is handed out, an owner says instead how far it has come: one word for every half of a
-  // window, as long as there are chunks that may not be sent without it. Streams of less than a window of
-  // chunks need none.
+  // Where nothing is handed out, an owner says instead how far it has come: one word for every half
+  // of a window, as long as there are chunks that may not be sent without it. Streams of less than
+  // a window of chunks need none.
   size_t half() const noexcept { return window_ / 2; }
   size_t answer_size() const noexcept {
     return shards_only_ ? sizeof(SealedWord) : plan_.max_size();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "exchange/wire/stream_keys.h"
 #include "kernel/axpy.h"
 #include "stream/memory_slot.h"
 
@@ -27,7 +28,7 @@ ReducedStream::ReducedStream(StepContext& context, ActiveStream& stream, Store& 
   const size_t count = stream.spec().count();
   const std::vector<Range> shard = own_ ? stripes_.ranges(*own_) : std::vector<Range>{};
   memory_ = &open_memory<OwnerMemory>(
-      store, stream.spec().name + "/owner", "residual of " + std::to_string(count),
+      store, owner_key(stream.spec().name), "residual of " + std::to_string(count),
       [&] { return std::make_unique<OwnerMemory>(count, shard, context.ranks()); });
   memory_->move_to(shard);
 }

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "exchange/engine/global_threshold.h"
 #include "exchange/owner/owner_memory.h"
+#include "exchange/wire/stream_keys.h"
 #include "feedback/per_tensor.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
@@ -39,7 +40,7 @@ std::string name_of_method(const std::string& text) { return text.substr(0, text
 // What was owed to other tensors is not dropped unseen.
 MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory,
                                     Store& store) {
-  const std::string key = spec.name + "/feedback";
+  const std::string key = feedback_key(spec.name);
   return open_slot<Feedback>(
       store, key, method_text(memory, spec), [&] { return make_feedback(memory, spec).value(); },
       [&](const std::string& before) {
@@ -53,7 +54,7 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
 CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
   const std::string text = encoder_text(terms, spec);
   auto& memory = open_feedback(spec, terms.feedback, store);
-  auto& encoder = open_slot<Encoder>(store, spec.name + "/encoder", text,
+  auto& encoder = open_slot<Encoder>(store, encoder_key(spec.name), text,
                                      [&] { return terms.codec->make_encoder(spec); });
   return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
                      CodedStream::in_store(encoder));
@@ -92,8 +93,8 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
 }
 
 void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
-  thinwire::add_shared_sums(spec().name + "/feedback", coded_.memory(), sums);
-  thinwire::add_shared_sums(spec().name + "/encoder", coded_.encoder(), sums);
+  thinwire::add_shared_sums(feedback_key(spec().name), coded_.memory(), sums);
+  thinwire::add_shared_sums(encoder_key(spec().name), coded_.encoder(), sums);
 }
 
 void ActiveStream::change_codec(const Terms& terms) {

@@ -1,0 +1,22 @@
+// The keys of a store under which an exchange keeps what it remembers of a stream.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+
+namespace thinwire {
+
+inline std::string feedback_key(const std::string& stream) { return stream + "/feedback"; }
+inline std::string encoder_key(const std::string& stream) { return stream + "/encoder"; }
+inline std::string owner_key(const std::string& stream) { return stream + "/owner"; }
+
+// Of a section with Grouping::kGlobal, whose first stream it is.
+inline std::string threshold_key(const std::string& stream) { return stream + "/threshold"; }
+
+// All of them, whether they are in use or not.
+inline std::array<std::string, 4> stream_keys(const std::string& stream) {
+  return {feedback_key(stream), encoder_key(stream), owner_key(stream), threshold_key(stream)};
+}
+
+}  // namespace thinwire
