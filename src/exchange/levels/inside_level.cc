@@ -49,9 +49,8 @@ InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorS
                           .combine = *find_combine("mean"),
                           .bucket_bytes = options.bucket_bytes,
                           .chunk_values = options.chunk_values,
-                          .shards = true,
-                          .owner_of = holder_of_};
-  sums_ = dense_buckets(parts);
+                          .shards = true};
+  sums_ = dense_buckets(parts, holder_of_);
   gives_ = collectives_of(parts, [&](const Bucket& bucket, int tag) {
     return std::make_unique<HandOut>(
         context_, deal_out(streams_, bucket, context_.ranks(), holder_of_, coders_), tag + 1);
@@ -99,10 +98,6 @@ void InsideLevel::note_sum(size_t bucket) noexcept {
     if (holder_of_[piece.stream] == context_.rank())
       --missing_[plan_.streams[piece.stream].tensors.front()];
 }
-
-bool InsideLevel::summed() const noexcept { return summing_.empty(); }
-
-void InsideLevel::hand_out() { given_ = 0; }
 
 void InsideLevel::close(bool skipped) {
   for (const auto& stream : streams_) stream->end(context_, skipped);

@@ -48,15 +48,14 @@ class InsideLevel {
   // Whether the group's mean of a tensor that this rank holds is there, and where.
   bool has_mean(size_t tensor) const noexcept { return missing_[tensor] == 0; }
   std::span<float> values(size_t tensor) noexcept { return tensors_.values(tensor); }
-  bool summed() const noexcept;  // all buckets that have begun
+  bool summed() const noexcept { return summing_.empty(); }  // all buckets that have begun
 
-  void hand_out();
+  void hand_out() { given_ = 0; }
   bool handed_out() const noexcept { return under_way_.empty() && given_ == gives_.size(); }
   void close(bool skipped);
 
   // Of all that was found: its streams are those of plan(), its ranks those of the group.
   const StepContext& context() const noexcept { return context_; }
-  const std::string& name_of(size_t stream) const { return plan_.streams[stream].spec.name; }
 
   // A transfer that it waits for, for errors; null when it waits for none.
   const Transfer* awaited() const noexcept;

@@ -25,8 +25,8 @@ namespace {
 // Coders of all buckets, and sums that no bucket is using: the one that was given back last is still in cache.
 class Shared {
  public:
-  explicit Shared(const MethodParts& parts)
-      : context_(parts.context), rule_(parts.combine), owner_of_(parts.owner_of) {}
+  Shared(const MethodParts& parts, std::span<const size_t> owner_of)
+      : context_(parts.context), rule_(parts.combine), owner_of_(owner_of) {}
 
   std::vector<Chunk> cut(const Streams& streams, const Bucket& bucket) {
     const size_t n = context_.ranks();
@@ -219,8 +219,9 @@ class Dense final : public Collective {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Collective>> dense_buckets(const MethodParts& parts) {
-  const auto shared = std::make_shared<Shared>(parts);
+std::vector<std::unique_ptr<Collective>> dense_buckets(const MethodParts& parts,
+                                                       std::span<const size_t> owner_of) {
+  const auto shared = std::make_shared<Shared>(parts, owner_of);
   return collectives_of(parts, [&](const Bucket& bucket, int tag) {
     return std::make_unique<Dense>(parts, shared, bucket, tag);
   });
@@ -235,7 +236,7 @@ extern const MethodEntry kDense{
     .leaves_shards = true,
     .owners_remember = no_owner_remembers,
     .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {
-      return std::make_unique<BucketMethod>(dense_buckets(parts));
+      return std::make_unique<BucketMethod>(dense_buckets(parts, {}));
     }};
 
 }  // namespace thinwire

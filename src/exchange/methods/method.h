@@ -62,8 +62,6 @@ struct MethodParts {
   size_t chunk_values = 0;
   bool shards = false;  // the mean of what a rank owns lies in its result() alone
   int first_tag = 0;    // of two for each bucket; other tags are those of other methods
-  // dense: the rank that owns each stream as a whole; empty: buckets are cut into shards of equal length.
-  std::span<const size_t> owner_of = {};
 };
 
 struct MethodEntry {
