@@ -225,8 +225,8 @@ bool StepRunner::awaits_owner() const noexcept {
 }
 
 StepReport StepRunner::end() {
-  const Verdict verdict =
-      read_verdict(channel_->max(context_.faults.word()), channel_->size(), streams_.size());
+  const Verdict verdict = read_verdict(channel_->max(context_.faults.word()), channel_->size(),
+                                       streams_.size(), "exchange");
   return conclude(verdict, verdict.code == ErrorCode::kOk ? "" : specs_[verdict.stream].name);
 }
 

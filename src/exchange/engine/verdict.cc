@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <string>
 
 namespace thinwire {
 namespace {
@@ -33,12 +34,14 @@ Verdict unpack_verdict(uint64_t word) noexcept {
           .rank = rank == kNobody ? -1 : rank};
 }
 
-Verdict read_verdict(uint64_t word, int ranks, size_t streams) {
+Verdict read_verdict(uint64_t word, int ranks, size_t streams, std::string_view origin) {
   const Verdict verdict = unpack_verdict(word);
-  const bool known = verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt ||
-                     (verdict.asked ? verdict.rank < ranks : word == 0);
-  if (!known || (verdict.code != ErrorCode::kOk && verdict.stream >= streams))
-    throw Error(ErrorCode::kCorrupt, "exchange: a rank's verdict on the step makes no sense");
+  const bool is_fault =
+      verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt;
+  const bool known = is_fault ? verdict.stream < streams : verdict.asked || word == 0;
+  if (!known || verdict.rank >= ranks)
+    throw Error(ErrorCode::kCorrupt,
+                std::string(origin) + ": a rank's verdict on the step makes no sense");
   return verdict;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "thinwire/status.h"
 
@@ -20,14 +21,14 @@ struct Verdict {
 };
 
 // 0 for no fault. Of two faults the larger word wins: the larger code, then the first stream, then
-// the lowest rank, so that every rank names the same culprit whatever it saw itself. Every fault wins over
-// a rank that asked.
-// REQUIRES: stream < 2^32, rank < 65535.
+// the lowest rank, so that every rank names the same culprit whatever it saw itself. Every fault
+// wins over a rank that asked. REQUIRES: stream < 2^32, rank < 65535.
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
 
-// The verdict that ranks agreed on. Throws Error(kCorrupt) where it names no rank or stream that there is.
-Verdict read_verdict(uint64_t word, int ranks, size_t streams);
+// The verdict that ranks agreed on. Throws Error(kCorrupt), which begins with `origin`, if it names
+// no fault, rank or stream that there is.
+Verdict read_verdict(uint64_t word, int ranks, size_t streams, std::string_view origin);
 
 // The worst fault seen in a step so far.
 class FaultLog {

@@ -53,6 +53,26 @@ TEST(Verdict, WorstIsTheSameInAnyOrder) {
   } while (std::next_permutation(seen.begin(), seen.end(), before));
 }
 
+TEST(Verdict, WhatRanksAgreedOnNamesARankAndAStreamThatThereAre) {
+  const auto read = [](uint64_t word) { return read_verdict(word, 3, 5, "here"); };
+  EXPECT_EQ(read(0), Verdict{});
+  for (const Verdict& good :
+       {Verdict{ErrorCode::kNonFinite, 4, 2}, Verdict{ErrorCode::kCorrupt, 0, -1},
+        Verdict{.rank = 2, .asked = true}})
+    EXPECT_EQ(read(pack(good)), good);
+  const uint64_t bad[] = {pack({ErrorCode::kNonFinite, 5, 2}), pack({ErrorCode::kCorrupt, 4, 3}),
+                          pack({ErrorCode::kTimeout, 4, 2}), pack({.rank = 3, .asked = true}), 5};
+  for (const uint64_t word : bad) {
+    try {
+      read(word);
+      ADD_FAILURE() << word;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
+      EXPECT_STREQ(error.what(), "here: a rank's verdict on the step makes no sense");
+    }
+  }
+}
+
 TEST(Verdict, ClearForgets) {
   FaultLog log;
   log.add(ErrorCode::kCorrupt, 3, 1);

@@ -203,7 +203,7 @@ uint64_t LevelsRunner::fault_word() const noexcept {
 StepReport LevelsRunner::end() {
   const uint64_t of_group = inside_.group().max(fault_word());
   const Verdict verdict =
-      read_verdict(between_.channel().max(of_group), all_->size(), streams_.size());
+      read_verdict(between_.channel().max(of_group), all_->size(), streams_.size(), "exchange");
   asks_to_skip_ = false;
   StepReport report =
       between_.conclude(verdict, verdict.code == ErrorCode::kOk ? "" : streams_[verdict.stream]);

@@ -133,12 +133,9 @@ class GatheredShards final : public ShardGather {
   }
 
   void end(ShardGatherReport& report) {
-    const uint64_t word = channel_->max(context_.faults.word());
-    const Verdict verdict = unpack_verdict(word);
-    const bool known = verdict.code == ErrorCode::kNonFinite || verdict.code == ErrorCode::kCorrupt;
-    if (word != 0 && (!known || verdict.stream >= parts_.size()))
-      throw Error(ErrorCode::kCorrupt, "shard gather: a rank's verdict on the step makes no sense");
-    report.skipped = word != 0;
+    const Verdict verdict = read_verdict(channel_->max(context_.faults.word()), channel_->size(),
+                                         parts_.size(), "shard gather");
+    report.skipped = verdict.code != ErrorCode::kOk;
     if (report.skipped)
       report.fault = {
           .code = verdict.code, .rank = verdict.rank, .stream = parts_[verdict.stream].spec.name};
