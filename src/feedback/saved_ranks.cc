@@ -163,13 +163,12 @@ Result<SavedRanks> SavedRanks::read(const std::vector<StateArrays>& saved) {
 StateArrays SavedRanks::share(int rank, int size, int inside) const {
   const auto number = static_cast<size_t>(rank), ranks = static_cast<size_t>(size);
   const auto of = static_cast<size_t>(inside);
-  const bool same = ranks == ranks_ && of == inside_;
   StateArrays mine;
   for (const auto& [name, holders] : arrays_) {
-    const bool by_group = holders.size() == ranks / of;
-    const size_t from = same && !by_group ? number : number / of % holders.size();
-    StateArray& taken = mine.emplace_back(*holders[from]);
-    if (same || by_group) continue;
+    const bool once = holders.size() * inside_ == ranks_;  // by each group
+    const size_t place = once ? number / of : number, places = once ? ranks / of : ranks;
+    StateArray& taken = mine.emplace_back(*holders[place % holders.size()]);
+    if (holders.size() == places) continue;
     if (taken.on_resize == OnResize::kJoin) join(holders, taken);
     if (taken.on_resize != OnResize::kOwedToMean) continue;
     if (taken.type == StateType::kFloat32)

@@ -1,4 +1,4 @@
-// Tests of states that groups of ranks saved: who takes what, and states that contradict each other.
+// Tests of states that groups of ranks saved: who takes what, and what contradicts itself.
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/saved_ranks.h"
 
@@ -10,6 +10,7 @@
 namespace thinwire {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -90,6 +91,15 @@ TEST(SavedRanks, MoreOrFewerGroupsTakeTheMeanOverThoseThatHeld) {
 TEST(SavedRanks, CopiesAndJoinedArraysComeFromThoseThatHeld) {
   EXPECT_THAT(taken(saved_by(6, 2, OnResize::kCopy), 4, 1, kHeld), ElementsAre(0, 2, 4, 0));
   EXPECT_THAT(taken(saved_by(4, 2, OnResize::kJoin), 3, 1, kHeld), ElementsAre(0, 2, 0, 2, 0, 2));
+}
+
+TEST(SavedRanks, ARanksOwnIsNotItsGroups) {
+  EXPECT_THAT(taken(saved_by(4, 2, kOwed), 4, 1, kOwn), ElementsAre(100, 101, 102, 103));
+  EXPECT_THAT(taken(saved_by(4, 2, kOwed), 4, 4, kOwn), ElementsAre(100, 101, 102, 103));
+  // There are as many groups now as there were ranks.
+  EXPECT_THAT(taken(saved_by(4, 2, kOwed), 8, 2, kOwn), Each(101.5f));
+  const auto joined = taken(saved_by(2, 2, OnResize::kJoin), 4, 2, kOwn);
+  EXPECT_THAT(joined, ElementsAre(100, 101, 100, 101, 100, 101, 100, 101));
 }
 
 std::string refusal(const std::vector<StateArrays>& saved) {
