@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
 #include "multirank/ranks.h"
@@ -387,15 +388,6 @@ TEST_P(ExchangeLevels, TensorsMayBeOfBfloatsOrMissing) {
     EXPECT_FALSE(side.exchange().finish().skipped);
     EXPECT_EQ(bfloats, (std::vector<uint16_t>{0x3F80, 0x4000, 0xC000}));
   });
-}
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST_P(ExchangeLevels, MistakesAreNamedOnAllRanks) {

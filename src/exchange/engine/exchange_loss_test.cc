@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "exchange/testing/exchange_testing.h"
+#include "exchange/testing/lost_rank.h"
 #include "exchange/testing/tampering_group.h"
 
 namespace thinwire::testing {
@@ -23,49 +22,29 @@ using namespace std::chrono_literals;
 
 constexpr int kRanks = 4;
 
-// Machines that test are slow at times. Nothing here may take as long as the usual deadline.
-constexpr auto kDeadline = 200s;
-constexpr auto kSoon = 100s;
-
 const Tamper kNoTampering = [](int, int, std::span<std::byte>) {};
 
 class ExchangeLoss : public ::testing::TestWithParam<std::string> {
  protected:
-  // Runs a step everywhere, then `trouble` on rank 1 and a step on the others with a deadline of its
-  // own; returns what those were told.
+  // Runs a step everywhere, then `trouble` on rank 1 and a step on the others with a deadline of
+  // its own; returns what those were told.
   std::vector<std::string> told(const std::function<void(Side&)>& trouble,
-                                std::chrono::milliseconds deadline = kDeadline) {
-    std::mutex mutex;
-    std::vector<std::string> messages;
-    const auto since = Clock::now();
-    try {
-      run_local(kRanks, [&](Group& group) {
-        group.set_deadline(kDeadline);
-        TamperingGroup plain(group, kNoTampering);
-        ExchangeOptions options{.method = GetParam(), .bucket_bytes = 400};
-        for (const ExchangeOptions& usual : one_per_method())
-          if (usual.method == options.method) options.codec = usual.codec;
-        Side side(plain, small_model(), options);
-        try {
-          side.step(0);
-          plain.last_split().set_deadline(deadline);
-          if (group.rank() == 1) return trouble(side);
-          side.step(1);
-        } catch (const Error& error) {
-          if (group.rank() == 1) throw;
-          const std::lock_guard lock(mutex);
-          messages.emplace_back(error.what());
-          ++failed_;
-          throw;
-        }
-      });
-    } catch (const std::exception&) {  // of one of the ranks
-    }
-    EXPECT_LT(Clock::now() - since, kSoon);
-    return messages;
+                                std::chrono::milliseconds deadline = kLongDeadline) {
+    return lost_.told(kRanks, [&](Group& group) {
+      group.set_deadline(kLongDeadline);
+      TamperingGroup plain(group, kNoTampering);
+      ExchangeOptions options{.method = GetParam(), .bucket_bytes = 400};
+      for (const ExchangeOptions& usual : one_per_method())
+        if (usual.method == options.method) options.codec = usual.codec;
+      Side side(plain, small_model(), options);
+      side.step(0);
+      plain.last_split().set_deadline(deadline);
+      if (group.rank() == 1) return trouble(side);
+      side.step(1);
+    });
   }
 
-  std::atomic<int> failed_{0};  // of the others
+  LostRank lost_{1};
 };
 INSTANTIATE_TEST_SUITE_P(Methods, ExchangeLoss,
                          ::testing::Values("dense", "scatter-reduce", "gather", "sparse-reduce",
@@ -90,8 +69,7 @@ TEST_P(ExchangeLoss, ARankThatLeavesBetweenStepsIsNamed) {
 TEST_P(ExchangeLoss, ARankThatStallsIsNamedAtTheDeadline) {
   const auto messages = told(
       [this](Side& side) {
-        for (const auto until = Clock::now() + kSoon; failed_ < 3 && Clock::now() < until;)
-          std::this_thread::sleep_for(10ms);
+        lost_.stall(3);
         EXPECT_THROW(side.step(1), Error);
       },
       2s);
@@ -101,7 +79,7 @@ TEST_P(ExchangeLoss, ARankThatStallsIsNamedAtTheDeadline) {
 
 TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {
   run_local(2, [](Group& group) {
-    group.set_deadline(kDeadline);
+    group.set_deadline(kLongDeadline);
     TamperingGroup plain(group, kNoTampering);
     Side side(plain, small_model(), {});
     if (group.rank() == 1) {  // does nothing until it hears that rank 0 has failed
@@ -122,29 +100,17 @@ INSTANTIATE_TEST_SUITE_P(Methods, ImpossibleLength,
                          ::testing::Values("gather", "sparse-reduce", "shared-index"));
 
 TEST_P(ImpossibleLength, StopsEverybodyAndNamesItsSender) {
-  std::mutex mutex;
-  std::vector<std::string> messages;
-  const auto run = [&] {
-    run_local(3, [&](Group& group) {
-      TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
-        if (message.size() == 8 && tag < 30000 && group.rank() == 2 && from == 0)
-          message[6] = std::byte{1};
-      });
-      const auto all = one_per_method();
-      const auto options = std::find_if(all.begin(), all.end(), [](const ExchangeOptions& usual) {
-        return usual.method == GetParam();
-      });
-      Side side(tampering, small_model(), *options);
-      try {
-        side.step(0);
-      } catch (const Error& error) {
-        const std::lock_guard lock(mutex);
-        messages.emplace_back(error.what());
-        throw;
-      }
+  const auto messages = LostRank(-1).told(3, [](Group& group) {
+    TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+      if (message.size() == 8 && tag < 30000 && group.rank() == 2 && from == 0)
+        message[6] = std::byte{1};
     });
-  };
-  EXPECT_THROW(run(), Error);
+    const auto all = one_per_method();
+    const auto options = std::find_if(all.begin(), all.end(), [](const ExchangeOptions& usual) {
+      return usual.method == GetParam();
+    });
+    Side(tampering, small_model(), *options).step(0);
+  });
   EXPECT_THAT(messages, SizeIs(3));
   EXPECT_THAT(messages, Each(HasSubstr("rank 0 announces")));
 }
@@ -153,7 +119,7 @@ TEST(ExchangeLossOnce, AnExchangeOverAnUnfinishedStepCanBeDestroyed) {
   for (int repeat = 0; repeat < 10; ++repeat) {
     const auto since = Clock::now();
     run_local(3, [](Group& group) {
-      group.set_deadline(kDeadline);
+      group.set_deadline(kLongDeadline);
       Side side(group, small_model(), {.bucket_bytes = 100});
       side.values = gradients(small_model(), group.rank(), 0);
       try {

@@ -5,11 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace thinwire {
+#include "exchange/testing/error_of.h"
+
+namespace thinwire::testing {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 const std::vector<TensorSpec> kModel = {{"a", {10}, TensorKind::kLinear},
                                         {"b", {60}, TensorKind::kLinear},
@@ -19,15 +20,6 @@ const std::vector<TensorSpec> kModel = {{"a", {10}, TensorKind::kLinear},
 
 Sections sections_of(const ExchangeOptions& options) {
   return settle_sections(options, kModel, 0).value();
-}
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Holders, TheLargestGoFirstEachToWhoHasLeast) {
@@ -80,4 +72,4 @@ TEST(Holders, GroupsMustMakeUpAllRanks) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -9,21 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 
 namespace thinwire::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 struct Ranks {
   int ranks, inside;
