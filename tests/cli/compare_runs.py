@@ -25,6 +25,14 @@ class Compare(program.ProgramTest):
         self.assertTrue(all(line.startswith("|") and line.endswith("|") for line in table))
         self.assertEqual(self.summary("both/2-adacomp")["steps"], 6)
 
+    def test_groups_of_workers_have_bytes_of_each_level(self):
+        self.thinwire("compare", "demo", "--workers", "4", "--out", "one", "--codecs", "fp32",
+                      *settings(exchange__inside=2))
+        row, = json.loads((self.folder / "one" / "compare.json").read_text())
+        self.assertGreater(row["inside_bytes_per_step"], 0)
+        self.assertEqual(row["inside_bytes_per_step"] + row["between_bytes_per_step"],
+                         row["sent_bytes_per_step"])
+
     def test_the_recipe_s_own_codec_is_among_the_usual_ones(self):
         own = {"topk:density=0.05": "sidco:density=0.01", "sidco:density=0.1": "adacomp",
                "fp32": None}

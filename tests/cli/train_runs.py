@@ -32,6 +32,15 @@ class Train(program.ProgramTest):
         self.assertEqual([m["step"] for m in self.metrics("run") if "loss" in m],
                          [1, 2, 3, 4, 5, 6])
 
+    def test_groups_of_workers_are_told_the_bytes_of_each_level(self):
+        out, _ = self.thinwire("train", "demo", "--workers", "4", "--out", "run",
+                               *settings(exchange__inside=2))
+        summary = self.summary("run")
+        told = [f"{round(summary[level + '_bytes_per_step']):,}" for level in ("inside", "between")]
+        self.assertIn(f"{told[0]} of these inside groups, {told[1]} between groups\n", out)
+        out, _ = self.thinwire("train", "demo", "--workers", "2", *settings())
+        self.assertNotIn("inside groups", out)
+
     def test_the_resolved_recipe_trains_the_same(self):
         self.thinwire("train", "demo", "--workers", "2", "--out", "a", *settings())
         self.thinwire("train", "a/recipe.toml", "--workers", "2", "--out", "b")

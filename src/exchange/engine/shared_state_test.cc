@@ -1,4 +1,4 @@
-// Tests of state that all ranks hold alike: a resumed exchange has it, and a rank that differs is named.
+// Tests of state that all ranks hold alike: a resumed exchange has it, a rank that differs is named.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/shared_state.h"
 
@@ -36,10 +36,12 @@ ExchangeOptions options_of(const Kind& kind) {
   return {.codec = kind.codec, .feedback = kind.feedback, .method = kind.method};
 }
 
-std::vector<StateArrays> saved_after_steps(const Kind& kind, int ranks) {
+std::vector<StateArrays> saved_after_steps(const Kind& kind, int ranks, int inside = 1) {
   std::vector<StateArrays> saved(static_cast<size_t>(ranks));
   run_local(ranks, [&](Group& group) {
-    Side side(group, small_model(), options_of(kind));
+    ExchangeOptions options = options_of(kind);
+    options.inside = inside;
+    Side side(group, small_model(), options);
     for (uint64_t step = 0; step < kSteps; ++step) side.step(step);
     saved[static_cast<size_t>(group.rank())] = side.store().save();
   });
@@ -47,13 +49,16 @@ std::vector<StateArrays> saved_after_steps(const Kind& kind, int ranks) {
 }
 
 // What every rank is told when it goes on with its own of these; empty where all is well.
-std::vector<std::string> resumed_with(const Kind& kind, const std::vector<StateArrays>& saved) {
+std::vector<std::string> resumed_with(const Kind& kind, const std::vector<StateArrays>& saved,
+                                      int inside = 1) {
   std::vector<std::string> messages(saved.size());
   run_local(static_cast<int>(saved.size()), [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
     auto store = std::make_shared<Store>();
-    if (!saved[rank].empty()) store->load({saved[rank]}, group.rank(), group.size()).or_throw();
+    if (!saved[rank].empty())
+      store->load({saved[rank]}, group.rank(), group.size(), inside).or_throw();
     ExchangeOptions options = options_of(kind);
+    options.inside = inside;
     options.first_step = kSteps;
     try {
       Side side(group, small_model(), options, store);
@@ -112,6 +117,23 @@ TEST(SharedState, TheRankWithOneFlippedBitIsNamedOnAll) {
                                       : "rank " + std::to_string(odd) + " what it is on most ranks";
         EXPECT_THAT(messages, Each(HasSubstr(named)));
       }
+}
+
+// By its number among all ranks. It shares the state with the ranks of its place in other groups.
+TEST(SharedState, InAHierarchyTheRankThatDiffersIsNamedOnAll) {
+  const Kind& powersgd = kinds()[2];
+  for (const int inside : {2, 3}) {
+    auto saved = saved_after_steps(powersgd, 3 * inside, inside);
+    EXPECT_THAT(resumed_with(powersgd, saved, inside), Each(""));
+    const auto odd = std::find_if(saved.rbegin(), saved.rend(), [](const StateArrays& arrays) {
+      return std::any_of(arrays.begin(), arrays.end(), has_shared_values);
+    });
+    std::erase_if(*odd, is_seal);
+    std::find_if(odd->begin(), odd->end(), has_shared_values)->data[0] ^= std::byte{1};
+    const auto rank = std::to_string(saved.rend() - odd - 1);
+    EXPECT_THAT(resumed_with(powersgd, saved, inside),
+                Each(HasSubstr("is not on rank " + rank + " what it is on most ranks")));
+  }
 }
 
 TEST(SharedState, ARankThatLoadedNothingIsNamed) {
