@@ -1,4 +1,5 @@
-"""The group suite of tests/multirank on process groups of gloo. SPDX-License-Identifier: Apache-2.0"""
+"""Suites of tests/multirank on process groups of gloo: groups, and combined contributions.
+SPDX-License-Identifier: Apache-2.0"""
 import os
 import sys
 import unittest
@@ -32,9 +33,17 @@ def read_late(rank, size, folder):
 class Suites(unittest.TestCase):
     def test_they_pass_on_two_to_four_ranks(self):
         for size in (2, 3, 4):
-            for ran, passed in on_ranks(size, suite, os.environ["THINWIRE_SUITES"], []):
-                self.assertTrue(passed, f"{size} ranks")
-                self.assertEqual(ran, 21)
+            self.expect_passed(size, "-*ExchangeCombine*", 21)
+
+    def test_medians_are_those_of_their_definition_on_three_to_nine_ranks(self):
+        for size in (3, 4, 9):
+            self.expect_passed(size, "*ExchangeCombine*", 4)
+
+    def expect_passed(self, size, tests, count):
+        """The filter of GoogleTest chooses `count` tests, which pass on all ranks."""
+        for ran, passed in on_ranks(size, suite, os.environ["THINWIRE_SUITES"], ["--gtest_filter=" + tests]):
+            self.assertTrue(passed, f"{size} ranks")
+            self.assertEqual(ran, count)
 
     def test_what_a_rank_that_left_has_received_is_sent(self):
         for by_exception in (False, True):
