@@ -11,6 +11,7 @@
 #include "exchange/engine/tensor_table.h"
 #include "exchange/engine/verdict.h"
 #include "thinwire/codec.h"
+#include "thinwire/exchange.h"
 #include "thinwire/frame.h"
 #include "thinwire/group.h"
 
@@ -20,6 +21,12 @@ using Clock = std::chrono::steady_clock;
 
 // 1/n: what a rank's contribution to a mean over `ranks` counts.
 inline float mean_weight(size_t ranks) noexcept { return 1.0f / static_cast<float>(ranks); }
+
+// What a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 bytes per value; half for shards.
+inline uint64_t dense_fp32_bytes(size_t values, size_t ranks, Results results) noexcept {
+  const size_t ways = results == Results::kShard ? 1 : 2;
+  return ways * (ranks - 1) * sizeof(float) * values / ranks;
+}
 
 struct StepContext {
   Group& group;

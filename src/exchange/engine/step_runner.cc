@@ -252,9 +252,7 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);
   }
-  const size_t ways = options_.results == Results::kShard ? 1 : 2;
-  report.dense_bytes =
-      ways * (context_.ranks() - 1) * sizeof(float) * tensors_.total_count() / context_.ranks();
+  report.dense_bytes = dense_fp32_bytes(tensors_.total_count(), context_.ranks(), options_.results);
   report.sent_bytes = channel_->bytes_sent() - sent_before_;
   report.between_bytes = report.sent_bytes;
   report.received_bytes = channel_->bytes_received() - received_before_;

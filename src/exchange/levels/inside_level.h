@@ -39,6 +39,7 @@ class InsideLevel {
   Group& group() const noexcept { return *group_; }
   const Plan& plan() const noexcept { return plan_; }
 
+  size_t value_count() const noexcept { return tensors_.total_count(); }
   // `gives_zeros`: whatever this rank's tensors hold.
   void begin(uint64_t step, bool gives_zeros);
   void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }

@@ -209,10 +209,8 @@ StepReport LevelsRunner::end() {
       between_.conclude(verdict, verdict.code == ErrorCode::kOk ? "" : streams_[verdict.stream]);
   inside_.close(report.skipped);
   report.participants = static_cast<uint64_t>(all_->size());
-  size_t values = 0;
-  for (const TensorSpec& tensor : tensors_) values += tensor.count();
-  const auto n = static_cast<size_t>(all_->size());
-  report.dense_bytes = 2 * (n - 1) * sizeof(float) * values / n;
+  report.dense_bytes =
+      dense_fp32_bytes(inside_.value_count(), static_cast<size_t>(all_->size()), options_.results);
   report.inside_bytes = inside_.group().bytes_sent() - inside_before_;
   report.sent_bytes = report.inside_bytes + report.between_bytes;
   report.received_bytes += inside_.group().bytes_received() - inside_received_before_;
