@@ -34,8 +34,8 @@ struct TensorView {
 
 // Which values of the mean a rank has after a step.
 enum class Results : uint8_t {
-  kFull,  // all of it
-  kShard,  // the values that it owns, Exchange::owned: half the bytes, and no codec between sum and mean
+  kFull,   // all of it
+  kShard,  // those that it owns, Exchange::owned: half the bytes, no codec between sum and mean
 };
 
 struct ExchangeOptions {
@@ -56,10 +56,10 @@ struct ExchangeOptions {
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
   bool weighted = false;
-  // Ranks per group, for a hierarchy of two levels; consecutive ranks are a group, such as those of one
-  // machine. Groups of more than 1 add their gradients uncompressed inside, and their means are exchanged
-  // between groups with codec, memory and method: docs/collectives.md, Hierarchy. It must divide the
-  // number of ranks. Results are full, ranks count alike, and no memory follows the mean (ef21).
+  // Ranks per group, for a hierarchy of two levels; consecutive ranks are a group, such as those of
+  // one machine. Groups of more than 1 add their gradients uncompressed inside, and their means are
+  // exchanged between groups with codec, memory and method: docs/collectives.md, Hierarchy. It must
+  // divide the number of ranks. Results are full, ranks count alike, no memory follows the mean.
   int inside = 1;
   // Shards require scatter-reduce or dense, and a memory that does not follow the mean (not ef21).
   // All codecs of a schedule must have the same block size.
@@ -153,8 +153,8 @@ struct Ticket {
 // first, as a backward pass makes them). The order does not depend on the order of arrival: a
 // bucket is compressed and sent as soon as it and all buckets before it are complete.
 // Grouping::kModel has one bucket, which is complete with the last tensor, so it cannot overlap the
-// backward pass; kGlobal selects among all tensors and can (docs/global-threshold.md). One thread builds, uses and destroys an exchange; only wait may be called from
-// other threads.
+// backward pass; kGlobal selects among all tensors and can (docs/global-threshold.md). One thread
+// builds, uses and destroys an exchange; only wait may be called from other threads.
 //
 // An error other than a broken contract ends the exchange: every later call throws it again, and
 // the other ranks' exchanges fail, too. Destroying an exchange in the middle of a step has the same
@@ -180,14 +180,14 @@ class Exchange {
   // the next start, returns its report, too. May be called from any thread.
   virtual StepReport wait(Ticket ticket) = 0;
 
-  // The streams, in the order of StepReport::streams and of frame headers; others after change. In a
-  // hierarchy those of the tensors that this rank holds for its group.
+  // The streams, in the order of StepReport::streams and of frame headers; others after change. In
+  // a hierarchy those of the tensors that this rank holds for its group.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
   // The values whose mean `rank` has in its tensors after a step that counts: in fp32 as combined,
   // rounded only if the tensor is bfloat16; its other values are undefined. The ranges of all ranks
-  // hold every value once, ascending, and are the same on every rank and in every step until change. Throws
-  // Error(kContract) unless results are kShard.
+  // hold every value once, ascending, and are the same on every rank and in every step until
+  // change. Throws Error(kContract) unless results are kShard.
   virtual const std::vector<OwnedRange>& owned(int rank) const = 0;
 
   // Sets the number of the next step, to continue a resumed run. With a schedule of codecs, saved
@@ -211,7 +211,7 @@ class Exchange {
   // if rules would part tensors that share one. Throws Error(kContract) during a step.
   virtual void change(const ExchangeOptions& options) = 0;
 
-  // The options that it has now. An exchange that is made with them goes on alike from a saved state.
+  // The options that it has now. An exchange made with them goes on alike from a saved state.
   virtual const ExchangeOptions& options() const noexcept = 0;
 
   // Sets the weight of this rank's gradients in the means of the next steps; it is 1 until set. The
@@ -247,10 +247,10 @@ class Exchange {
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by
 // scatter-reduce and sparse-reduce also as "<stream>/owner". Grouping::kGlobal has
-// "<first stream>/threshold". State that another method left there is replaced. In a hierarchy a rank
-// has the memories of the tensors that it holds for its group, and Store::inside is set. What the
-// owners of such a method still owe is added to the next gradients. `group`
-// and `store` must outlive the exchange. `group` is split, so the caller may go on using it.
+// "<first stream>/threshold". State that another method left there is replaced. In a hierarchy a
+// rank has the memories of the tensors that it holds for its group, and Store::inside is set. What
+// the owners of such a method still owe is added to the next gradients. `group` and `store` must
+// outlive the exchange. `group` is split, so the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

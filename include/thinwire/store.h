@@ -41,11 +41,11 @@ class Store {
   StateArrays save() const;
 
   // Loads the share of `rank`, one of `size` ranks, from the states that `saved.size()` ranks wrote
-  // (index = old rank). If the numbers differ, arrays are redistributed as their OnResize says. `inside`
-  // is ExchangeOptions::inside of the run that goes on; what groups of ranks saved once counts once, and
-  // arrays are also redistributed if the number of groups differs.
-  // Replaces whatever is under the same keys. On failure nothing changes: kCorrupt if a state is
-  // not what was saved, kMismatch if the old ranks' states contradict each other.
+  // (index = old rank). If the numbers differ, arrays are redistributed as their OnResize says.
+  // `inside` is ExchangeOptions::inside of the run that goes on; what groups of ranks saved once
+  // counts once, and arrays are also redistributed if the number of groups differs. Replaces
+  // whatever is under the same keys. On failure nothing changes: kCorrupt if a state is not what
+  // was saved, kMismatch if the old ranks' states contradict each other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size, int inside = 1);
 
   // Ranks per group of the exchange whose memories these are, which a group holds once; 1 without a

@@ -1,4 +1,4 @@
-// Rules other than the mean: every rank has what a loop over the ranks' contributions gives, to the bit.
+// Rules other than the mean: every rank has what a loop over all contributions gives, to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

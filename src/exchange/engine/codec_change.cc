@@ -24,8 +24,8 @@ bool share_a_tensor(const Section& a, const Section& b) {
   });
 }
 
-// The grouping with the streams of before that the tensors go on with: the one that is asked for; where none
-// is, that of before, if the codecs have it; or the one that every codec has.
+// The grouping with the streams of before that the tensors go on with: the one that is asked for;
+// where none is, that of before, if the codecs have it; or the one that every codec has.
 Grouping grouping_after(const Section& next, Grouping before) {
   const bool asked = next.options.grouping.has_value();
   if (asked && is_one_stream(before) == is_one_stream(next.terms.grouping))
@@ -86,8 +86,7 @@ Result<ExchangeOptions> changed_options(const ExchangeOptions& now, const Sectio
   if (fixed_text(asked) != fixed_text(now))
     return refuse(
         "codec, feedback, method, grouping, rules and steps_per_epoch can change, and another "
-        "option of "
-        "the exchange differs");
+        "option of the exchange differs");
   ExchangeOptions next = now;
   next.codec = asked.codec;
   next.feedback = asked.feedback;

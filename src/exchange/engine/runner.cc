@@ -9,7 +9,8 @@
 namespace thinwire {
 namespace {
 
-// A group's memories are with one of its ranks. Those of groups of another size would be added up wrongly.
+// A group's memories are with one of its ranks. Those of groups of another size would be added up
+// wrongly.
 void check_store(const Store& store, const std::vector<TensorSpec>& tensors, int inside) {
   if (store.inside() == inside) return;
   const auto refuse_if_held = [&](const std::string& stream) {

@@ -18,7 +18,8 @@
 namespace thinwire {
 
 // A step is begin, begin_bucket for every bucket in order with advance in between, then end once
-// idle. Used by one thread at a time. Errors of set_momentum and what follows it are those of Exchange.
+// idle. Functions with the name of a function of Exchange throw its errors. Used by one thread at a
+// time.
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -35,15 +36,16 @@ class Runner {
   // Of results that are shards.
   virtual std::vector<OwnedRange> owned(size_t rank) const = 0;
 
-  // Throws AgreedError(kMismatch) unless what streams remember alike is alike. All ranks of `group` call it.
+  // Throws AgreedError(kMismatch) unless the state that streams share with other ranks is the same
+  // there. All ranks of `group` call it.
   virtual void compare_shared(Group& group) = 0;
 
-  // The rest until begin: between two steps.
+  // The functions from here to begin are called between two steps.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
 
-  // Other sections of the same tensors. Memories stay. Where a stream stays too, and its codec differs in its
-  // options alone, its encoder goes on from its state. Sections that cannot be are refused by check_change, on
-  // all ranks alike.
+  // Goes on with other sections of the same tensors. Memories stay. If a stream stays too, and its
+  // codec differs in its options alone, its encoder goes on from its state. check_change throws, on
+  // all ranks alike, if the change is not possible.
   virtual void check_change(const Sections& sections) const = 0;
   virtual void change(const Sections& sections) = 0;
 
@@ -68,7 +70,8 @@ class Runner {
   virtual bool advance() = 0;
   virtual bool idle() const noexcept = 0;
 
-  // "receive of 128 bytes from rank 3": what the oldest bucket of a section waits for. REQUIRES: not idle.
+  // "receive of 128 bytes from rank 3": what the oldest bucket of a section waits for. If it awaits
+  // an owner, that one waits for another rank, and knows better which. REQUIRES: not idle.
   virtual std::string awaited() const = 0;
   virtual bool awaits_owner() const noexcept = 0;
 
@@ -76,8 +79,8 @@ class Runner {
   virtual StepReport end() = 0;
 };
 
-// Groups for one thread: of all ranks, and in a hierarchy those of this rank's group, and those at this rank's
-// place of all groups.
+// Groups for one thread: of all ranks; in a hierarchy also of the ranks of this rank's group, and
+// of those at this rank's place of all groups.
 struct Channels {
   std::unique_ptr<Group> all, inside, between;
 };
@@ -85,8 +88,8 @@ struct Channels {
 // All ranks call it. REQUIRES: check_groups accepts `inside`.
 Channels split_levels(Group& group, int inside);
 
-// The one that options.inside asks for. Ranks need not wait for each other. Throws Error(kMismatch) if the store
-// has memories of these tensors that belong to groups of another size.
+// The one that options.inside asks for. Ranks need not wait for each other. Throws Error(kMismatch)
+// if the store has memories of these tensors that belong to groups of another size.
 std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,
                                     const std::vector<TensorSpec>& tensors, Channels channels,
                                     Store& store);

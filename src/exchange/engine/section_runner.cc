@@ -43,7 +43,8 @@ void SectionRunner::open_threshold() {
                                              [] { return std::make_unique<GlobalThreshold>(); });
   for (ActiveStream* const stream : streams_)
     if (!stream->is_plain()) stream->set_threshold(threshold_);
-  // With groups of another size, saved thresholds of several holders may be of this section's tensors.
+  // With groups of another size, saved thresholds of several holders may be of this section's
+  // tensors.
   for (const std::string& key : shared_.store.unclaimed())
     if (std::any_of(streams_.begin(), streams_.end(), [&](const ActiveStream* stream) {
           return key == thinwire::threshold_key(stream->spec().name);

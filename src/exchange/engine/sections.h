@@ -13,8 +13,8 @@
 
 namespace thinwire {
 
-// The tensors that have one codec, memory and method: those of one rule, of several rules that say the
-// same, or those that no rule names.
+// The tensors that have one codec, memory and method: those of one rule, of several rules that say
+// the same, or those that no rule names.
 struct Section {
   ExchangeOptions options;  // of an exchange of these tensors alone: without rules
   Terms terms;
@@ -36,7 +36,8 @@ std::vector<ExchangeOptions> settings_of(const ExchangeOptions& options);
 // What a setting is called in errors: "", or "rule '*.bias': ".
 std::string name_of_setting(const ExchangeOptions& options, size_t setting);
 
-// The first rule that fits decides. Fails as check_exchange does, and where a rule decides for no tensor.
+// The first rule that fits decides. Fails as check_exchange does, and where a rule decides for no
+// tensor.
 Result<Sections> settle_sections(const ExchangeOptions& options,
                                  const std::vector<TensorSpec>& tensors, uint64_t step);
 

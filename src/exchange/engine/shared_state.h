@@ -20,10 +20,10 @@ struct SharedSum {
 // Adds those of the object under `key`.
 void add_shared_sums(const std::string& key, const Stateful& object, std::vector<SharedSum>& sums);
 
-// Throws AgreedError(kMismatch) naming an array and the rank whose one is not what most ranks have: one
-// rank alone loaded a state, or one of another step, or a damaged one. Called by all ranks, with the
-// same names; says nothing to them where there are none.
-// Rank r of the group is called first + r x stride.
+// Throws AgreedError(kMismatch) naming an array and the rank whose one is not what most ranks have:
+// one rank alone loaded a state, or one of another step, or a damaged one. All ranks call it, with
+// the same names; without names no message is sent. Errors call rank r of the group
+// first + r x stride.
 void require_shared_alike(Group& group, const std::vector<SharedSum>& sums, size_t first = 0,
                           size_t stride = 1);
 

@@ -48,8 +48,8 @@ struct StepContext {
   bool takes_part(size_t of_rank) const noexcept { return attendance.takes_part(of_rank); }
   bool sits_out() const noexcept { return !attendance.takes_part(rank()); }
 
-  // Calls body(rank, peers[rank]) for every other rank, beginning with the next one: each rank starts with
-  // another peer.
+  // Calls body(rank, peers[rank]) for every other rank, beginning with the next one: each rank
+  // starts with another peer.
   template <typename Peers, typename Body>
   void for_others(Peers& peers, const Body& body) const {
     for (size_t step = 1; step < ranks(); ++step) {

@@ -199,7 +199,8 @@ bool StepRunner::idle() const noexcept {
                                     [](const auto& section) { return section->method().done(); });
 }
 
-// Where one section waits for what an owner makes and another for a rank itself, the second knows more.
+// Where one section waits for what an owner makes and another for a rank itself, the second knows
+// more.
 const Method* StepRunner::waiting() const noexcept {
   const Method* first = nullptr;
   for (const auto& section : sections_) {

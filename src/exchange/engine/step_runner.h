@@ -58,8 +58,8 @@ class StepRunner final : public Runner {
   }
   const StepContext& context() const noexcept { return context_; }
 
-  // end in parts, for a hierarchy: what was found, in this runner's numbers of ranks and streams; the
-  // means, put into the tensors, which need not count; and the end, by what all ranks came to.
+  // end in parts, for a hierarchy: what was found, in this runner's numbers of ranks and streams;
+  // the means, put into the tensors, which need not count; and the end, by what all ranks came to.
   uint64_t fault_word() const noexcept { return context_.faults.word(); }
   void give_results();
   StepReport conclude(const Verdict& verdict, const std::string& stream_at_fault);

@@ -16,8 +16,8 @@
 namespace thinwire {
 namespace {
 
-// Method "auto" of a codec. Method gather carries every codec and takes every rule, but leaves no shards: then
-// there may be none.
+// Method "auto" of a codec. Method gather carries every codec and takes every rule, but leaves no
+// shards: then there may be none.
 const MethodEntry* usual_method(const Codec& codec, const Combine& rule, Results results) {
   const MethodEntry* best = nullptr;
   for (const MethodEntry* method : list_methods()) {
@@ -73,8 +73,8 @@ std::string memory_for(const CodecInfo& info) {
   return info.unbiased || info.linear ? "none" : "residual";
 }
 
-// What two levels leave no room for. A memory that follows the mean takes it before the step counts; in a
-// hierarchy a fault may still be found when the mean is handed out.
+// What two levels leave no room for. A memory that follows the mean takes it before the step
+// counts; in a hierarchy a fault may still be found when the mean is handed out.
 Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method,
                        const std::string& memory, bool follows_mean) {
   const std::string inside = "exchange: inside = " + std::to_string(options.inside);
@@ -103,7 +103,8 @@ Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method
   return Status::ok();
 }
 
-// A lossless codec selects nothing, so that its tensors may be in one group with those of a codec that does.
+// A lossless codec selects nothing, so that its tensors may be in one group with those of a codec
+// that does.
 Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
                       const CodecInfo& info) {
   if (grouping != Grouping::kGlobal || info.global_threshold || info.lossless) return Status::ok();

@@ -88,7 +88,8 @@ class ThreadedExchange final : public Exchange {
   }
 
  private:
-  // First all ranks find that they want the same and come to the same mistakes, if any; then all change.
+  // First all ranks find that they want the same and come to the same mistakes, if any; then all
+  // change.
   void change_now(const ExchangeOptions& asked, bool& begun) {
     const uint64_t step = intake_.next_step();
     Result<ExchangeOptions> next =
@@ -129,7 +130,8 @@ class ThreadedExchange final : public Exchange {
     }
   }
 
-  // Called in a handler. Nothing else makes the ranks that wait for this one stop before the deadline.
+  // Called in a handler. Nothing else makes the ranks that wait for this one stop before the
+  // deadline.
   void give_up(const std::string& why) {
     intake_.fail(
         std::current_exception());  // the caller first: telling the others may take a while

@@ -17,9 +17,9 @@ namespace thinwire {
 Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 
 // Open MPI sends messages of up to 64 KiB at once, longer ones after a handshake with the receiver,
-// which costs pipelines their flow: 20 MB each way at 1 Gbit/s take 166 ms in chunks of 32 KiB and 179
-// to 189 ms in chunks of 64. A chunk has at most the agreed number of values and this many bytes, or it is
-// a single block where that is longer.
+// which costs pipelines their flow: 20 MB each way at 1 Gbit/s take 166 ms in chunks of 32 KiB and
+// 179 to 189 ms in chunks of 64. A chunk has at most the agreed number of values and this many
+// bytes, or it is a single block where that is longer.
 inline constexpr size_t kMaxChunkSize = 48 * 1024;
 
 // Everything that one rank owns, in the order in which it travels.
@@ -29,8 +29,8 @@ struct Route {
 };
 
 // The routes of all owners; the same on every rank. Owner of shard j of a stream is rank
-// (j + ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks, and
-// neither buckets nor the tensors of other sections matter.
+// (j + ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks,
+// and neither buckets nor the tensors of other sections matter.
 class ChunkPlan {
  public:
   // REQUIRES: block-local codecs of fixed size; buckets hold whole streams.

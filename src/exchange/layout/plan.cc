@@ -14,9 +14,9 @@ size_t total_count(const std::vector<TensorSpec>& tensors) {
   return total;
 }
 
-// A bucket is closed once it holds `limit` values or the last tensor of its section, and equal parts of
-// more than `limit` are at least half of it: so there are at most 2 x total / limit + 1 buckets, with as
-// many as there are sections in place of the 1.
+// A bucket is closed once it holds `limit` values or the last tensor of its section, and equal
+// parts of more than `limit` are at least half of it: so there are at most 2 x total / limit + 1
+// buckets, with as many as there are sections in place of the 1.
 size_t values_per_bucket(size_t total, const PlanOptions& options) {
   const size_t floor = 2 * total / (kMaxBuckets - options.sections.size()) + 1;
   return std::max(options.bucket_bytes / sizeof(float), floor);

@@ -54,14 +54,13 @@ struct PlanOptions {
 };
 
 // Tensors go into buckets from the last to the first, as a backward pass makes them; a bucket is
-// full at bucket_bytes of fp32, and holds tensors of one section. Buckets travel in the order in which
-// a backward pass completes them. Each tensor is a stream, except that those of a plain kind are one
-// stream per bucket, named "dense:<its first tensor>"; no memory hangs on that name.
+// full at bucket_bytes of fp32, and holds tensors of one section. Buckets travel in the order in
+// which a backward pass completes them. Each tensor is a stream, except that those of a plain kind
+// are one stream per bucket, named "dense:<its first tensor>"; no memory hangs on that name.
 // Grouping::kGlobal has the same streams. Grouping::kModel makes one stream of all tensors of the
 // section in the order given: "model" if these are all that there are, else "model:<its first
 // tensor>". Divisible streams larger than a bucket are cut into equal parts. At most kMaxBuckets
-// buckets, whatever bucket_bytes says.
-// REQUIRES: at most kMaxSections sections.
+// buckets, whatever bucket_bytes says. REQUIRES: at most kMaxSections sections.
 Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& options);
 
 inline constexpr size_t kMaxBuckets = 9000;

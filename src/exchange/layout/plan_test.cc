@@ -134,7 +134,8 @@ TEST(Plan, BucketsHoldTensorsOfOneSectionInTheOrderInWhichTheyAreComplete) {
   EXPECT_EQ(plan.streams[1].section, 0u);
 }
 
-// As if a section were all that there is, so that what owners have does not depend on other sections.
+// As if a section were all that there is, so that what owners have does not depend on other
+// sections.
 TEST(Plan, PlacesAreAmongTheTensorsOfTheSection) {
   std::map<std::string, size_t> places;
   for (const auto& stream :

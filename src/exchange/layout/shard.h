@@ -11,8 +11,8 @@
 
 namespace thinwire {
 
-// Cuts the bucket's pieces at the borders of `n` equal ranges; shard r is one chunk and belongs to rank r.
-// REQUIRES: codecs of fixed size.
+// Cuts the bucket's pieces at the borders of `n` equal ranges; shard r is one chunk and belongs to
+// rank r. REQUIRES: codecs of fixed size.
 std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, size_t n,
                                Coders& coders);
 

@@ -10,8 +10,9 @@
 
 namespace thinwire {
 
-// Each rank sends one message with its chunk to each other one; every rank puts what arrives into the
-// streams' result(). Those that have nothing send nothing. All ranks begin the same buckets in one order.
+// Each rank sends one message with its chunk to each other one; every rank puts what arrives into
+// the streams' result(). Those that have nothing send nothing. All ranks begin the same buckets in
+// one order.
 class HandOut final : public Collective {
  public:
   // `chunks`, by holder.

@@ -18,7 +18,7 @@ struct Unit {
 std::vector<Unit> units_of(const Sections& sections, const std::vector<TensorSpec>& tensors) {
   std::vector<Unit> units;
   for (const Section& section : sections.used) {
-    const bool whole = section.terms.grouping == Grouping::kModel;
+    const bool whole = is_one_stream(section.terms.grouping);
     if (whole) units.emplace_back();
     for (const size_t tensor : section.tensors) {
       if (!whole) units.emplace_back();

@@ -1,4 +1,4 @@
-// Holders: which rank of a group holds a tensor, that is, exchanges it with other groups for its group.
+// Holders: which rank of a group exchanges a tensor with the other groups, for its whole group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,13 +14,14 @@ namespace thinwire {
 // Throws Error(kBadOption), naming the choices, unless groups of `inside` ranks make up `ranks`.
 void check_groups(int inside, int ranks);
 
-// By tensor, the place in its group, from 0 to inside - 1, of the rank that holds it; the same in every group.
-// Tensors that share a stream have one holder. The largest go first, each to the place that has the fewest
-// values by then, so that all places have about as many.
+// By tensor, the place in its group, from 0 to inside - 1, of the rank that holds it; the same in
+// every group. Tensors that share a stream have one holder. The largest go first, each to the place
+// that has the fewest values by then, so that all places have about as many.
 std::vector<size_t> choose_holders(const Sections& sections, const std::vector<TensorSpec>& tensors,
                                    size_t inside);
 
-// Whether tensors that share a stream have one holder; throws Error(kBadOption), naming two of them, if not.
+// Whether tensors that share a stream have one holder; throws Error(kBadOption), naming two of
+// them, if not.
 void check_holders(const Sections& sections, const std::vector<TensorSpec>& tensors,
                    const std::vector<size_t>& holder_of);
 

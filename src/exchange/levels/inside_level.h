@@ -1,4 +1,4 @@
-// InsideLevel: the ranks of a group add their gradients at the holders, which hand out the means later.
+// InsideLevel: a group adds its ranks' gradients at the holders, which hand out the means later.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,16 +19,17 @@
 
 namespace thinwire {
 
-// Uncompressed, and without memory: nothing here outlasts a step. Each tensor is one stream, in fp32; a bucket
-// cuts it where it is full.
+// Uncompressed, and without memory: nothing here outlasts a step. Each tensor is one stream, in
+// fp32; a bucket cuts it where it is full.
 //
-//   1. Method dense, whose owner of a tensor is its holder (holders.h): (x_0 + ... + x_(g-1)) (1/g), added in
-//      the order of ranks. The bucket's result lies in the holders' tensors.
-//   2. Others replace it, in place.
+//   1. Method dense, in which the holder of a tensor (holders.h) owns it: the result is
+//      (x_0 + ... + x_(g-1)) (1/g), added in the order of ranks, in the holder's tensors.
+//   2. The caller replaces it, in place.
 //   3. HandOut: every rank has what the holders have.
 //
-// A step is begin; open of a bucket's tensors, then begin_bucket, for every bucket; hand_out once all are
-// summed and replaced; close once handed_out; with advance in between. Used by one thread at a time.
+// A step is begin; open of a bucket's tensors, then begin_bucket, for every bucket; hand_out once
+// all are summed and replaced; close once handed_out; with advance in between. Used by one thread
+// at a time.
 class InsideLevel {
  public:
   // Rank r of the group is rank first_rank + r of the exchange.
@@ -38,8 +39,8 @@ class InsideLevel {
 
   Group& group() const noexcept { return *group_; }
   const Plan& plan() const noexcept { return plan_; }
-
   size_t value_count() const noexcept { return tensors_.total_count(); }
+
   // `gives_zeros`: whatever this rank's tensors hold.
   void begin(uint64_t step, bool gives_zeros);
   void open(size_t tensor, const TensorView& view) { tensors_.open(tensor, view); }
@@ -55,7 +56,7 @@ class InsideLevel {
   bool handed_out() const noexcept { return under_way_.empty() && given_ == gives_.size(); }
   void close(bool skipped);
 
-  // Of all that was found: its streams are those of plan(), its ranks those of the group.
+  // Its faults name streams of plan() and ranks of the group.
   const StepContext& context() const noexcept { return context_; }
 
   // A transfer that it waits for, for errors; null when it waits for none.

@@ -75,7 +75,7 @@ void LevelsRunner::arrange(const Sections& sections) {
     }
 }
 
-// What streams remember alike they share with the other groups.
+// Streams share state with those of the same tensors in other groups.
 void LevelsRunner::compare_shared(Group& group) {
   together(group, [&] { between_.compare_shared(between_.channel()); });
 }
@@ -97,7 +97,7 @@ void LevelsRunner::change(const Sections& sections) {
   arrange(sections);
 }
 
-// Those that hold tensors of a section say so for all.
+// The ranks that hold tensors of a section answer for all.
 std::vector<bool> LevelsRunner::owners_owe() {
   std::vector<uint64_t> owe(section_count_);
   const std::vector<bool> held = between_.owners_owe();
@@ -129,7 +129,8 @@ void LevelsRunner::begin_bucket(size_t bucket) {
   if (begun_++ == 0) first_send_ = Clock::now();
 }
 
-// Results lie in this rank's tensors before it is known whether they count; if not, they are zeroed.
+// Results lie in this rank's tensors before it is known whether they count; if not, they are
+// zeroed.
 bool LevelsRunner::advance() {
   bool moved = inside_.advance();
   moved |= begin_between();

@@ -1,4 +1,4 @@
-// LevelsRunner: a step of a hierarchy: sums inside groups, an exchange between them, and the way back.
+// LevelsRunner: a step of a hierarchy: sums inside groups, an exchange between them, the way back.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,13 +17,13 @@
 
 namespace thinwire {
 
-// Ranks [k g, (k + 1) g) are group k. Those at the same place of all groups hold the same tensors, and
-// exchange them as an exchange of their own does, in which a rank stands for its group: codecs, memories,
-// methods and their results are those of as many ranks as there are groups. What a rank does not hold it only
-// adds up at its holder, and gets from it.
+// Ranks [k g, (k + 1) g) are group k. Those at the same place of all groups hold the same tensors,
+// and exchange them as an exchange of their own does, in which a rank stands for its group: codecs,
+// memories, methods and their results are those of as many ranks as there are groups. A rank sends
+// its values of other tensors to their holders in its group, and gets the means from them.
 class LevelsRunner final : public Runner {
  public:
-  // What `store` was given by Store::load of tensors that other ranks of the group hold is dropped: they have
+  // Drops what Store::load gave `store` of tensors that other ranks of the group hold: they have
   // it, too.
   LevelsRunner(const Sections& sections, const ExchangeOptions& options,
                const std::vector<TensorSpec>& tensors, Channels channels, Store& store);
@@ -72,8 +72,8 @@ class LevelsRunner final : public Runner {
   StepRunner between_;
 
   size_t section_count_ = 0;  // of the exchange
-  std::vector<std::vector<size_t>>
-      tensors_of_;                    // of a bucket between groups that none before it has
+  // By bucket between groups: the tensors that it is the first to need.
+  std::vector<std::vector<size_t>> tensors_of_;
   std::vector<std::string> streams_;  // of all holders, one holder after another
   std::vector<size_t> first_stream_;  // of each place, in streams_
   std::vector<size_t> stream_of_;     // by tensor, in streams_

@@ -1,4 +1,4 @@
-// Tests of saved states of hierarchies: they go on to the bit, and what is owed outlives other ranks and groups.
+// Tests of saved states of hierarchies: they go on to the bit, and other groups owe the same.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,9 +5,10 @@
 //
 //   sum = x_0 + x_1 + ... + x_(n-1)  in fp32,   mean = sum x (1/n),
 //
-// encodes the mean and sends it to all; or keeps it, where results are shards. Every rank, the owner too, uses what that decodes to. A
-// rank sends 2 (n-1)/n of a payload, plus frames: one per piece and shard that it touches. All
-// sizes are known beforehand, which takes a codec of fixed size; the sum takes a linear one.
+// encodes the mean and sends it to all; or keeps it, where results are shards. Every rank, the
+// owner too, uses what that decodes to. A rank sends 2 (n-1)/n of a payload, plus frames: one per
+// piece and shard that it touches. All sizes are known beforehand, which takes a codec of fixed
+// size; the sum takes a linear one.
 //
 // Sums start from -0.0, the one value that adds to any other without changing a bit of it: one rank
 // with codec fp32 gets back exactly what it gave.
@@ -22,7 +23,8 @@
 namespace thinwire {
 namespace {
 
-// Coders of all buckets, and sums that no bucket is using: the one that was given back last is still in cache.
+// Coders of all buckets, and sums that no bucket is using: the one that was given back last is
+// still in cache.
 class Shared {
  public:
   Shared(const MethodParts& parts, std::span<const size_t> owner_of)

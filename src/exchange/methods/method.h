@@ -17,10 +17,10 @@
 
 namespace thinwire {
 
-// All buckets of a section, step after step. In a step every bucket begins once, in their order, with
-// calls of advance between; when all have begun, advance is called until done. Means lie in the streams'
-// result(), with the same bits on every rank, unless the step has a fault. Buffers are made once. Used by
-// one thread.
+// All buckets of a section, step after step. In a step every bucket begins once, in their order,
+// with calls of advance between; when all have begun, advance is called until done. Means lie in
+// the streams' result(), with the same bits on every rank, unless the step has a fault. Buffers are
+// made once. Used by one thread.
 class Method {
  public:
   virtual ~Method() = default;
@@ -67,8 +67,8 @@ struct MethodParts {
 struct MethodEntry {
   std::string_view name;  // what users type; docs/collectives.md has a section of this name
 
-  // Method "auto" is the one with the smallest preference among those that carry the codec; those of
-  // preference 0 are never chosen.
+  // Method "auto" is the one with the smallest preference among those that carry the codec; those
+  // of preference 0 are never chosen.
   int preference = 0;
   bool (*carries)(const Codec& codec) = nullptr;
   std::string_view
@@ -79,8 +79,8 @@ struct MethodEntry {
   bool leaves_shards = false;  // can leave results with their owners
   bool blocks = false;         // begin waits for other ranks
 
-  // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in the
-  // store.
+  // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in
+  // the store.
   bool (*owners_remember)(const ActiveStream& stream) = nullptr;
 
   std::unique_ptr<Method> (*make)(const MethodParts& parts) = nullptr;

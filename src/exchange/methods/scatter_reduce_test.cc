@@ -67,8 +67,8 @@ class CountingGroup final : public Group {
   int parts_ = 0;
 };
 
-// One rank comes late, when all the others have long sent what they may. Owners answer with means, or say after
-// every half of a window how far they are.
+// One rank comes late, when all the others have long sent what they may. Owners answer with means,
+// or say after every half of a window how far they are.
 class Bounded : public ::testing::TestWithParam<Results> {};
 INSTANTIATE_TEST_SUITE_P(ScatterReduce, Bounded,
                          ::testing::Values(Results::kFull, Results::kShard));
@@ -185,8 +185,8 @@ TEST(ScatterReduce, OwnersKeepTheirMemoryWithAnotherCodec) {
   });
 }
 
-// Of signum, whatever is summed: the result is the sign that most ranks have, and where as many have
-// the other, 1 and -1 in turn.
+// Of signum, whatever is summed: the result is the sign that most ranks have, and where as many
+// have the other, 1 and -1 in turn.
 TEST(ScatterReduce, MakesSignsAMajorityVote) {
   for (const int ranks : {2, 3, 4, 5}) {
     run_local(ranks, [ranks](Group& group) {

@@ -1,26 +1,26 @@
 // sparse-reduce: kept values go to their regions' owners, which hand out the largest sums.
 //
 // Every stream is dealt out to n regions in stripes (stripes.h), one owner each. A rank encodes its
-// whole stream, and sends each owner what it kept of that owner's region. The owner adds in rank order
-// in fp32, from zero,
+// whole stream, and sends each owner what it kept of that owner's region. The owner adds in rank
+// order in fp32, from zero,
 //
 //   u = (1/n) x (x_0 + x_1 + ... + x_(n-1)) + what it owes
 //
 // hands out the largest |u|, as many as a rank sent it on average, and owes the others
-// (owner_memory.h). So both ways carry what one rank keeps, about 2 (n-1)/n of a payload, at any number
-// of ranks, where gather carries n - 1: positions differ between ranks, and a sum that kept all of
-// them would have up to n times as many.
+// (owner_memory.h). So both ways carry what one rank keeps, about 2 (n-1)/n of a payload, at any
+// number of ranks, where gather carries n - 1: positions differ between ranks, and a sum that kept
+// all of them would have up to n times as many.
 //
-// Chosen before recursive doubling with re-selection (gTop-k), which sends log2 n payloads: its bytes
-// and its additions grow with n, it selects log2 n times on the way, from sums of some of the ranks,
-// and what a rank drops there is neither its own nor the mean's, so that no memory can keep it. Here
-// one selection sees the whole sum, and one memory has what it leaves.
+// Chosen before recursive doubling with re-selection (gTop-k), which sends log2 n payloads: its
+// bytes and its additions grow with n, it selects log2 n times on the way, from sums of some of the
+// ranks, and what a rank drops there is neither its own nor the mean's, so that no memory can keep
+// it. Here one selection sees the whole sum, and one memory has what it leaves.
 //
-// Ok-Topk [Li and Hoefler, PPoPP 2022], whose two phases these are, cuts the stream at borders that it
-// moves after what was kept, exchanging thresholds and counts. Stripes need no borders: shares are even
-// whatever is kept, no rank has to be told, and what owners owe never moves. It hands out what passes a
-// global threshold, and ranks keep the rest of what they sent, to send it again; here it is on the
-// owner's side already.
+// Ok-Topk [Li and Hoefler, PPoPP 2022], whose two phases these are, cuts the stream at borders that
+// it moves after what was kept, exchanging thresholds and counts. Stripes need no borders: shares
+// are even whatever is kept, no rank has to be told, and what owners owe never moves. It hands out
+// what passes a global threshold, and ranks keep the rest of what they sent, to send it again; here
+// it is on the owner's side already.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

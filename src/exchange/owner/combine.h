@@ -13,13 +13,14 @@ namespace thinwire {
 
 // A rule, without state. Safe to call from any thread.
 //
-// A rule sees some values at a time, and decides by them alone. Rules that choose among whole vectors, such as
-// Krum [Blanchard et al., NeurIPS 2017], would need a round of small numbers in addition: for each chunk an
-// owner forms the n (n - 1) / 2 squared distances between rows, in double; after its last chunk it sends the
-// sums to all ranks in one sealed message of 4 n (n - 1) bytes; every rank adds them in the order of owners, so that
-// all come to the same n weights; then rows are combined with these. The price is that an owner keeps the rows
-// of all its chunks until then, n times its shard, and hands nothing out before the last contribution has
-// arrived: the bound on chunks under way would have to be the words of scatter-reduce's shards.
+// A rule sees some values at a time, and decides by them alone. Rules that choose among whole
+// vectors, such as Krum [Blanchard et al., NeurIPS 2017], would need a round of small numbers in
+// addition: for each chunk an owner forms the n (n - 1) / 2 squared distances between rows, in
+// double; after its last chunk it sends the sums to all ranks in one sealed message of 4 n (n - 1)
+// bytes; every rank adds them in the order of owners, so that all come to the same n weights; then
+// rows are combined with these. The price is that an owner keeps the rows of all its chunks until
+// then, n times its shard, and hands nothing out before the last contribution has arrived: the
+// bound on chunks under way would have to be the words of scatter-reduce's shards.
 class Combine {
  public:
   virtual ~Combine() = default;
@@ -28,9 +29,10 @@ class Combine {
   // ranks, in fp32 and in rank order, which takes no memory for n contributions.
   virtual bool wants_rows() const noexcept = 0;
 
-  // `rows` is the contributions of the `ranks` ranks that take part in the step, one after another in the
-  // order of ranks, each as long as `result`; or the sum alone, which may be `result` itself, and `ranks` is
-  // all ranks: weights are in the contributions then (attendance.h). REQUIRES: finite values.
+  // `rows` is the contributions of the `ranks` ranks that take part in the step, one after another
+  // in the order of ranks, each as long as `result`; or the sum alone, which may be `result`
+  // itself, and `ranks` is all ranks: weights are in the contributions then (attendance.h).
+  // REQUIRES: finite values.
   virtual void combine(std::span<const float> rows, size_t ranks,
                        std::span<float> result) const = 0;
 };
@@ -53,8 +55,8 @@ class Contributions {
  public:
   Contributions(const Combine& rule, size_t ranks, size_t most);
 
-  // Starts with `count` values from each of `participants` ranks, -0.0 everywhere: the one value that adds
-  // to any other without changing a bit of it. REQUIRES: count <= most.
+  // Starts with `count` values from each of `participants` ranks, -0.0 everywhere: the one value
+  // that adds to any other without changing a bit of it. REQUIRES: count <= most.
   void begin(size_t count, size_t participants);
 
   // Where the contribution of the next participant is added. They come in the order of ranks.

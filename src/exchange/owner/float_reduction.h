@@ -11,15 +11,16 @@
 
 namespace thinwire {
 
-// F floats are cut into n equal ranges, the shards: shard j is floats floor(F j / n) to floor(F (j+1) /
-// n). A rank sends shard j to rank j, which combines what it got in rank order,
+// F floats are cut into n equal ranges, the shards: shard j is floats floor(F j / n) to
+// floor(F (j+1) / n). A rank sends shard j to rank j, which combines what it got in rank order,
 //
 //   mean: (x_0 + x_1 + ... + x_(n-1)) (1/n) in fp32      max: the largest
 //
 // and sends that to all. Each message is one frame of floats as they are, so all lengths are known
-// beforehand, and a rank that has nothing to give sends a flagged one as long. Messages: 2 (n-1), bytes
-// sent: 4F (n-1)/n for the parts, as many for what they come to, and 48 for each message. Sums start
-// from -0.0, as in dense.cc. Not shared between threads; used for one reduction after another.
+// beforehand, and a rank that has nothing to give sends a flagged one as long. Messages: 2 (n-1),
+// bytes sent: 4F (n-1)/n for the parts, as many for what they come to, and 48 for each message.
+// Sums start from -0.0, as in dense.cc. Not shared between threads; used for one reduction after
+// another.
 class FloatReduction {
  public:
   enum class Rule : uint8_t { kMean, kMax };
@@ -35,8 +36,8 @@ class FloatReduction {
     uint8_t round = 0;
   };
 
-  // Starts to combine `values`, which become the result and stay until done; `spoilt`: this rank gives
-  // none.
+  // Starts to combine `values`, which become the result and stay until done; `spoilt`: this rank
+  // gives none.
   void begin(Rule rule, const Subject& subject, std::span<float> values, bool spoilt);
 
   // Goes as far as it can without waiting; returns whether it got anywhere.
@@ -44,8 +45,8 @@ class FloatReduction {
   bool done() const noexcept { return taken_ == peers_.size() && sent_; }
 
   // After done. Whether there is no result: a rank gave nothing, bytes were corrupt or a sum
-  // overflowed. Faults are noted where they are seen, except where this rank's own sum overflowed: then
-  // overflow() is the place of the first such float, otherwise npos.
+  // overflowed. Faults are noted where they are seen, except where this rank's own sum overflowed:
+  // then overflow() is the place of the first such float, otherwise npos.
   bool spoilt() const noexcept { return spoilt_; }
   size_t overflow() const noexcept { return overflow_; }
   static constexpr size_t npos = static_cast<size_t>(-1);

@@ -3,8 +3,9 @@
 //   n odd:   the middle one of x_0[i], ..., x_(n-1)[i]
 //   n even:  half of one middle value plus half of the other, which cannot overflow
 //
-// It takes up to floor((n - 1) / 2) ranks that send anything finite. It is no mean: what memories keep is
-// what the codec lost of a rank's own values, and what the median leaves out is not sent again.
+// It takes up to floor((n - 1) / 2) ranks that send anything finite. It is no mean: what memories
+// keep is what the codec lost of a rank's own values, and what the median leaves out is not sent
+// again.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <vector>

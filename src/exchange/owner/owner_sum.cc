@@ -37,7 +37,8 @@ void for_parts(const Chunk& chunk, std::span<float> values, const Body& body) {
   }
 }
 
-// Encodes an owner's result, where there is one, else writes a flag. `rest` receives what the encoding loses.
+// Encodes an owner's result, where there is one, else writes a flag. `rest` receives what the
+// encoding loses.
 void write_result_frame(StepContext& context, const ChunkPart& part, const Signal& signal,
                         bool is_good, std::span<float> rest, std::span<std::byte> frame) {
   FrameHeader header = result_header(context, part, context.rank());

@@ -15,19 +15,21 @@ namespace thinwire {
 // Writes this rank's contribution to a chunk that another rank owns: one frame for each part.
 void write_contribution(StepContext& context, const Chunk& chunk, std::span<std::byte> message);
 
-// Writes the frames of a result that this rank has in its streams' result(), for ranks that lack it. A result
-// that is not finite gives a flagged header, and is noted.
+// Writes the frames of a result that this rank has in its streams' result(), for ranks that lack
+// it. A result that is not finite gives a flagged header, and is noted.
 void write_kept_result(StepContext& context, const Chunk& chunk, std::span<std::byte> message);
 
 // Puts the values of an owner's result in their places.
 void take_result(StepContext& context, const Chunk& chunk, std::span<const std::byte> message,
                  size_t owner);
 
-// The owner's side, one chunk after another: begin, then the contributions of all ranks that take part in
-// their order, then either write_result and take_own_result, or keep_result. Memory is made once, for the largest chunk. Not shared between threads.
+// The owner's side, one chunk after another: begin, then the contributions of all ranks that take
+// part in their order, then either write_result and take_own_result, or keep_result. Memory is made
+// once, for the largest chunk. Not shared between threads.
 class OwnerSum {
  public:
-  // How the owner adds what stays with it: as it is, or as the others see it. Votes are always seen.
+  // How the owner adds what stays with it: as it is, or as the others see it. Votes are always
+  // seen.
   enum class Own : uint8_t { kAsItIs, kCoded };
 
   struct Most {
@@ -44,8 +46,8 @@ class OwnerSum {
   void add_own();
   void add(size_t rank, std::span<const std::byte> message);
 
-  // Combines, adds what is owed, encodes, and writes the frames of the result. A flag stands for a result that
-  // cannot be given; this rank has noted why.
+  // Combines, adds what is owed, encodes, and writes the frames of the result. A flag stands for a
+  // result that cannot be given; this rank has noted why.
   void write_result(std::span<std::byte> message);
 
   // Takes what was written as all others do: after it was sent, so that they need not wait.

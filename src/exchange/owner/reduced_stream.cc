@@ -108,8 +108,8 @@ void ReducedStream::send(KeptRouter& router, std::span<std::byte> scratch,
   std::fill(result.begin(), result.end(), 0.0f);
 }
 
-// What the value format loses of a part that was decoded from the codec's payload stays with the rank:
-// int8 has other blocks here than there. All other formats lose nothing more.
+// What the value format loses of a part that was decoded from the codec's payload stays with the
+// rank: int8 has other blocks here than there. All other formats lose nothing more.
 void ReducedStream::write_part(const KeptPart& part, uint32_t region, Outbox& out) {
   const size_t count = stripes_.size(region);
   const auto payload = out.room().subspan(kFrameHeaderSize);

@@ -35,8 +35,8 @@ class ReducedStream {
  public:
   ReducedStream(StepContext& context, ActiveStream& stream, Store& store);
 
-  // The region that a rank owns, if any: region j belongs to rank (j + ActiveStream::first) mod n, so that
-  // small streams are spread over all ranks.
+  // The region that a rank owns, if any: region j belongs to rank (j + ActiveStream::first) mod n,
+  // so that small streams are spread over all ranks.
   std::optional<uint32_t> region_of(size_t rank) const noexcept;
   size_t own_count() const noexcept { return own_ ? stripes_.size(*own_) : 0; }  // in values
 
@@ -44,12 +44,12 @@ class ReducedStream {
   size_t limit(uint32_t region) const noexcept;
   size_t scratch_size() const { return stream_.codec().max_encoded_size(stream_.spec()); }
 
-  // Encodes this step's signal, and writes a frame for every owner but this rank itself to what goes
-  // to it. result() is zero from here on.
+  // Encodes this step's signal, and writes a frame for every owner but this rank itself to what
+  // goes to it. result() is zero from here on.
   void send(KeptRouter& router, std::span<std::byte> scratch, std::span<Outbox> to_ranks);
 
-  // The owner's side: the sum of the ranks' parts, in memory for own_count() values. `add` returns the
-  // bytes of the frame, 0 when there is no telling where it ends.
+  // The owner's side: the sum of the ranks' parts, in memory for own_count() values. `add` returns
+  // the bytes of the frame, 0 when there is no telling where it ends.
   void begin_sum(std::span<float> sum);
   void add_own();
   size_t add(std::span<const std::byte> bytes, size_t sender);

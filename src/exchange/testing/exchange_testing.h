@@ -40,7 +40,8 @@ inline std::vector<TensorSpec> small_model() {
           {"linear.bias", {40}, TensorKind::kBias}};
 }
 
-// Heavy-tailed values of both signs, every eighth of them zero; the same wherever they are asked for.
+// Heavy-tailed values of both signs, every eighth of them zero; the same wherever they are asked
+// for.
 inline Values gradient(const TensorSpec& tensor, int rank, uint64_t step) {
   const RandomKey key{.seed = checksum(std::as_bytes(std::span(tensor.name))),
                       .use = RandomUse::kTest,
@@ -117,10 +118,10 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   return all;
 }
 
-// Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for each
-// method: what every codec is tried with need not be tried at every number of ranks. Sparse-reduce
-// treats what sparse codecs keep alike, so that at other numbers than 2 three of them do: a target, a
-// state, all values.
+// Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for
+// each method: what every codec is tried with need not be tried at every number of ranks.
+// Sparse-reduce treats what sparse codecs keep alike, so that at other numbers than 2 three of them
+// do: a target, a state, all values.
 inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods();
   std::erase_if(all, [ranks](const ExchangeOptions& options) {

@@ -31,13 +31,13 @@ struct Coder {
 class GlobalThreshold;
 class OwnerMemory;
 
-// A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for every part, then
-// end. Where ranks agree on what they encode it is prepare, then offer and adopt for every round, then
-// settle instead. Not shared between threads.
+// A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for
+// every part, then end. Where ranks agree on what they encode it is prepare, then offer and adopt
+// for every round, then settle instead. Not shared between threads.
 class ActiveStream {
  public:
-  // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and nothing to
-  // remember but the momentum that the memory of the others is: "<tensor>/feedback".
+  // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and
+  // nothing to remember but the momentum that the memory of the others is: "<tensor>/feedback".
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store);
 
@@ -63,8 +63,8 @@ class ActiveStream {
   // Whether owners of its shards remember what the codec loses of the mean.
   bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
 
-  // What this rank owes of the stream; what strays of it goes into every gradient until a step counts.
-  // Null: nothing.
+  // What this rank owes of the stream; what strays of it goes into every gradient until a step
+  // counts. Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
   // The threshold that this stream has together with others; null: the codec finds its own.
@@ -73,19 +73,20 @@ class ActiveStream {
   // The number of values that the codec should keep; 0 if it has no target.
   size_t target() const { return plain_ ? 0 : codec().target(spec()); }
 
-  // Forms this step's signal from the open tensors, once a step. That of a rank that sits out is zeros,
-  // which no memory or encoder is shown; it is only asked to offer, adopt and settle what ranks agree on.
+  // Forms this step's signal from the open tensors, once a step. That of a rank that sits out is
+  // zeros, which no memory or encoder is shown; it is only asked to offer, adopt and settle what
+  // ranks agree on.
   void prepare(StepContext& context);
   bool finite() const noexcept { return absent_ || coded_.finite(); }
 
-  // The same, but where the memory allows it each part is formed when it is written or added, while it
-  // is in cache and those before it are on their way. Then every value must be, once, and finite()
-  // speaks of the parts formed so far.
+  // The same, but where the memory allows it each part is formed when it is written or added, while
+  // it is in cache and those before it are on their way. Then every value must be, once, and
+  // finite() speaks of the parts formed so far.
   void prepare_parts(StepContext& context);
 
-  // The same for exchanges that put the mean together with begin_mean and add_to_mean, where a stream of
-  // several tensors need not be one piece of memory: formed from the tensors where they lie, which
-  // saves two copies of all values, if memory and codec allow.
+  // The same for exchanges that put the mean together with begin_mean and add_to_mean, where a
+  // stream of several tensors need not be one piece of memory: formed from the tensors where they
+  // lie, which saves two copies of all values, if memory and codec allow.
   void prepare_apart(StepContext& context);
 
   // Makes the mean zero; adds weight x the frame at the start of `bytes` to it, as add_frame does.
@@ -93,8 +94,8 @@ class ActiveStream {
   FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
                            std::span<const std::byte> bytes, float weight);
 
-  // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may be the
-  // same memory.
+  // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may
+  // be the same memory.
   std::span<const float> signal() const noexcept { return signal_; }
   std::span<float> result() noexcept {
     assert(!apart_);
@@ -111,12 +112,12 @@ class ActiveStream {
   size_t write_payload(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                        std::span<std::byte> out);
 
-  // Adds values [begin, begin + sum.size()) to `sum` as they are, for what stays on this rank; nothing
-  // of them is left for the next step. False when the signal is not finite.
+  // Adds values [begin, begin + sum.size()) to `sum` as they are, for what stays on this rank;
+  // nothing of them is left for the next step. False when the signal is not finite.
   bool add_own(StepContext& context, size_t begin, std::span<float> sum);
 
-  // The same by way of the codec, so that they count as those of other ranks do. `room` holds a payload of as
-  // many values.
+  // The same by way of the codec, so that they count as those of other ranks do. `room` holds a
+  // payload of as many values.
   bool add_own_coded(StepContext& context, const Coder& coder, size_t begin,
                      std::span<std::byte> room, std::span<float> sum);
 
@@ -132,9 +133,9 @@ class ActiveStream {
   void settle(StepContext& context, std::span<std::byte> scratch);
 
   // For exchanges that treat each kept value by itself: encodes the whole stream to the start of
-  // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is remembered;
-  // the caller adds there what it does not send of the payload, then says how many values those were.
-  // REQUIRES: the signal is finite.
+  // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is
+  // remembered; the caller adds there what it does not send of the payload, then says how many
+  // values those were. REQUIRES: the signal is finite.
   std::span<const std::byte> begin_kept(StepContext& context, std::span<std::byte> scratch);
   std::span<float> rest() noexcept { return coded_.rest(0, spec().count()); }
   void end_kept(size_t withheld);
@@ -149,8 +150,8 @@ class ActiveStream {
   // Counts the frame of a mean that this rank hands out.
   void count_mean(const Encoded& encoded);
 
-  // The mean goes to the tensors, before the step is known to count. For exchanges that pass it on; end does it
-  // otherwise. REQUIRES: a memory that does not follow the mean.
+  // The mean goes to the tensors, before the step is known to count. For exchanges that pass it on;
+  // end does it otherwise. REQUIRES: a memory that does not follow the mean.
   void give_result(StepContext& context);
 
   // The step counts, or never happened; a mean that counts goes to the tensors.
@@ -166,7 +167,8 @@ class ActiveStream {
   void form_from_tensors(StepContext& context);
   bool may_lie_apart() const;
 
-  // The tensor that the next positions of a frame lie in or after, and where it begins in the stream.
+  // The tensor that the next positions of a frame lie in or after, and where it begins in the
+  // stream.
   struct Place {
     size_t tensor = 0;
     size_t begin = 0;

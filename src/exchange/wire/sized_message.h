@@ -10,8 +10,9 @@
 
 namespace thinwire {
 
-// Under tags `tag` (the length) and `tag + 1`. Nobody waits for a round trip between the two. One at a
-// time; messages between two ranks arrive in the order of sending. Stays where it is while under way.
+// Under tags `tag` (the length) and `tag + 1`. Nobody waits for a round trip between the two. One
+// at a time; messages between two ranks arrive in the order of sending. Stays where it is while
+// under way.
 class SizedSend {
  public:
   // `bytes` stay untouched until done.
