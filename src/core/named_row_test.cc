@@ -41,6 +41,10 @@ TEST(NamedRow, IsFoundInTablesOfRowsPointersAndNames) {
 TEST(NamedRow, AnUnknownNameIsToldTheKnownOnes) {
   EXPECT_EQ(message(find_row(kRows, "shape", "fien")),
             "unknown shape 'fien'; known: plain, fine; did you mean 'fine'?");
+  EXPECT_EQ(message(find_row(kRows, "shape", "fin")),
+            "unknown shape 'fin'; known: plain, fine; did you mean 'fine'?");
+  EXPECT_EQ(message(find_row(kRows, "shape", "finer")),
+            "unknown shape 'finer'; known: plain, fine; did you mean 'fine'?");
   EXPECT_EQ(message(find_row(kRows, "shape", "x", "here: ")),
             "here: unknown shape 'x'; known: plain, fine");
   EXPECT_EQ(message(find_row(std::vector<Row>{}, "shape", "x")), "unknown shape 'x'; it has none");
