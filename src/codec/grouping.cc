@@ -3,40 +3,39 @@
 #include "thinwire/grouping.h"
 
 #include <array>
-#include <string>
-#include <utility>
 
-#include "thinwire/near_miss.h"
+#include "core/named_row.h"
 
 namespace thinwire {
 namespace {
 
-constexpr std::string_view kAuto = "auto";
-constexpr std::array<std::pair<Grouping, std::string_view>, 3> kNames = {
-    {{Grouping::kTensor, "tensor"}, {Grouping::kModel, "model"}, {Grouping::kGlobal, "global"}}};
+struct Choice {
+  std::string_view name;
+  std::optional<Grouping> grouping;
+};
+constexpr auto kChoices = std::to_array<Choice>({{"auto", std::nullopt},
+                                                 {"tensor", Grouping::kTensor},
+                                                 {"model", Grouping::kModel},
+                                                 {"global", Grouping::kGlobal}});
 
 }  // namespace
 
 std::string_view to_string(Grouping grouping) noexcept {
-  for (const auto& [value, name] : kNames)
-    if (value == grouping) return name;
+  for (const Choice& choice : kChoices)
+    if (choice.grouping == grouping) return choice.name;
   return "unknown";
 }
 
 std::vector<std::string_view> grouping_choices() {
-  std::vector<std::string_view> choices = {kAuto};
-  for (const auto& [value, name] : kNames) choices.push_back(name);
-  return choices;
+  std::vector<std::string_view> names;
+  for (const Choice& choice : kChoices) names.push_back(choice.name);
+  return names;
 }
 
 Result<std::optional<Grouping>> parse_grouping(std::string_view text) {
-  if (text == kAuto) return std::optional<Grouping>();
-  for (const auto& [value, name] : kNames)
-    if (name == text) return std::optional<Grouping>(value);
-  const std::vector<std::string_view> known = grouping_choices();
-  const std::vector<std::string> names(known.begin(), known.end());
-  return Status::fail(ErrorCode::kUnknownName,
-                      "unknown grouping '" + std::string(text) + "'; " + known_names(text, names));
+  auto found = find_row(kChoices, "grouping", text);
+  if (!found) return found.status();
+  return found.value()->grouping;
 }
 
 }  // namespace thinwire
