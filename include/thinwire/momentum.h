@@ -48,10 +48,13 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
 
 // Decides for optimisers of Adam's kind whether the first moment (beta1) acts on what arrives. What
 // waited in a memory is late already, and the first moment would spread it over further steps
-// (docs/memories.md, Adam). `place` is "optimizer": yes; "auto": yes, unless place_momentum would
-// put SGD's momentum into the memory of the codec or of a rule, each taken alone. Fails for others,
-// "memory" among them.
-Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options,
-                               std::string_view usual = "auto");
+// (docs/memories.md, Adam). `place` is
+//
+//   "optimizer"  yes
+//   "auto"       no, if the codec of any tensor leaves most values to a residual in every step and
+//                no memory is named for it; otherwise yes
+//
+// Fails for other places, "memory" among them.
+Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options);
 
 }  // namespace thinwire

@@ -74,8 +74,8 @@ def compress(
             on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
             rates, betas and momenta may change. `Link.release_optimizer` gives the optimiser back.
         momentum: "auto": in the memory of codecs that leave most values for later steps; "memory"; "optimizer", which
-            leaves the optimiser as it is. With "auto", Adam and AdamW have no first moment (beta1 counts as 0) where
-            SGD's momentum would be in the memory. docs/memories.md, Momentum and Adam.
+            leaves the optimiser as it is. With "auto", Adam and AdamW have no first moment (beta1 counts as 0)
+            beside such codecs. docs/memories.md, Momentum and Adam.
         deadline_seconds: the longest wait for another rank.
 
     Warns:

@@ -1,15 +1,17 @@
 // place_momentum: one decision for the trainer, for PyTorch and for synchronisers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/named_row.h"
 #include "core/number_text.h"
 #include "exchange/engine/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
 #include "thinwire/momentum.h"
-#include "thinwire/near_miss.h"
 #include "thinwire/settled.h"
 
 namespace thinwire {
@@ -45,10 +47,8 @@ std::string memory_text(const SpecText& given, const Momentum& own) {
 }
 
 Status check_place(std::string_view place) {
-  const std::vector<std::string> places = {"auto", "memory", "optimizer"};
-  if (std::find(places.begin(), places.end(), place) != places.end()) return Status::ok();
-  return Status::fail(ErrorCode::kUnknownName, "momentum: unknown place '" + std::string(place) +
-                                                   "'; " + known_names(place, places));
+  constexpr std::array<std::string_view, 3> kPlaces = {"auto", "memory", "optimizer"};
+  return find_row(kPlaces, "place", place, "momentum: ").status();
 }
 
 // Of tensors that have one codec: options without rules.
@@ -133,17 +133,15 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
   return all;
 }
 
-Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options,
-                               std::string_view usual) {
+Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options) {
   if (Status status = check_place(place); !status) return status;
   if (place == "memory")
     return refuse("Adam's moments cannot act in the memory; use auto or optimizer");
   if (place == "optimizer") return true;
   const std::vector<ExchangeOptions> settings = settings_of(options);
-  return std::none_of(settings.begin(), settings.end(), [&](const ExchangeOptions& one) {
-    // A memory that is named with a momentum of its own is refused for SGD, and leaves Adam as it
-    // is.
-    Result<MomentumPlan> plan = place_for("auto", {.momentum = 0.5}, one, usual);
+  return std::none_of(settings.begin(), settings.end(), [&](const ExchangeOptions& setting) {
+    if (setting.feedback != "auto") return false;
+    Result<MomentumPlan> plan = place_for("auto", {.momentum = 0.5}, setting, "auto");
     return plan && plan.value().in_memory;
   });
 }

@@ -138,25 +138,31 @@ bool acts(std::string_view where, const ExchangeOptions& options) {
   return first_moment_acts(where, options).value();
 }
 
-TEST(FirstMoment, StandsBackWhereMostValuesWait) {
+TEST(FirstMoment, IsAbsentBesideCodecsThatLeaveMostValues) {
   for (const char* codec : {"topk", "sidco", "adacomp", "fp32 | 1: topk"}) {
     EXPECT_FALSE(acts("auto", {.codec = codec})) << codec;
     EXPECT_TRUE(acts("optimizer", {.codec = codec})) << codec;
   }
   for (const char* codec : {"fp32", "int8", "powersgd", "sign"})
     EXPECT_TRUE(acts("auto", {.codec = codec})) << codec;
-  EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {{.pattern = "w*", .codec = "topk"}}}));
-  // A rule whose memory could not hold SGD's momentum says nothing of the others.
-  for (const char* memory : {"ef21", "dgc:momentum=0.9"})
-    EXPECT_FALSE(acts(
-        "auto", {.codec = "topk",
-                 .rules = {{.pattern = "w*", .codec = "topk:density=0.1", .feedback = memory}}}))
-        << memory;
 }
 
-TEST(FirstMoment, IsAsItIsBesideAMemoryThatIsNamed) {
-  EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = "ef21"}));
-  EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = "dgc:momentum=0.9"}));
+// A memory is the same one whether its default momentum is spelt out or not.
+TEST(FirstMoment, StaysBesideAMemoryThatIsNamed) {
+  for (const char* feedback : {"residual", "ef21", "dgc", "dgc:clip=2", "dgc:momentum=0.9"})
+    EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = feedback})) << feedback;
+}
+
+// The optimiser has one first moment, whatever the memories of other tensors are.
+TEST(FirstMoment, IsAbsentBesideSuchACodecOfAnyRule) {
+  const TensorRule sparse{.pattern = "w*", .codec = "topk"};
+  EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {sparse}}));
+  for (const char* codec : {"int8", "topk:density=0.1"})
+    for (const char* memory : {"ef21", "dgc:momentum=0.9"}) {
+      const TensorRule named{.pattern = "w*", .codec = codec, .feedback = memory};
+      EXPECT_FALSE(acts("auto", {.codec = "topk", .rules = {named}})) << codec << " " << memory;
+      EXPECT_TRUE(acts("auto", {.codec = "fp32", .rules = {named}})) << codec << " " << memory;
+    }
 }
 
 TEST(FirstMoment, CannotActInTheMemory) {
