@@ -1,4 +1,4 @@
-// NovoGrad: one step of each parameter after another.
+// NovoGrad: the step of one parameter, for all parameters in turn.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/novograd.h"
 
@@ -20,18 +20,15 @@ using torch::optim::AdamOptions;
 void take_step(torch::Tensor& weights, const AdamOptions& options, NovoGradState& state) {
   const auto [beta1, beta2] = options.betas();
   const bool first = !state.momentum.defined();
-  // measure adds in the same order on every processor, which libtorch's norm does not.
+  // measure adds in the same order on every processor, unlike libtorch's norm.
   const torch::Tensor values = weights.grad().contiguous();
   const double square =
       measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
   state.square = first ? square : beta2 * state.square + (1 - beta2) * square;
   const double scale = state.square == 0 ? 1 : 1 / (std::sqrt(state.square) + options.eps());
-  torch::Tensor added = weights.grad() * scale;
-  if (options.weight_decay() != 0) added.add_(weights, options.weight_decay());
-  if (first)
-    state.momentum = added;
-  else
-    state.momentum.mul_(beta1).add_(added);
+  if (first) state.momentum = torch::zeros_like(weights);
+  state.momentum.mul_(beta1).add_(weights.grad(), scale);
+  if (options.weight_decay() != 0) state.momentum.add_(weights, options.weight_decay());
   weights.sub_(state.momentum, options.lr());
 }
 

@@ -59,9 +59,8 @@ Status read(const StateArrays& arrays, const std::string& name, const torch::Ten
   return from_state(arrays, {name, out});
 }
 
-// Of NovoGrad.
-Status load_normed(const StateArrays& arrays, const std::string& name,
-                   const torch::Tensor& parameter, NovoGradState& state) {
+Status load_novograd(const StateArrays& arrays, const std::string& name,
+                     const torch::Tensor& parameter, NovoGradState& state) {
   if (Status s = read(arrays, name + std::string(kMomentum), parameter, state.momentum); !s)
     return s;
   return copy_state(arrays, name + std::string(kNormSquare), std::span(&state.square, 1));
@@ -156,7 +155,7 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
       slot = std::move(state);
     } else if (normed && has(arrays, name + std::string(kNormSquare))) {
       auto state = std::make_unique<NovoGradState>();
-      if (Status s = load_normed(arrays, name, parameter.tensor, *state); !s) return s;
+      if (Status s = load_novograd(arrays, name, parameter.tensor, *state); !s) return s;
       optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
     } else if (!adam && !normed && has(arrays, name + std::string(kMomentum))) {
       auto state = std::make_unique<SGDParamState>();
