@@ -1,4 +1,4 @@
-// Tests that Adam has no first moment where most values arrive late, and only there.
+// Tests that Adam has no first moment beside codecs that leave most values for later, and has it beside others.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<ToyResult> run_with(const char* codec, const char* place, const char
                                   {"exchange.momentum", place}}});
 }
 
-TEST(FirstMoment, IsThatOfBeta1NoughtForSparseCodecs) {
+TEST(FirstMoment, IsAbsentBesideSparseCodecs) {
   const auto by_default = run_with("topk:density=0.1", "auto", "0.9");
   EXPECT_TRUE(same_bits(by_default[0].weights, by_default[1].weights));
   EXPECT_TRUE(
@@ -31,7 +31,7 @@ TEST(FirstMoment, IsThatOfBeta1NoughtForSparseCodecs) {
       1e-3);
 }
 
-TEST(FirstMoment, IsAdamsOwnForOtherCodecs) {
+TEST(FirstMoment, IsAdamsOwnBesideOtherCodecs) {
   for (const char* codec : {"fp32", "int8"})
     EXPECT_TRUE(same_bits(run_with(codec, "auto", "0.9")[0].weights,
                           run_with(codec, "optimizer", "0.9")[0].weights))

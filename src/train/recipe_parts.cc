@@ -124,9 +124,12 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
   return options;
 }
 
+// Whether workers step by themselves.
+bool is_local(const Options& recipe) { return !recipe.text("sync.method").empty(); }
+
 // Workers that step by themselves have their optimiser's momentum to themselves, and send none of it.
 Result<MomentumPlan> momentum_plan(const Options& recipe) {
-  const bool local = !recipe.text("sync.method").empty();
+  const bool local = is_local(recipe);
   const std::string& place = recipe.text("exchange.momentum");
   if (place == "memory" && !local && recipe.text("optimizer.name") == "novograd")
     return Status::fail(ErrorCode::kBadOption,
@@ -137,51 +140,45 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
 }
 
 Result<bool> first_moment_plan(const Options& recipe) {
-  const bool local = !recipe.text("sync.method").empty();
-  if (recipe.text("optimizer.name") != "adam" || local) return true;
+  if (recipe.text("optimizer.name") != "adam" || is_local(recipe)) return true;
   return first_moment_acts(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
 }
 
-// Groups of workers go with the exchange of all workers in every step.
-Faults find_level_faults(const Options& recipe, bool local, bool pipeline) {
-  if (recipe.integer("exchange.inside") == 1 || !(local || pipeline)) return {};
-  const std::string why = local ? "local methods, whose workers exchange weights now and then"
-                                : "pipelines, whose stages exchange gradients apart";
-  return {{"exchange.inside",
-           Status::fail(ErrorCode::kUnsupported, "groups of workers are not for " + why)}};
-}
-
 Faults find_exchange_faults(const Options& recipe) {
-  const std::string& method = recipe.text("sync.method");
-  if (Faults faults =
-          find_level_faults(recipe, !method.empty(), recipe.integer("pipeline.stages") > 0);
-      !faults.empty())
-    return faults;
-  if (!method.empty()) {
+  const auto not_for = [](const char* key, const std::string& why) -> Faults {
+    return {{key, Status::fail(ErrorCode::kUnsupported, why)}};
+  };
+  const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  const bool levels = recipe.integer("exchange.inside") != 1;
+  if (is_local(recipe)) {
+    if (levels)
+      return not_for("exchange.inside",
+                     "groups of workers are not for local methods, whose workers exchange weights "
+                     "now and then");
     if (!recipe.text("exchange.rules").empty())
-      return {{"exchange.rules",
-               Status::fail(ErrorCode::kUnsupported,
-                            "rules are not for local methods, whose rounds send all weights as one "
-                            "vector")}};
-    auto found = find_synchroniser(method);
+      return not_for("exchange.rules",
+                     "rules are not for local methods, whose rounds send all weights as one "
+                     "vector");
+    auto found = find_synchroniser(recipe.text("sync.method"));
     if (found) return {};
     return {{"sync.method", found.status()}};
   }
+  if (levels && pipeline)
+    return not_for(
+        "exchange.inside",
+        "groups of workers are not for pipelines, whose stages exchange gradients apart");
   if (Status status = parse_rules(recipe.text("exchange.rules")).status(); !status)
     return {{"exchange.rules", std::move(status)}};
   const ExchangeOptions options = plain_exchange_options(recipe);
-  if (!options.rules.empty() && recipe.integer("pipeline.stages") > 0)
-    return {{"exchange.rules", Status::fail(ErrorCode::kUnsupported,
-                                            "rules are not for pipelines, whose stages have "
-                                            "some of the tensors each")}};
+  if (!options.rules.empty() && pipeline)
+    return not_for("exchange.rules",
+                   "rules are not for pipelines, whose stages have some of the tensors each");
   ExchangeOptions own = options;
   own.rules.clear();
   Status status = check_exchange(own);
   if (status) {
     if (Status ruled = check_exchange(options); !ruled)
       return {{"exchange.rules", std::move(ruled)}};
-  }
-  if (status) {
     Status place = momentum_plan(recipe).status();
     if (place) place = first_moment_plan(recipe).status();
     if (place) return {};
@@ -260,8 +257,7 @@ bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe)
 
 bool clips_own(const Options& recipe) {
   const std::string& of = recipe.text("clip.of");
-  if (recipe.number("clip.norm") == 0 || of == "mean" || !recipe.text("sync.method").empty())
-    return false;
+  if (recipe.number("clip.norm") == 0 || of == "mean" || is_local(recipe)) return false;
   return of == "own" || momentum_in_memory(recipe);
 }
 

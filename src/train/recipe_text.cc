@@ -60,7 +60,7 @@ bool may_change(std::string_view key) {
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
 }
 
-// What a checkpoint of before there was such a key was trained with.
+// The value that a run had whose checkpoint does not have the key yet.
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
   if (key == "exchange.inside") return "1";

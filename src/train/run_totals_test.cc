@@ -1,0 +1,32 @@
+// Tests that totals survive a checkpoint, also one of an earlier version.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_totals.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace thinwire {
+namespace {
+
+TEST(RunTotals, OfEarlierVersionsHaveNoLevels) {
+  RunTotals saved;
+  saved.steps = 3;
+  saved.sent_bytes = 70;
+  saved.inside_bytes = 50;
+  saved.between_bytes = 20;
+  auto json = nlohmann::json::parse(saved.to_json());
+  EXPECT_EQ(RunTotals::from_json(json.dump()).value().inside_bytes, 50u);
+  json.erase("inside_bytes");
+  json.erase("between_bytes");
+  const RunTotals loaded = RunTotals::from_json(json.dump()).value();
+  EXPECT_EQ(loaded.steps, 3u);
+  EXPECT_EQ(loaded.sent_bytes, 70u);
+  EXPECT_EQ(loaded.inside_bytes, 0u);
+  EXPECT_EQ(loaded.between_bytes, 0u);
+  json.erase("sent_bytes");  // which every version wrote
+  EXPECT_EQ(RunTotals::from_json(json.dump()).status().code(), ErrorCode::kCorrupt);
+}
+
+}  // namespace
+}  // namespace thinwire
