@@ -41,6 +41,19 @@ class Train(program.ProgramTest):
         out, _ = self.thinwire("train", "demo", "--workers", "2", *settings())
         self.assertNotIn("inside groups", out)
 
+    def test_how_near_a_run_is_to_its_density(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "sparse",
+                      *settings(exchange__codec="topk:density=0.02", exchange__grouping="global"))
+        shares = [line["kept_over_target"] for line in self.metrics("sparse") if "loss" in line]
+        self.assertEqual(shares[0], 1)  # each tensor's own selection
+        self.assertNotEqual(set(shares), {1})  # one threshold for all
+        self.assertLessEqual(max(shares), 2)
+        self.assertAlmostEqual(self.summary("sparse")["achieved_over_target"],
+                               sum(shares) / len(shares))
+        self.thinwire("train", "demo", "--workers", "2", "--out", "dense", *settings())
+        for line in self.metrics("dense"):
+            self.assertNotIn("kept_over_target", line)
+
     def test_the_resolved_recipe_trains_the_same(self):
         self.thinwire("train", "demo", "--workers", "2", "--out", "a", *settings())
         self.thinwire("train", "a/recipe.toml", "--workers", "2", "--out", "b")
