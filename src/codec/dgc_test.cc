@@ -8,16 +8,10 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
 
-using testing::draw;
 using ::testing::HasSubstr;
-using testing::laplace;
-using testing::Law;
-using testing::normal;
-using testing::Sender;
-using testing::student3;
 
 constexpr size_t kCount = 100'003;
 
@@ -135,4 +129,4 @@ TEST(Dgc, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -8,15 +8,8 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::Law;
-using testing::normal;
-using testing::Sender;
-using testing::student3;
 
 constexpr size_t kCount = 100'003;
 
@@ -139,4 +132,4 @@ TEST(Gaussiank, RefusesWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

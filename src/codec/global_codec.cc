@@ -22,9 +22,8 @@ class GlobalEncoder final : public Encoder {
                  std::span<float> rest) override {
     if (!call.quota) return own_->encode(signal, call, out, rest);
     const auto values = signal.values;
-    const size_t most = std::min(call.quota->most, values.size());
-    if (most > 0) {
-      list_.select(values, call.quota->threshold, most, rest);
+    if (call.quota->most > 0) {
+      list_.select(values, call.quota->threshold, call.quota->most, rest);
     } else {
       list_.select({}, 0.0f, 0, {});
       list_.leave(values, rest);

@@ -1,4 +1,4 @@
-// A codec whose streams may have one threshold together: selects by that one where it is given.
+// A codec that selects by one threshold for several streams, where it is given such a threshold.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace thinwire {
 
-// `codec`, whose encoders select by Call::quota where there is one, and in its own way where there is
-// none. The payloads are the same ones, and decoders are those of `codec`; only, a stream may be all
-// above the threshold, so that a payload may keep all of its values. Codecs that do not select by a
-// threshold (CodecInfo::global_threshold) stay as they are.
+// `codec`, whose encoders select by Call::quota if there is one, and in its own way otherwise. Payloads
+// and decoders are those of `codec`, but a payload may keep all values of a stream, because all may
+// exceed the threshold. Returns `codec` itself if it does not select by a threshold
+// (CodecInfo::global_threshold).
 std::shared_ptr<const Codec> with_global_threshold(std::shared_ptr<const Codec> codec);
 
 }  // namespace thinwire

@@ -9,14 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "codec/sparse_payload.h"
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::normal;
-using testing::student3;
 
 constexpr size_t kCount = 3000;
 
@@ -130,5 +127,35 @@ TEST(GlobalCodec, WithoutAThresholdIsTheCodecItself) {
   }
 }
 
+// What the codec itself remembers goes on beside steps with a given threshold.
+TEST(GlobalCodec, KeepsTheStateOfTheCodec) {
+  const StreamSpec stream = stream_of(kCount);
+  const auto bytes_of = [&](Encoder& encoder, uint64_t step, std::optional<Quota> quota) {
+    std::vector<std::byte> out(max_sparse_size(kCount, kCount, ValueFormat::kFp32));
+    std::vector<float> rest(kCount);
+    out.resize(
+        encoder.encode({.values = draw(laplace, step, kCount)}, {.quota = quota}, out, rest).size);
+    return out;
+  };
+  for (const std::string& name : offering()) {
+    const auto own = codec_of(name);
+    const auto codec = with_global_threshold(own);
+    const auto expected = own->make_encoder(stream), got = codec->make_encoder(stream);
+    for (uint64_t step = 0; step < 12; ++step) {
+      for (Encoder* const encoder : {expected.get(), got.get()}) {
+        bytes_of(*encoder, step, std::nullopt);
+        step % 3 == 2 ? encoder->rollback() : encoder->commit();
+      }
+      bytes_of(*got, step, Quota{.threshold = 1, .most = kCount});
+      got->commit();
+    }
+    const auto resumed = codec->make_encoder(stream);
+    ASSERT_TRUE(resumed->load(got->save())) << name;
+    const auto next = bytes_of(*expected, 12, std::nullopt);
+    EXPECT_EQ(bytes_of(*got, 12, std::nullopt), next) << name;
+    EXPECT_EQ(bytes_of(*resumed, 12, std::nullopt), next) << name;
+  }
+}
+
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -9,12 +9,8 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::Sender;
 
 constexpr size_t kCount = 1000;
 
@@ -150,4 +146,4 @@ TEST(Randomk, RefusesBadPayloads) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

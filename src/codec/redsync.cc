@@ -43,7 +43,7 @@ constexpr CodecInfo kInfo{.name = "redsync",
                           .sparse = true,
                           .global_threshold = true};
 
-// Values of one sign in turn have two thresholds.
+// Quantised, it sends positive and negative values in turn, and has a threshold for each sign.
 CodecInfo info_with(bool quantized) {
   CodecInfo info = kInfo;
   info.global_threshold = !quantized;

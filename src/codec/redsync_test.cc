@@ -9,15 +9,8 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::Law;
-using testing::normal;
-using testing::Sender;
-using testing::student3;
 
 constexpr size_t kCount = 50'021;
 
@@ -226,4 +219,4 @@ TEST(Redsync, DegenerateVectorsHaveAnAnswer) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -14,15 +14,8 @@
 #include "kernel/vector_moments.h"
 #include "thinwire/codec.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::Law;
-using testing::normal;
-using testing::Sender;
-using testing::student3;
 
 // The stage count that would be saved; 0 when it is fixed.
 int64_t stages_of(Sender& sender) {
@@ -244,4 +237,4 @@ TEST(Sidco, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -59,8 +59,8 @@ class SparseCodec : public Codec {
   CodecInfo info_;
 };
 
-// One whose options come to a Method, which says how many values should and may be kept, and which its
-// encoders are made from.
+// One whose options come to a Method. The Method says how many values should and may be kept, and
+// encoders are made from it.
 template <typename Method, typename MethodEncoder>
 class MethodCodec final : public SparseCodec {
  public:

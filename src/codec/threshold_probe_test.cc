@@ -11,11 +11,8 @@
 #include "kernel/select.h"
 #include "kernel/vector_moments.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
 
 constexpr size_t kCount = 30'011;
 
@@ -76,4 +73,4 @@ TEST(ThresholdProbe, NothingAndEverything) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

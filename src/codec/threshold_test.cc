@@ -9,14 +9,11 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
 
-using testing::draw;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::laplace;
-using testing::Sender;
 
 TEST(Threshold, SendsWhatReachesIt) {
   Sender sender("threshold:threshold=0.5", 6);
@@ -93,4 +90,4 @@ TEST(Threshold, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

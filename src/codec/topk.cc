@@ -30,7 +30,7 @@ const CodecInfo kInfo{.name = "topk",
                       .sparse = true,
                       .global_threshold = true};
 
-// Blocks that send alike have thresholds of their own.
+// Blocks that each send the same share have a threshold each.
 CodecInfo info_with(size_t block) {
   CodecInfo info = kInfo;
   info.global_threshold = block == 0;
