@@ -1,4 +1,4 @@
-// Grouping::kGlobal: one threshold selects from all tensors, bucket by bucket, and is part of the transaction.
+// Grouping::kGlobal: one threshold selects from all tensors, bucket by bucket, and is rolled back.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,10 +59,53 @@ Counts counts_of(const StepReport& report) {
   return sum;
 }
 
+// What arrived of the weights, each as it was given or not at all. Biases arrive whole.
+struct Arrival {
+  uint64_t weights = 0, kept = 0;
+  float least_kept = 1e30f, largest_left = 0;
+};
+Arrival arrival_of(const std::vector<TensorSpec>& model, const Tensors& given,
+                   const Tensors& arrived) {
+  Arrival all;
+  for (size_t t = 0; t < model.size(); ++t)
+    for (size_t i = 0; i < given[t].size(); ++i) {
+      const float value = given[t][i], got = arrived[t][i];
+      if (!is_weight(model[t]) || got != 0) {
+        EXPECT_EQ(got, value) << model[t].name << " at " << i;
+      }
+      if (!is_weight(model[t])) continue;
+      ++all.weights;
+      all.kept += got != 0;
+      float& bound = got != 0 ? all.least_kept : all.largest_left;
+      bound = got != 0 ? std::min(bound, std::abs(value)) : std::max(bound, std::abs(value));
+    }
+  return all;
+}
+
+// Of several buckets.
+ExchangeOptions a_tenth() {
+  return {.codec = "topk:density=0.1", .grouping = Grouping::kGlobal, .bucket_bytes = 4000};
+}
+
+// Runs body(rank, side, other, step) for five steps. Two ranks have two exchanges each, which end every
+// step with the same bits.
+template <typename Body>
+void on_two_sides(const Body& body) {
+  run_local(2, [&](Group& group) {
+    const auto model = layers();
+    Side side(group, model, a_tenth()), other(group, model, a_tenth());
+    for (uint64_t step = 0; step < 5; ++step) {
+      body(group.rank(), side, other, step);
+      EXPECT_TRUE(same_bits(side.values, other.values)) << step;
+    }
+    EXPECT_TRUE(same_state(side.store().save(), other.store().save()));
+  });
+}
+
 const char* const kOffering[] = {"topk:density=0.1", "dgc:density=0.1", "sidco:density=0.1",
                                  "gaussiank:density=0.1", "redsync:density=0.1"};
 
-// The oracle is the whole model as one vector: what is sent of all weights is larger than all that is not.
+// As in the whole model as one vector, every weight that is sent is larger than every one that is not.
 TEST(ExchangeGlobal, SelectsWhatTheWholeModelWouldByThatThreshold) {
   const auto model = layers();
   for (const std::string codec : kOffering)
@@ -77,29 +120,12 @@ TEST(ExchangeGlobal, SelectsWhatTheWholeModelWouldByThatThreshold) {
         for (uint64_t step = 1; step < 4; ++step) {
           const Tensors given = scaled(model, 0, 0);
           const Counts counts = counts_of(step_with(side, given));
-          float least = 1e30f, left = 0;
-          uint64_t kept = 0, values = 0;
-          for (size_t t = 0; t < model.size(); ++t)
-            for (size_t i = 0; i < given[t].size(); ++i) {
-              const float sent = side.values[t][i];
-              if (!is_weight(model[t])) {
-                EXPECT_EQ(sent, given[t][i]) << "biases travel as they are";
-                continue;
-              }
-              ++values;
-              kept += sent != 0;
-              if (sent != 0) {
-                EXPECT_EQ(sent, given[t][i]);
-                least = std::min(least, std::abs(sent));
-              } else {
-                left = std::max(left, std::abs(given[t][i]));
-              }
-            }
-          EXPECT_GT(least, left) << codec << ", step " << step;
-          EXPECT_EQ(counts.kept, kept);
-          EXPECT_EQ(counts.target, values / 10);
-          EXPECT_NEAR(static_cast<double>(kept), static_cast<double>(values) / 10,
-                      0.2 * static_cast<double>(values) / 10)
+          const Arrival arrival = arrival_of(model, given, side.values);
+          EXPECT_GT(arrival.least_kept, arrival.largest_left) << codec << ", step " << step;
+          EXPECT_EQ(counts.kept, arrival.kept);
+          EXPECT_EQ(counts.target, arrival.weights / 10);
+          const double tenth = static_cast<double>(arrival.weights) / 10;
+          EXPECT_NEAR(static_cast<double>(arrival.kept), tenth, 0.2 * tenth)
               << codec << ", step " << step;
         }
       });
@@ -125,7 +151,7 @@ TEST(ExchangeGlobal, LayersOfLargeGradientsSendMore) {
   });
 }
 
-// The first bucket has arrived while the gradients of the others do not exist.
+// The first bucket has arrived before the gradients of the others exist.
 TEST(ExchangeGlobal, BucketsTravelWhileTheBackwardPassGoesOn) {
   for (const std::string method : {"gather", "sparse-reduce"})
     run_local(2, [&](Group& group) {
@@ -152,41 +178,25 @@ TEST(ExchangeGlobal, BucketsTravelWhileTheBackwardPassGoesOn) {
 }
 
 TEST(ExchangeGlobal, TheOrderOfArrivalChangesNothing) {
-  run_local(2, [](Group& group) {
-    const auto model = layers();
-    const ExchangeOptions options{
-        .codec = "topk:density=0.1", .grouping = Grouping::kGlobal, .bucket_bytes = 4000};
-    Side side(group, model, options), other(group, model, options);
-    for (uint64_t step = 0; step < 5; ++step) {
-      step_with(side, scaled(model, group.rank(), step));
-      other.values = scaled(model, group.rank(), step);
-      for (const uint64_t i : random_permutation({.step = step}, model.size())) other.start(i);
-      other.exchange().finish();
-      EXPECT_TRUE(same_bits(side.values, other.values));
-    }
-    EXPECT_TRUE(same_state(side.store().save(), other.store().save()));
+  on_two_sides([](int rank, Side& side, Side& other, uint64_t step) {
+    step_with(side, scaled(layers(), rank, step));
+    other.values = scaled(layers(), rank, step);
+    for (const uint64_t i : random_permutation({.step = step}, other.values.size())) other.start(i);
+    other.exchange().finish();
   });
 }
 
 TEST(ExchangeGlobal, ASkippedStepLeavesNoTraceInTheThreshold) {
-  run_local(2, [](Group& group) {
-    const auto model = layers();
-    const ExchangeOptions options{
-        .codec = "topk:density=0.1", .grouping = Grouping::kGlobal, .bucket_bytes = 4000};
-    Side side(group, model, options), plain(group, model, options);
-    for (uint64_t step = 0; step < 5; ++step) {
-      if (step == 2) {
-        const StateArrays before = side.store().save();
-        Tensors bad = scaled(model, group.rank(), 100);
-        if (group.rank() == 1) bad[0][0] = NAN;  // of the last bucket
-        EXPECT_TRUE(step_with(side, bad).skipped);
-        EXPECT_TRUE(same_state(side.store().save(), before));
-        side.exchange().set_step(step);
-      }
-      step_with(side, scaled(model, group.rank(), step));
-      step_with(plain, scaled(model, group.rank(), step));
-      EXPECT_TRUE(same_bits(side.values, plain.values)) << step;
+  on_two_sides([](int rank, Side& side, Side& other, uint64_t step) {
+    if (step == 2) {
+      const StateArrays before = side.store().save();
+      Tensors bad = scaled(layers(), rank, 100);
+      if (rank == 1) bad[0][0] = NAN;  // of the last bucket
+      EXPECT_TRUE(step_with(side, bad).skipped);
+      EXPECT_TRUE(same_state(side.store().save(), before));
+      side.exchange().set_step(step);
     }
+    for (Side* one : {&side, &other}) step_with(*one, scaled(layers(), rank, step));
   });
 }
 
@@ -249,8 +259,7 @@ TEST(ExchangeGlobal, DensePhasesHaveNoThreshold) {
 TEST(ExchangeGlobal, ChangesToTensorsAndBackWithItsMemories) {
   run_local(2, [](Group& group) {
     const auto model = layers();
-    const ExchangeOptions global{
-        .codec = "topk:density=0.1", .grouping = Grouping::kGlobal, .bucket_bytes = 4000};
+    const ExchangeOptions global = a_tenth();
     ExchangeOptions tensor = global;
     tensor.grouping = Grouping::kTensor;
     Side side(group, model, global);
@@ -324,18 +333,12 @@ TEST(ExchangeGlobal, AChangeOfTheDensityHoldsAtOnce) {
     for (uint64_t step = 0; step < 3; ++step) step_with(side, scaled(model, 0, 0));
     options.codec = "topk:density=0.05";
     side.exchange().change(options);
-    const Counts counts = counts_of(step_with(side, scaled(model, 0, 0)));
+    const Tensors given = scaled(model, 0, 0);
+    const Counts counts = counts_of(step_with(side, given));
     EXPECT_EQ(counts.target, 750u);
     EXPECT_NEAR(static_cast<double>(counts.kept), 750, 100);
-    float least = 1e30f, left = 0;
-    const Tensors given = scaled(model, 0, 0);
-    for (size_t t = 0; t < model.size(); ++t)
-      for (size_t i = 0; is_weight(model[t]) && i < given[t].size(); ++i) {
-        const float magnitude = std::abs(given[t][i]);
-        (side.values[t][i] != 0 ? least : left) =
-            side.values[t][i] != 0 ? std::min(least, magnitude) : std::max(left, magnitude);
-      }
-    EXPECT_GT(least, left);
+    const Arrival arrival = arrival_of(model, given, side.values);
+    EXPECT_GT(arrival.least_kept, arrival.largest_left);
   });
 }
 

@@ -10,14 +10,8 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::Law;
-using testing::normal;
-using testing::student3;
 
 constexpr size_t kCount = 40000;
 
@@ -197,6 +191,28 @@ TEST(GlobalThreshold, GoesOnFromASavedState) {
   EXPECT_EQ(resumed.threshold.save()[0].data, streams.threshold.save()[0].data);
 }
 
+// Steps that always keep too few drive the correction to its end; another scale begins anew.
+TEST(GlobalThreshold, TheCorrectionHasEnds) {
+  GlobalThreshold threshold;
+  threshold.aim(1000);
+  const auto values = draw(laplace, 0, kCount);
+  const auto correction_after = [&](size_t kept, int steps) {
+    for (int step = 0; step < steps; ++step) {
+      threshold.offer(values, 1000, {}, 0);
+      threshold.sent(kept);
+      threshold.commit();
+    }
+    double correction = 0;
+    copy_state(threshold.save(), "correction", std::span(&correction, 1)).or_throw();
+    return correction;
+  };
+  EXPECT_EQ(correction_after(700, 60), 4);
+  EXPECT_TRUE(threshold.load(threshold.save()));
+  EXPECT_EQ(correction_after(1400, 60), 0.25);
+  EXPECT_TRUE(threshold.load(threshold.save()));
+  EXPECT_EQ(correction_after(2000, 1), 1);
+}
+
 TEST(GlobalThreshold, RefusesAStateThatIsNone) {
   GlobalThreshold threshold;
   EXPECT_FALSE(threshold.load({}));
@@ -223,4 +239,4 @@ TEST(GlobalThreshold, WithoutATargetThereIsNone) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing

@@ -11,13 +11,8 @@
 
 #include "codec/testing/sparsifier_testing.h"
 
-namespace thinwire {
+namespace thinwire::testing {
 namespace {
-
-using testing::draw;
-using testing::laplace;
-using testing::normal;
-using testing::student3;
 
 size_t above(const std::vector<float>& values, float threshold) {
   return static_cast<size_t>(std::count_if(
@@ -118,4 +113,4 @@ TEST(MagnitudeSketch, GoesOnFromItsBins) {
 }
 
 }  // namespace
-}  // namespace thinwire
+}  // namespace thinwire::testing
