@@ -59,9 +59,9 @@ struct CodecInfo {
   bool selective = false;  // not sparse, but leaves most values to the memory in every step
   bool fresh = false;      // uses Signal::fresh
   ValueFormat values = ValueFormat::kFp32;  // if sparse: as the options say
-  // Selects by a threshold that may be another one, for several streams together
-  // (Grouping::kGlobal): sparse, with the payload of docs/wire-format.md, Sparse positions and
-  // values. Codec::target says how many values a stream should keep.
+  // Sparse, and selects by a threshold, in the place of which Grouping::kGlobal may put one for
+  // several streams. Codec::target says how many values a stream should keep. The payload is that of
+  // docs/wire-format.md, Sparse positions and values.
   bool global_threshold = false;
   Grouping grouping = Grouping::kTensor;  // if the user does not choose one
   Agreed agreed = Agreed::kNothing;
@@ -88,10 +88,10 @@ struct Signal {
   std::optional<Moments> moments = {};  // of `values`, if a pass over them was already made
 };
 
-// What a stream may send if a threshold for several streams selects its values.
+// What a stream may send if one threshold selects the values of several streams.
 struct Quota {
-  float threshold = 0;  // keep |x| > threshold
-  size_t most = 0;      // and of these the largest, at most so many
+  float threshold = 0;  // values with |x| > threshold,
+  size_t most = 0;      // at most so many, the largest
 };
 
 // The circumstances of one use of a stream.
@@ -101,7 +101,7 @@ struct Call {
   uint64_t salt = 0;                // differs between senders, for draws that should be independent
   uint64_t offset = 0;              // of values[0] in its stream, if the stream is coded in parts
   uint64_t ranks = 1;               // number of ranks whose contributions are averaged
-  std::optional<Quota> quota = {};  // given to encoders of with_global_threshold alone
+  std::optional<Quota> quota = {};  // of Grouping::kGlobal: replaces the codec's own selection
 };
 
 struct Encoded {
@@ -197,7 +197,7 @@ class Codec {
   virtual std::vector<Round> rounds(const StreamSpec& /*stream*/, bool /*odd_step*/) const {
     return {};
   }
-  // The number of values that a payload of this stream should keep; 0 if the method has no target.
+  // The number of values that a payload of this stream should keep; 0 if the codec has no target.
   virtual size_t target(const StreamSpec& /*stream*/) const { return 0; }
 
   // The largest number of values that a payload of this stream keeps. It is the stream's count,

@@ -132,8 +132,7 @@ struct RunSummary {
   // Means over steps, per rank, with frames; for pipelines also the mean over ranks.
   double dense_bytes_per_step = 0;
   double sent_bytes_per_step = 0;
-  double inside_bytes_per_step =
-      0;  // part of these that stays in groups of exchange.inside workers
+  double inside_bytes_per_step = 0;   // with exchange.inside: the part that stays in a group
   double between_bytes_per_step = 0;  // the other part
   double codec_ratio = 1;             // 4d / payload bytes of one rank
   double wire_ratio = 1;              // dense bytes / sent bytes; 1 for one rank

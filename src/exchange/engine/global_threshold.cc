@@ -1,4 +1,4 @@
-// GlobalThreshold: samples signals, averages them over steps, and bounds what a step sends.
+// GlobalThreshold: samples signals, averages the samples over steps, and bounds what a step sends.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/global_threshold.h"
 
@@ -12,16 +12,20 @@
 namespace thinwire {
 namespace {
 
-// Of the values above the threshold, about so many are in the sample of a step: their number has a
-// standard deviation of 6 %, over the steps that are averaged about 2 %.
+// The sample of a step holds about so many of the values above the threshold. Their number has a
+// standard deviation of 6 %, and of about 2 % in the average over steps.
 constexpr size_t kSampledTail = 256;
-constexpr float kShare = 0.25f;  // of a step in the average: the last 7 steps have 87 % of it
-constexpr double kGain =
-    0.25;  // of the correction: what is kept and the target are alike after some steps
-constexpr double kFar =
-    4;  // and it never asks for more than so many targets, or less than one in so many
-constexpr double kLost = 1.5;       // times or over the target: the average is of another scale
-constexpr size_t kMostTargets = 2;  // that a step may send
+// The weight of a step in the average; the last 7 steps together have 87 %.
+constexpr float kShare = 0.25f;
+// The part of a step's relative error that the correction takes up.
+constexpr double kGain = 0.25;
+// The correction stays between 1 / kFar and kFar.
+constexpr double kFar = 4;
+// A step that keeps more than kLost targets, or less than 1 / kLost, shows that the signals are not of
+// the scale of the average any more.
+constexpr double kLost = 1.5;
+// The bound on what a step sends, in targets.
+constexpr size_t kMostTargets = 2;
 
 }  // namespace
 
@@ -49,8 +53,8 @@ std::optional<Quota> GlobalThreshold::offer(std::span<const float> signal, size_
   return Quota{.threshold = *threshold_, .most = most};
 }
 
-// What is left of the bound once every later stream has its own target: so the bound holds, and no
-// stream has less than it would by itself.
+// What the bound leaves if every later stream keeps its own target. So the bound holds, and no stream
+// may send less than its own target.
 size_t GlobalThreshold::most_now(size_t target) const noexcept {
   const size_t later = target_ - std::min(target_, offered_ + target);
   const size_t spent = kept_ + later;
@@ -59,7 +63,7 @@ size_t GlobalThreshold::most_now(size_t target) const noexcept {
 }
 
 void GlobalThreshold::commit() noexcept {
-  if (offered_ == 0) return rollback();  // this rank sat the step out, or no target
+  if (offered_ == 0) return rollback();  // this rank sat the step out, or the codec has no target
   const double ratio = static_cast<double>(kept_) / static_cast<double>(offered_);
   const bool lost = threshold_ && (ratio > kLost || kLost * ratio < 1);
   sketch_.average(lost ? 1.0f : kShare);

@@ -1,4 +1,4 @@
-// GlobalThreshold: the threshold that all streams of a section have in a step, learnt from earlier steps.
+// GlobalThreshold: one threshold for all streams of a section, learnt from earlier steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,24 +15,24 @@
 namespace thinwire {
 
 // docs/global-threshold.md says how it is found and why. Every rank has one of its own, for its own
-// signals, and no rank has to be told another's.
+// signals, and no rank needs another's.
 //
-// A step is offer and sent for every stream, then commit or rollback. In a step the threshold is a
-// function of the steps that were committed before, so that it does not depend on the order of streams.
-// (The bound on what a step may send goes by what was sent before.) Used by one thread.
+// A step is offer and sent for every stream, then commit or rollback. The threshold of a step is a
+// function of the committed steps before it, so that it does not depend on the order of streams. The
+// bound on what a stream may send does: it depends on what earlier streams sent. Used by one thread.
 class GlobalThreshold final : public Stateful {
  public:
-  // Between two steps: how many values the streams together should keep. 0: the codec has no target,
-  // and no threshold is needed.
+  // Between two steps: how many values all streams together should keep. 0: the codec has no target,
+  // and needs no threshold.
   void aim(size_t target) noexcept;
 
-  // A stream's signal, of which the codec should keep `target` values, is about to be encoded: looks
-  // at a sample of it, and says what may be sent. Absent where nothing is known yet: the codec then
-  // selects in its own way. `stream` tells streams apart, whatever else there is.
+  // Takes a sample of a stream's signal, of which the codec should keep `target` values, and says what
+  // may be sent. Absent if no threshold is known yet; the codec then selects in its own way. `stream`
+  // is a number that no other stream has.
   std::optional<Quota> offer(std::span<const float> signal, size_t target, const Call& call,
                              size_t stream);
 
-  // That stream was encoded, and kept so many.
+  // The stream that was offered last keeps so many values.
   void sent(size_t kept) noexcept { kept_ += kept; }
 
   void commit() noexcept;
@@ -46,7 +46,7 @@ class GlobalThreshold final : public Stateful {
 
   size_t target_ = 0;
   MagnitudeSketch sketch_;
-  double correction_ = 1;           // of the target, so that as many are kept as it says
+  double correction_ = 1;           // factor of the target: the average is of older signals
   std::optional<float> threshold_;  // of this step; absent: none is known
   std::vector<float> sample_;
 

@@ -10,14 +10,14 @@
 namespace thinwire {
 namespace {
 
-constexpr uint32_t kShift = 19;  // of 8 bits of exponent and 4 of the mantissa
-constexpr float kNothing =
-    0x1p-9f;  // of a value: averages end there, long before they are denormal
+constexpr uint32_t kShift = 19;  // leaves 8 bits of exponent and 4 of the mantissa
+// Averages below this become 0, long before they are denormal.
+constexpr float kNothing = 0x1p-9f;
 
+// The bin after that of the largest floats begins at infinity.
 float lower_end(size_t bin) noexcept {
-  const auto end = std::bit_cast<float>(static_cast<uint32_t>(bin) << kShift);
-  return std::min(
-      end, std::numeric_limits<float>::max());  // the first bin without floats begins at infinity
+  return std::min(std::bit_cast<float>(static_cast<uint32_t>(bin) << kShift),
+                  std::numeric_limits<float>::max());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// MagnitudeSketch: how many values have which magnitudes, averaged over steps, in 16 KiB.
+// MagnitudeSketch: a histogram of magnitudes, averaged over steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,31 +10,31 @@
 
 namespace thinwire {
 
-// A histogram of magnitudes, from samples, in sixteen bins per power of two. Values of a step are
-// counted, then averaged into those of the steps before, or forgotten. Counts are whole numbers, and
-// the rest takes additions, multiplications and divisions alone: the bits are the same on every machine
-// and do not depend on the order in which streams are counted.
+// It has sixteen bins per power of two, and counts samples. The counts of a step are averaged into
+// those of the steps before, or forgotten. Counts are whole numbers, and everything else is additions,
+// multiplications and divisions. So the bits are the same on every machine, and do not depend on the
+// order in which streams are counted. 16 KiB hold the average, and 32 KiB the counts of the step.
 class MagnitudeSketch {
  public:
   static constexpr size_t kBins = 4096;  // by the upper 12 bits of a magnitude in fp32
 
   MagnitudeSketch() : average_(kBins), step_(kBins) {}
 
-  // Counts each value of this step's sample as so many.
+  // Adds this step's sample, each value of which stands for `each` values.
   void count(std::span<const float> sample, uint64_t each) noexcept;
 
-  // The step ends: average += share x (step - average), which is the step itself if nothing was
-  // averaged yet; or the step never happened.
+  // End a step. average: average += share x (step - average), or average = step if nothing was
+  // averaged yet. forget: the step never happened.
   void average(float share) noexcept;
   void forget() noexcept;
 
-  bool empty() const noexcept { return empty_; }  // nothing was averaged
+  bool empty() const noexcept { return empty_; }  // nothing was averaged yet
 
-  // The magnitude that `target` values exceed, by the average; between the ends of a bin as if its
-  // values lay evenly. Absent if fewer have a magnitude at all. REQUIRES: 0 < target.
+  // The magnitude that `target` values exceed according to the average, if the values of a bin lie
+  // evenly between its ends. Absent if fewer values than that are not zero. REQUIRES: 0 < target.
   std::optional<float> exceeded_by(double target) const noexcept;
 
-  // The average, for saved states. REQUIRES of set_bins: as many, none negative or infinite.
+  // The average, for saved states. set_bins REQUIRES kBins numbers that are finite and not negative.
   std::span<const float> bins() const noexcept { return average_; }
   void set_bins(std::span<const float> bins);
 
