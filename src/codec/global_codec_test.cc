@@ -100,6 +100,18 @@ TEST(GlobalCodec, SendsTheLargestOfTooMany) {
     }
 }
 
+TEST(GlobalCodec, SendsNothingAfterAStepThatSentSomething) {
+  const auto values = draw(normal, 0, kCount);
+  const auto codec = with_global_threshold(codec_of("topk"));
+  const auto encoder = codec->make_encoder(stream_of(kCount));
+  std::vector<std::byte> out(codec->max_encoded_size(stream_of(kCount)));
+  std::vector<float> rest(kCount);
+  for (const size_t most : {17, 0})
+    EXPECT_EQ(encoder->encode({.values = values}, {.quota = Quota{.most = most}}, out, rest).kept,
+              most);
+  EXPECT_EQ(rest, values);
+}
+
 // A stream may be all above the threshold: receivers have room for that, in every format.
 TEST(GlobalCodec, HasRoomForEverything) {
   const auto values = draw(normal, 0, kCount);
