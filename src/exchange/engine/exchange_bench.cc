@@ -82,25 +82,61 @@ class Team {
   std::vector<std::thread> threads_;
 };
 
-void run(benchmark::State& state, int ranks, const char* codec, bool norms) {
-  Team team(ranks, {.codec = codec, .norms = norms});
+void run(benchmark::State& state, int ranks, const ExchangeOptions& options) {
+  Team team(ranks, options);
   bench::side_by_side(
       state, kTensors * kCount, [&] { team.prepare(); }, [&] { team.step(); });
 }
 
-void exchange_fp32_1_rank(benchmark::State& state) { run(state, 1, "fp32", false); }
-void exchange_fp32_2_ranks(benchmark::State& state) { run(state, 2, "fp32", false); }
-void exchange_fp16_1_rank(benchmark::State& state) { run(state, 1, "fp16", false); }
-void exchange_fp16_2_ranks(benchmark::State& state) { run(state, 2, "fp16", false); }
-void exchange_adacomp_1_rank(benchmark::State& state) { run(state, 1, "adacomp", false); }
-void exchange_adacomp_1_rank_norms(benchmark::State& state) { run(state, 1, "adacomp", true); }
-void exchange_adacomp_2_ranks(benchmark::State& state) { run(state, 2, "adacomp", false); }
-void exchange_int8_1_rank(benchmark::State& state) { run(state, 1, "int8", false); }
-void exchange_int8_2_ranks(benchmark::State& state) { run(state, 2, "int8", false); }
-void exchange_sidco_1_rank(benchmark::State& state) { run(state, 1, "sidco:density=0.001", false); }
-void exchange_sidco_2_ranks(benchmark::State& state) {
-  run(state, 2, "sidco:density=0.001", false);
+void run(benchmark::State& state, int ranks, const char* codec, bool norms = false) {
+  run(state, ranks, ExchangeOptions{.codec = codec, .norms = norms});
 }
+
+void exchange_fp32_1_rank(benchmark::State& state) { run(state, 1, "fp32"); }
+void exchange_fp32_2_ranks(benchmark::State& state) { run(state, 2, "fp32"); }
+void exchange_fp16_1_rank(benchmark::State& state) { run(state, 1, "fp16"); }
+void exchange_fp16_2_ranks(benchmark::State& state) { run(state, 2, "fp16"); }
+void exchange_adacomp_1_rank(benchmark::State& state) { run(state, 1, "adacomp"); }
+void exchange_adacomp_1_rank_norms(benchmark::State& state) { run(state, 1, "adacomp", true); }
+void exchange_adacomp_2_ranks(benchmark::State& state) { run(state, 2, "adacomp"); }
+void exchange_int8_1_rank(benchmark::State& state) { run(state, 1, "int8"); }
+void exchange_int8_2_ranks(benchmark::State& state) { run(state, 2, "int8"); }
+void exchange_sidco_1_rank(benchmark::State& state) { run(state, 1, "sidco:density=0.001"); }
+void exchange_sidco_2_ranks(benchmark::State& state) { run(state, 2, "sidco:density=0.001"); }
+
+// The same codec with each grouping.
+void run_grouping(benchmark::State& state, int ranks, Grouping grouping) {
+  run(state, ranks,
+      ExchangeOptions{.codec = "topk:density=0.01", .grouping = grouping, .norms = false});
+}
+void exchange_topk_tensor_1_rank(benchmark::State& state) {
+  run_grouping(state, 1, Grouping::kTensor);
+}
+void exchange_topk_model_1_rank(benchmark::State& state) {
+  run_grouping(state, 1, Grouping::kModel);
+}
+void exchange_topk_global_1_rank(benchmark::State& state) {
+  run_grouping(state, 1, Grouping::kGlobal);
+}
+void exchange_topk_tensor_2_ranks(benchmark::State& state) {
+  run_grouping(state, 2, Grouping::kTensor);
+}
+void exchange_topk_model_2_ranks(benchmark::State& state) {
+  run_grouping(state, 2, Grouping::kModel);
+}
+void exchange_topk_global_2_ranks(benchmark::State& state) {
+  run_grouping(state, 2, Grouping::kGlobal);
+}
+
+// exchange_topk_tensor_1_rank with SGD's momentum in the memory.
+void exchange_topk_momentum_1_rank(benchmark::State& state) {
+  run(state, 1,
+      ExchangeOptions{.codec = "topk:density=0.01",
+                      .feedback = "dgc:momentum=0.9",
+                      .grouping = Grouping::kTensor,
+                      .norms = false});
+}
+
 THINWIRE_BENCH(exchange_fp32_1_rank);
 THINWIRE_BENCH(exchange_fp32_2_ranks);
 THINWIRE_BENCH(exchange_fp16_1_rank);
@@ -112,6 +148,13 @@ THINWIRE_BENCH(exchange_int8_1_rank);
 THINWIRE_BENCH(exchange_int8_2_ranks);
 THINWIRE_BENCH(exchange_sidco_1_rank);
 THINWIRE_BENCH(exchange_sidco_2_ranks);
+THINWIRE_BENCH(exchange_topk_tensor_1_rank);
+THINWIRE_BENCH(exchange_topk_model_1_rank);
+THINWIRE_BENCH(exchange_topk_global_1_rank);
+THINWIRE_BENCH(exchange_topk_tensor_2_ranks);
+THINWIRE_BENCH(exchange_topk_model_2_ranks);
+THINWIRE_BENCH(exchange_topk_global_2_ranks);
+THINWIRE_BENCH(exchange_topk_momentum_1_rank);
 
 }  // namespace
 }  // namespace thinwire
