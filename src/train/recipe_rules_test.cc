@@ -59,6 +59,8 @@ TEST(RecipeRules, AreCheckedWithTheRecipe) {
               HasSubstr("rule 'a': method dense cannot add"));
   EXPECT_THAT(fault_of({{"exchange.rules", "{a} fp32"}, {"sync.method", "local:tau=2"}}),
               HasSubstr("not for local methods"));
+  EXPECT_THAT(fault_of({{"exchange.rules", "{a} fp32"}, {"pipeline.stages", "2"}}),
+              AllOf(HasSubstr("exchange.rules: "), HasSubstr("not for pipelines")));
 }
 
 }  // namespace
