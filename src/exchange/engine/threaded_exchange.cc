@@ -10,6 +10,7 @@
 #include "exchange/engine/codec_change.h"
 #include "exchange/engine/intake.h"
 #include "exchange/engine/runner.h"
+#include "exchange/engine/step_context.h"
 #include "exchange/levels/holders.h"
 #include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
