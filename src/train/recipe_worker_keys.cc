@@ -1,5 +1,6 @@
 // The keys of the tables sync, exchange and run of a recipe: what workers tell each other.
 // SPDX-License-Identifier: Apache-2.0
+#include "thinwire/grouping.h"
 #include "train/recipe_tables.h"
 
 namespace thinwire {
