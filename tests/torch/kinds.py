@@ -43,9 +43,9 @@ class Complex(nn.Module):
 class Bag(nn.Module):
     """Looks up rows of a table by the signs of what comes in."""
 
-    def __init__(self):
+    def __init__(self, sparse=True):
         super().__init__()
-        self.table = nn.EmbeddingBag(20, 8, sparse=True)
+        self.table = nn.EmbeddingBag(20, 8, sparse=sparse)
 
     def forward(self, images):
         rows = (images.detach() * 1000).long().remainder(10)[:, :3]
@@ -119,9 +119,17 @@ MIDDLES = {
 CLOSE = {"float16": 2e-3, "bfloat16": 2e-2}
 
 
-def wrap(name, **settings):
-    return DistributedDataParallel(Net(MIDDLES[name]), find_unused_parameters=name == "unused",
+def wrap(name, middle=None, **settings):
+    return DistributedDataParallel(Net(middle or MIDDLES[name]), find_unused_parameters=name == "unused",
                                    bucket_cap_mb=0.0001, **settings)
+
+
+def wrap_for_torch(name):
+    """The same network, for gradients that torch itself averages: those of a table are dense.
+
+    Where gloo adds sparse ones beside others, two of its threads write one text at once, which is too
+    long to lie in the string itself: torch 2.13 then ends with "malloc(): unaligned tcache chunk"."""
+    return wrap(name, (lambda: Bag(sparse=False)) if name == "sparse" else None)
 
 
 def backward(model, step, rank):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from kinds import CLOSE, MIDDLES, STEPS, Net, backward, gradients_of, weights_of, wrap
+from kinds import CLOSE, MIDDLES, STEPS, Net, backward, gradients_of, weights_of, wrap, wrap_for_torch
 from ranks import on_ranks
 
 
@@ -16,8 +16,8 @@ def beside_plain(rank, size, name):
     import thinwire.torch as tw
     found = []
     for codec in (None, "fp32", "topk:density=0.1"):
-        model = wrap(name)
-        if codec is not None:
+        model = wrap(name) if codec else wrap_for_torch(name)
+        if codec:
             tw.compress(model, codec)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(STEPS):
@@ -31,7 +31,7 @@ def all_that_is_owed(rank, size, name):
     """Mean gradients at fixed weights, added up: without thinwire, and with a codec that leaves
     most out until one that loses nothing sends the rest."""
     import thinwire.torch as tw
-    plain, ours = wrap(name), wrap(name)
+    plain, ours = wrap_for_torch(name), wrap(name)
     link = tw.compress(ours, "topk:density=0.1")
     sums = [0, 0]
     for step in range(STEPS):
@@ -44,12 +44,12 @@ def all_that_is_owed(rank, size, name):
 
 
 def kinds_of_gradients(rank, size, name):
+    """On one rank alone, and of thinwire."""
     import thinwire.torch as tw
     found = []
-    for codec in (None, "fp32"):
-        model = wrap(name)
-        if codec is not None:
-            tw.compress(model, codec)
+    ours = wrap(name)
+    tw.compress(ours, "fp32")
+    for model in (Net(MIDDLES[name]), ours):
         backward(model, 0, rank)
         found.append([p.grad is not None and (p.grad.dtype, p.grad.layout, p.grad.shape)
                       for p in model.parameters()])

@@ -139,7 +139,9 @@ void C10dWorld::receive_parcels(Peer& peer) {
         }))
       throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
     if (!more) return;
-    give({.size = 0, .pieces = {{std::move(parcel), {}}}});
+    Message spent;  // an initialiser list would keep a second owner, and the memory not be used again
+    spent.pieces.push_back({.memory = std::move(parcel), .bytes = {}});
+    give(std::move(spent));
   }
 }
 

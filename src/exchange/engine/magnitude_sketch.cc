@@ -39,13 +39,13 @@ void MagnitudeSketch::average(float share) noexcept {
 
 void MagnitudeSketch::forget() noexcept { std::fill(step_.begin(), step_.end(), 0); }
 
-// Bin 0 holds zeros.
+// Bin 0 holds zeros. `above` stays less than the target, so the bin found is not empty.
 std::optional<float> MagnitudeSketch::exceeded_by(double target) const noexcept {
   assert(target > 0);
   double above = 0;
   for (size_t bin = kBins; bin-- > 1;) {
     const double here = average_[bin];
-    if (here == 0 || above + here < target) {
+    if (above + here < target) {
       above += here;
       continue;
     }

@@ -105,8 +105,15 @@ TEST(MagnitudeSketch, GoesOnFromItsBins) {
   MagnitudeSketch sketch, other;
   sketch.count(draw(laplace, 3, 5000), 1);
   sketch.average(1);
+  other.count(draw(laplace, 4, 3000), 1);  // which is forgotten
   other.set_bins(sketch.bins());
   EXPECT_FALSE(other.empty());
+  EXPECT_EQ(other.exceeded_by(50), sketch.exceeded_by(50));
+  const std::vector<float> more = draw(laplace, 5, 5000);
+  for (MagnitudeSketch* one : {&sketch, &other}) {
+    one->count(more, 1);
+    one->average(0.5f);
+  }
   EXPECT_EQ(other.exceeded_by(50), sketch.exceeded_by(50));
   other.set_bins(std::vector<float>(MagnitudeSketch::kBins));
   EXPECT_TRUE(other.empty());
