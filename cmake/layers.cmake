@@ -112,6 +112,11 @@ function(thinwire_tests group)
   add_executable(${group}_tests ${sources})
   target_include_directories(${group}_tests PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${group}_tests PRIVATE ${arg_LIBS} thinwire_flags thinwire_test_main)
+  # Tests are compiled in a fifth less time than by -O2, and run as long: what they test has its own flags. Those of
+  # libtorch share a precompiled header, which needs the same flags everywhere.
+  if(NOT group MATCHES "^(train|torch)$")
+    target_compile_options(${group}_tests PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  endif()
   foreach(source IN LISTS arg_SOURCES)
     cmake_path(GET source STEM test)
     add_test(NAME ${group}/${test} COMMAND ${group}_tests ${test})

@@ -7,9 +7,8 @@ from torch import nn
 import thinwire.errors
 from boundary_test import SAMPLES, SETTINGS, WIDTH, alone, ids_of, stages
 from nets import batch_of, weights_of
-from ranks import imports_too, on_ranks
+from ranks import on_ranks
 
-imports_too("torch.distributed.pipelining")
 PARTS, STEPS = 2, 4
 
 

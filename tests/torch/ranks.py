@@ -1,6 +1,5 @@
 """Ranks of a gloo process group, each a process. SPDX-License-Identifier: Apache-2.0"""
 import datetime
-import multiprocessing
 import os
 import pathlib
 import pickle
@@ -11,18 +10,9 @@ import traceback
 import torch
 import torch.distributed as dist
 
+from run_suite import CONTEXT
+
 torch.set_num_threads(1)  # two that wait for each other take seconds where a core is busy
-
-# Ranks are forked from one process that has imported torch, and what torch imports when the first
-# DistributedDataParallel or optimiser is made: seconds for each, where they were spawned.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_IMPORTS = ["torch._dynamo", "torch.distributed._functional_collectives", "thinwire.torch"]
-_CONTEXT.set_forkserver_preload(_IMPORTS)
-
-
-def imports_too(*modules):
-    """Has ranks forked from a process that has imported these besides; before the first on_ranks."""
-    _CONTEXT.set_forkserver_preload([*_IMPORTS, *modules])
 
 
 def _main(rank, size, work, arguments, folder, results):
@@ -47,9 +37,9 @@ def on_ranks(size, work, *arguments, limit=300, lost=frozenset()):
     """What work(rank, size, *arguments) returns on each rank; raises what the first of them raised.
 
     Ranks in `lost` end without a word, and the others must end well all the same."""
-    results = _CONTEXT.Queue()
+    results = CONTEXT.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [_CONTEXT.Process(target=_main, args=(r, size, work, arguments, folder, results))
+        ranks = [CONTEXT.Process(target=_main, args=(r, size, work, arguments, folder, results))
                  for r in range(size)]
         for process in ranks:
             process.start()
