@@ -39,6 +39,11 @@ uint64_t open_word(const SealedWord& got, uint64_t subject, int sender) {
   return open(got, subject, sender, kGathered);
 }
 
+uint64_t seal_of(std::span<const uint64_t> words, uint64_t subject, int sender) {
+  const uint64_t about[] = {subject, static_cast<uint64_t>(sender), words.size()};
+  return checksum(std::as_bytes(std::span(about)), std::as_bytes(words));
+}
+
 std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subject) {
   const SealedWord own = seal(mine, subject, group.rank(), kGathered);
   std::vector<SealedWord> all(static_cast<size_t>(group.size()));

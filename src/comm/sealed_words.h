@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "thinwire/group.h"
@@ -16,6 +17,9 @@ struct SealedWord {
 };
 SealedWord seal_word(uint64_t word, uint64_t subject, int sender);
 uint64_t open_word(const SealedWord& got, uint64_t subject, int sender);
+
+// The seal of several words that one rank sends in one message.
+uint64_t seal_of(std::span<const uint64_t> words, uint64_t subject, int sender);
 
 // Collective, as Group::all_gather and Group::max are. Each message is the word and the XXH3 of word,
 // `subject`, sender and place, 16 bytes. `subject` says what the words are about, such as the number of a
