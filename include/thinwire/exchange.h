@@ -49,9 +49,11 @@ struct ExchangeOptions {
   // One of dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;
   // docs/collectives.md.
   std::string method = "auto";
-  // How contributions become one result: "mean", or "median" over ranks, coordinate by coordinate,
-  // which tolerates up to (n - 1) / 2 ranks that send any finite values. Rules other than the mean
-  // require scatter-reduce or gather.
+  // How contributions become one result: "mean"; "median" over ranks, coordinate by coordinate,
+  // which tolerates up to (n - 1) / 2 ranks that send any finite values; "cge:f=1", the mean of all
+  // but the f ranks whose contributions to all tensors have the largest norms; "krum:f=1,m=2", the
+  // mean of the m ranks whose contributions have the nearest neighbours. Rules other than the mean
+  // require scatter-reduce or gather; docs/collectives.md.
   std::string combine = "mean";
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
@@ -101,7 +103,7 @@ struct Fault {
   ErrorCode code =
       ErrorCode::kOk;  // kNonFinite or kCorrupt; kOk: ranks abstained, which is no fault
   int rank = -1;       // the rank at fault; -1: the sum over ranks overflowed
-  std::string stream;  // the stream at fault
+  std::string stream;  // the stream at fault; if too few ranks took part for the rule: that text
 };
 
 // The request of a rank that abstains from a step.
@@ -227,7 +229,8 @@ class Exchange {
   // or positions follow the other ranks. It still starts its tensors, and they receive:
   //
   //   kSitsOut     the mean of the ranks that take part. If all sit out, the step is skipped, with
-  //                participants = 0. Requires a weighted exchange.
+  //                participants = 0; likewise if fewer take part than the rule `combine` needs.
+  //                Requires a weighted exchange.
   //   kSkipsStep   zeros: the step is skipped on all ranks, and the report names this one. Possible
   //                in any exchange.
   //

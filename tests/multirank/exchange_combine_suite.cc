@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"
@@ -33,8 +35,8 @@ float median(std::vector<float> column) {
   return n % 2 == 1 ? column[n / 2] : 0.5f * column[n / 2 - 1] + 0.5f * column[n / 2];
 }
 
-// Of one tensor, in the first step: no memory owes anything yet.
-Values expected(const TensorSpec& tensor, const Codec& codec, int ranks) {
+// What the others have of a tensor of each rank, in the first step: no memory owes anything yet.
+std::vector<Values> decoded(const TensorSpec& tensor, const Codec& codec, int ranks) {
   const StreamSpec spec = single_tensor(tensor);
   std::vector<Values> rows;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -45,6 +47,11 @@ Values expected(const TensorSpec& tensor, const Codec& codec, int ranks) {
     rows.emplace_back(given.size(), -0.0f);
     codec.make_decoder(spec)->decode_add(bytes, 1.0f, rows.back()).or_throw();
   }
+  return rows;
+}
+
+Values expected(const TensorSpec& tensor, const Codec& codec, int ranks) {
+  const std::vector<Values> rows = decoded(tensor, codec, ranks);
   Values result(tensor.count());
   for (size_t i = 0; i < result.size(); ++i) {
     std::vector<float> column;
@@ -75,6 +82,116 @@ TEST_P(ExchangeCombine, MedianIsThatOfTheDecodedContributions) {
     }
 }
 
+// Several buckets, and tensors of which some ranks own nothing.
+const std::vector<TensorSpec> kTensors{{"a", {3}, TensorKind::kLinear},
+                                       {"b", {40, 25}, TensorKind::kLinear},
+                                       {"c", {17, 9}, TensorKind::kLinear}};
+
+// By rank, of all tensors.
+using Choice = std::function<std::vector<float>(const std::vector<std::vector<Values>>& rows)>;
+
+double square_distance(const Values& a, const Values& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = a[i] - b[i];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+// The ranks of the `count` least scores count alike.
+std::vector<float> best(const std::vector<double>& scores, size_t count) {
+  std::vector<float> weights;
+  for (size_t rank = 0; rank < scores.size(); ++rank) {
+    size_t before = 0;
+    for (size_t other = 0; other < scores.size(); ++other)
+      before += scores[other] < scores[rank] || (scores[other] == scores[rank] && other < rank);
+    weights.push_back(before < count ? 1.0f / static_cast<float>(count) : 0.0f);
+  }
+  return weights;
+}
+
+std::vector<float> cge(const std::vector<std::vector<Values>>& rows, size_t f) {
+  std::vector<double> norms(rows[0].size());
+  for (const std::vector<Values>& tensor : rows)
+    for (size_t rank = 0; rank < norms.size(); ++rank)
+      norms[rank] += square_distance(tensor[rank], Values(tensor[rank].size()));
+  return best(norms, norms.size() - f);
+}
+
+std::vector<float> krum(const std::vector<std::vector<Values>>& rows, size_t f, size_t m) {
+  const size_t ranks = rows[0].size();
+  std::vector<double> scores;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<double> distances;
+    for (size_t other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      distances.push_back(0);
+      for (const std::vector<Values>& tensor : rows)
+        distances.back() += square_distance(tensor[rank], tensor[other]);
+    }
+    std::sort(distances.begin(), distances.end());
+    scores.push_back(0);
+    for (size_t i = 0; i < ranks - f - 2; ++i) scores.back() += distances[i];
+  }
+  return best(scores, m);
+}
+
+Tensors chosen(const Choice& choice, const Codec& codec, int ranks) {
+  std::vector<std::vector<Values>> rows;
+  for (const TensorSpec& tensor : kTensors) rows.push_back(decoded(tensor, codec, ranks));
+  const std::vector<float> weights = choice(rows);
+  Tensors results;
+  for (const std::vector<Values>& tensor : rows) {
+    results.emplace_back(tensor[0].size());
+    for (size_t rank = 0; rank < tensor.size(); ++rank)
+      for (size_t i = 0; weights[rank] > 0 && i < results.back().size(); ++i)
+        results.back()[i] += weights[rank] * tensor[rank][i];
+  }
+  return results;
+}
+
+struct RuleOverVectors {
+  std::string text;
+  Choice choice;
+};
+
+std::vector<RuleOverVectors> rules_over_vectors(int ranks) {
+  const size_t most = static_cast<size_t>(ranks - 1) / 2;
+  std::vector<RuleOverVectors> rules;
+  for (const size_t f : {size_t{0}, size_t{1}, most})
+    rules.push_back({"cge:f=" + std::to_string(f), [f](const auto& rows) { return cge(rows, f); }});
+  const auto n = static_cast<size_t>(ranks);
+  for (size_t f = 0; 2 * f + 3 <= n; ++f)
+    for (const size_t m : {size_t{1}, size_t{2}, n - f})
+      rules.push_back({"krum:f=" + std::to_string(f) + ",m=" + std::to_string(m),
+                       [f, m](const auto& rows) { return krum(rows, f, m); }});
+  return rules;
+}
+
+TEST_P(ExchangeCombine, RulesOverVectorsChooseAmongTheDecodedContributions) {
+  for (const RuleOverVectors& rule : rules_over_vectors(GetParam()))
+    for (const std::string method : {"scatter-reduce", "gather"})
+      for (const std::string text : {"fp32", "topk:density=0.2", "sidco:density=0.1", "sign"}) {
+        if (method == "scatter-reduce" && text != "fp32") continue;  // its owner encodes once more
+        on_all([&](Group& group) {
+          Side side(group, kTensors,
+                    {.codec = text,
+                     .method = method,
+                     .combine = rule.text,
+                     .grouping = Grouping::kTensor,
+                     .bucket_bytes = 700,
+                     .chunk_values = 20});
+          EXPECT_FALSE(side.step(0).skipped);
+          const auto codec = make_codec(text).value().codec;
+          const Tensors expected = chosen(rule.choice, *codec, group.size());
+          for (size_t i = 0; i < expected.size(); ++i)
+            EXPECT_TRUE(same_values(side.values[i], expected[i]))
+                << rule.text << ", " << text << " by " << method << ", tensor " << i;
+        });
+      }
+}
+
 TEST_P(ExchangeCombine, AMinorityOfRanksCannotMoveTheMedianFar) {
   const int bad = (GetParam() - 1) / 2;
   for (const std::string text : {"fp32", "int8", "topk:density=1"})
@@ -89,11 +206,146 @@ TEST_P(ExchangeCombine, AMinorityOfRanksCannotMoveTheMedianFar) {
     });
 }
 
-// Two runs of some steps: the same bits everywhere, memories included.
+// Rank 0 is largest in the first tensor and in the second, rank 1 in all that there is. What decides
+// bucket by bucket, or section by section, leaves out rank 0.
+TEST_P(ExchangeCombine, AllBucketsAndSectionsDecideTogether) {
+  const std::vector<TensorSpec> model{{"x", {10}, TensorKind::kLinear},
+                                      {"y", {10}, TensorKind::kLinear},
+                                      {"z", {10}, TensorKind::kLinear}};
+  const TensorRule by_gather{.pattern = "y", .codec = "fp32", .method = "gather"};
+  const TensorRule in_halves{.pattern = "z", .codec = "fp16", .method = "scatter-reduce"};
+  for (const std::string method : {"scatter-reduce", "gather"})
+    for (const bool weighted : {false, true})
+      for (const std::vector<TensorRule>& rules :
+           {std::vector<TensorRule>{}, {by_gather}, {by_gather, in_halves}})
+        on_all([&](Group& group) {
+          Side side(group, model,
+                    {.codec = "fp32",
+                     .method = method,
+                     .combine = "cge",
+                     .weighted = weighted,
+                     .rules = rules,
+                     .bucket_bytes = 40});
+          for (int step = 0; step < 2; ++step) {
+            const float of[3] = {group.rank() == 0 ? 3.0f : 2.0f, group.rank() == 0 ? 3.0f : 2.0f,
+                                 group.rank() == 0   ? 0.0f
+                                 : group.rank() == 1 ? 4.0f
+                                                     : 1.0f};
+            side.values = {Values(10, of[0]), Values(10, of[1]), Values(10, of[2])};
+            for (size_t i = 0; i < 3; ++i) side.start(i);
+            EXPECT_FALSE(side.exchange().finish().skipped);
+            const float rest = static_cast<float>(group.size() - 1);
+            for (const size_t i : {0, 1})
+              for (const float value : side.values[i])
+                EXPECT_NEAR(value, 2 + 1 / rest, 1e-6) << method;
+            for (const float value : side.values[2])
+              EXPECT_NEAR(value, (rest - 1) / rest, 1e-3) << method;
+          }
+        });
+}
+
+TEST_P(ExchangeCombine, HostileRanksAreLeftOut) {
+  const int n = GetParam(), most = (n - 1) / 2, few = (n - 3) / 2;
+  const std::pair<int, std::string> rules[] = {
+      {most, "cge:f=" + std::to_string(most)},
+      {few, "krum:f=" + std::to_string(few)},
+      {few, "krum:f=" + std::to_string(few) + ",m=" + std::to_string(n - few)}};
+  for (const auto& [bad, rule] : rules)
+    for (const std::string text : {"fp32", "int8", "bf16", "topk:density=1"})
+      for (const Results results : {Results::kFull, Results::kShard})
+        on_all([&, bad = bad, rule = rule](Group& group) {
+          const ExchangeOptions options{.codec = text,
+                                        .feedback = "none",
+                                        .combine = rule,
+                                        .results = results,
+                                        .chunk_values = 60};
+          if (!settle(options, 0)) return;
+          Side side(group, {kTensor}, options);
+          side.values = gradients({kTensor}, group.rank(), 0);
+          if (group.rank() >= group.size() - bad)
+            for (float& value : side.values[0]) value = 1e30f;
+          side.start(0);
+          EXPECT_FALSE(side.exchange().finish().skipped);
+          if (results == Results::kFull) {
+            for (const float value : side.values[0]) EXPECT_LE(std::abs(value), 0.051f) << text;
+            return;
+          }
+          for (const OwnedRange& range : side.exchange().owned(group.rank()))
+            for (size_t i = range.begin; i < range.begin + range.count; ++i)
+              EXPECT_LE(std::abs(side.values[0][i]), 0.051f) << text;
+        });
+}
+
+TEST_P(ExchangeCombine, RulesOverVectorsNeedEnoughRanksInEveryStep) {
+  const int f = (GetParam() - 1) / 2;
+  const std::string rule = "cge:f=" + std::to_string(f), more = "cge:f=" + std::to_string(f + 1);
+  const auto text = [](const std::string& named, int left_out) {
+    return "combine = " + named + " needs 2 f + 1 = " + std::to_string(2 * left_out + 1) +
+           " ranks at least, and ";
+  };
+  for (const std::string method : {"scatter-reduce", "gather"})
+    on_all([&](Group& group) {
+      const int n = group.size();
+      try {
+        Side(group, small_model(), {.combine = more});
+        ADD_FAILURE() << more << " at " << n;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kBadOption);
+        EXPECT_EQ(std::string(error.what()),
+                  "exchange: " + text(more, f + 1) + "the group has " + std::to_string(n));
+      }
+      Side side(group, small_model(),
+                {.codec = "fp32",
+                 .feedback = "residual",
+                 .method = method,
+                 .combine = rule,
+                 .weighted = true,
+                 .chunk_values = 4,
+                 .max_skipped = 1});
+      EXPECT_FALSE(side.step(0).skipped);
+      const StateArrays before = side.store().save();
+      // As many as the rule can spare, then one more.
+      const int spare = n - (2 * f + 1);
+      for (const int out : {spare, spare + 1}) {
+        if (group.rank() < out) side.exchange().abstain(Abstention::kSitsOut);
+        const StepReport report = side.step(1);
+        EXPECT_EQ(report.participants, static_cast<uint64_t>(n - out));
+        EXPECT_EQ(report.skipped, out > spare) << method;
+        if (!report.skipped) continue;
+        EXPECT_EQ(report.fault.code, ErrorCode::kOk);
+        EXPECT_EQ(describe(report.fault), text(rule, f) + std::to_string(n - out) + " took part");
+        for (const Values& values : side.values)
+          for (const float value : values) EXPECT_EQ(value, 0);
+      }
+      EXPECT_TRUE(same_state(side.store().save(), before));  // fp32 leaves nothing
+      EXPECT_FALSE(side.step(3).skipped);
+    });
+}
+
+TEST_P(ExchangeCombine, RulesOverVectorsTakeBfloat16) {
+  on_all([](Group& group) {
+    Store store;
+    const auto exchange = make_exchange(group, store, {{"w", {50}, TensorKind::kLinear}},
+                                        {.codec = "fp32", .combine = "cge:f=1"});
+    const bool large = group.rank() == 1;
+    std::vector<uint16_t> values(50, large ? 0x7e00 : 0x3f80);  // 4e37, 1
+    exchange->start(0, {.data = values.data(), .count = 50, .dtype = DType::kBFloat16});
+    EXPECT_FALSE(exchange->finish().skipped);
+    EXPECT_EQ(values, std::vector<uint16_t>(50, 0x3f80));
+  });
+}
+
+// Some steps: the same bits everywhere.
 TEST_P(ExchangeCombine, EveryCodecGivesAllRanksTheSameBits) {
-  for (ExchangeOptions options : codecs_and_methods(4)) {
-    options.combine = "median";
-    if (!settle(options, 0)) continue;
+  std::vector<ExchangeOptions> all;
+  for (ExchangeOptions options : codecs_and_methods(4))
+    for (const char* rule : {"median", "cge:f=1", "krum:f=0"}) {
+      options.combine = rule;
+      if (settle(options, 0)) all.push_back(options);
+    }
+  for (ExchangeOptions options : all) {
+    options.bucket_bytes = 900;
+    options.chunk_values = 16;
     on_all([&](Group& group) {
       Side side(group, small_model(), options);
       for (uint64_t step = 0; step < 3; ++step) EXPECT_FALSE(side.step(step).skipped);
@@ -115,9 +367,27 @@ TEST_P(ExchangeCombine, MethodsThatOnlyAddSaySo) {
     ASSERT_FALSE(terms);
     EXPECT_NE(terms.status().message().find("by mean alone; use "), std::string::npos);
   }
-  const auto unknown = settle({.combine = "medain"}, 0);
-  ASSERT_FALSE(unknown);
-  EXPECT_NE(unknown.status().message().find("did you mean 'median'"), std::string::npos);
+}
+
+TEST(CombineNames, MistakesNameTheChoices) {
+  const auto why = [](const ExchangeOptions& options) {
+    return std::string(check_exchange(options).message());
+  };
+  const auto has = [&](const ExchangeOptions& options, const std::string& text) {
+    EXPECT_NE(why(options).find(text), std::string::npos) << why(options);
+  };
+  has({.combine = "medain"},
+      "exchange: unknown combine 'medain'; known: mean, median, cge, krum; did you mean 'median'?");
+  has({.combine = "cge:g=1"}, "exchange: combine 'cge'");
+  has({.combine = "cge:f=-1"}, "combine 'cge'");
+  has({.combine = "krum:m=0"}, "combine 'krum'");
+  has({.combine = "mean:f=1"}, "exchange: combine 'mean'");
+  has({.combine = "cge:f=1", .inside = 2},
+      "inside = 2: combine = cge:f=1 chooses among whole vectors");
+  has({.feedback = "ef21", .combine = "cge:f=1"},
+      "memory ef21 follows the mean over all ranks' estimates, and combine = cge:f=1");
+  EXPECT_EQ(fixed_text({.combine = "cge"}), fixed_text({.combine = "cge:f=1"}));
+  EXPECT_NE(fixed_text({.combine = "cge:f=2"}), fixed_text({.combine = "cge:f=1"}));
 }
 
 }  // namespace

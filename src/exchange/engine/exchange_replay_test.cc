@@ -60,6 +60,7 @@ class Adversary {
 
 std::string name_of(const ExchangeOptions& options) {
   std::string name = options.codec + "_" + options.method;
+  if (options.combine != "mean") name += "_" + options.combine;
   const auto is_other = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; };
   std::replace_if(name.begin(), name.end(), is_other, '_');
   return name;
@@ -101,6 +102,18 @@ TEST_P(ExchangeReplay, AnotherMessageOfTheStepIsNotTakenForTheOneExpected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pairs, ExchangeReplay, ::testing::ValuesIn(codecs_and_methods()),
+                         [](const auto& test) { return name_of(test.param); });
+
+// Their statistics are messages too.
+std::vector<ExchangeOptions> rules_over_vectors() {
+  std::vector<ExchangeOptions> all;
+  for (const char* method : {"scatter-reduce", "gather"})
+    for (const char* codec : {"fp32", "int8"})
+      all.push_back({.codec = codec, .method = method, .combine = "cge:f=1"});
+  all.push_back({.codec = "fp16", .method = "scatter-reduce", .combine = "krum:f=0,m=2"});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Rules, ExchangeReplay, ::testing::ValuesIn(rules_over_vectors()),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

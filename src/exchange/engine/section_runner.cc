@@ -13,6 +13,7 @@ namespace thinwire {
 SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets, int first_tag,
                              const Shared& shared)
     : options_(section.options),
+      combine_(section.terms.combine),
       schedule_(CodecSchedule::parse(options_.codec).value()),
       codec_(schedule_.at(options_.first_step, options_.steps_per_epoch)),
       buckets_(std::move(buckets)),
@@ -62,7 +63,7 @@ void SectionRunner::make_method(const Terms& terms) {
                                 .streams = shared_.streams,
                                 .buckets = buckets_,
                                 .store = shared_.store,
-                                .combine = *terms.combine,
+                                .combine = *combine_,
                                 .bucket_bytes = options_.bucket_bytes,
                                 .chunk_values = options_.chunk_values,
                                 .shards = options_.results == Results::kShard,

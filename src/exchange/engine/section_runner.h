@@ -51,6 +51,7 @@ class SectionRunner {
   void end_debts(bool skipped);
 
   const ExchangeOptions options_;
+  const std::shared_ptr<const Combine> combine_;  // the same for all codecs; methods refer to it
   const CodecSchedule schedule_;
   std::string codec_;  // as the schedule says it
   const std::vector<Bucket> buckets_;

@@ -24,7 +24,11 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                .generation = options.generation,
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
-                        .ranks = static_cast<uint64_t>(channel_->size())}} {
+                        .ranks = static_cast<uint64_t>(channel_->size())}},
+      combine_(make_combine(options.combine).value()) {
+  if (combine_.rule->over_vectors() != nullptr)
+    round_ = std::make_unique<StatisticsRound>(
+        context_, std::shared_ptr<const VectorRule>(combine_.rule, combine_.rule->over_vectors()));
   arrange(sections, plan_of(sections, given_, options_));
 }
 
@@ -150,8 +154,10 @@ void StepRunner::set_weighted(bool weighted) {
 
 // Rules that are given rows count every rank alike.
 void StepRunner::settle_attendance() {
-  const bool alike = find_combine(options_.combine)->wants_rows();
-  context_.factor = alike ? 1.0f : context_.attendance.factor();
+  const size_t count = context_.attendance.count();
+  context_.factor = combine_.rule->wants_rows() ? 1.0f : context_.attendance.factor();
+  enough_ = count > 0 && lack_of_ranks(combine_, count).empty();
+  if (round_ != nullptr && enough_) round_->begin();
 }
 
 void StepRunner::begin(uint64_t step) {
@@ -171,11 +177,13 @@ void StepRunner::begin(uint64_t step) {
   else
     context_.attendance.begin();
   abstains_.reset();
+  begun_ = 0;
   if (may_begin()) settle_attendance();
 }
 
 void StepRunner::begin_bucket(size_t bucket) {
-  if (!has_participants()) return;
+  begun_ = bucket + 1;
+  if (!takes_place()) return;
   const Place& place = places_[bucket];
   sections_[place.section]->method().begin(place.bucket);
   if (bucket == 0) first_send_ = Clock::now();  // sends are the last thing that begin does
@@ -190,22 +198,45 @@ bool StepRunner::advance() {
   }
   bool moved = false;
   for (const auto& section : sections_) moved |= section->method().advance();
+  if (round_ != nullptr && takes_place()) moved |= choose();
   if (moved) last_receive_ = Clock::now();
   return moved;
 }
 
+// One choice for all sections: when all have all rows, their statistics go round; then all are told
+// the weights.
+bool StepRunner::choose() {
+  if (!round_->under_way()) {
+    if (begun_ < places_.size()) return false;
+    for (const auto& section : sections_)
+      if (!section->method().has_rows()) return false;
+    for (const auto& section : sections_) section->method().add_statistics(*round_);
+    round_->send();
+  }
+  const bool knew = round_->known();
+  const bool moved = round_->advance();
+  if (!knew && round_->known())
+    for (const auto& section : sections_) section->method().choose(round_->row_weights());
+  return moved;
+}
+
 bool StepRunner::idle() const noexcept {
-  return may_begin() && std::all_of(sections_.begin(), sections_.end(),
-                                    [](const auto& section) { return section->method().done(); });
+  const bool ends_with_round = round_ != nullptr && takes_place() && begun_ == places_.size();
+  return may_begin() && (!ends_with_round || round_->done()) &&
+         std::all_of(sections_.begin(), sections_.end(),
+                     [](const auto& section) { return section->method().done(); });
 }
 
 // Where one section waits for what an owner makes and another for a rank itself, the second knows
-// more.
+// more. None does while statistics are on their way.
 const Method* StepRunner::waiting() const noexcept {
+  const bool has_round = round_ != nullptr && takes_place();
+  const bool collects = has_round && !round_->under_way();
+  if (has_round && !collects && !round_->known()) return nullptr;
   const Method* first = nullptr;
   for (const auto& section : sections_) {
     const Method& method = section->method();
-    if (method.done()) continue;
+    if (method.done() || (collects && method.has_rows())) continue;
     if (!method.awaits_owner()) return &method;
     if (first == nullptr) first = &method;
   }
@@ -216,13 +247,15 @@ std::string StepRunner::awaited() const {
   const Method* const method = waiting();
   const Transfer* const transfer = !may_begin()        ? context_.attendance.awaited()
                                    : method != nullptr ? method->awaited()
+                                   : round_ != nullptr ? round_->awaited()
                                                        : nullptr;
   return transfer != nullptr ? transfer->describe() : "nothing";
 }
 
 bool StepRunner::awaits_owner() const noexcept {
   const Method* const method = waiting();
-  return method != nullptr && method->awaits_owner();
+  return method != nullptr ? method->awaits_owner()
+                           : round_ != nullptr && round_->under_way() && !round_->done();
 }
 
 StepReport StepRunner::end() {
@@ -239,11 +272,14 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   StepReport report;
   report.step = context_.call.step;
   report.participants = context_.attendance.count();
-  report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !has_participants();
+  report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !takes_place();
   if (verdict.code != ErrorCode::kOk)
     report.fault = {.code = verdict.code, .rank = verdict.rank, .stream = stream_at_fault};
   else if (verdict.asked)
     report.fault.rank = verdict.rank;
+  else if (!takes_place() && report.participants > 0)
+    report.fault.stream = lack_of_ranks(combine_, report.participants) + ", and " +
+                          std::to_string(report.participants) + " took part";
   for (const auto& section : sections_) section->end(report.skipped);
   for (const auto& stream : streams_) {
     stream->end(context_, report.skipped);

@@ -15,6 +15,7 @@
 #include "exchange/engine/tensor_table.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
+#include "exchange/owner/statistics_round.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -42,9 +43,9 @@ class StepRunner final : public Runner {
 
   void begin(uint64_t step) override;
   bool may_begin() const noexcept override { return context_.attendance.known(); }
-  bool has_participants() const noexcept { return context_.attendance.count() > 0; }
+  bool takes_place() const noexcept { return enough_; }
   void open(size_t tensor, const TensorView& view) override { tensors_.open(tensor, view); }
-  void begin_bucket(size_t bucket) override;  // nothing happens without participants
+  void begin_bucket(size_t bucket) override;  // nothing happens unless takes_place
   bool advance() override;
   bool idle() const noexcept override;
   std::string awaited() const override;
@@ -73,6 +74,7 @@ class StepRunner final : public Runner {
 
   void arrange(const Sections& sections, Plan plan);
   void settle_attendance();
+  bool choose();
   const Method* waiting() const noexcept;
 
   ExchangeOptions options_;
@@ -86,6 +88,11 @@ class StepRunner final : public Runner {
   std::vector<StreamSpec> specs_;  // theirs
   std::vector<std::unique_ptr<SectionRunner>> sections_;
   std::vector<Place> places_;  // by bucket
+  size_t begun_ = 0;           // buckets, in this step
+
+  const NamedCombine combine_;
+  std::unique_ptr<StatisticsRound> round_;  // of all sections; null unless a VectorRule decides
+  bool enough_ = true;                      // ranks take part in this step
 
   double weight_ = 1;
   std::optional<Abstention> abstains_;  // from the next step

@@ -75,8 +75,8 @@ std::string memory_for(const CodecInfo& info) {
 
 // What two levels leave no room for. A memory that follows the mean takes it before the step
 // counts; in a hierarchy a fault may still be found when the mean is handed out.
-Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method,
-                       const std::string& memory, bool follows_mean) {
+Status check_hierarchy(const ExchangeOptions& options, const Combine& rule,
+                       const MethodEntry& method, const std::string& memory, bool follows_mean) {
   const std::string inside = "exchange: inside = " + std::to_string(options.inside);
   if (options.inside < 1)
     return Status::fail(ErrorCode::kBadOption,
@@ -87,6 +87,11 @@ Status check_hierarchy(const ExchangeOptions& options, const MethodEntry& method
                         inside +
                             ": groups count alike, and so do their ranks: none can weigh more "
                             "than another or sit out; choose weighted = false, or inside = 1");
+  if (rule.over_vectors() != nullptr)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside + ": combine = " + options.combine +
+                            " chooses among whole vectors, and each rank of a group has only a "
+                            "part of its group's; choose mean or median, or inside = 1");
   if (options.results == Results::kShard)
     return Status::fail(ErrorCode::kUnsupported,
                         inside + " gives every rank the full results; shards need inside = 1");
@@ -128,9 +133,10 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 
 std::string describe(const Fault& fault) {
   if (fault.code == ErrorCode::kPeerLost || fault.code == ErrorCode::kTimeout) return fault.stream;
+  if (fault.code == ErrorCode::kOk && fault.rank < 0)
+    return fault.stream.empty() ? "no rank took part" : fault.stream;
   if (fault.code == ErrorCode::kOk)
-    return fault.rank < 0 ? "no rank took part"
-                          : "rank " + std::to_string(fault.rank) + " asked to skip the step";
+    return "rank " + std::to_string(fault.rank) + " asked to skip the step";
   const std::string of_rank = fault.rank < 0 ? "" : " of rank " + std::to_string(fault.rank);
   const std::string what = fault.code == ErrorCode::kCorrupt ? "arrived corrupt"
                            : fault.rank < 0                  ? "has a sum that is not finite"
@@ -157,9 +163,9 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
     return status;
   Terms terms;
   terms.divisible = true;
-  auto combine = find_row(list_combines(), "combine", options.combine, "exchange: ");
+  Result<NamedCombine> combine = make_combine(options.combine);
   if (!combine) return combine.status();
-  terms.combine = &combine.value()->rule();
+  terms.combine = std::move(combine.value().rule);
   std::string feedback = "none";
   size_t block = 0;
   std::optional<Grouping> grouping = options.grouping;
@@ -211,7 +217,13 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
         ErrorCode::kUnsupported,
         "exchange: memory " + terms.feedback +
             " follows the whole mean, of which ranks have shards; choose another memory");
-  else if (Status status = check_hierarchy(options, *terms.method, terms.feedback,
+  else if (terms.combine->over_vectors() != nullptr && memory.value()->shares_state())
+    return Status::fail(
+        ErrorCode::kUnsupported,
+        "exchange: memory " + terms.feedback +
+            " follows the mean over all ranks' estimates, and combine = " + options.combine +
+            " leaves some of them out; choose another memory, or combine = mean");
+  else if (Status status = check_hierarchy(options, *terms.combine, *terms.method, terms.feedback,
                                            memory.value()->shares_state());
            !status)
     return status;
@@ -244,7 +256,8 @@ std::string fixed_text(const ExchangeOptions& options) {
   const auto line = [&](const std::string& what, const std::string& value) {
     text += what + " " + value + "\n";
   };
-  line("combine", options.combine);
+  Result<NamedCombine> combine = make_combine(options.combine);
+  line("combine", combine ? combine.value().canonical : options.combine);
   line("inside", std::to_string(options.inside));
   line("weighted", options.weighted ? "yes" : "no");
   line("results", options.results == Results::kShard ? "shard" : "full");

@@ -22,7 +22,7 @@ struct Terms {
   std::string codec_text;  // with every option spelt out
   std::string feedback;
   const MethodEntry* method = nullptr;
-  const Combine* combine = nullptr;
+  std::shared_ptr<const Combine> combine;
   Grouping grouping = Grouping::kTensor;
   bool divisible = false;  // streams may be cut at any value, in every step
 };

@@ -12,6 +12,7 @@
 #include "exchange/engine/runner.h"
 #include "exchange/engine/step_context.h"
 #include "exchange/levels/holders.h"
+#include "exchange/owner/combine.h"
 #include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
 
@@ -202,6 +203,15 @@ class ThreadedExchange final : public Exchange {
   std::thread thread_;
 };
 
+// Ranks that later sit out are counted in each step: step_runner.cc.
+void check_ranks(const ExchangeOptions& options, int ranks) {
+  const std::string lack =
+      lack_of_ranks(make_combine(options.combine).value(), static_cast<size_t>(ranks));
+  if (!lack.empty())
+    throw Error(ErrorCode::kBadOption,
+                "exchange: " + lack + ", and the group has " + std::to_string(ranks));
+}
+
 void check_names(const std::vector<TensorSpec>& tensors) {
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : tensors)
@@ -220,6 +230,7 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   check_names(tensors);
   const Sections sections = settle_sections(options, tensors, options.first_step).value();
   check_groups(options.inside, group.size());
+  check_ranks(options, group.size());
   Channels channels = split_levels(group, options.inside);
   std::unique_ptr<Runner> runner;
   on_all(group, "made",

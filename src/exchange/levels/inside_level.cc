@@ -46,7 +46,7 @@ InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorS
                           .streams = streams_,
                           .buckets = plan_.buckets,
                           .store = store,
-                          .combine = *find_combine("mean"),
+                          .combine = mean_of_ranks(),
                           .bucket_bytes = options.bucket_bytes,
                           .chunk_values = options.chunk_values,
                           .shards = true};

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/methods/bucket_method.h"
 
+#include <algorithm>
+
 namespace thinwire {
 
 void BucketMethod::begin(size_t bucket) {
@@ -13,6 +15,20 @@ bool BucketMethod::advance() {
   bool moved = false;
   for (Collective* bucket : under_way_) moved |= bucket->advance();
   return std::erase_if(under_way_, [](Collective* bucket) { return bucket->done(); }) > 0 || moved;
+}
+
+bool BucketMethod::has_rows() const noexcept {
+  return under_way_.size() == buckets_.size() &&
+         std::all_of(under_way_.begin(), under_way_.end(),
+                     [](const Collective* bucket) { return bucket->has_rows(); });
+}
+
+void BucketMethod::add_statistics(StatisticsRound& to) {
+  for (const auto& bucket : buckets_) bucket->add_statistics(to);
+}
+
+void BucketMethod::choose(std::span<const float> row_weights) {
+  for (const auto& bucket : buckets_) bucket->choose(row_weights);
 }
 
 void BucketMethod::end(bool skipped) noexcept {

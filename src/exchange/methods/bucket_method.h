@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "exchange/methods/method.h"
@@ -19,6 +20,9 @@ class Collective {
   virtual void begin() = 0;
   virtual bool advance() = 0;
   virtual bool done() const noexcept = 0;
+  virtual bool has_rows() const noexcept { return false; }
+  virtual void add_statistics(StatisticsRound& /*to*/) {}
+  virtual void choose(std::span<const float> /*row_weights*/) {}
   virtual void end(bool /*skipped*/) noexcept {}
   virtual void add_owned(size_t /*rank*/, std::vector<Piece>& /*to*/) const {}
   virtual const Transfer* awaited() const noexcept = 0;
@@ -34,6 +38,9 @@ class BucketMethod final : public Method {
   void begin(size_t bucket) override;
   bool advance() override;
   bool done() const noexcept override { return under_way_.empty(); }
+  bool has_rows() const noexcept override;
+  void add_statistics(StatisticsRound& to) override;
+  void choose(std::span<const float> row_weights) override;
   void end(bool skipped) noexcept override;
   std::vector<Piece> owned(size_t rank) const override;
 

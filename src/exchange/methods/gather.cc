@@ -8,12 +8,16 @@
 //
 // Codecs that settle a scale first (terngrad) have their rounds before that, bucket by bucket.
 //
+// Rules other than the mean are given all rows; those over whole vectors keep the rows of all buckets
+// until they know the statistics of the last one.
+//
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
 // sum of finite gradients overflows.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "exchange/methods/bucket_method.h"
+#include "exchange/owner/contributions.h"
 #include "exchange/wire/rounds.h"
 #include "exchange/wire/sized_message.h"
 
@@ -23,7 +27,10 @@ namespace {
 class Gather final : public Collective {
  public:
   Gather(const MethodParts& parts, const Bucket& bucket, int tag)
-      : context_(parts.context), tag_(tag), peers_(context_.ranks()) {
+      : context_(parts.context),
+        tag_(tag),
+        vector_rule_(parts.combine.over_vectors()),
+        peers_(context_.ranks()) {
     for (const Piece& piece : bucket) {
       ActiveStream* stream = parts.streams[piece.stream].get();
       if (parts.combine.wants_rows())
@@ -35,7 +42,7 @@ class Gather final : public Collective {
   }
 
   void begin() override {
-    started_ = false;
+    started_ = chosen_ = false;
     next_ = 0;
     {
       const Stopwatch watch(context_.compress_seconds);
@@ -59,7 +66,20 @@ class Gather final : public Collective {
     return true;
   }
 
-  bool done() const noexcept override { return started_ && next_ == peers_.size() && sent_; }
+  bool done() const noexcept override {
+    return started_ && next_ == peers_.size() && sent_ && (chosen_ || vector_rule_ == nullptr);
+  }
+
+  bool has_rows() const noexcept override { return started_ && next_ == peers_.size(); }
+
+  void add_statistics(StatisticsRound& to) override {
+    for (size_t i = 0; i < statistics_.size(); ++i) to.alike()[i] += statistics_[i];
+  }
+
+  void choose(std::span<const float> row_weights) override {
+    combine(row_weights);
+    chosen_ = true;
+  }
 
   const Transfer* awaited() const noexcept override {
     if (!started_) return rounds_->awaited();
@@ -101,7 +121,7 @@ class Gather final : public Collective {
     for (; next_ < peers_.size() && arrived(next_); ++next_) {
       if (context_.takes_part(next_)) decode(next_);
       if (next_ != context_.rank()) peers_[next_].in.release(context_);
-      if (next_ + 1 == peers_.size()) combine();
+      if (next_ + 1 == peers_.size()) complete();
       moved = true;
     }
     if (next_ == peers_.size() && !sent_) {
@@ -155,17 +175,30 @@ class Gather final : public Collective {
       context_.faults.add(ErrorCode::kCorrupt, streams_.back()->index(), static_cast<int>(rank));
   }
 
-  // Every rank's contributions are there.
-  void combine() {
+  // Every rank's contributions are there. Every rank forms the same statistics of them.
+  void complete() {
+    if (vector_rule_ == nullptr) return combine({});
+    const Stopwatch watch(context_.decompress_seconds);
+    statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
+    for (const Contributions& of_stream : contributions_) of_stream.add_statistics(statistics_);
+  }
+
+  // The weights of rows are rounded, and may add up to a little more than 1.
+  void combine(std::span<const float> row_weights) {
     const Stopwatch watch(context_.decompress_seconds);
     for (size_t i = 0; i < contributions_.size(); ++i) {
-      const std::span<const float> result = contributions_[i].combine();
+      const std::span<const float> result = contributions_[i].combine(row_weights);
+      if (vector_rule_ != nullptr && !measure(result).finite)
+        context_.faults.add(ErrorCode::kNonFinite, streams_[i]->index(), -1);
       std::copy(result.begin(), result.end(), streams_[i]->result().begin());
     }
   }
 
   StepContext& context_;
   const int tag_;
+  const VectorRule* const vector_rule_;  // null: the rule is none
+  std::vector<double> statistics_;       // for it, of this bucket
+  bool chosen_ = false;                  // its weights are known
   std::vector<ActiveStream*> streams_;
   std::vector<Contributions> contributions_;  // by stream; none for means, which are added in place
   std::unique_ptr<Rounds> rounds_;            // null: nothing to agree on

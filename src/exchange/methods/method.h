@@ -11,6 +11,7 @@
 #include "exchange/engine/step_context.h"
 #include "exchange/layout/plan.h"
 #include "exchange/owner/combine.h"
+#include "exchange/owner/statistics_round.h"
 #include "exchange/wire/active_stream.h"
 #include "thinwire/codec.h"
 #include "thinwire/store.h"
@@ -33,6 +34,14 @@ class Method {
 
   // Whether all buckets that have begun in this step are means.
   virtual bool done() const noexcept = 0;
+
+  // Of rules over whole vectors (vector_rule.h), for which results are combined and handed out only
+  // after the last bucket. Whether every contribution of the step that this rank combines has
+  // arrived; then add_statistics, and later choose, are called once each. Advance goes on after
+  // that.
+  virtual bool has_rows() const noexcept { return false; }
+  virtual void add_statistics(StatisticsRound& /*to*/) {}
+  virtual void choose(std::span<const float> /*row_weights, until the step ends*/) {}
 
   // The step counts, or never happened: for what the method itself remembers.
   virtual void end(bool /*skipped*/) noexcept {}

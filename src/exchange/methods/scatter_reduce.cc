@@ -17,6 +17,11 @@
 // on its way, however slow a rank is, and cannot block, since the first chunk that an owner lacks
 // may always be sent.
 //
+// With a rule over whole vectors (vector_rule.h) owners keep all contributions to their chunks, n
+// rows of their shards, until the statistics of the last bucket tell the weights of rows. Up to
+// then they answer with words, as where results are shards. Then they hand out all results. A
+// rank's own contribution goes through the codec, as all others do.
+//
 // Sums start from -0.0, as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
@@ -50,11 +55,9 @@ class ScatterReduce final : public Method {
         own_(plan_.route(context_.rank())),
         window_(window_of(context_.ranks())),
         shards_only_(parts.shards),
+        vector_rule_(parts.combine.over_vectors()),
         means_out_(window_, answer_size()),
         memories_(parts.streams.size()),
-        sum_(context_, parts.combine, OwnerSum::Own::kAsItIs,
-             {.count = plan_.max_count(), .size = plan_.max_size(), .parts = plan_.max_parts()},
-             memories_),
         part_tag_(parts.first_tag),
         mean_tag_(parts.first_tag + 1) {
     for (const Bucket& bucket : parts.buckets) {
@@ -65,6 +68,7 @@ class ScatterReduce final : public Method {
         memories_[piece.stream] = memory_of(stream, parts.store);
       }
     }
+    make_sums(parts.combine);
     for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
       lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size(),
                           answer_size());
@@ -79,9 +83,9 @@ class ScatterReduce final : public Method {
 
   // At most one chunk of each kind for each peer, so that none waits long for the others.
   bool advance() override {
-    bool moved = reduce();
+    bool moved = reduce() || hand_out();
     for (Lane& lane : lanes_) moved |= send_part(lane);
-    for (Lane& lane : lanes_) moved |= shards_only_ ? take_word(lane) : take_mean(lane);
+    for (Lane& lane : lanes_) moved |= answers_with_words() ? take_word(lane) : take_mean(lane);
     while (finished_ < released_ && finished(finished_)) {
       ++finished_;
       moved = true;
@@ -90,6 +94,29 @@ class ScatterReduce final : public Method {
   }
 
   bool done() const noexcept override { return finished_ == released_; }
+
+  // A rank for whose parts nobody waits, because it sits out, still waits for all words of owners.
+  bool has_rows() const noexcept override {
+    return released_ == members_.size() && reduced_ == own_.chunks.size() &&
+           std::all_of(lanes_.begin(), lanes_.end(),
+                       [&](const Lane& lane) { return lane.asked == route(lane).chunks.size(); });
+  }
+
+  void add_statistics(StatisticsRound& to) override {
+    for (size_t i = 0; i < statistics_.size(); ++i) to.own()[i] += statistics_[i];
+  }
+
+  // All parts of this step have arrived where they belong, and all words: without the last word the
+  // last part would not have left.
+  void choose(std::span<const float> row_weights) override {
+    row_weights_ = row_weights;
+    chosen_ = true;
+    if (shards_only_) return;
+    for (Lane& lane : lanes_) {
+      lane.answered = 0;
+      for (size_t number = 0; number < window_; ++number) expect_mean(lane, number);
+    }
+  }
 
   void end(bool skipped) noexcept override {
     for (OwnerMemory* memory : memories_)
@@ -127,15 +154,35 @@ class ScatterReduce final : public Method {
     return &memory;
   }
 
+  // One for the chunk under way; for a VectorRule one for each chunk, which keeps its rows.
+  void make_sums(const Combine& rule) {
+    if (vector_rule_ == nullptr) {
+      const OwnerSum::Most most{
+          .count = plan_.max_count(), .size = plan_.max_size(), .parts = plan_.max_parts()};
+      sums_.emplace_back(context_, rule, OwnerSum::Own::kAsItIs, most, memories_);
+      return;
+    }
+    sums_.reserve(own_.chunks.size());
+    for (const Chunk& chunk : own_.chunks) {
+      const OwnerSum::Most most{
+          .count = chunk.count, .size = chunk.size, .parts = chunk.parts.size()};
+      sums_.emplace_back(context_, rule, OwnerSum::Own::kCoded, most, memories_);
+    }
+  }
+  OwnerSum& sum_of(size_t number) { return sums_[vector_rule_ != nullptr ? number : 0]; }
+
   void begin_step() {
-    released_ = finished_ = reduced_ = next_rank_ = 0;
+    released_ = finished_ = reduced_ = handed_ = next_rank_ = 0;
+    chosen_ = false;
+    if (vector_rule_ != nullptr)
+      statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
     for (Lane& lane : lanes_) {
       lane.asked = lane.answered = 0;
       for (size_t number = 0; number < window_; ++number) {
         expect_part(lane, number);
-        if (!shards_only_) expect_mean(lane, number);
+        if (!answers_with_words()) expect_mean(lane, number);
       }
-      if (shards_only_) expect_word(lane);
+      if (answers_with_words()) expect_word(lane);
     }
   }
 
@@ -158,9 +205,12 @@ class ScatterReduce final : public Method {
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  // Where nothing is handed out, an owner says instead how far it has come: one word for every half
-  // of a window, as long as there are chunks that may not be sent without it. Streams of less than
-  // a window of chunks need none.
+  // Where nothing is handed out, or not yet, an owner says instead how far it has come: one word for
+  // every half of a window, as long as there are chunks that may not be sent without it. Streams of
+  // less than a window of chunks need none.
+  bool answers_with_words() const noexcept {
+    return shards_only_ || (vector_rule_ != nullptr && !chosen_);
+  }
   size_t half() const noexcept { return window_ / 2; }
   size_t answer_size() const noexcept {
     return shards_only_ ? sizeof(SealedWord) : plan_.max_size();
@@ -218,10 +268,21 @@ class ScatterReduce final : public Method {
       add(chunk, next_rank_);
       moved = true;
     }
-    if (next_rank_ < context_.ranks() || !mean_slot_is_free()) return moved;
-    share(chunk);
+    if (next_rank_ < context_.ranks() || !mean_slot_is_free(reduced_)) return moved;
+    if (vector_rule_ != nullptr)
+      sum_of(reduced_).add_statistics(statistics_);
+    else
+      give_result(reduced_);
+    if (answers_with_words()) send_word(reduced_ + 1);
     ++reduced_;
     next_rank_ = 0;
+    return true;
+  }
+
+  // For a VectorRule, once its weights are known.
+  bool hand_out() {
+    if (!chosen_ || handed_ == own_.chunks.size() || !mean_slot_is_free(handed_)) return false;
+    give_result(handed_);
     return true;
   }
 
@@ -230,39 +291,44 @@ class ScatterReduce final : public Method {
   }
 
   void add(const Chunk& chunk, size_t rank) {
-    if (rank == 0) sum_.begin(chunk);
+    OwnerSum& sum = sum_of(reduced_);
+    if (rank == 0) sum.begin(chunk);
     if (!context_.takes_part(rank)) return;
-    if (rank == context_.rank()) return sum_.add_own();
+    if (rank == context_.rank()) return sum.add_own();
     Lane& lane = lanes_[lane_index(rank)];
-    sum_.add(rank, lane.parts_in.bytes(reduced_, chunk.size));
+    sum.add(rank, lane.parts_in.bytes(reduced_, chunk.size));
     expect_part(lane, reduced_ + window_);
   }
 
-  bool mean_slot_is_free() {
+  bool mean_slot_is_free(size_t number) {
     return std::all_of(lanes_.begin(), lanes_.end(),
-                       [&](Lane& lane) { return lane.means_out.transfer(reduced_).done(); });
+                       [&](Lane& lane) { return lane.means_out.transfer(number).done(); });
   }
 
-  // reduced_ counts this chunk only afterwards.
-  void keep() {
-    sum_.keep_result();
-    if (!is_waited_for(own_, reduced_ + 1)) return;
-    const auto message = means_out_.bytes(reduced_, sizeof(SealedWord));
-    const SealedWord word = word_of(context_.rank(), reduced_ + 1);
+  // In the slot of the last of these chunks.
+  void send_word(size_t chunks) {
+    if (!is_waited_for(own_, chunks)) return;
+    const auto message = means_out_.bytes(chunks - 1, sizeof(SealedWord));
+    const SealedWord word = word_of(context_.rank(), chunks);
     std::memcpy(message.data(), &word, sizeof word);
+    send_to_all(message, chunks - 1);
+  }
+
+  void send_to_all(std::span<const std::byte> message, size_t number) {
     for (Lane& lane : lanes_)
-      lane.means_out.transfer(reduced_).set(
+      lane.means_out.transfer(number).set(
           context_.group.send(message, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  void share(const Chunk& chunk) {
-    if (shards_only_) return keep();
-    const auto message = means_out_.bytes(reduced_, chunk.size);
-    sum_.write_result(message);
-    for (Lane& lane : lanes_)
-      lane.means_out.transfer(reduced_).set(
-          context_.group.send(message, static_cast<int>(lane.rank), mean_tag_));
-    sum_.take_own_result(message);
+  // What the rule makes of a chunk goes to all, or stays here where results are shards.
+  void give_result(size_t number) {
+    ++handed_;
+    OwnerSum& sum = sum_of(number);
+    if (shards_only_) return sum.keep_result(row_weights_);
+    const auto message = means_out_.bytes(number, own_.chunks[number].size);
+    sum.write_result(message, row_weights_);
+    send_to_all(message, number);
+    sum.take_own_result(message);
   }
 
   // A mean that is there before this rank has sent its part is not the mean of this step.
@@ -278,7 +344,8 @@ class ScatterReduce final : public Method {
 
   // All that this rank gets of a bucket is there; after the last one, all that it gave has left.
   bool finished(size_t bucket) {
-    if (reduced_ < own_.ends[bucket]) return false;
+    if (vector_rule_ != nullptr && !chosen_) return false;
+    if (handed_ < own_.ends[bucket]) return false;
     for (const Lane& lane : lanes_)
       if ((shards_only_ ? lane.asked : lane.answered) < route(lane).ends[bucket]) return false;
     if (bucket + 1 < members_.size()) return true;
@@ -292,16 +359,21 @@ class ScatterReduce final : public Method {
   const Route& own_;
   const size_t window_;
   const bool shards_only_;
+  const VectorRule* const vector_rule_;              // null: the rule is none
   std::vector<std::vector<ActiveStream*>> members_;  // of each bucket
   std::vector<Lane> lanes_;                          // to rank + 1, rank + 2, ...
   Ring means_out_;                      // their memory; whether they have left is in the lanes
   std::vector<OwnerMemory*> memories_;  // by stream; null where nothing is remembered
-  OwnerSum sum_;                        // of the chunk under way
+  std::vector<OwnerSum> sums_;          // of the chunk under way, or of all own chunks
+  std::vector<double> statistics_;      // of own chunks, for a VectorRule
+  std::span<const float> row_weights_;  // from it; empty for other rules
+  bool chosen_ = false;                 // these are known
   const int part_tag_;
   const int mean_tag_;
   size_t released_ = 0;   // buckets begun in this step
   size_t finished_ = 0;   // buckets done
-  size_t reduced_ = 0;    // own chunks handed out
+  size_t reduced_ = 0;    // own chunks to which all contributions have been added
+  size_t handed_ = 0;     // of these, chunks whose result was given
   size_t next_rank_ = 0;  // to be added next
 };
 

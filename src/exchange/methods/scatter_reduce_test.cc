@@ -69,17 +69,28 @@ class CountingGroup final : public Group {
 
 // One rank comes late, when all the others have long sent what they may. Owners answer with means,
 // or say after every half of a window how far they are.
-class Bounded : public ::testing::TestWithParam<Results> {};
+struct Answers {
+  Results results;
+  const char* combine;
+  bool are_means() const { return results == Results::kFull && std::string(combine) == "mean"; }
+};
+class Bounded : public ::testing::TestWithParam<Answers> {};
 INSTANTIATE_TEST_SUITE_P(ScatterReduce, Bounded,
-                         ::testing::Values(Results::kFull, Results::kShard));
+                         ::testing::Values(Answers{Results::kFull, "mean"},
+                                           Answers{Results::kShard, "mean"},
+                                           Answers{Results::kFull, "cge:f=0"},
+                                           Answers{Results::kShard, "cge:f=0"}));
 
 TEST_P(Bounded, ABoundedNumberOfChunksIsOnItsWay) {
   for (const int ranks : {2, 3, 9}) {
     const int window = std::max(4, 32 / (ranks - 1));
     run_local(ranks, [&](Group& group) {
-      CountingGroup counting(group.split(0), GetParam() == Results::kFull ? 1 : window / 2);
+      CountingGroup counting(group.split(0), GetParam().are_means() ? 1 : window / 2);
       Side side(counting, kModel,
-                {.codec = "test-nearest", .results = GetParam(), .chunk_values = kTestBlock});
+                {.codec = "test-nearest",
+                 .combine = GetParam().combine,
+                 .results = GetParam().results,
+                 .chunk_values = kTestBlock});
       if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
       EXPECT_FALSE(side.step(0).skipped);
       const CountingGroup& channel = counting.last_split();

@@ -1,10 +1,13 @@
-// The table of combining rules, the rule `mean`, and the memory for contributions.
+// The table of combining rules, and the rule `mean`.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/combine.h"
 
 #include <array>
+#include <utility>
 
+#include "core/named_row.h"
 #include "exchange/engine/step_context.h"
+#include "exchange/owner/vector_rule.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -14,55 +17,42 @@ class Mean final : public Combine {
  public:
   bool wants_rows() const noexcept override { return false; }
   void combine(std::span<const float> /*result itself*/, size_t ranks,
-               std::span<float> result) const override {
+               std::span<const float> /*none*/, std::span<float> result) const override {
     kernel::scale(result, mean_weight(ranks));
   }
 };
 
-constexpr CombineEntry kMean{
-    .name = "mean", .summary = "the sum over ranks times 1/n", .rule = []() -> const Combine& {
-      static const Mean rule;
-      return rule;
-    }};
+const CombineEntry kMean{.name = "mean",
+                         .summary = "the sum over ranks times 1/n",
+                         .make = [](const Options&) -> std::shared_ptr<const Combine> {
+                           return std::make_shared<Mean>();
+                         }};
 
 }  // namespace
 
-extern const CombineEntry kMedian;
+extern const CombineEntry kMedian, kCge, kKrum;
 
 std::span<const CombineEntry* const> list_combines() noexcept {
-  static constexpr std::array kAll = {&kMean, &kMedian};
+  static constexpr std::array kAll = {&kMean, &kMedian, &kCge, &kKrum};
   return kAll;
 }
 
-const Combine* find_combine(std::string_view name) noexcept {
-  for (const CombineEntry* entry : list_combines())
-    if (entry->name == name) return &entry->rule();
-  return nullptr;
+Result<NamedCombine> make_combine(std::string_view text) {
+  auto named = find_named_row(list_combines(), "combine", text);
+  if (!named) return Status::fail(named.status().code(), "exchange: " + named.status().message());
+  return NamedCombine{.rule = named.value().row->make(named.value().options),
+                      .canonical = named.value().canonical()};
 }
 
-Contributions::Contributions(const Combine& rule, size_t ranks, size_t most)
-    : rule_(rule),
-      ranks_(ranks),
-      rows_(rule.wants_rows() ? ranks * most : most),
-      result_(rule.wants_rows() ? most : 0) {}
-
-void Contributions::begin(size_t count, size_t participants) {
-  count_ = count;
-  participants_ = participants;
-  next_ = 0;
-  kernel::fill(std::span(rows_).first(rule_.wants_rows() ? participants * count : count), -0.0f);
+const Combine& mean_of_ranks() noexcept {
+  static const Mean mean;
+  return mean;
 }
 
-std::span<float> Contributions::next() noexcept {
-  return std::span(rows_).subspan(rule_.wants_rows() ? next_++ * count_ : 0, count_);
-}
-
-std::span<float> Contributions::combine() {
-  const bool rows = rule_.wants_rows();
-  const std::span<float> result = std::span(rows ? result_ : rows_).first(count_);
-  rule_.combine(std::span(rows_).first(rows ? participants_ * count_ : count_),
-                rows ? participants_ : ranks_, result);
-  return result;
+std::string lack_of_ranks(const NamedCombine& combine, size_t ranks) {
+  const VectorRule* const rule = combine.rule->over_vectors();
+  if (rule == nullptr || ranks >= rule->least_ranks()) return "";
+  return "combine = " + combine.canonical + " needs " + rule->least_ranks_text();
 }
 
 }  // namespace thinwire

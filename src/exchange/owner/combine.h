@@ -1,26 +1,25 @@
-// How the contributions of all ranks to the same values become one result.
+// Rules by which the contributions of all ranks become one result, and the table of rules.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "core/aligned.h"
+#include "thinwire/options.h"
+#include "thinwire/status.h"
 
 namespace thinwire {
 
+class VectorRule;
+
 // A rule, without state. Safe to call from any thread.
 //
-// A rule sees some values at a time, and decides by them alone. Rules that choose among whole
-// vectors, such as Krum [Blanchard et al., NeurIPS 2017], would need a round of small numbers in
-// addition: for each chunk an owner forms the n (n - 1) / 2 squared distances between rows, in
-// double; after its last chunk it sends the sums to all ranks in one sealed message of 4 n (n - 1)
-// bytes; every rank adds them in the order of owners, so that all come to the same n weights; then
-// rows are combined with these. The price is that an owner keeps the rows of all its chunks until
-// then, n times its shard, and hands nothing out before the last contribution has arrived: the
-// bound on chunks under way would have to be the words of scatter-reduce's shards.
+// A rule sees some values at a time. Most decide by these alone. Those that choose among whole
+// vectors are a VectorRule (vector_rule.h).
 class Combine {
  public:
   virtual ~Combine() = default;
@@ -31,48 +30,41 @@ class Combine {
 
   // `rows` is the contributions of the `ranks` ranks that take part in the step, one after another
   // in the order of ranks, each as long as `result`; or the sum alone, which may be `result`
-  // itself, and `ranks` is all ranks: weights are in the contributions then (attendance.h).
+  // itself, and `ranks` is all ranks: the ranks' weights are in the contributions then
+  // (attendance.h). `row_weights` is for a VectorRule: what it gave each row; others get none.
   // REQUIRES: finite values.
   virtual void combine(std::span<const float> rows, size_t ranks,
-                       std::span<float> result) const = 0;
+                       std::span<const float> row_weights, std::span<float> result) const = 0;
+
+  // The same rule, if it chooses among whole vectors; else null.
+  virtual const VectorRule* over_vectors() const noexcept { return nullptr; }
 };
 
 struct CombineEntry {
   std::string_view name;  // what users type
   std::string_view summary;
-  const Combine& (*rule)();
+  std::vector<OptionInfo> options = {};
+  std::shared_ptr<const Combine> (*make)(const Options& options) = nullptr;
 };
 
 // All rules, mean first.
 std::span<const CombineEntry* const> list_combines() noexcept;
 
-// Null: there is none of this name.
-const Combine* find_combine(std::string_view name) noexcept;
-
-// The contributions to some values, as far as a rule needs them: their sum, or a row for each rank.
-// Memory is made once, for the most values. One thread at a time.
-class Contributions {
- public:
-  Contributions(const Combine& rule, size_t ranks, size_t most);
-
-  // Starts with `count` values from each of `participants` ranks, -0.0 everywhere: the one value
-  // that adds to any other without changing a bit of it. REQUIRES: count <= most.
-  void begin(size_t count, size_t participants);
-
-  // Where the contribution of the next participant is added. They come in the order of ranks.
-  std::span<float> next() noexcept;
-
-  // After the last rank: what the rule makes of them, until the next begin.
-  std::span<float> combine();
-
- private:
-  const Combine& rule_;
-  const size_t ranks_;
-  size_t count_ = 0;
-  size_t participants_ = 0;
-  size_t next_ = 0;
-  AlignedVector<float> rows_;
-  AlignedVector<float> result_;  // of rules that want rows
+// A rule, and the text that selects it with every option spelt out.
+struct NamedCombine {
+  std::shared_ptr<const Combine> rule;
+  std::string canonical;
 };
+
+// The rule that `text` names, for example "median" or "cge:f=1". Errors name the known rules or
+// options.
+Result<NamedCombine> make_combine(std::string_view text);
+
+// The rule of exchanges that only add.
+const Combine& mean_of_ranks() noexcept;
+
+// What the rule needs, and does not find at so many ranks: "combine = cge:f=1 needs 2 f + 1 = 3
+// ranks at least". Empty if these are enough.
+std::string lack_of_ranks(const NamedCombine& combine, size_t ranks);
 
 }  // namespace thinwire

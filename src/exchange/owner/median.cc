@@ -19,7 +19,8 @@ class Median final : public Combine {
  public:
   bool wants_rows() const noexcept override { return true; }
 
-  void combine(std::span<const float> rows, size_t ranks, std::span<float> result) const override {
+  void combine(std::span<const float> rows, size_t ranks, std::span<const float> /*none*/,
+               std::span<float> result) const override {
     const size_t count = result.size(), middle = ranks / 2;
     std::vector<float> column(ranks);
     for (size_t i = 0; i < count; ++i) {
@@ -37,9 +38,8 @@ class Median final : public Combine {
 
 extern const CombineEntry kMedian{.name = "median",
                                   .summary = "the median over ranks, coordinate by coordinate",
-                                  .rule = []() -> const Combine& {
-                                    static const Median rule;
-                                    return rule;
+                                  .make = [](const Options&) -> std::shared_ptr<const Combine> {
+                                    return std::make_shared<Median>();
                                   }};
 
 }  // namespace thinwire

@@ -132,9 +132,14 @@ void OwnerSum::add(size_t rank, std::span<const std::byte> message) {
       });
 }
 
-void OwnerSum::write_result(std::span<std::byte> message) {
+void OwnerSum::add_statistics(std::span<double> statistics) {
+  const Stopwatch watch(context_.decompress_seconds);
+  contributions_.add_statistics(statistics);
+}
+
+void OwnerSum::write_result(std::span<std::byte> message, std::span<const float> row_weights) {
   const Stopwatch watch(context_.compress_seconds);
-  for_parts(*chunk_, contributions_.combine(),
+  for_parts(*chunk_, contributions_.combine(row_weights),
             [&](size_t i, const ChunkPart& part, std::span<float> result) {
               write_part(i, part, result, frame_of(part, message));
             });
@@ -151,9 +156,9 @@ void OwnerSum::take_own_result(std::span<const std::byte> message) {
   }
 }
 
-void OwnerSum::keep_result() {
+void OwnerSum::keep_result(std::span<const float> row_weights) {
   const Stopwatch watch(context_.decompress_seconds);
-  for_parts(*chunk_, contributions_.combine(),
+  for_parts(*chunk_, contributions_.combine(row_weights),
             [&](size_t i, const ChunkPart& part, std::span<float> result) {
               if (!spoilt_[i] && !measure(result).finite) {  // each was finite: the sum overflowed
                 context_.faults.add(ErrorCode::kNonFinite, part.stream->index(), -1);

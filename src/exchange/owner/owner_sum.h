@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exchange/layout/chunk.h"
-#include "exchange/owner/combine.h"
+#include "exchange/owner/contributions.h"
 #include "exchange/owner/owner_memory.h"
 
 namespace thinwire {
@@ -46,15 +46,18 @@ class OwnerSum {
   void add_own();
   void add(size_t rank, std::span<const std::byte> message);
 
+  // After the last rank, for a VectorRule: what the chunk adds to the statistics.
+  void add_statistics(std::span<double> statistics);
+
   // Combines, adds what is owed, encodes, and writes the frames of the result. A flag stands for a
-  // result that cannot be given; this rank has noted why.
-  void write_result(std::span<std::byte> message);
+  // result that cannot be given; this rank has noted why. `row_weights` are those of a VectorRule.
+  void write_result(std::span<std::byte> message, std::span<const float> row_weights = {});
 
   // Takes what was written as all others do: after it was sent, so that they need not wait.
   void take_own_result(std::span<const std::byte> message);
 
   // Combines, and leaves the result with this rank alone, as it is; zeros where there is none.
-  void keep_result();
+  void keep_result(std::span<const float> row_weights = {});
 
  private:
   void write_part(size_t index, const ChunkPart& part, std::span<float> result,

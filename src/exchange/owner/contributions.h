@@ -1,0 +1,43 @@
+// Contributions: the memory for the contributions of all ranks to some values.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "core/aligned.h"
+#include "exchange/owner/combine.h"
+
+namespace thinwire {
+
+// The contributions to some values, as far as a rule needs them: their sum, or a row for each rank.
+// Memory is made once, for the most values. One thread at a time.
+class Contributions {
+ public:
+  Contributions(const Combine& rule, size_t ranks, size_t most);
+
+  // Starts with `count` values from each of `participants` ranks, -0.0 everywhere: the one value
+  // that adds to any other without changing a bit of it. REQUIRES: count <= most.
+  void begin(size_t count, size_t participants);
+
+  // Where the contribution of the next participant is added. They come in the order of ranks.
+  std::span<float> next() noexcept;
+
+  // After the last rank: what these values add to the statistics. REQUIRES: a VectorRule.
+  void add_statistics(std::span<double> statistics) const;
+
+  // After the last rank: what the rule makes of them, until the next begin. `row_weights` are those
+  // of a VectorRule, whose result takes the place of the first row.
+  std::span<float> combine(std::span<const float> row_weights = {});
+
+ private:
+  const Combine& rule_;
+  const size_t ranks_;
+  size_t count_ = 0;
+  size_t participants_ = 0;
+  size_t next_ = 0;
+  AlignedVector<float> rows_;
+  AlignedVector<float> result_;  // of rules that want rows, and weigh none
+};
+
+}  // namespace thinwire

@@ -1,0 +1,125 @@
+// Tests of statistics on their way: damaged ones, old ones, and those that never come.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/owner/statistics_round.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/sealed_words.h"
+#include "exchange/testing/exchange_testing.h"
+#include "exchange/testing/lost_rank.h"
+#include "exchange/testing/tampering_group.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+constexpr int kRanks = 3;
+constexpr int kTag = 29001;               // of statistics
+constexpr size_t kSize = 8 * kRanks + 8;  // of the message of cge
+
+const ExchangeOptions kOptions{
+    .codec = "int8", .method = "scatter-reduce", .combine = "cge:f=1", .bucket_bytes = 400};
+
+TEST(StatisticsRound, EveryRankSendsOneMessageToEachOther) {
+  for (const std::string method : {"scatter-reduce", "gather"})
+    run_local(kRanks, [&](Group& group) {
+      int messages = 0;
+      TamperingGroup watching(group, [&](int, int tag, std::span<std::byte> message) {
+        if (tag != kTag) return;
+        ++messages;
+        EXPECT_EQ(message.size(), kSize);
+      });
+      ExchangeOptions options = kOptions;
+      options.method = method;
+      Side side(watching, small_model(), options);
+      for (uint64_t step = 0; step < 3; ++step) EXPECT_FALSE(side.step(step).skipped);
+      EXPECT_EQ(messages, method == "gather" ? 0 : 3 * (kRanks - 1));
+    });
+}
+
+// Bits of a number and of the seal.
+TEST(StatisticsRound, ADamagedMessageSkipsTheStepAndNamesItsSender) {
+  for (const size_t at : {size_t{0}, size_t{7}, size_t{12}, kSize - 1})
+    run_local(kRanks, [&](Group& group) {
+      bool armed = false;
+      TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+        if (group.rank() == 2 && from == 0 && tag == kTag && std::exchange(armed, false))
+          message[at] ^= std::byte{1};
+      });
+      Side side(tampering, small_model(), kOptions), clean(group, small_model(), kOptions);
+      side.step(0);
+      clean.step(0);
+      const StateArrays before = side.store().save();
+      armed = true;
+      const StepReport report = side.step(1);
+      EXPECT_TRUE(report.skipped) << "byte " << at;
+      EXPECT_EQ(report.fault.code, ErrorCode::kCorrupt);
+      EXPECT_EQ(report.fault.rank, 0);
+      EXPECT_TRUE(same_state(side.store().save(), before));
+      clean.exchange().set_step(2);
+      clean.step(2);
+      EXPECT_FALSE(side.step(2).skipped);
+      EXPECT_TRUE(same_bits(side.values, clean.values));
+    });
+}
+
+TEST(StatisticsRound, AMessageOfAnEarlierStepIsDamaged) {
+  run_local(kRanks, [&](Group& group) {
+    std::vector<std::byte> kept;
+    TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+      if (tag != kTag || group.rank() != 0 || from != 1) return;
+      if (kept.empty())
+        kept.assign(message.begin(), message.end());
+      else
+        std::copy(kept.begin(), kept.end(), message.begin());
+    });
+    Side side(tampering, small_model(), kOptions);
+    EXPECT_FALSE(side.step(0).skipped);
+    const StepReport report = side.step(1);
+    EXPECT_TRUE(report.skipped);
+    EXPECT_EQ(report.fault.code, ErrorCode::kCorrupt);
+    EXPECT_EQ(report.fault.rank, 1);
+  });
+}
+
+// A hostile owner seals what it likes.
+TEST(StatisticsRound, NumbersThatAreNoneAreTaken) {
+  run_local(kRanks, [&](Group& group) {
+    TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
+      if (tag != kTag) return;
+      const auto words = std::span(reinterpret_cast<uint64_t*>(message.data()), kRanks + 1);
+      std::fill_n(words.begin(), kRanks, ~uint64_t{0});  // NaN
+      words.back() = seal_of(words.first(kRanks), 0, from);
+    });
+    Side side(tampering, small_model(), kOptions);
+    EXPECT_FALSE(side.step(0).skipped);
+  });
+}
+
+TEST(StatisticsRound, WhoStallsIsNamedAtTheDeadline) {
+  LostRank lost(1);
+  const auto messages = lost.told(kRanks, [&](Group& group) {
+    group.set_deadline(kLongDeadline);
+    TamperingGroup plain(group, [](int, int, std::span<std::byte>) {});
+    Side side(plain, small_model(), kOptions);
+    side.step(0);
+    plain.last_split().set_deadline(1s);
+    if (group.rank() == 1) {
+      lost.stall(kRanks - 1);
+      EXPECT_THROW(side.step(1), Error);
+      return;
+    }
+    side.step(1);
+  });
+  EXPECT_THAT(messages, ::testing::SizeIs(kRanks - 1));
+  EXPECT_THAT(messages, ::testing::Each(HasSubstr("rank 1")));
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,48 @@
+// VectorRule: a rule that chooses among whole vectors, by statistics that all ranks agree on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "exchange/owner/combine.h"
+
+namespace thinwire {
+
+// The result is the weighted sum of the ranks' vectors. The weights follow from statistics, which
+// are sums over values, such as squared norms. So everybody who has some values of all vectors can
+// add what these contribute, and nobody needs whole vectors. A statistics round
+// (statistics_round.h) puts the sums together.
+class VectorRule : public Combine {
+ public:
+  bool wants_rows() const noexcept final { return true; }
+  const VectorRule* over_vectors() const noexcept final { return this; }
+
+  // The weighted sum, in fp32 and in rank order. `result` may be the first row.
+  void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
+               std::span<float> result) const final;
+
+  // The ranks that must take part in a step at least, and the reason: "2 f + 1 = 3 ranks".
+  virtual size_t least_ranks() const noexcept = 0;
+  virtual std::string least_ranks_text() const = 0;
+
+  // The number of statistics for `ranks` rows.
+  virtual size_t statistics(size_t ranks) const noexcept = 0;
+
+  // Adds what some values contribute; `rows` is as for combine.
+  virtual void add_statistics(std::span<const float> rows, size_t ranks,
+                              std::span<double> statistics) const = 0;
+
+  // One weight for each row, by statistics of all values. These may be anything, NaN included: an
+  // owner may be hostile. REQUIRES: row_weights.size() >= least_ranks().
+  virtual void weigh(std::span<const double> statistics, std::span<float> row_weights) const = 0;
+
+ protected:
+  // The rows of the `count` least scores weigh 1/count each, the others 0. A score that is not finite
+  // counts as infinite; of equal ones, that of the lower rank counts as smaller.
+  static void take_least(std::span<const double> scores, size_t count,
+                         std::span<float> row_weights);
+};
+
+}  // namespace thinwire
