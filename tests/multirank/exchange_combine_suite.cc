@@ -335,6 +335,33 @@ TEST_P(ExchangeCombine, RulesOverVectorsTakeBfloat16) {
   });
 }
 
+// By a schedule, and by a call.
+TEST_P(ExchangeCombine, RulesOverVectorsOutlastChangesOfTheCodec) {
+  on_all([](Group& group) {
+    ExchangeOptions options{.codec = "fp32 | 2steps: int8",
+                            .feedback = "none",
+                            .combine = "cge:f=1",
+                            .bucket_bytes = 900};
+    Side side(group, kTensors, options);
+    for (uint64_t step = 0; step < 6; ++step) {
+      if (step == 4) {
+        options.codec = "bf16";
+        options.method = "auto";
+        options.rules = {{.pattern = "b", .codec = "topk:density=1", .method = "gather"}};
+        side.exchange().change(options);
+      }
+      side.values = gradients(kTensors, group.rank(), step);
+      for (size_t i = kTensors.size(); i-- > 0;) {
+        if (group.rank() == 1) side.values[i].assign(side.values[i].size(), 1e20f);
+        side.start(i);
+      }
+      EXPECT_FALSE(side.exchange().finish().skipped) << step;
+      for (const Values& values : side.values)
+        for (const float value : values) EXPECT_LE(std::abs(value), 0.051f) << step;
+    }
+  });
+}
+
 // Some steps: the same bits everywhere.
 TEST_P(ExchangeCombine, EveryCodecGivesAllRanksTheSameBits) {
   std::vector<ExchangeOptions> all;
@@ -369,7 +396,7 @@ TEST_P(ExchangeCombine, MethodsThatOnlyAddSaySo) {
   }
 }
 
-TEST(CombineNames, MistakesNameTheChoices) {
+TEST(ExchangeCombineNames, MistakesNameTheChoices) {
   const auto why = [](const ExchangeOptions& options) {
     return std::string(check_exchange(options).message());
   };
