@@ -41,7 +41,8 @@ enum class Results : uint8_t {
 struct ExchangeOptions {
   // For example "topk:density=0.01". It may be a schedule, in which options follow a course and
   // codecs follow each other, "fp32 | 1: topk:density=warmup(0.001;4)": docs/memories.md,
-  // Schedules. Memories are kept across changes.
+  // Schedules. Memories are kept across changes. With an accordion it also follows the norms of what
+  // each stream is delivered.
   std::string codec = "fp32";
   uint64_t steps_per_epoch = 1;   // length of an epoch in schedules; 0: unknown, epochs are refused
   uint64_t first_step = 0;        // of a resumed run, as for set_step
@@ -250,10 +251,11 @@ class Exchange {
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by
 // scatter-reduce and sparse-reduce also as "<stream>/owner". Grouping::kGlobal has
-// "<first stream>/threshold". State that another method left there is replaced. In a hierarchy a
-// rank has the memories of the tensors that it holds for its group, and Store::inside is set. What
-// the owners of such a method still owe is added to the next gradients. `group` and `store` must
-// outlive the exchange. `group` is split, so the caller may go on using it.
+// "<first stream>/threshold", and a stream whose codec has an accordion "<stream>/regime". State that
+// another method left there is replaced. In a hierarchy a rank has the memories of the tensors that
+// it holds for its group, and Store::inside is set. What the owners of such a method still owe is
+// added to the next gradients. `group` and `store` must outlive the exchange. `group` is split, so
+// the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

@@ -36,6 +36,16 @@ std::string CodecSchedule::Setting::value(double at) const {
   return shortest(whole ? std::round(at) : at);
 }
 
+std::optional<RegimeRule> CodecSchedule::Setting::regime_rule() const {
+  return course.empty() ? std::nullopt : course[0].regime_rule();
+}
+
+std::optional<RegimeRule> CodecSchedule::Phase::regime_rule() const {
+  for (const Setting& setting : settings)
+    if (const auto rule = setting.regime_rule()) return rule;
+  return std::nullopt;
+}
+
 template <typename ValueOf>
 std::string CodecSchedule::spec(const Phase& phase, const ValueOf& value_of) {
   std::string text = phase.name;
@@ -64,7 +74,18 @@ Result<CodecSchedule::Phase> CodecSchedule::parse_phase(std::string_view text) {
     }
     phase.settings.push_back(std::move(setting));
   }
+  if (Status status = check_one_regime(phase); !status) return status;
   return phase;
+}
+
+// A stream is in one regime.
+Status CodecSchedule::check_one_regime(const Phase& phase) {
+  const std::optional<RegimeRule> first = phase.regime_rule();
+  for (const Setting& setting : phase.settings)
+    if (const auto rule = setting.regime_rule(); rule && *rule != *first)
+      return fail("the accordions of " + phase.name +
+                  " differ in eta or interval; a stream is in one regime, for all of its options");
+  return Status::ok();
 }
 
 Result<CodecSchedule> CodecSchedule::parse(std::string_view text) {
@@ -100,13 +121,45 @@ Result<CodecSchedule> CodecSchedule::parse(std::string_view text) {
   return schedule;
 }
 
-std::string CodecSchedule::at(uint64_t step, uint64_t steps_per_epoch) const {
+const CodecSchedule::Phase& CodecSchedule::phase_at(uint64_t step, uint64_t steps_per_epoch) const {
   const Phase* now = &phases_.front();
   for (const Phase& phase : phases_)
     if (phase.from.elapsed(step, steps_per_epoch) >= phase.from.amount) now = &phase;
-  return spec(*now, [&](const Setting& setting) {
-    return setting.value(setting.course[0].at(step, steps_per_epoch));
+  return *now;
+}
+
+std::string CodecSchedule::spec_at(const Phase& phase, uint64_t step, uint64_t steps_per_epoch,
+                                   bool critical) {
+  return spec(phase, [&](const Setting& setting) {
+    return setting.value(setting.course[0].at(step, steps_per_epoch, critical));
   });
+}
+
+std::string CodecSchedule::at(uint64_t step, uint64_t steps_per_epoch, bool critical) const {
+  return spec_at(phase_at(step, steps_per_epoch), step, steps_per_epoch, critical);
+}
+
+std::optional<RegimeRule> CodecSchedule::regime_rule(uint64_t step,
+                                                     uint64_t steps_per_epoch) const {
+  return phase_at(step, steps_per_epoch).regime_rule();
+}
+
+std::vector<std::pair<std::string, std::string>> CodecSchedule::regimes() const {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Phase& phase : phases_)
+    if (phase.regime_rule())
+      all.emplace_back(spec_at(phase, 0, 1, true), spec_at(phase, 0, 1, false));
+  return all;
+}
+
+Status CodecSchedule::check_no_regimes(std::string_view what, std::string_view why) const {
+  if (regimes().empty()) return Status::ok();
+  return Status::fail(
+      ErrorCode::kUnsupported,
+      std::string(what) + ": the schedule '" + canonical() +
+          "' has an accordion, which follows the norms of the means that an exchange "
+          "gives every rank, and " +
+          std::string(why) + "; choose a warmup, linear or table");
 }
 
 std::vector<std::string> CodecSchedule::ends() const {

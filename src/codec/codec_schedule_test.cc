@@ -10,8 +10,10 @@
 namespace thinwire {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 std::vector<std::string> by_epoch(std::string_view text, uint64_t epochs) {
   const CodecSchedule schedule = std::move(CodecSchedule::parse(text).value());
@@ -67,11 +69,40 @@ TEST(CodecSchedule, ListsTheCodecsAtItsEnds) {
               ElementsAre("fp32", "topk:density=0.5", "topk:density=0.1"));
 }
 
+TEST(CodecSchedule, AccordionsFollowTheRegime) {
+  const CodecSchedule schedule =
+      CodecSchedule::parse("fp32 | 2: dgc:density=accordion(0.1;0.01),sample=table(0.1;0.2@3)")
+          .value();
+  EXPECT_EQ(schedule.at(13, 7, false), "fp32");
+  EXPECT_EQ(schedule.at(14, 7, true), "dgc:density=0.1,sample=0.1");
+  EXPECT_EQ(schedule.at(21, 7, false), "dgc:density=0.01,sample=0.2");
+  EXPECT_EQ(schedule.regime_rule(13, 7), std::nullopt);
+  EXPECT_EQ(schedule.regime_rule(14, 7), (RegimeRule{.eta = 0.5, .interval = {.amount = 10}}));
+  EXPECT_THAT(schedule.regimes(),
+              ElementsAre(std::pair("dgc:density=0.1,sample=0.1", "dgc:density=0.01,sample=0.1")));
+  EXPECT_THAT(CodecSchedule::parse("topk:density=warmup(0.1;2)").value().regimes(), IsEmpty());
+}
+
+TEST(CodecSchedule, AccordionsAreRefusedWhereNobodyAsks) {
+  const auto check = [](std::string_view text) {
+    return CodecSchedule::parse(text).value().check_no_regimes("wire", "there are none here");
+  };
+  EXPECT_TRUE(check("fp32 | 1: topk:density=warmup(0.1;2)"));
+  const Status status = check("fp32 | 1: topk:density=accordion(0.1;0.01)");
+  EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(
+      status.message(),
+      AllOf(HasSubstr("wire: the schedule 'fp32 | 1: topk:density=accordion(0.1;0.01;0.5;10)'"),
+            HasSubstr("there are none here; choose a warmup, linear or table")));
+}
+
 TEST(CodecSchedule, KnowsWhetherItCountsInEpochs) {
   for (const auto& [text, epochs] :
        {std::pair<std::string, bool>{"topk:density=0.1", false},
         {"topk:density=warmup(0.1;4)", true},
         {"topk:density=warmup(0.1;4steps)", false},
+        {"topk:density=accordion(0.1;0.01)", true},
+        {"topk:density=accordion(0.1;0.01;0.5;70steps)", false},
         {"fp32 | 2: topk:density=table(0.1;0.2@5steps)", true},
         {"fp32 | 2steps: topk:density=table(0.1;0.2@5)", true},
         {"fp32 | 2steps: topk:density=table(0.1;0.2@5steps)", false}}) {
@@ -94,6 +125,10 @@ TEST(CodecSchedule, MistakesAreNamed) {
                                   {"topk:density=table(0.1;7@1;0.2@2)", "must be"},
                                   {"topk:density=grow(0.1)", "unknown course 'grow'"},
                                   {"topk:values=warmup(0.1;2)", "is no number"},
+                                  {"topk:density=accordion(0.1;7)", "must be"},
+                                  {"topk:density=accordion(7;0.1)", "must be"},
+                                  {"dgc:density=accordion(0.1;0.2),sample=accordion(0.1;0.2;0.4)",
+                                   "differ in eta or interval"},
                                   {"fp32 | topk", "must begin with the time"},
                                   {"fp32 | 1", "must begin with the time"},
                                   {"fp32 | 0: topk", "above 0"},

@@ -15,8 +15,12 @@ namespace {
 
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kForms =
-    "; write 0.01, warmup(0.001;4), linear(8;2;10) or table(0.1;0.01@2), times in epochs or, as "
-    "1000steps, in steps";
+    "; write 0.01, warmup(0.001;4), linear(8;2;10), table(0.1;0.01@2) or accordion(0.1;0.01), "
+    "times in "
+    "epochs or, as 1000steps, in steps";
+
+// Of accordions [Agarwal et al., MLSys 2021]: eta, and epochs between two decisions.
+constexpr std::string_view kEta = "0.5", kInterval = "10";
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -57,6 +61,13 @@ double RunTime::elapsed(uint64_t step, uint64_t steps_per_epoch) const noexcept 
   return in_steps ? steps : steps / static_cast<double>(std::max<uint64_t>(steps_per_epoch, 1));
 }
 
+uint64_t RunTime::steps(uint64_t steps_per_epoch) const noexcept {
+  constexpr double kMost = 1e15;  // more than any run has, and exact in a double
+  const double in_epoch =
+      in_steps ? 1 : static_cast<double>(std::max<uint64_t>(steps_per_epoch, 1));
+  return static_cast<uint64_t>(std::clamp(std::round(amount * in_epoch), 1.0, kMost));
+}
+
 std::string RunTime::canonical() const {
   return shortest(amount) + (in_steps ? std::string(kSteps) : "");
 }
@@ -88,7 +99,7 @@ Result<Course> Course::parse(std::string_view text) {
   }
   if (!whole.ends_with(')')) return fail("the closing bracket is missing");
   const std::string_view name = trimmed(whole.substr(0, open));
-  const auto parts = split(whole.substr(open + 1, whole.size() - open - 2), ';');
+  auto parts = split(whole.substr(open + 1, whole.size() - open - 2), ';');
 
   size_t numbers = 0;  // parts that are values; the part after them is a time
   if (name == "warmup") {
@@ -99,6 +110,13 @@ Result<Course> Course::parse(std::string_view text) {
     numbers = 2;
   } else if (name == "table") {
     course.form_ = Form::kTable;
+  } else if (name == "accordion") {
+    course.form_ = Form::kAccordion;
+    numbers = 3;
+    if (parts.size() < 2 || parts.size() > 4)
+      return fail("accordion takes 2 values, then eta and an interval if those are not 0.5 and 10");
+    if (parts.size() == 2) parts.push_back(kEta);
+    if (parts.size() == 3) parts.push_back(kInterval);
   } else {
     return fail("unknown course '" + std::string(name) + "'");
   }
@@ -132,6 +150,8 @@ Result<Course> Course::parse(std::string_view text) {
   }
   if (course.form_ == Form::kWarmup && course.values_[0] <= 0)
     return fail("a warm-up ends above 0");
+  if (course.form_ == Form::kAccordion && course.values_[2] <= 0)
+    return fail("eta, the relative change of a norm, is above 0");
   return course;
 }
 
@@ -151,13 +171,21 @@ double Course::exact(uint64_t step, uint64_t steps_per_epoch) const noexcept {
   return values_[0] + (values_[1] - values_[0]) * whole / length;
 }
 
-double Course::at(uint64_t step, uint64_t steps_per_epoch) const noexcept {
-  return form_ == Form::kConstant ? values_[0] : six_digits(exact(step, steps_per_epoch));
+double Course::at(uint64_t step, uint64_t steps_per_epoch, bool critical) const noexcept {
+  if (form_ == Form::kConstant) return values_[0];
+  if (form_ == Form::kAccordion) return six_digits(values_[critical ? 0 : 1]);
+  return six_digits(exact(step, steps_per_epoch));
+}
+
+std::optional<RegimeRule> Course::regime_rule() const {
+  if (form_ != Form::kAccordion) return std::nullopt;
+  return RegimeRule{.eta = values_[2], .interval = times_[0]};
 }
 
 std::vector<double> Course::ends() const {
   std::vector<double> all = values_;
   if (form_ == Form::kWarmup) all.push_back(at(0, 1));
+  if (form_ == Form::kAccordion) all.pop_back();  // eta
   return all;
 }
 
@@ -168,9 +196,24 @@ std::string Course::canonical() const {
     if (form_ == Form::kTable && i > 0) text += "@" + times_[i - 1].canonical();
   }
   if (form_ == Form::kConstant) return text;
-  if (form_ == Form::kTable) return "table(" + text + ")";
-  return (form_ == Form::kWarmup ? "warmup(" : "linear(") + text + ";" + times_[0].canonical() +
-         ")";
+  if (form_ == Form::kTable) return std::string(form_name()) + "(" + text + ")";
+  return std::string(form_name()) + "(" + text + ";" + times_[0].canonical() + ")";
+}
+
+std::string_view Course::form_name() const noexcept {
+  switch (form_) {
+    case Form::kWarmup:
+      return "warmup";
+    case Form::kLinear:
+      return "linear";
+    case Form::kTable:
+      return "table";
+    case Form::kAccordion:
+      return "accordion";
+    case Form::kConstant:
+      break;
+  }
+  return "";
 }
 
 }  // namespace thinwire

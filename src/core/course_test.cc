@@ -54,6 +54,35 @@ TEST(Course, TablesHoldTheirValueUntilTheNext) {
   EXPECT_EQ(fraction.at(5, 10), 2);
 }
 
+TEST(Course, AccordionsFollowTheRegime) {
+  const Course course = Course::parse("accordion(2;1)").value();
+  for (const uint64_t step : {0, 7, 1000}) {
+    EXPECT_EQ(course.at(step, 10), 2);
+    EXPECT_EQ(course.at(step, 10, true), 2);
+    EXPECT_EQ(course.at(step, 10, false), 1);
+  }
+  EXPECT_EQ(course.ends(), (Values{2, 1}));
+  EXPECT_TRUE(course.counts_epochs());
+  EXPECT_EQ(course.regime_rule(), (RegimeRule{.eta = 0.5, .interval = {.amount = 10}}));
+  const Course in_steps = Course::parse("accordion(0.1;0.01;0.25;70steps)").value();
+  EXPECT_FALSE(in_steps.counts_epochs());
+  EXPECT_EQ(in_steps.regime_rule(),
+            (RegimeRule{.eta = 0.25, .interval = {.amount = 70, .in_steps = true}}));
+  EXPECT_EQ(Course::parse("warmup(0.01;2)").value().regime_rule(), std::nullopt);
+  EXPECT_EQ(Course::parse("warmup(0.01;2)").value().at(1, 10, false), 0.215443);
+}
+
+TEST(Course, IntervalsHaveTheNearestNumberOfSteps) {
+  const auto steps = [](std::string_view text, uint64_t steps_per_epoch) {
+    return RunTime::parse(text).value().steps(steps_per_epoch);
+  };
+  EXPECT_EQ(steps("10", 98), 980u);
+  EXPECT_EQ(steps("0.25", 98), 25u);
+  EXPECT_EQ(steps("0.001", 98), 1u);
+  EXPECT_EQ(steps("70steps", 98), 70u);
+  EXPECT_EQ(steps("1e300", 98), 1'000'000'000'000'000u);
+}
+
 TEST(Course, TimesMayBeSteps) {
   const Course linear = Course::parse("linear(4;0;4steps)").value();
   for (uint64_t step = 0; step < 8; ++step)
@@ -90,7 +119,10 @@ TEST(Course, CanonicalTextIsTheSameCourse) {
       {" warmup( 1e-3 ; 4.0 ) ", "warmup(0.001;4)"},
       {"linear(8;2;100 steps)", "linear(8;2;100steps)"},
       {"table( 0.50; 0.1@1 ;0.01 @ 20)", "table(0.5;0.1@1;0.01@20)"},
-      {"table(3)", "table(3)"}};
+      {"table(3)", "table(3)"},
+      {"accordion(0.10; 0.01)", "accordion(0.1;0.01;0.5;10)"},
+      {"accordion(2;1;0.2)", "accordion(2;1;0.2;10)"},
+      {"accordion(2;1;0.2; 7 steps)", "accordion(2;1;0.2;7steps)"}};
   for (const auto& [text, canonical] : texts) {
     EXPECT_EQ(Course::parse(text).value().canonical(), canonical);
     EXPECT_EQ(Course::parse(canonical).value().canonical(), canonical);
@@ -118,7 +150,14 @@ TEST(Course, BadTextsAreRefusedWithWhatIsMeant) {
                                                        {"table(1;@2)", "not a number"},
                                                        {"table(1;2@)", "not a time"},
                                                        {"table(1;2@3;4@3)", "ascend"},
-                                                       {"table(1;2@3;4@5steps)", "in one unit"}};
+                                                       {"table(1;2@3;4@5steps)", "in one unit"},
+                                                       {"accordion(1)", "takes 2 values"},
+                                                       {"accordion(1;2;3;4;5)", "takes 2 values"},
+                                                       {"accordion(1;x)", "'x' is not a number"},
+                                                       {"accordion(1;2;0)", "is above 0"},
+                                                       {"accordion(1;2;;4)", "not a number"},
+                                                       {"accordion(1;2;0.5;0)", "above 0"},
+                                                       {"accordion(1;2;0.5;x)", "not a time"}};
   for (const auto& [text, why] : texts) {
     const auto course = Course::parse(text);
     EXPECT_EQ(course.status().code(), ErrorCode::kBadOption) << text;

@@ -182,6 +182,10 @@ Result<BoundaryPlan> plan_boundary(const BoundarySpec& spec) {
   if (!schedule) return schedule.status();
   if (Status status = schedule.value().check_epochs("boundary", spec.steps_per_epoch); !status)
     return status;
+  if (Status status =
+          schedule.value().check_no_regimes("boundary", "messages between stages are not averaged");
+      !status)
+    return status;
   BoundaryPlan plan{.spec = spec, .schedule = std::move(schedule).value()};
   if (Status status = check_sizes(spec, plan.sample_count); !status) return status;
   for (const std::string& end : plan.schedule.ends())

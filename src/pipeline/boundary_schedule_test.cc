@@ -88,6 +88,8 @@ TEST(BoundarySchedule, RefusesWhatIsNone) {
   };
   EXPECT_NE(why(scheduled("fp32 | topk")).find("must begin with the time"), std::string::npos);
   EXPECT_NE(why(scheduled("fp32 | 2: fp17")).find("fp17"), std::string::npos);
+  EXPECT_NE(why(scheduled("topk:density=accordion(0.5;0.1)")).find("not averaged"),
+            std::string::npos);
   BoundarySpec noting = scheduled("fp32 | 2: topk");
   noting.note_positions = make_kept_positions();
   EXPECT_NE(why(noting).find("sparse codecs"), std::string::npos);

@@ -24,6 +24,7 @@ CodedStream::CodedStream(const StreamSpec& spec, const StreamCodec& codec,
           std::make_shared<MemorySlot<Encoder>>(codec.text, codec.codec->make_encoder(spec))) {}
 
 void CodedStream::change_codec(StreamCodec codec) {
+  if (codec.text == encoder_->method()) return;
   change_method(*encoder_, codec.text, codec.codec->make_encoder(spec_));
   decoder_ = codec.codec->make_decoder(spec_);
   codec_ = std::move(codec.codec);

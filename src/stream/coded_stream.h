@@ -59,7 +59,7 @@ class CodedStream {
   bool keeps_rest() const noexcept { return !memory_->object().rest().empty(); }
 
   // Between two steps: the codec from now on. The memory stays, to the bit. An encoder whose codec
-  // differs in its options alone goes on from its state, as far as that fits.
+  // differs in its options alone goes on from its state, as far as that fits. The same text changes nothing.
   void change_codec(StreamCodec codec);
 
   // This step's signal from all values; its moments are filled in.

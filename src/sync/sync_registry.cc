@@ -35,6 +35,8 @@ void check_schedule(const SyncRuleEntry& rule, const std::string& codec) {
     throw Error(ErrorCode::kUnsupported, "synchroniser '" + std::string(rule.info.name) +
                                              "' keeps to one codec, and '" + codec +
                                              "' is a schedule");
+  schedule.check_no_regimes("synchroniser", "workers with a local method send none of these")
+      .or_throw();
   if (schedule.counts_epochs())
     throw Error(ErrorCode::kBadOption,
                 "synchroniser: the schedule '" + codec +

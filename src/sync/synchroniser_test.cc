@@ -36,6 +36,13 @@ TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
         });
       },
       ThrowsMessage<Error>(HasSubstr("counted in rounds: write its times as steps")));
+  EXPECT_THAT(
+      [] {
+        make(4, [&](int, SynchroniserOptions& options) {
+          options.codec = "topk:density=accordion(0.1;0.01;0.5;4steps)";
+        });
+      },
+      ThrowsMessage<Error>(HasSubstr("has an accordion")));
   for (const char* method : {"leader", "gossip"})
     EXPECT_THAT(
         [&] {

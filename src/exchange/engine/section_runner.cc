@@ -15,7 +15,7 @@ SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets
     : options_(section.options),
       combine_(section.terms.combine),
       schedule_(CodecSchedule::parse(options_.codec).value()),
-      codec_(schedule_.at(options_.first_step, options_.steps_per_epoch)),
+      codecs_(codecs_at(options_.first_step)),
       buckets_(std::move(buckets)),
       first_tag_(first_tag),
       shared_(shared) {
@@ -26,6 +26,39 @@ SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets
     }
   if (section.terms.grouping == Grouping::kGlobal) open_threshold();
   make_method(section.terms);
+}
+
+SectionRunner::StreamTerms SectionRunner::terms_of(const Section& section,
+                                                   const PlannedStream& stream, Store& store) {
+  const ExchangeOptions& options = section.options;
+  if (stream.plain) return {.terms = section.terms};
+  const CodecSchedule schedule = CodecSchedule::parse(options.codec).value();
+  CriticalRegime* const regime =
+      open_regime(schedule, options.first_step, options.steps_per_epoch, stream.spec, store);
+  if (regime == nullptr || regime->critical()) return {.terms = section.terms, .regime = regime};
+  return {.terms = settle(options, options.first_step, false).value(), .regime = regime};
+}
+
+SectionRunner::Codecs SectionRunner::codecs_at(uint64_t step) const {
+  return {.critical = schedule_.at(step, options_.steps_per_epoch, true),
+          .other = schedule_.at(step, options_.steps_per_epoch, false)};
+}
+
+std::vector<bool> SectionRunner::regimes() const {
+  std::vector<bool> critical;
+  for (const ActiveStream* stream : streams_) critical.push_back(stream->is_critical());
+  return critical;
+}
+
+// Where the schedule comes to a phase with an accordion, or leaves one.
+void SectionRunner::follow_regimes(uint64_t step) {
+  for (ActiveStream* const stream : streams_) {
+    if (stream->is_plain()) continue;
+    CriticalRegime* const regime =
+        open_regime(schedule_, step, options_.steps_per_epoch, stream->spec(), shared_.store);
+    stream->set_regime(regime);
+    if (regime == nullptr) shared_.store.drop(regime_key(stream->spec().name));
+  }
 }
 
 // Whatever codec learnt it: it is of the tensors' signals.
@@ -54,6 +87,7 @@ void SectionRunner::open_threshold() {
 }
 
 void SectionRunner::make_method(const Terms& terms) {
+  regimes_ = regimes();
   if (threshold_ != nullptr) {
     size_t target = 0;
     for (const ActiveStream* stream : streams_) target += stream->target();
@@ -119,11 +153,14 @@ void SectionRunner::end(bool skipped) {
 
 void SectionRunner::follow_schedule(uint64_t step) {
   if (schedule_.is_constant()) return;
-  std::string codec = schedule_.at(step, options_.steps_per_epoch);
-  if (codec == codec_) return;
-  codec_ = std::move(codec);
-  const Terms terms = settle(options_, step).value();
-  for (ActiveStream* const stream : streams_) stream->change_codec(terms);
+  Codecs codecs = codecs_at(step);
+  if (codecs == codecs_ && regimes() == regimes_) return;
+  codecs_ = std::move(codecs);
+  follow_regimes(step);
+  const Terms terms = settle(options_, step, true).value();
+  const Terms outside = settle(options_, step, false).value();
+  for (ActiveStream* const stream : streams_)
+    stream->change_codec(stream->is_critical() ? terms : outside);
   make_method(terms);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/codec_schedule.h"
+#include "exchange/engine/critical_regime.h"
 #include "exchange/engine/global_threshold.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
@@ -36,6 +37,14 @@ class SectionRunner {
   // Whether owners keep, or are about to give back, what could not be handed out.
   bool owners_owe() const;
 
+  // The codec of a stream, in the step with which the options of `section` begin, and its regime, opened in
+  // `store`; null: it has none.
+  struct StreamTerms {
+    Terms terms;
+    CriticalRegime* regime = nullptr;
+  };
+  static StreamTerms terms_of(const Section& section, const PlannedStream& stream, Store& store);
+
   // In the store: the threshold that its streams have together; empty without one.
   const std::string& threshold_key() const noexcept { return threshold_key_; }
 
@@ -45,6 +54,14 @@ class SectionRunner {
   void end(bool skipped);
 
  private:
+  // The codecs that the schedule has in a step, in critical regimes and outside.
+  struct Codecs {
+    std::string critical, other;
+    bool operator==(const Codecs&) const = default;
+  };
+  Codecs codecs_at(uint64_t step) const;
+  std::vector<bool> regimes() const;
+  void follow_regimes(uint64_t step);
   void open_threshold();
   void make_method(const Terms& terms);
   void take_over_debts(const Terms& terms);
@@ -53,7 +70,8 @@ class SectionRunner {
   const ExchangeOptions options_;
   const std::shared_ptr<const Combine> combine_;  // the same for all codecs; methods refer to it
   const CodecSchedule schedule_;
-  std::string codec_;  // as the schedule says it
+  Codecs codecs_;
+  std::vector<bool> regimes_;  // of each stream, whether its codec is that of critical regimes
   const std::vector<Bucket> buckets_;
   const int first_tag_;
   const Shared shared_;

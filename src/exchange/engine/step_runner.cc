@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "exchange/wire/stream_keys.h"
 
 namespace thinwire {
 
@@ -38,8 +39,9 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     const PlannedStream& planned = plan_.streams[i];
     const Section& section = sections.used[planned.section];
-    streams_.push_back(
-        std::make_unique<ActiveStream>(planned, i, section.terms, section.options, store_));
+    const auto [terms, regime] = SectionRunner::terms_of(section, planned, store_);
+    streams_.push_back(std::make_unique<ActiveStream>(planned, i, terms, section.options, store_));
+    streams_.back()->set_regime(regime);
     specs_.push_back(planned.spec);
   }
   std::vector<std::vector<Bucket>> buckets(sections.used.size());
@@ -63,16 +65,20 @@ void StepRunner::change(const Sections& sections) {
   for (const PlannedStream& next : plan.streams)
     for (const auto& stream : streams_)
       if (!next.plain && stream->spec().name == next.spec.name && stream->tensors() == next.tensors)
-        stream->change_codec(sections.used[next.section].terms);
-  std::set<std::string> thresholds;  // of sections that will be no more
-  for (const auto& section : sections_) thresholds.insert(section->threshold_key());
+        stream->change_codec(
+            SectionRunner::terms_of(sections.used[next.section], next, store_).terms);
+  std::set<std::string> gone;  // keys of what will be no more
+  for (const auto& section : sections_) gone.insert(section->threshold_key());
+  for (const auto& stream : streams_) gone.insert(regime_key(stream->spec().name));
   sections_.clear();
   streams_.clear();
   specs_.clear();
   places_.clear();
   arrange(sections, std::move(plan));
-  for (const auto& section : sections_) thresholds.erase(section->threshold_key());
-  for (const std::string& key : thresholds) store_.drop(key);
+  for (const auto& section : sections_) gone.erase(section->threshold_key());
+  for (const auto& stream : streams_)
+    if (stream->has_regime()) gone.erase(regime_key(stream->spec().name));
+  for (const std::string& key : gone) store_.drop(key);
 }
 
 std::vector<bool> StepRunner::owners_owe() {

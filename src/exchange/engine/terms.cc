@@ -123,6 +123,33 @@ Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
           "' has none that they could share; codecs that have: " + names);
 }
 
+// Streams of one section have one method, whatever their regimes are.
+Status check_regimes(const ExchangeOptions& options, const CodecSchedule& schedule,
+                     const Combine& rule) {
+  if (options.results == Results::kShard)
+    if (Status status = schedule.check_no_regimes(
+            "exchange", "where results are shards a rank has only its own");
+        !status)
+      return status;
+  for (const auto& [critical, other] : schedule.regimes()) {
+    const MethodEntry* methods[2] = {};
+    for (const std::string& spec : {critical, other}) {
+      const NamedCodec named = make_codec(spec).value();
+      auto method = settle_method(options.method, *named.codec, rule, options.results);
+      if (!method) return method.status();
+      methods[spec == critical ? 0 : 1] = method.value();
+    }
+    if (critical != other && methods[0] != methods[1])
+      return Status::fail(ErrorCode::kBadOption,
+                          "exchange: '" + critical + "' goes with method " +
+                              std::string(methods[0]->name) + " and '" + other + "' with " +
+                              std::string(methods[1]->name) +
+                              ", but streams in both regimes of an accordion need one method; "
+                              "name one that has both");
+  }
+  return Status::ok();
+}
+
 std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text;
   for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
@@ -155,7 +182,7 @@ Result<SettledOptions> settled_options(const ExchangeOptions& options) {
 }
 
 // What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
-Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
+Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critical) {
   Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);
   if (!parsed) return parsed.status();
   const CodecSchedule& schedule = parsed.value();
@@ -166,6 +193,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
   Result<NamedCombine> combine = make_combine(options.combine);
   if (!combine) return combine.status();
   terms.combine = std::move(combine.value().rule);
+  if (Status status = check_regimes(options, schedule, *terms.combine); !status) return status;
   std::string feedback = "none";
   size_t block = 0;
   std::optional<Grouping> grouping = options.grouping;
@@ -228,7 +256,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step) {
            !status)
     return status;
 
-  NamedCodec now = std::move(make_codec(schedule.at(step, options.steps_per_epoch)).value());
+  NamedCodec now =
+      std::move(make_codec(schedule.at(step, options.steps_per_epoch, critical)).value());
   terms.method = settle_method(options.method, *now.codec, *terms.combine, options.results).value();
   terms.codec = std::move(now.codec);
   if (terms.grouping == Grouping::kGlobal) terms.codec = with_global_threshold(terms.codec);

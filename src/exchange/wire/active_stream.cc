@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/critical_regime.h"
 #include "exchange/engine/global_threshold.h"
 #include "exchange/owner/owner_memory.h"
 #include "exchange/wire/stream_keys.h"
@@ -95,6 +96,11 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
 void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
   thinwire::add_shared_sums(feedback_key(spec().name), coded_.memory(), sums);
   thinwire::add_shared_sums(encoder_key(spec().name), coded_.encoder(), sums);
+  if (regime_ != nullptr) thinwire::add_shared_sums(regime_key(spec().name), *regime_, sums);
+}
+
+bool ActiveStream::is_critical() const noexcept {
+  return regime_ == nullptr || regime_->critical();
 }
 
 void ActiveStream::change_codec(const Terms& terms) {
@@ -399,12 +405,28 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     counters_ = {.values = spec().count()};
     return;
   }
-  if (!skipped) give_result(context);
+  if (!skipped) {
+    give_result(context);
+    if (regime_ != nullptr) show_regime(context);
+  }
   prepared_ = false;
   if (absent_)
     settled_ && !skipped ? encoder().commit() : encoder().rollback();
   else
     skipped ? coded_.rollback() : coded_.commit();
+}
+
+// What was delivered, in the order of the stream.
+void ActiveStream::show_regime(StepContext& context) {
+  const Stopwatch watch(context.decompress_seconds);
+  if (!apart_) regime_->add(result_, 0);
+  size_t begin = 0;
+  for (size_t i = 0; apart_ && i < tensors_.size(); ++i) {
+    const std::span<const float> mean = context.tensors.values(tensors_[i]);
+    regime_->add(mean, begin);
+    begin += mean.size();
+  }
+  regime_->end_step();
 }
 
 void ActiveStream::give_result(StepContext& context) {

@@ -28,6 +28,7 @@ struct Coder {
   std::unique_ptr<const Decoder> decoder;
 };
 
+class CriticalRegime;
 class GlobalThreshold;
 class OwnerMemory;
 
@@ -69,6 +70,11 @@ class ActiveStream {
 
   // The threshold that this stream has together with others; null: the codec finds its own.
   void set_threshold(GlobalThreshold* threshold) noexcept { threshold_ = threshold; }
+
+  // What decides whether it is in a critical regime, from its means; null: it always is.
+  void set_regime(CriticalRegime* regime) noexcept { regime_ = regime; }
+  bool has_regime() const noexcept { return regime_ != nullptr; }
+  bool is_critical() const noexcept;
 
   // The number of values that the codec should keep; 0 if it has no target.
   size_t target() const { return plain_ ? 0 : codec().target(spec()); }
@@ -175,6 +181,7 @@ class ActiveStream {
   };
   void add_apart(StepContext& context, std::span<const uint32_t> positions,
                  std::span<const float> values, float weight, Place& place) const;
+  void show_regime(StepContext& context);
   Signal part(StepContext& context, size_t begin, size_t count);
   Signal whole();
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
@@ -194,6 +201,7 @@ class ActiveStream {
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
   GlobalThreshold* threshold_ = nullptr;
+  CriticalRegime* regime_ = nullptr;
   std::vector<float> joined_;                   // the values of several tensors, one after another
   std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 

@@ -14,9 +14,13 @@ inline std::string owner_key(const std::string& stream) { return stream + "/owne
 // Of a section with Grouping::kGlobal, whose first stream it is.
 inline std::string threshold_key(const std::string& stream) { return stream + "/threshold"; }
 
+// Of a stream whose codec has an accordion.
+inline std::string regime_key(const std::string& stream) { return stream + "/regime"; }
+
 // All of them, whether they are in use or not.
-inline std::array<std::string, 4> stream_keys(const std::string& stream) {
-  return {feedback_key(stream), encoder_key(stream), owner_key(stream), threshold_key(stream)};
+inline std::array<std::string, 5> stream_keys(const std::string& stream) {
+  return {feedback_key(stream), encoder_key(stream), owner_key(stream), threshold_key(stream),
+          regime_key(stream)};
 }
 
 }  // namespace thinwire
