@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "comm/sealed_words.h"
@@ -119,6 +121,52 @@ TEST(StatisticsRound, WhoStallsIsNamedAtTheDeadline) {
   });
   EXPECT_THAT(messages, ::testing::SizeIs(kRanks - 1));
   EXPECT_THAT(messages, ::testing::Each(HasSubstr("rank 1")));
+}
+
+// Sends no statistics, and says that it did.
+class WithholdingGroup final : public Group {
+ public:
+  explicit WithholdingGroup(std::unique_ptr<Group> inner) : inner_(std::move(inner)) {
+    set_deadline(inner_->deadline());
+  }
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    return tag == kTag ? std::make_unique<Sent>() : inner_->send(buffer, to, tag);
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    return inner_->receive(buffer, from, tag);
+  }
+  std::unique_ptr<Group> split(int colour) override {
+    return std::make_unique<WithholdingGroup>(inner_->split(colour));
+  }
+  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+ private:
+  struct Sent final : public Transfer {
+    bool done() override { return true; }
+    std::string describe() const override { return "nothing"; }
+  };
+
+  std::unique_ptr<Group> inner_;
+};
+
+TEST(StatisticsRound, WhoSendsNoStatisticsIsNamedAtTheDeadline) {
+  const auto messages = LostRank(1).told(kRanks, [](Group& group) {
+    if (group.rank() == 1) {
+      group.set_deadline(kLongDeadline);
+      WithholdingGroup withholding(group.split(0));
+      Side(withholding, small_model(), kOptions).step(0);
+      return;
+    }
+    const auto part = group.split(0);
+    part->set_deadline(2s);
+    Side(*part, small_model(), kOptions).step(0);
+  });
+  EXPECT_THAT(messages, ::testing::SizeIs(kRanks - 1));
+  EXPECT_THAT(messages, ::testing::Contains(HasSubstr("receive of " + std::to_string(kSize) +
+                                                      " bytes from rank 1")));
 }
 
 }  // namespace
