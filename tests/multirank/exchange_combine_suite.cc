@@ -335,6 +335,27 @@ TEST_P(ExchangeCombine, RulesOverVectorsTakeBfloat16) {
   });
 }
 
+// No codec comes after the choice there, so that lossy ones can be compared. A rank's own
+// contribution is what the others would have of it.
+TEST_P(ExchangeCombine, ShardsAreTheChoiceToTheBit) {
+  for (const RuleOverVectors& rule : rules_over_vectors(GetParam()))
+    for (const std::string text : {"fp32", "bf16", "int8"})
+      on_all([&](Group& group) {
+        Side side(group, kTensors,
+                  {.codec = text,
+                   .combine = rule.text,
+                   .results = Results::kShard,
+                   .bucket_bytes = 700,
+                   .chunk_values = 20});
+        EXPECT_FALSE(side.step(0).skipped);
+        const Tensors expected = chosen(rule.choice, *make_codec(text).value().codec, group.size());
+        for (const OwnedRange& range : side.exchange().owned(group.rank()))
+          for (size_t i = range.begin; i < range.begin + range.count; ++i)
+            ASSERT_EQ(side.values[range.tensor][i], expected[range.tensor][i])
+                << rule.text << ", " << text << ", tensor " << range.tensor;
+      });
+}
+
 // By a schedule, and by a call.
 TEST_P(ExchangeCombine, RulesOverVectorsOutlastChangesOfTheCodec) {
   on_all([](Group& group) {
