@@ -103,6 +103,62 @@ TEST_P(Bounded, ABoundedNumberOfChunksIsOnItsWay) {
   }
 }
 
+// Words of owners arrive late.
+class LateWords final : public Group {
+ public:
+  explicit LateWords(std::unique_ptr<Group> inner) : inner_(std::move(inner)) {
+    set_deadline(inner_->deadline());
+  }
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    return inner_->send(buffer, to, tag);
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    auto transfer = inner_->receive(buffer, from, tag);
+    if (tag != 1 || buffer.size() != 16) return transfer;
+    return std::make_unique<Late>(std::move(transfer));
+  }
+  std::unique_ptr<Group> split(int colour) override {
+    return std::make_unique<LateWords>(inner_->split(colour));
+  }
+  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+ private:
+  class Late final : public Transfer {
+   public:
+    explicit Late(std::unique_ptr<Transfer> inner) : inner_(std::move(inner)) {}
+    bool done() override { return std::chrono::steady_clock::now() > from_ && inner_->done(); }
+    std::string describe() const override { return inner_->describe(); }
+
+   private:
+    std::unique_ptr<Transfer> inner_;
+    std::chrono::steady_clock::time_point from_ =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+  };
+
+  std::unique_ptr<Group> inner_;
+};
+
+// Nobody waits for its parts, so that the others have all rows long before it has all words.
+TEST(ScatterReduce, ARankThatSitsOutTakesAllWordsBeforeResults) {
+  run_local(4, [&](Group& group) {
+    std::unique_ptr<Group> part = group.split(0);
+    if (group.rank() == 0) part = std::make_unique<LateWords>(std::move(part));
+    Side side(*part, kModel,
+              {.codec = "test-nearest",
+               .combine = "cge:f=1",
+               .weighted = true,
+               .chunk_values = kTestBlock});
+    if (group.rank() == 0) side.exchange().abstain(Abstention::kSitsOut);
+    EXPECT_FALSE(side.step(0).skipped);
+    const uint64_t sum = checksum(std::as_bytes(std::span(side.values[0])));
+    EXPECT_EQ(group.max(sum), sum);
+    EXPECT_EQ(group.max(~sum), ~sum);
+  });
+}
+
 // The same mean again and again: what one message lost, the next ones bring.
 TEST(ScatterReduce, OwnersMakeUpForWhatTheirCodecLoses) {
   for (const std::string feedback : {"residual", "none"})
