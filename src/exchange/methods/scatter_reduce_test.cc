@@ -141,12 +141,13 @@ class LateWords final : public Group {
   std::unique_ptr<Group> inner_;
 };
 
-// Nobody waits for its parts, so that the others have all rows long before it has all words.
+// Nobody waits for its parts, so that the others have all rows before it has the last word. 247
+// chunks for each owner: the last word leaves from a slot that no later chunk needs.
 TEST(ScatterReduce, ARankThatSitsOutTakesAllWordsBeforeResults) {
   run_local(4, [&](Group& group) {
     std::unique_ptr<Group> part = group.split(0);
     if (group.rank() == 0) part = std::make_unique<LateWords>(std::move(part));
-    Side side(*part, kModel,
+    Side side(*part, {{"w", {kTestBlock * 4 * 247}, TensorKind::kLinear}},
               {.codec = "test-nearest",
                .combine = "cge:f=1",
                .weighted = true,

@@ -165,8 +165,9 @@ TEST(StatisticsRound, WhoSendsNoStatisticsIsNamedAtTheDeadline) {
     Side(*part, small_model(), kOptions).step(0);
   });
   EXPECT_THAT(messages, ::testing::SizeIs(kRanks - 1));
-  EXPECT_THAT(messages, ::testing::Contains(HasSubstr("receive of " + std::to_string(kSize) +
-                                                      " bytes from rank 1")));
+  EXPECT_THAT(messages,
+              ::testing::Contains(HasSubstr("nothing moved for 2000 ms: receive of " +
+                                            std::to_string(kSize) + " bytes from rank 1")));
 }
 
 }  // namespace
