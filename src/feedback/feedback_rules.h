@@ -15,5 +15,6 @@ const FeedbackEntry& loco_entry();
 const FeedbackEntry& efmixed_entry();
 const FeedbackEntry& momentum_entry();
 const FeedbackEntry& velocity_entry();
+const FeedbackEntry& ahead_entry();
 
 }  // namespace thinwire

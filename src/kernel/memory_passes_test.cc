@@ -133,6 +133,44 @@ TEST_P(Velocity, IsThePlainLoopAndItsMaskFindsWhatWasSent) {
   });
 }
 
+TEST_P(Velocity, IsTakenAlongTheLongerAValueWaited) {
+  const MomentumRule rule = GetParam();
+  const float tail = (rule.nesterov ? rule.momentum * rule.momentum : rule.momentum) / 0.1f;
+  on_all([&](size_t count) {
+    const Vector g = normals(count, 1), u = normals(count, 2);
+    Vector v = normals(count, 3), want_u(count), kept(count), sum(count), want(count);
+    for (size_t i = 0; i < count; ++i) {
+      const float own = rule.scale * g[i];
+      const float old = rule.momentum * u[i];
+      want_u[i] = old + own;
+      const float later = rule.momentum * want_u[i];
+      const float now = rule.nesterov ? own + later : want_u[i];
+      if (i % 5 == 0) v[i] = 0;          // nothing waits: f is 1
+      if (i % 7 == 0) v[i] = -now;       // v' is 0
+      if (i % 11 == 0) v[i] = -2 * now;  // f would be negative
+      sum[i] = v[i] + now;
+      kept[i] = sum[i] == 0 ? 1.0f : std::min(std::max(now / sum[i], 0.0f), 1.0f);
+      const float share = (1 - kept[i]) * tail;
+      const float taken = share * want_u[i];
+      want[i] = sum[i] + taken;
+    }
+    Vector new_u(count), rest(count);
+    expect_moments_of(form_ahead(rule, tail, g, u, v, new_u, rest), want);
+    expect_same_bits(new_u, want_u);
+    expect_same_bits(rest, want);
+
+    Vector left = sum;
+    for (size_t i = 0; i < count; i += 3) {  // sent whole or in part, where there is something
+      if (want[i] == 0) continue;
+      left[i] = rest[i] = i % 2 == 0 ? 0.0f : want[i] * 0.5f;
+      want_u[i] = kept[i] * want_u[i];
+    }
+    settle_ahead(rule, tail, g, v, new_u, rest);
+    expect_same_bits(new_u, want_u);
+    expect_same_bits(rest, left);
+  });
+}
+
 TEST(Estimate, MovesByWhatWasSent) {
   on_all([](size_t count) {
     const Vector h = normals(count, 1), g = normals(count, 2);

@@ -1,0 +1,91 @@
+// ahead: momentum before the exchange, of which a value that is sent takes the rest along, the more of it the longer
+// the value waited.
+//
+//   u' = momentum u + (1 - dampening) g          u' = g in the first step
+//   d = u', or (1 - dampening) g + momentum u' with nesterov
+//   v' = v + d                                   what momentum has added up to and was not sent
+//   f = d / v' within [0, 1]; 1 where v' is 0    1: nothing waited; near 0: many steps did
+//   s = v' + (1 - f) tail u'                     the signal; tail u' is what u' will still add
+//   v' <- s - decode(encode(s)), u' <- f u'      where something was sent
+//   v' and u' as they are                        elsewhere
+//
+// tail = momentum / (1 - momentum), or momentum^2 / (1 - momentum) with nesterov.
+//
+// Every gradient counts 1 / (1 - momentum) times in the end, as in SGD with momentum: v + tail u + what was sent
+// grows by (1 - dampening) g / (1 - momentum) in every step. Momentum that goes on after a value was sent (`dgc`
+// without a mask) counts as much, but arrives when the value is sent again, many steps later. Momentum that ends there
+// (`dgc`, the mask of Lin et al., ICLR 2018, section 3.2) is lost, which makes the learning rate smaller, the more the
+// oftener a value is sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
+//
+// The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and f need no buffers:
+// they are formed again. Four buffers of 4 bytes per value.
+// SPDX-License-Identifier: Apache-2.0
+#include "feedback/feedback_rules.h"
+#include "feedback/velocity_memory.h"
+#include "kernel/memory_passes.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire {
+namespace {
+
+class Ahead final : public VelocityMemory {
+ public:
+  Ahead(const Options& options, const StreamSpec& stream)
+      : VelocityMemory("ahead", options, stream) {}
+
+  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
+    guard_.prepare(gradient.size());
+    Moments moments = kernel::moments({});
+    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
+      const auto part = [&](auto& vector) {
+        return std::span(vector).subspan(range.begin, range.count);
+      };
+      moments =
+          kernel::form_ahead(rule_of(range), tail_of(range), part(gradient), part(velocity_.now),
+                             part(residual_.now), part(velocity_.next), part(residual_.next));
+    });
+    if (!rules_.uniform()) moments = kernel::moments(residual_.next);
+    return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
+  }
+
+  void sent(std::span<const float> gradient, size_t begin, size_t count) override {
+    guard_.sent(gradient.size(), begin, count);
+    rules_.each(begin, count, [&](const MomentumRules::Range& range) {
+      kernel::settle_ahead(rule_of(range), tail_of(range),
+                           gradient.subspan(range.begin, range.count),
+                           std::span(residual_.now).subspan(range.begin, range.count),
+                           std::span(velocity_.next).subspan(range.begin, range.count),
+                           std::span(residual_.next).subspan(range.begin, range.count));
+    });
+  }
+
+ private:
+  kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {
+    return {.momentum = static_cast<float>(range.momentum.momentum),
+            .scale = rules_.share(range.momentum),
+            .nesterov = range.momentum.nesterov};
+  }
+
+  static float tail_of(const MomentumRules::Range& range) {
+    const double momentum = range.momentum.momentum;
+    const double next = range.momentum.nesterov ? momentum * momentum : momentum;
+    return static_cast<float>(next / (1 - momentum));
+  }
+};
+
+}  // namespace
+
+const FeedbackEntry& ahead_entry() {
+  static const FeedbackEntry entry{
+      .name = "ahead",
+      .summary = "momentum before the exchange, whose rest goes along with what waited",
+      .paper = {},
+      .options = momentum_rows(),
+      .make = [](const Options& options,
+                 const StreamSpec& stream) { return std::make_unique<Ahead>(options, stream); },
+      .momentum = [](const Options& options) { return options.number("momentum"); },
+      .plain = velocity_text};
+  return entry;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,164 @@
+// The memory `ahead` against the loop of its definition, and what every gradient counts in the end.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "feedback/testing/feedback_testing.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* spec;
+  Momentum momentum;
+};
+
+const Case kCases[] = {
+    {"plain", "ahead", {.momentum = 0.9}},
+    {"nesterov", "ahead:nesterov=true", {.momentum = 0.9, .nesterov = true}},
+    {"dampened", "ahead:momentum=0.8,dampening=0.25", {.momentum = 0.8, .dampening = 0.25}}};
+
+float tail_of(const Momentum& rule) {
+  return static_cast<float>((rule.nesterov ? rule.momentum : 1) * rule.momentum /
+                            (1 - rule.momentum));
+}
+
+// One value, in the order of the definition.
+struct Value {
+  float u = 0, v = 0, f = 0, signal = 0;
+
+  void add(const Momentum& rule, bool first, float g) {
+    const auto m = static_cast<float>(rule.momentum);
+    const float own = (first ? 1.0f : static_cast<float>(1 - rule.dampening)) * g;
+    const float old = m * u;
+    u = old + own;
+    const float later = m * u;
+    const float now = rule.nesterov ? own + later : u;
+    v = v + now;
+    f = v == 0 ? 1.0f : std::min(std::max(now / v, 0.0f), 1.0f);
+    const float share = (1 - f) * tail_of(rule);
+    const float taken = share * u;
+    signal = v + taken;
+  }
+  void settle(float rest) {
+    if (rest == signal) return;
+    v = rest;
+    u = f * u;
+  }
+};
+
+class AheadMemory : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Options, AheadMemory, ::testing::ValuesIn(kCases),
+                         [](const auto& row) { return row.param.name; });
+
+TEST_P(AheadMemory, IsItsDefinition) {
+  const auto memory = make(GetParam().spec);
+  std::vector<Value> values(kCount);
+  Values want(kCount), u(kCount), v(kCount);
+  for (uint64_t number = 0; number < 6; ++number) {
+    const Values g = gradient(number);
+    for (size_t i = 0; i < kCount; ++i) {
+      values[i].add(GetParam().momentum, number == 0, g[i]);
+      want[i] = values[i].signal;
+    }
+    const Step made = step(*memory, g, number);
+    expect_same_bits(made.values, want);
+    for (size_t i = 0; i < kCount; ++i) {
+      values[i].settle(made.rest[i]);
+      u[i] = values[i].u;
+      v[i] = values[i].v;
+    }
+    expect_same_bits(saved(*memory, "velocity"), u);
+    expect_same_bits(saved(*memory, "residual"), v);
+  }
+}
+
+// What was sent, what waits and what the velocity will still add, together.
+TEST_P(AheadMemory, EveryGradientCountsAsOftenAsWithMomentumAtTheOptimiser) {
+  const auto memory = make(GetParam().spec);
+  const Momentum& rule = GetParam().momentum;
+  std::vector<double> sent(kCount), given(kCount);
+  for (uint64_t number = 0; number < 20; ++number) {
+    const Values g = gradient(number);
+    const Step made = step(*memory, g, number);
+    for (size_t i = 0; i < kCount; ++i) {
+      sent[i] += made.sent[i];
+      given[i] += (number == 0 ? 1 : 1 - rule.dampening) * g[i] / (1 - rule.momentum);
+    }
+  }
+  const Values u = saved(*memory, "velocity"), v = saved(*memory, "residual");
+  for (size_t i = 0; i < kCount; ++i)
+    ASSERT_NEAR(sent[i] + v[i] + double{tail_of(rule)} * u[i], given[i], 1e-3) << i;
+}
+
+TEST_P(AheadMemory, IsMomentumWhereNothingWaits) {
+  const auto memory = make(GetParam().spec);
+  const Momentum& rule = GetParam().momentum;
+  const auto m = static_cast<float>(rule.momentum);
+  Values u(kCount), want(kCount);
+  for (uint64_t number = 0; number < 4; ++number) {
+    const Values g = gradient(number);
+    for (size_t i = 0; i < kCount; ++i) {
+      const float own = (number == 0 ? 1.0f : static_cast<float>(1 - rule.dampening)) * g[i];
+      const float old = m * u[i];
+      u[i] = old + own;
+      const float later = m * u[i];
+      want[i] = rule.nesterov ? own + later : u[i];
+    }
+    expect_same_bits(step(*memory, g, number, send_all).values, want);
+    expect_same_bits(saved(*memory, "velocity"), u);
+  }
+}
+
+// A value that waits a hundred steps takes nearly all of its momentum along.
+TEST(Ahead, LeavesLittleVelocityToWhatWaitedLong) {
+  const auto memory = make("ahead", 2);
+  const Values g = {1, 1};
+  for (uint64_t number = 0; number < 100; ++number)
+    step(*memory, g, number, [&](std::span<float> rest, uint64_t) {
+      rest[1] = 0;
+      if (number == 99) rest[0] = 0;
+    });
+  const Values u = saved(*memory, "velocity", 2);
+  EXPECT_LT(u[0], 0.2f);
+  EXPECT_GT(u[1], 9.9f);
+}
+
+TEST(Ahead, TensorsHaveMomentaOfTheirOwn) {
+  const std::vector<size_t> counts = {3000, 0, 7, 4000, 3000};
+  StreamSpec stream{.name = "all", .tensors = {}};
+  for (const size_t count : counts) stream.tensors.push_back({.name = "t", .shape = {count}});
+  const auto memory = make_feedback("ahead", stream).value();
+  std::vector<Value> values(kCount);
+  Values want(kCount);
+  for (uint64_t number = 0; number < 5; ++number) {
+    const double changing = number < 2 ? 0.9 : 0.5;
+    const std::vector<Momentum> momenta = {{.momentum = changing},
+                                           {},
+                                           {.momentum = changing, .nesterov = true},
+                                           {.momentum = changing, .dampening = 0.5},
+                                           {.momentum = changing, .dampening = 0.5}};
+    memory->set_momentum(momenta);
+    const Values g = gradient(number);
+    size_t i = 0;
+    for (size_t t = 0; t < counts.size(); ++t)
+      for (const size_t end = i + counts[t]; i < end; ++i) {
+        values[i].add(momenta[t], number == 0, g[i]);
+        want[i] = values[i].signal;
+      }
+    const Signal signal = memory->prepare(g, {.step = number});
+    EXPECT_EQ(signal.moments->square_sum, kernel::moments(signal.values).square_sum);
+    memory->rollback();
+    const Step made = step(*memory, g, number);
+    expect_same_bits(made.values, want);
+    for (i = 0; i < kCount; ++i) values[i].settle(made.rest[i]);
+  }
+  EXPECT_THROW(memory->set_momentum({}), Error);
+}
+
+}  // namespace
+}  // namespace thinwire::testing
