@@ -12,6 +12,7 @@ from nets import make_net, step, weights_of
 from ranks import on_ranks
 
 EPOCHS = "topk:density=table(0.1;0.2@1;0.4@2)"  # from epoch 1 and 2 on
+ACCORDION = "topk:density=accordion(0.5;0.1;0.5;2)"  # of epochs of two steps
 STEPS = "topk:density=table(0.1;0.2@2steps;0.4@4steps)"
 LARGE = "4.weight"
 
@@ -116,6 +117,33 @@ def changed(rank, size):
     return kept, kept_of(again, new, rank, 3, first=2), torch.equal(weights_of(model), weights_of(again))
 
 
+def targets_of(model, link, rank, weights, first, steps):
+    """Of LARGE in every step, of which all have the gradients of the first, at the weights that are given."""
+    targets = []
+    for _ in range(first, first + steps):
+        model.load_state_dict(weights)
+        step(model, 0, rank)
+        targets += [s["target"] for s in link.metrics()["streams"] if s["name"] == LARGE]
+    return targets
+
+
+def accordion(rank, size):
+    """Gradients that stay as they are leave the critical regime; resumed in the middle of an interval."""
+    model = DistributedDataParallel(make_net())
+    weights = {k: v.clone() for k, v in model.state_dict().items()}
+    link = tw.compress(model, ACCORDION, steps_per_epoch=2)
+    targets = targets_of(model, link, rank, weights, 0, 3)
+    saved = link.state_dict()
+    targets += targets_of(model, link, rank, weights, 3, 4)
+    again = DistributedDataParallel(make_net())
+    new = tw.compress(again, ACCORDION, steps_per_epoch=2)
+    new.load_state_dict(saved)
+    resumed = targets_of(again, new, rank, weights, 3, 4)
+    same = torch.equal(weights_of(model), weights_of(again))
+    unknown = said_by(lambda: tw.compress(DistributedDataParallel(make_net()), ACCORDION))
+    return targets, resumed, same, unknown
+
+
 def uneven(rank, size):
     model = DistributedDataParallel(make_net())
     return said_by(lambda: tw.compress(model, EPOCHS, steps_per_epoch=range(5 + rank)))
@@ -216,6 +244,13 @@ class Schedule(unittest.TestCase):
             self.assertEqual([round(k / kept[0]) for k in kept], [1, 2, 2, 4])
             self.assertEqual(kept[1:], resumed)
             self.assertTrue(same)
+
+    def test_accordions_leave_critical_regimes_and_are_resumed(self):
+        for targets, resumed, same, unknown in on_ranks(2, accordion):
+            self.assertEqual([round(10 * target / targets[-1]) for target in targets], [50] * 4 + [10] * 3)
+            self.assertEqual(targets[3:], resumed)
+            self.assertTrue(same)
+            self.assertIn("give steps_per_epoch", unknown)
 
     def test_ranks_with_epochs_of_other_lengths_are_told(self):
         for text in on_ranks(2, uneven):
