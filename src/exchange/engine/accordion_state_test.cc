@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exchange/testing/accordion_runs.h"
@@ -63,6 +65,33 @@ TEST(AccordionState, AResumedRunGoesOnToTheBit) {
       for (size_t rank = 0; rank < all.size(); ++rank)
         EXPECT_TRUE(same_state(rest[rank], all[rank])) << one.codec << ' ' << half;
     }
+  }
+}
+
+// All ranks hold the same, so new ranks take it from any; the norms of later windows are those of the mean.
+TEST(AccordionState, RegimesOutliveOtherNumbersOfRanks) {
+  for (AccordionCase one : accordion_cases()) {
+    if (one.inside > 1) continue;
+    std::vector<Tensors> means;
+    const auto saved = run(one, {}, 0, 7, means);
+    for (const auto& [ranks, inside] : {std::pair(2, 1), {3, 1}, {6, 1}, {4, 2}})
+      run_local(ranks, [&, ranks = ranks, inside = inside](Group& group) {
+        const auto model = accordion_model();
+        const auto store = std::make_shared<Store>();
+        store->load(saved, group.rank(), ranks, inside).or_throw();
+        ExchangeOptions options = accordion_options(one);
+        options.inside = inside;
+        options.first_step = 7;
+        Side side(group, model, options, store);
+        for (const StreamSpec& stream : side.exchange().streams()) {
+          if (stream.name.starts_with("dense:")) continue;
+          int64_t before[4] = {}, now[4] = {};
+          EXPECT_TRUE(copy_state(saved[0], stream.name + "/regime/counts", before));
+          EXPECT_TRUE(copy_state(store->save(), stream.name + "/regime/counts", now));
+          EXPECT_TRUE(std::equal(before, before + 4, now)) << one.codec << ' ' << ranks;
+        }
+        EXPECT_FALSE(accordion_step(side, accordion_gradients(model, group.rank(), 7)).skipped);
+      });
   }
 }
 
