@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -102,6 +103,21 @@ TEST(StatisticsRound, NumbersThatAreNoneAreTaken) {
     Side side(tampering, small_model(), kOptions);
     EXPECT_FALSE(side.step(0).skipped);
   });
+}
+
+// Ten times a tenth, each rounded, of the largest float.
+TEST(StatisticsRound, RoundedWeightsMayOverflow) {
+  for (const std::string method : {"scatter-reduce", "gather"})
+    run_local(10, [&](Group& group) {
+      Side side(group, {{"w", {20}, TensorKind::kLinear}},
+                {.codec = "fp32", .method = method, .combine = "cge:f=0"});
+      side.values = {Values(20, std::numeric_limits<float>::max())};
+      side.start(0);
+      const StepReport report = side.exchange().finish();
+      EXPECT_TRUE(report.skipped) << method;
+      EXPECT_EQ(report.fault.code, ErrorCode::kNonFinite);
+      EXPECT_EQ(report.fault.rank, -1);
+    });
 }
 
 TEST(StatisticsRound, WhoStallsIsNamedAtTheDeadline) {
