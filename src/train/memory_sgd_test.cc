@@ -202,7 +202,7 @@ TEST(MomentumOfTheRecipe, GoesIntoTheMemoryOfSparseCodecs) {
   };
   const Settings memory = {{"optimizer.momentum", "0.9"}, {"exchange.codec", "topk:density=0.1"}};
   // The same by hand; there is no weight decay.
-  const Settings by_hand = {{"exchange.feedback", "dgc"}, {"exchange.codec", "topk:density=0.1"}};
+  const Settings by_hand = {{"exchange.feedback", "ahead"}, {"exchange.codec", "topk:density=0.1"}};
   EXPECT_TRUE(same_bits(weights_of(memory), weights_of(by_hand)));
   Settings outside = memory;
   outside.emplace_back("exchange.momentum", "optimizer");

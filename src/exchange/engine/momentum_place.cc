@@ -93,11 +93,12 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
   const bool lossless = all_lossless(options.codec);
   if (!holds && place == "auto" && !(residual && selects)) return plan;
   plan.in_memory = true;
-  const std::string mask = selects || lossless ? "true" : "false";
   if (holds)
     plan.feedback = memory_text(given, own);
-  else if (residual || lossless)  // one memory for both: a run may go from one codec to the other
-    plan.feedback = memory_text({.name = "dgc", .settings = {{"mask", mask}}}, own);
+  else if ((residual && selects) || lossless)  // one for both: a run may go from one to the other
+    plan.feedback = memory_text({.name = "ahead", .settings = {}}, own);
+  else if (residual)
+    plan.feedback = memory_text({.name = "dgc", .settings = {{"mask", "false"}}}, own);
   else
     plan.feedback = memory_text({.name = "velocity", .settings = {}}, own);
   // Its options' ranges are narrower than an optimiser's.

@@ -29,7 +29,7 @@ std::string memory_of(std::string_view where, const std::string& codec,
 }
 
 TEST(MomentumPlace, AutoIsTheMemoryOfCodecsThatLeaveMostValues) {
-  const std::string memory = "dgc:momentum=0.9,dampening=0,nesterov=false,mask=true";
+  const std::string memory = "ahead:momentum=0.9,dampening=0,nesterov=false";
   for (const char* codec :
        {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold:threshold=0.1",
         "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)"})
@@ -41,9 +41,9 @@ TEST(MomentumPlace, AutoIsTheMemoryOfCodecsThatLeaveMostValues) {
 
 TEST(MomentumPlace, OptionsOfTheOptimiserGoAlong) {
   EXPECT_EQ(memory_of("auto", "topk", "auto", {.momentum = 0.85, .dampening = 0.1}),
-            "dgc:momentum=0.85,dampening=0.1,nesterov=false,mask=true");
+            "ahead:momentum=0.85,dampening=0.1,nesterov=false");
   EXPECT_EQ(memory_of("auto", "topk", "auto", {.momentum = 1.0 / 3, .nesterov = true}),
-            "dgc:momentum=0.3333333333333333,dampening=0,nesterov=true,mask=true");
+            "ahead:momentum=0.3333333333333333,dampening=0,nesterov=true");
   EXPECT_EQ(place("auto", "topk", "auto", {.momentum = 1}).status().code(), ErrorCode::kBadOption);
 }
 
