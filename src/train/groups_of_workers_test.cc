@@ -36,13 +36,18 @@ TEST(GroupsOfWorkers, WithoutLossTrainAsAllWorkersTogether) {
 
 TEST(GroupsOfWorkers, AResumedRunGoesOnToTheBitAndOthersGoOn) {
   const TemporaryFolder folder;
-  const auto whole = run_toy(4, toy_of("2"));
-  ToyOptions first = toy_of("2");
+  const auto toy_with_mask = [](const std::string& inside) {  // the bound below is for its steps
+    ToyOptions toy = toy_of(inside);
+    toy.settings.emplace_back("exchange.feedback", "dgc");
+    return toy;
+  };
+  const auto whole = run_toy(4, toy_with_mask("2"));
+  ToyOptions first = toy_with_mask("2");
   first.places.out = (folder / "run").string();
   first.stop_after = 3;
   run_toy(4, first);
   const auto resume = [&](const std::string& inside) {
-    ToyOptions second = toy_of(inside);
+    ToyOptions second = toy_with_mask(inside);
     second.places.out = (folder / ("in groups of " + inside)).string();
     std::filesystem::copy(folder / "run", second.places.out,
                           std::filesystem::copy_options::recursive);
