@@ -23,7 +23,7 @@ RUNS = {
     "owners": ("topk:density=0.1", {"method": "sparse-reduce", "rules": {"1.*": "randomk:density=0.3"}}, None),
     "changed": ("topk:density=0.1", {}, {"codec": "int8", "rules": {"2.*": "topk:density=0.3", "0.*": "fp16"}}),
     "changed as one": ("sidco:density=0.2", {}, {"codec": "int8"}),
-    "momentum": ("topk:density=0.1", {"rules": {"1.*": "fp32", "2.*": "sidco:density=0.2"}}, None),
+    "momentum": ("topk:density=0.1", {"feedback": "dgc", "rules": {"1.*": "fp32", "2.*": "sidco:density=0.2"}}, None),
 }
 
 
