@@ -30,29 +30,19 @@
 #include <cmath>
 
 #include "feedback/feedback_rules.h"
-#include "feedback/kept_vector.h"
-#include "feedback/momentum_rules.h"
-#include "feedback/step_guard.h"
+#include "feedback/velocity_memory.h"
 #include "kernel/memory_passes.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire {
 namespace {
 
-constexpr const char* kVelocity = "velocity";
-constexpr const char* kResidual = "residual";
-
-class MomentumCorrection final : public Feedback {
+class MomentumCorrection final : public VelocityMemory {
  public:
   MomentumCorrection(const Options& options, const StreamSpec& stream)
-      : clip_(options.number("clip")),
-        mask_(options.flag("mask")),
-        rules_(options, stream),
-        velocity_(stream.count()),
-        residual_(stream.count()),
-        guard_("dgc", stream.count()) {}
-
-  void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }
+      : VelocityMemory("dgc", options, stream),
+        clip_(options.number("clip")),
+        mask_(options.flag("mask")) {}
 
   Signal prepare(std::span<const float> gradient, const Call& call) override {
     guard_.prepare(gradient.size());
@@ -69,7 +59,6 @@ class MomentumCorrection final : public Feedback {
     if (!rules_.uniform()) moments = kernel::moments(residual_.next);
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
-  std::span<float> rest() noexcept override { return residual_.next; }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
@@ -82,31 +71,6 @@ class MomentumCorrection final : public Feedback {
                             std::span(residual_.next).subspan(range.begin, range.count),
                             std::span(velocity_.next).subspan(range.begin, range.count));
     });
-  }
-
-  void commit() override {
-    guard_.commit_all_sent();
-    velocity_.commit();
-    residual_.commit();
-    rules_.commit();
-  }
-  void rollback() override { guard_.rollback(); }
-
-  StateArrays save() const override {
-    StateArrays arrays = {velocity_.write(kVelocity), residual_.write(kResidual)};
-    rules_.write(arrays);
-    return arrays;
-  }
-  Status load(const StateArrays& arrays) override {
-    bool begun = false;
-    if (Status status = rules_.read(arrays, begun); !status) return status;
-    if (Status status = velocity_.read(arrays, kVelocity); !status) return status;
-    if (Status status = residual_.read(arrays, kResidual); !status) return status;
-    velocity_.commit();
-    residual_.commit();
-    rules_.adopt(begun);
-    guard_.rollback();
-    return Status::ok();
   }
 
  private:
@@ -126,10 +90,6 @@ class MomentumCorrection final : public Feedback {
   const double clip_;
   const bool mask_;
   float clipped_ = 1;  // what this step's gradient is multiplied by
-  MomentumRules rules_;
-  KeptVector velocity_;
-  KeptVector residual_;
-  StepGuard guard_;
 };
 
 std::vector<OptionInfo> rows() {
