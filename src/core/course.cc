@@ -16,8 +16,7 @@ namespace {
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kForms =
     "; write 0.01, warmup(0.001;4), linear(8;2;10), table(0.1;0.01@2) or accordion(0.1;0.01), "
-    "times in "
-    "epochs or, as 1000steps, in steps";
+    "times in epochs or, as 1000steps, in steps";
 
 // Of accordions [Agarwal et al., MLSys 2021]: eta, and epochs between two decisions.
 constexpr std::string_view kEta = "0.5", kInterval = "10";
@@ -196,8 +195,8 @@ std::string Course::canonical() const {
     if (form_ == Form::kTable && i > 0) text += "@" + times_[i - 1].canonical();
   }
   if (form_ == Form::kConstant) return text;
-  if (form_ == Form::kTable) return std::string(form_name()) + "(" + text + ")";
-  return std::string(form_name()) + "(" + text + ";" + times_[0].canonical() + ")";
+  if (form_ != Form::kTable) text += ";" + times_[0].canonical();
+  return std::string(form_name()) + "(" + text + ")";
 }
 
 std::string_view Course::form_name() const noexcept {

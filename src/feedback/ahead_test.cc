@@ -129,24 +129,16 @@ TEST(Ahead, LeavesLittleVelocityToWhatWaitedLong) {
 }
 
 TEST(Ahead, TensorsHaveMomentaOfTheirOwn) {
-  const std::vector<size_t> counts = {3000, 0, 7, 4000, 3000};
-  StreamSpec stream{.name = "all", .tensors = {}};
-  for (const size_t count : counts) stream.tensors.push_back({.name = "t", .shape = {count}});
-  const auto memory = make_feedback("ahead", stream).value();
+  const auto memory = make_feedback("ahead", several_tensors()).value();
   std::vector<Value> values(kCount);
   Values want(kCount);
   for (uint64_t number = 0; number < 5; ++number) {
-    const double changing = number < 2 ? 0.9 : 0.5;
-    const std::vector<Momentum> momenta = {{.momentum = changing},
-                                           {},
-                                           {.momentum = changing, .nesterov = true},
-                                           {.momentum = changing, .dampening = 0.5},
-                                           {.momentum = changing, .dampening = 0.5}};
+    const std::vector<Momentum> momenta = momenta_in(number);
     memory->set_momentum(momenta);
     const Values g = gradient(number);
     size_t i = 0;
-    for (size_t t = 0; t < counts.size(); ++t)
-      for (const size_t end = i + counts[t]; i < end; ++i) {
+    for (size_t t = 0; t < kTensorCounts.size(); ++t)
+      for (const size_t end = i + kTensorCounts[t]; i < end; ++i) {
         values[i].add(momenta[t], number == 0, g[i]);
         want[i] = values[i].signal;
       }

@@ -91,24 +91,16 @@ TEST_P(Dgc, WhatIsSentWholeIsNotMasked) {
 
 // Each tensor by its own momentum, also one that changes; parts that are sent may begin anywhere.
 TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
-  StreamSpec stream{.name = "all", .tensors = {}};
-  const std::vector<size_t> counts = {3000, 0, 7, 4000, 3000};
-  for (const size_t count : counts) stream.tensors.push_back({.name = "t", .shape = {count}});
   for (const std::string_view spec : {"dgc", "dgc:mask=false"}) {
-    const auto memory = make_feedback(spec, stream).value();
+    const auto memory = make_feedback(spec, several_tensors()).value();
     Values u(kCount), v(kCount);
     for (uint64_t number = 0; number < 5; ++number) {
-      const double changing = number < 2 ? 0.9 : 0.5;
-      const std::vector<Momentum> momenta = {{.momentum = changing},
-                                             {},
-                                             {.momentum = changing, .nesterov = true},
-                                             {.momentum = changing, .dampening = 0.5},
-                                             {.momentum = changing, .dampening = 0.5}};
+      const std::vector<Momentum> momenta = momenta_in(number);
       memory->set_momentum(momenta);
       const Values g = gradient(number);
       size_t i = 0;
-      for (size_t t = 0; t < counts.size(); ++t)
-        for (const size_t end = i + counts[t]; i < end; ++i)
+      for (size_t t = 0; t < kTensorCounts.size(); ++t)
+        for (const size_t end = i + kTensorCounts[t]; i < end; ++i)
           add(momenta[t], number == 0, g[i], u[i], v[i]);
       const Signal signal = memory->prepare(g, {.step = number});
       const Moments want = kernel::moments(signal.values);

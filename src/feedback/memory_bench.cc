@@ -59,6 +59,11 @@ void dgc_prepare(benchmark::State& state) {
   prepare(state, "dgc", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
 }
 void dgc_sent(benchmark::State& state) { sent(state, "dgc"); }
+// As many reads and writes.
+void ahead_prepare(benchmark::State& state) {
+  prepare(state, "ahead", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
+}
+void ahead_sent(benchmark::State& state) { sent(state, "ahead"); }
 void ef21_receive(benchmark::State& state) {
   const auto memory = make("ef21");
   AlignedVector<float> mean(bench::kLarge, 1e-3f);
@@ -83,6 +88,8 @@ THINWIRE_BENCH(lowpass_prepare);
 THINWIRE_BENCH(lowpass_sent);
 THINWIRE_BENCH(dgc_prepare);
 THINWIRE_BENCH(dgc_sent);
+THINWIRE_BENCH(ahead_prepare);
+THINWIRE_BENCH(ahead_sent);
 THINWIRE_BENCH(ef21_prepare);
 THINWIRE_BENCH(ef21_sent);
 THINWIRE_BENCH(ef21_receive);

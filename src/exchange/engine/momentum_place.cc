@@ -85,9 +85,10 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
   const bool can_hold = holds ? !chosen : automatic && (residual || name == "none");
   if (!can_hold) {
     if (place == "auto") return plan;
-    return refuse("memory '" + name + "' cannot take it over; " +
-                  (automatic ? "name dgc" : "leave the memory to 'auto', name dgc") +
-                  ", or leave momentum at the optimiser");
+    return refuse(
+        "memory '" + name + "' cannot take it over; " +
+        (automatic ? "name ahead or dgc" : "leave the memory to 'auto', name ahead or dgc") +
+        ", or leave momentum at the optimiser");
   }
   const bool selects = leaves_most(options.codec);
   const bool lossless = all_lossless(options.codec);

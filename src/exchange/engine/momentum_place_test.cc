@@ -124,7 +124,7 @@ TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
     EXPECT_THAT(place("memory", "topk", feedback).status().message(),
                 HasSubstr("memory '" + std::string(feedback) + "' cannot take it over"));
   EXPECT_THAT(place("memory", "scalecom").status().message(),
-              AllOf(HasSubstr("'lowpass' cannot"), HasSubstr("name dgc")));
+              AllOf(HasSubstr("'lowpass' cannot"), HasSubstr("name ahead or dgc")));
   EXPECT_THAT(place("worker", "topk").status().message(),
               HasSubstr("known: auto, memory, optimizer"));
   EXPECT_EQ(place("auto", "elephant").status().code(), ErrorCode::kUnknownName);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -33,6 +34,23 @@ inline Values gradient(uint64_t step, uint32_t rank = 0, size_t count = kCount) 
   for (size_t i = 0; i < count; ++i)
     values[i] = i % 11 == 5 ? 0.0f : random_normal({.seed = 4, .step = step, .stream = rank}, i);
   return values;
+}
+
+// Tensors of one stream, kCount values in all, and a momentum of its own for each, which changes in the third step.
+constexpr std::array<size_t, 5> kTensorCounts = {3000, 0, 7, 4000, 3000};
+inline StreamSpec several_tensors() {
+  StreamSpec stream{.name = "all", .tensors = {}};
+  for (const size_t count : kTensorCounts)
+    stream.tensors.push_back({.name = "t", .shape = {count}});
+  return stream;
+}
+inline std::vector<Momentum> momenta_in(uint64_t step) {
+  const double changing = step < 2 ? 0.9 : 0.5;
+  return {{.momentum = changing},
+          {},
+          {.momentum = changing, .nesterov = true},
+          {.momentum = changing, .dampening = 0.5},
+          {.momentum = changing, .dampening = 0.5}};
 }
 
 inline Values floats(std::span<const float> values) { return {values.begin(), values.end()}; }
