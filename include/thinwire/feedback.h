@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,6 +57,15 @@ class Feedback : public Stateful {
   // is the whole gradient of the stream, as given to prepare; only these values of it are read.
   // Parts come in any order and cover the stream.
   virtual void sent(std::span<const float> /*gradient*/, size_t /*begin*/, size_t /*count*/) {}
+
+  // The same for all values at once, where the codec kept those at `positions` alone: rest() holds
+  // every other value as it was prepared. The positions ascend.
+  virtual void sent_at(std::span<const float> gradient, std::span<const uint32_t> /*positions*/) {
+    sent(gradient, 0, gradient.size());
+  }
+
+  // Whether sent_at is faster than sent if there are few positions.
+  virtual bool wants_positions() const noexcept { return false; }
 
   // `mean` is the mean over ranks of what all of them sent, with the same bits on every rank.
   // Memories that send changes of an estimate replace it by the mean gradient of this step.

@@ -20,9 +20,10 @@
 // Masking is against velocities that outlived their gradients: what a position sent after many steps has
 // in it the momentum of all of them. A position counts as sent where what everybody decoded is not zero,
 // that is where less than v' is left. The paper's mask, |v'| > threshold, is the same for exact values;
-// this one holds for every codec and needs no list of positions. v' needs no buffer to compare with: it
-// is formed again. Where a part of the stream was sent whole, with nothing left of it, nothing of it had
-// waited, and its velocities go on: a codec that leaves nothing gives SGD with momentum.
+// this one holds for every codec. v' needs no buffer to compare with: it is formed again, everywhere, or
+// at the positions that a sparse codec kept where there are few of them. Where a part of the stream was
+// sent whole, with nothing left of it, nothing of it had waited, and its velocities go on: a codec that
+// leaves nothing gives SGD with momentum.
 //
 // v' + sent = v + u' in every step. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0
@@ -62,14 +63,26 @@ class MomentumCorrection final : public VelocityMemory {
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
-    const auto rest = std::span(residual_.next).subspan(begin, count);
-    if (!mask_ || std::all_of(rest.begin(), rest.end(), [](float left) { return left == 0; }))
-      return;
+    if (!masks(begin, count)) return;
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
       kernel::mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
                             std::span(residual_.now).subspan(range.begin, range.count),
                             std::span(residual_.next).subspan(range.begin, range.count),
                             std::span(velocity_.next).subspan(range.begin, range.count));
+    });
+  }
+
+  bool wants_positions() const noexcept override { return mask_; }
+
+  void sent_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
+    guard_.sent(gradient.size(), 0, gradient.size());
+    if (!masks(0, gradient.size())) return;
+    auto from = positions.begin();
+    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
+      const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);
+      kernel::mask_velocity_at(rule_of(range), {from, to}, gradient, residual_.now, residual_.next,
+                               velocity_.next);
+      from = to;
     });
   }
 
@@ -79,6 +92,13 @@ class MomentumCorrection final : public VelocityMemory {
     const double norm = std::sqrt(kernel::moments(gradient).square_sum);
     const double limit = clip_ / std::sqrt(static_cast<double>(ranks));
     return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
+  }
+
+  // Whether the velocities of what was sent of these values end. A codec that leaves most of them
+  // has left something among the first, so that this reads few.
+  bool masks(size_t begin, size_t count) const {
+    const auto rest = std::span(residual_.next).subspan(begin, count);
+    return mask_ && std::any_of(rest.begin(), rest.end(), [](float left) { return left != 0; });
   }
 
   kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {

@@ -59,6 +59,21 @@ void dgc_prepare(benchmark::State& state) {
   prepare(state, "dgc", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
 }
 void dgc_sent(benchmark::State& state) { sent(state, "dgc"); }
+// The same where the codec kept one value in so many, and says which.
+void dgc_sent_at(benchmark::State& state) {
+  const auto memory = make("dgc");
+  const auto apart = static_cast<size_t>(state.range(0));
+  std::vector<uint32_t> positions;
+  for (size_t i = 0; i < bench::kLarge / apart; ++i)
+    positions.push_back(static_cast<uint32_t>(i * apart + random_word({.seed = 2}, i) % apart));
+  bench::side_by_side(
+      state, bench::kLarge,
+      [&] {
+        memory->prepare(gradient(), {});
+        for (const uint32_t position : positions) memory->rest()[position] = 0;
+      },
+      [&] { memory->sent_at(gradient(), positions); });
+}
 // As many reads and writes.
 void ahead_prepare(benchmark::State& state) {
   prepare(state, "ahead", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
@@ -88,6 +103,7 @@ THINWIRE_BENCH(lowpass_prepare);
 THINWIRE_BENCH(lowpass_sent);
 THINWIRE_BENCH(dgc_prepare);
 THINWIRE_BENCH(dgc_sent);
+THINWIRE_BENCH(dgc_sent_at)->Arg(16)->Arg(100)->Arg(1000);
 THINWIRE_BENCH(ahead_prepare);
 THINWIRE_BENCH(ahead_sent);
 THINWIRE_BENCH(ef21_prepare);

@@ -228,6 +228,19 @@ void mask_velocity(const MomentumRule& rule, std::span<const float> gradient,
   });
 }
 
+void mask_velocity_at(const MomentumRule& rule, std::span<const uint32_t> positions,
+                      std::span<const float> gradient, std::span<const float> sum,
+                      std::span<const float> rest, std::span<float> new_velocity) noexcept {
+  parallel_for(positions.size(), kPartUnit, [&](size_t begin, size_t end) {
+    for (const uint32_t i : positions.subspan(begin, end - begin)) {
+      const float was = rule.nesterov
+                            ? (sum[i] + rule.scale * gradient[i]) + rule.momentum * new_velocity[i]
+                            : sum[i] + new_velocity[i];
+      if (rest[i] != was) new_velocity[i] = 0.0f;
+    }
+  });
+}
+
 Moments form_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
                    std::span<const float> velocity, std::span<const float> sum,
                    std::span<float> new_velocity, std::span<float> signal) noexcept {

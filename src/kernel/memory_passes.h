@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "thinwire/moments.h"
 
 namespace thinwire::kernel {
 
-// All spans of a call have one length. Every product and sum below is rounded to float, in the order
-// written, nothing fused: the bits of the plain loop, on every SIMD target.
+// All spans of floats in a call have one length. Every product and sum below is rounded to float, in
+// the order written, nothing fused: the bits of the plain loop, on every SIMD target.
 
 // out = p a + q b; returns moments(out). `out` may be `a` or `b`.
 Moments weighted_sum_with_moments(float p, std::span<const float> a, float q,
@@ -36,6 +37,11 @@ Moments add_velocity(const MomentumRule& rule, std::span<const float> gradient,
 void mask_velocity(const MomentumRule& rule, std::span<const float> gradient,
                    std::span<const float> sum, std::span<const float> rest,
                    std::span<float> new_velocity) noexcept;
+
+// The same at `positions` alone, which are distinct, and below the length of the other spans.
+void mask_velocity_at(const MomentumRule& rule, std::span<const uint32_t> positions,
+                      std::span<const float> gradient, std::span<const float> sum,
+                      std::span<const float> rest, std::span<float> new_velocity) noexcept;
 
 // What a velocity will still add after this step is `tail` u', with tail = m / (1 - m), or m^2 / (1 - m)
 // with Nesterov's form. A value takes along the share 1 - f of it:

@@ -128,8 +128,19 @@ TEST_P(Velocity, IsThePlainLoopAndItsMaskFindsWhatWasSent) {
       new_v[i] = i % 2 == 0 ? 0.0f : new_v[i] * 0.5f;
       want_u[i] = 0.0f;
     }
+    Vector at = new_u;
     mask_velocity(rule, g, v, new_v, new_u);
     expect_same_bits(new_u, want_u);
+
+    // Those that were sent, and some of which nothing was.
+    std::vector<uint32_t> positions;
+    for (uint32_t i = 0; i < count; ++i)
+      if (i % 3 == 0 || i % 5 == 0) positions.push_back(i);
+    mask_velocity_at(rule, positions, g, v, new_v, at);
+    expect_same_bits(at, want_u);
+    Vector untouched = want_v;
+    mask_velocity_at(rule, {}, g, v, new_v, untouched);
+    expect_same_bits(untouched, want_v);
   });
 }
 

@@ -34,6 +34,7 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   used_ = true;
   in_parts_ = false;
   finite_ = true;
+  found_ = false;
   gradient_ = gradient;
   call_ = call;
   signal_ = {};
@@ -85,14 +86,33 @@ Signal CodedStream::part(size_t begin, size_t count) {
   return part;
 }
 
-Encoded CodedStream::encode(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
-                            std::span<std::byte> out) {
+Encoded CodedStream::write(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
+                           std::span<std::byte> out) {
   Call at = call;
   at.offset = begin;
   const size_t count = part.values.size();
   const Encoded encoded = encoder.encode(part, at, out, rest(begin, count));
-  sent(begin, count);
+  if (count == spec_.count()) find_positions(out.first(encoded.size), encoded.kept);
   return encoded;
+}
+
+Encoded CodedStream::encode(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
+                            std::span<std::byte> out) {
+  const Encoded encoded = write(encoder, part, begin, call, out);
+  sent(begin, part.values.size());
+  return encoded;
+}
+
+// A pass over all values reads every cache line, and the positions cost one line of 16 floats each.
+void CodedStream::find_positions(std::span<const std::byte> payload, size_t kept) {
+  constexpr size_t kLine = 16;
+  if (!codec_->info().sparse || !memory().wants_positions() || kept > spec_.count() / kLine) return;
+  positions_.clear();
+  const auto collect = [this](std::span<const uint32_t> some, std::span<const float> /*values*/) {
+    positions_.insert(positions_.end(), some.begin(), some.end());
+  };
+  decoder_->visit(payload, collect).or_throw();  // of its own encoder
+  found_ = true;
 }
 
 void CodedStream::keep_nothing(size_t begin, size_t count) {
@@ -106,7 +126,12 @@ std::span<float> CodedStream::rest(size_t begin, size_t count) {
   return kept.empty() ? kept : kept.subspan(begin, count);
 }
 
-void CodedStream::sent(size_t begin, size_t count) { memory().sent(gradient_, begin, count); }
+void CodedStream::sent(size_t begin, size_t count) {
+  if (found_)
+    memory().sent_at(gradient_, positions_);
+  else
+    memory().sent(gradient_, begin, count);
+}
 
 void CodedStream::receive(std::span<float> result) {
   used_ = true;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "stream/memory_slot.h"
 #include "thinwire/codec.h"
@@ -85,7 +87,12 @@ class CodedStream {
   Encoded encode(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
                  std::span<std::byte> out);
 
-  // The same for values that leave as they are: nothing of them is left.
+  // The same without the last part: the caller may change rest(begin, values) of `part`, then calls
+  // sent.
+  Encoded write(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
+                std::span<std::byte> out);
+
+  // The same as encode for values that leave as they are: nothing of them is left.
   void keep_nothing(size_t begin, size_t count);
 
   // What the memory has, or takes, of values [begin, begin + count); empty if it keeps nothing.
@@ -104,6 +111,7 @@ class CodedStream {
  private:
   void open(std::span<const float> gradient, const Call& call);
   Signal examined(Signal signal);
+  void find_positions(std::span<const std::byte> payload, size_t kept);
 
   StreamSpec spec_;
   std::shared_ptr<const Codec> codec_;
@@ -117,6 +125,8 @@ class CodedStream {
   Call call_;                        // given to them
   std::span<const float> gradient_;  // given to form or begin_parts
   Signal signal_;                    // of form and form_joined
+  bool found_ = false;               // the positions of all values that this step's payload keeps:
+  std::vector<uint32_t> positions_;
 };
 
 }  // namespace thinwire

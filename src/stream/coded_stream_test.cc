@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace thinwire {
@@ -68,6 +72,109 @@ TEST(CodedStream, IsMemoryAndEncoderInTurn) {
     stream.commit();
   }
   EXPECT_TRUE(same_state(stream.memory(), *memory));
+}
+
+// Every sparse codec, exact or not, with values that decode to zero: as a memory that looks at all values.
+TEST(CodedStream, AMaskAtPositionsIsThatOfAPass) {
+  std::vector<std::string> texts;
+  for (const CodecEntry* entry : list_codecs())
+    if (entry->info.sparse)
+      for (const OptionInfo& option : entry->options)
+        if (option.name == "values")
+          for (const std::string_view format : option.choices)
+            texts.push_back(std::string(entry->info.name) + ":values=" + std::string(format));
+  texts.insert(texts.end(), {"randomk", "topk:density=0.5", "topk:block=100", "scalecom"});
+  ASSERT_GE(texts.size(), 20u);
+  constexpr size_t kLarge = 5000;
+  const StreamSpec large = single_tensor({.name = "w", .shape = {kLarge}});
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    CodedStream stream(large, codec(text), "dgc:nesterov=true");
+    const StreamCodec plain = codec(text);
+    const auto memory = make_feedback("dgc:nesterov=true", large).value();
+    const auto encoder = plain.codec->make_encoder(large);
+    Bytes expected(plain.codec->max_encoded_size(large)), got(expected.size());
+    Values values(kLarge);
+    for (int step = 0; step < 5; ++step) {
+      for (size_t i = 0; i < kLarge; ++i)  // of all sizes, some 0
+        values[i] =
+            std::ldexp(static_cast<float>((i * 37 + static_cast<size_t>(step) * 11) % 101) - 50,
+                       -static_cast<int>(i * 13 % 29));
+      const Signal signal = memory->prepare(values, call_of(step));
+      encoder->encode(signal, call_of(step), expected, memory->rest());
+      memory->sent(values, 0, kLarge);
+      encoder->commit();
+      memory->commit();
+      stream.encode(stream.encoder(), stream.form(values, call_of(step)), 0, call_of(step), got);
+      stream.commit();
+      ASSERT_TRUE(same_state(stream.memory(), *memory)) << step;
+    }
+  }
+}
+
+// Notes what it is told of what was sent.
+class Witness final : public Feedback {
+ public:
+  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
+    rest_.assign(gradient.begin(), gradient.end());
+    return {.values = rest_};
+  }
+  std::span<float> rest() noexcept override { return rest_; }
+  void sent(std::span<const float> /*gradient*/, size_t begin, size_t count) override {
+    parts.push_back({begin, count});
+  }
+  void sent_at(std::span<const float> /*gradient*/, std::span<const uint32_t> positions) override {
+    lists.emplace_back(positions.begin(), positions.end());
+  }
+  bool wants_positions() const noexcept override { return wants; }
+  void commit() override {}
+  void rollback() override {}
+  StateArrays save() const override { return {}; }
+  Status load(const StateArrays& /*arrays*/) override { return Status::ok(); }
+
+  bool wants = true;
+  std::vector<std::pair<size_t, size_t>> parts;
+  std::vector<std::vector<uint32_t>> lists;
+
+ private:
+  Values rest_;
+};
+
+TEST(CodedStream, PositionsAreForMemoriesThatWantThemWhereTheyAreFew) {
+  using Parts = std::vector<std::pair<size_t, size_t>>;
+  using Lists = std::vector<std::vector<uint32_t>>;
+  auto owned = std::make_unique<Witness>();
+  Witness& witness = *owned;
+  const auto make_stream = [&](const std::string& text) {
+    const StreamCodec plain = codec(text);
+    return CodedStream(
+        spec(), plain, std::make_shared<MemorySlot<Feedback>>("witness", std::move(owned)),
+        std::make_shared<MemorySlot<Encoder>>(plain.text, plain.codec->make_encoder(spec())));
+  };
+  CodedStream stream = make_stream("topk:density=0.01");
+  Values values(kCount, 1.0f);
+  values[7] = values[70] = values[207] = 2.0f;
+  const auto step = [&] { payload_of(stream, stream.form(values, call_of(0)), 0); };
+  step();
+  values[70] = 3.0f;  // a list is of its own step
+  values[6] = 3.0f;
+  step();
+  EXPECT_EQ(witness.lists, (Lists{{7, 70, 207}, {6, 7, 70}}));
+  EXPECT_EQ(witness.parts, Parts{});
+
+  stream.form(values, call_of(0));  // parts have no list, also after a whole step
+  stream.keep_nothing(0, 100);
+  stream.keep_nothing(100, kCount - 100);
+  witness.wants = false;
+  step();
+  witness.wants = true;
+  stream.change_codec(codec("topk:density=0.1"));  // 30 of 300 are too many
+  step();
+  stream.change_codec(codec("fp32"));
+  step();
+  EXPECT_EQ(witness.lists.size(), 2u);
+  EXPECT_EQ(witness.parts,
+            (Parts{{0, 100}, {100, kCount - 100}, {0, kCount}, {0, kCount}, {0, kCount}}));
 }
 
 TEST(CodedStream, APlaceOfAWholeSignalIsWhatPartsAndPlacesForm) {

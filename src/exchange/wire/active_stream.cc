@@ -358,7 +358,7 @@ void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
 std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
                                                     std::span<std::byte> scratch) {
   const Signal signal = whole();
-  const Encoded encoded = encoder().encode(signal, call_for(context, signal), scratch, rest());
+  const Encoded encoded = coded_.write(encoder(), signal, 0, call_for(context, signal), scratch);
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
   counters_.kept += encoded.kept;
   counters_.target += encoded.target;
