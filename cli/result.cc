@@ -54,6 +54,12 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
                            " test error with compression at the boundaries");
   if (summary.final_hold_out_error)
     line("held out", percent(*summary.final_hold_out_error) + " error");
+  if (summary.flush && summary.flush->gradient_norm > 0)
+    line("owed",
+         fmt::format(
+             "{:.2f} of a gradient's norm at the end; test error {} before it was sent, {} after",
+             summary.flush->owed_norm / summary.flush->gradient_norm,
+             percent(summary.flush->before.error), percent(summary.flush->after.error)));
   if (summary.world_size > 1) {
     line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
                               bytes_per_step(summary.sent_bytes_per_step),

@@ -134,6 +134,28 @@ def densities(runs: list[dict]) -> list[str]:
     return [f"{mean('low'):.2f} to {mean('high'):.2f}", f"{100 * mean('far'):.1f} %"]
 
 
+FLUSH_NAMES = ["owed / gradient", "owed / delivered", "test error after flushing, change in points",
+               "held-out error, change"]
+
+
+# Of what memories owed at the end (exchange.flush): its norm beside that of a gradient and of what a
+# step delivered, and what sending all of it changed.
+def flushes(runs: list[dict]) -> list[str]:
+    found = [run["flush"] for run in runs if "flush" in run]
+    if not found:
+        return [""] * len(FLUSH_NAMES)
+
+    def share(key: str) -> str:
+        parts = [flush["owed_norm"] / flush[key] for flush in found if flush[key] > 0]
+        return f"{statistics.mean(parts):.2f}" if parts else ""
+
+    def change(key: str) -> str:
+        pairs = [flush[f"{key}_after"] - flush[f"{key}_before"] for flush in found if f"{key}_after" in flush]
+        return percent(pairs) if pairs else ""
+
+    return [share("gradient_norm"), share("delivered_norm"), change("test_error"), change("hold_out_error")]
+
+
 # One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its
 # arithmetic (the tenth percentile, since runs may share the machine) and its encoding and decoding
 # (the median).
@@ -142,9 +164,11 @@ def table(study: dict, found: dict) -> list[str]:
                 for variants in found.values() for seeds in variants.values() for run in seeds.values())
     step_densities = any("density" in run.get("course", {}) for variants in found.values()
                          for seeds in variants.values() for run in seeds.values())
+    flushed = any("flush" in run for variants in found.values() for seeds in variants.values()
+                  for run in seeds.values())
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
              "held-out error %", "difference", "bytes per step and rank", "wire ratio", "codec ratio",
-             "kept / target", *["95 % of steps", "steps 20 % off"] * step_densities, "skipped"] + [
+             "kept / target", *["95 % of steps", "steps 20 % off"] * step_densities, *FLUSH_NAMES * flushed, "skipped"] + [
                  "arithmetic, ms", "coding, ms"] * times
     lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
     for name, variants in found.items():
@@ -166,7 +190,7 @@ def table(study: dict, found: dict) -> list[str]:
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
                      f"{target:.3f}" if target else "", *densities(runs) * step_densities,
-                     str(sum(run["skipped_steps"] for run in runs))]
+                     *flushes(runs) * flushed, str(sum(run["skipped_steps"] for run in runs))]
             if times:
                 part = lambda take: f"{1e3 * statistics.mean(take(run['course']) for run in runs):.2f}"
                 cells += [part(lambda course: course["step_seconds"]["tenth"]),

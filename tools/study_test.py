@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests study.py: how near single steps came to their target. SPDX-License-Identifier: Apache-2.0"""
+"""Tests study.py: how near steps came to their target, what was owed at the end. SPDX-License-Identifier: Apache-2.0"""
 import unittest
 
 import study
@@ -21,6 +21,21 @@ class Densities(unittest.TestCase):
         far = {"course": {"density": {"low": 0.8, "median": 1.0, "high": 1.3, "far": 0.03}}}
         self.assertEqual(study.densities([near, {"course": {}}, far]), ["0.85 to 1.20", "2.0 %"])
         self.assertEqual(study.densities([{"course": {}}]), ["", ""])
+
+
+class Flushes(unittest.TestCase):
+    def run_with(self, owed: float, delivered: float, after: float, **more: float) -> dict:
+        return {"flush": {"owed_norm": owed, "gradient_norm": 2.0, "delivered_norm": delivered,
+                          "test_error_before": 0.1, "test_error_after": after, **more}}
+
+    def test_means_over_runs_that_were_measured(self):
+        runs = [self.run_with(4.0, 8.0, 0.09), self.run_with(6.0, 0.0, 0.12), {"course": {}}]
+        self.assertEqual(study.flushes(runs), ["2.50", "0.50", "0.50 ± 19.06", ""])
+        held = self.run_with(4.0, 8.0, 0.09, hold_out_error_before=0.3, hold_out_error_after=0.25)
+        self.assertEqual(study.flushes([held]), ["2.00", "0.50", "-1.00", "-5.00"])
+
+    def test_runs_without_have_empty_cells(self):
+        self.assertEqual(study.flushes([{"course": {}}]), [""] * len(study.FLUSH_NAMES))
 
 
 if __name__ == "__main__":

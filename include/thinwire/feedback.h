@@ -92,6 +92,8 @@ struct FeedbackEntry {
   // For memories that hold the momentum of an optimiser: the memory of tensors that are sent
   // uncompressed beside the stream, and have the same optimiser. Empty: those tensors need none.
   std::function<std::string(const Options&)> plain = nullptr;
+  // Whether it keeps what messages lacked, and adds all that it keeps to the next gradient.
+  bool owes = false;
 };
 
 // A memory of the registry, and the options that a text gives it.

@@ -115,6 +115,22 @@ struct RunEvents {
   std::function<bool()> stop;  // called after each step on rank 0; true: checkpoint and end early
 };
 
+// What memories still owed at the end of a run (exchange.flush), and the test errors before and
+// after a step of the weights that sends all of it. docs/training.md, The end of a run, defines it.
+struct FlushReport {
+  struct Test {
+    double error = 1;
+    double loss = 0;
+    std::optional<double> hold_out_error = {};
+  };
+  bool applied = false;       // the run's weights are those after the step
+  double learning_rate = 0;   // of the run's last step, and of this one
+  double owed_norm = 0;       // l2 norm of the mean over ranks of what memories owed
+  double gradient_norm = 0;   // of the mean gradient of the last batch, uncompressed
+  double delivered_norm = 0;  // of the mean that the last step which counted delivered
+  Test before = {}, after = {};
+};
+
 // The results of a run. summary.json has them, and more.
 struct RunSummary {
   std::string recipe;
@@ -139,6 +155,7 @@ struct RunSummary {
   double achieved_over_target = 0;    // kept / target; 0 if the codec has no target
   double seconds = 0;
   uint64_t skipped_steps = 0;
+  std::optional<FlushReport> flush;
   std::vector<int> lost_workers;  // ranks without which the others went on
   uint64_t weights_xxh3 = 0;      // of names and contents of all weights at the end
   bool finished = true;           // false: stopped early, can be resumed

@@ -84,7 +84,8 @@ const FeedbackEntry& ahead_entry() {
       .make = [](const Options& options,
                  const StreamSpec& stream) { return std::make_unique<Ahead>(options, stream); },
       .momentum = [](const Options& options) { return options.number("momentum"); },
-      .plain = velocity_text};
+      .plain = velocity_text,
+      .owes = true};
   return entry;
 }
 

@@ -140,7 +140,8 @@ const FeedbackEntry& dgc_memory_entry() {
             return std::make_unique<MomentumCorrection>(options, stream);
           },
       .momentum = [](const Options& options) { return options.number("momentum"); },
-      .plain = velocity_text};
+      .plain = velocity_text,
+      .owes = true};
   return entry;
 }
 

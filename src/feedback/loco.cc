@@ -162,10 +162,12 @@ const FeedbackEntry& loco_entry() {
                    .max = 0x1p53,
                    .unit = "steps",
                    .help = "cleared after every so many"}},
-      .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<LoCo>(options.number("beta"), options.integer("reset"),
-                                      stream.count());
-      }};
+      .make =
+          [](const Options& options, const StreamSpec& stream) {
+            return std::make_unique<LoCo>(options.number("beta"), options.integer("reset"),
+                                          stream.count());
+          },
+      .owes = true};
   return entry;
 }
 

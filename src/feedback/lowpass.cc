@@ -64,9 +64,11 @@ const FeedbackEntry& lowpass_entry() {
                    .min = 1e-6,
                    .max = 1,
                    .help = "share taken in each step; 1: residual"}},
-      .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<LowPass>(options.number("beta"), stream.count());
-      }};
+      .make =
+          [](const Options& options, const StreamSpec& stream) {
+            return std::make_unique<LowPass>(options.number("beta"), stream.count());
+          },
+      .owes = true};
   return entry;
 }
 

@@ -73,12 +73,14 @@ const FeedbackEntry& residual_entry() {
                                                 .min = 0,
                                                 .max = 1e6,
                                                 .help = "weight of the gradient"}},
-                                   .make = [](const Options& options, const StreamSpec& stream) {
-                                     return std::make_unique<Residual>(
-                                         static_cast<float>(options.number("beta")),
-                                         static_cast<float>(options.number("gamma")),
-                                         stream.count());
-                                   }};
+                                   .make =
+                                       [](const Options& options, const StreamSpec& stream) {
+                                         return std::make_unique<Residual>(
+                                             static_cast<float>(options.number("beta")),
+                                             static_cast<float>(options.number("gamma")),
+                                             stream.count());
+                                       },
+                                   .owes = true};
   return entry;
 }
 

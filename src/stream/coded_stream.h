@@ -87,8 +87,8 @@ class CodedStream {
   Encoded encode(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
                  std::span<std::byte> out);
 
-  // The same without the last part: the caller may change rest(begin, values) of `part`, then calls
-  // sent.
+  // The same, but the memory is not told: the caller may change rest() where it does not send a value
+  // of the payload after all, then calls sent.
   Encoded write(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
                 std::span<std::byte> out);
 

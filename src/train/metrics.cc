@@ -199,6 +199,26 @@ void MetricsFile::flush() {
   if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
 }
 
+namespace {
+
+Json flush_json(const FlushReport& flush) {
+  Json json = {{"applied", flush.applied},
+               {"learning_rate", flush.learning_rate},
+               {"owed_norm", flush.owed_norm},
+               {"gradient_norm", flush.gradient_norm},
+               {"delivered_norm", flush.delivered_norm}};
+  const auto add = [&](const FlushReport::Test& test, const std::string& when) {
+    json["test_error_" + when] = test.error;
+    json["test_loss_" + when] = test.loss;
+    if (test.hold_out_error) json["hold_out_error_" + when] = *test.hold_out_error;
+  };
+  add(flush.before, "before");
+  add(flush.after, "after");
+  return json;
+}
+
+}  // namespace
+
 void write_summary(const std::filesystem::path& path, const RunSummary& summary,
                    const RunTotals& totals, const Recipe& recipe) {
   Json json = {{"recipe", summary.recipe},
@@ -228,6 +248,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
   json["achieved_over_target"] = summary.achieved_over_target;
   json["seconds"] = summary.seconds;
   json["skipped_steps"] = summary.skipped_steps;
+  if (summary.flush) json["flush"] = flush_json(*summary.flush);
   if (!summary.lost_workers.empty()) json["lost_workers"] = summary.lost_workers;
   json["weights_xxh3"] = hex(summary.weights_xxh3);
   json["kinds"] = kinds_json(totals.kinds);

@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "train/describe.h"
 #include "train/memory_sgd.h"
@@ -15,6 +17,7 @@
 namespace thinwire {
 namespace {
 
+using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
 using torch::optim::OptimizerParamGroup;
 using torch::optim::SGDParamState;
@@ -45,6 +48,15 @@ std::vector<OptimizerParamGroup> groups_of(const Options& recipe, const torch::n
     groups.emplace_back(spared, std::move(without));
   }
   return groups;
+}
+
+// What Adam or NovoGrad divides a gradient by.
+torch::Tensor scale_of(const torch::optim::OptimizerParamState& state, const AdamOptions& options) {
+  if (const auto* normed = dynamic_cast<const NovoGradState*>(&state))
+    return torch::tensor(normed->square == 0 ? 1 : std::sqrt(normed->square) + options.eps());
+  const auto& adam = dynamic_cast<const AdamParamState&>(state);
+  const double counted = 1 - std::pow(std::get<1>(options.betas()), adam.step());
+  return (adam.exp_avg_sq() / counted).sqrt().add_(options.eps());
 }
 
 bool has(const StateArrays& arrays, const std::string& name) {
@@ -110,6 +122,22 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
   options.weight_decay(0);
   if (momentum_in_memory(recipe)) return std::make_unique<MemorySgd>(groups, options);
   return std::make_unique<torch::optim::SGD>(groups, options);
+}
+
+void step_without_momentum(torch::optim::Optimizer& optimizer, double rate) {
+  const torch::NoGradGuard no_grad;
+  for (OptimizerParamGroup& group : optimizer.param_groups()) {
+    for (torch::Tensor& weights : group.params()) {
+      torch::Tensor along = weights.grad();
+      if (!along.defined()) continue;
+      if (const auto* adam = dynamic_cast<const AdamOptions*>(&group.options())) {
+        const auto found = optimizer.state().find(weights.unsafeGetTensorImpl());
+        if (found == optimizer.state().end()) continue;
+        along = along / scale_of(*found->second, *adam);
+      }
+      weights.add_(along, -rate);
+    }
+  }
 }
 
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "thinwire/trainer.h"
+#include "train/flush.h"
 #include "train/label_shards.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/recipe_rules.h"
@@ -192,6 +193,20 @@ Faults find_exchange_faults(const Options& recipe) {
   return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
 }
 
+// What find_exchange_faults finds is not said twice.
+Faults find_flush_faults(const Options& recipe) {
+  if (recipe.text("exchange.flush") == "off") return {};
+  if (is_local(recipe))
+    return refuse("exchange.flush",
+                  "is of gradients; workers that step by themselves exchange weights");
+  if (recipe.integer("pipeline.stages") > 0)
+    return refuse("exchange.flush", "is not for pipelines, whose boundaries send activations");
+  if (!find_exchange_faults(recipe).empty()) return {};
+  Status status = check_flush(exchange_options(recipe));
+  if (status) return {};
+  return {{"exchange.flush", std::move(status)}};
+}
+
 // A check, and the sections whose keys it reads.
 struct Check {
   std::vector<std::string_view> sections;
@@ -205,6 +220,7 @@ const std::vector<Check>& checks() {
       {{"optimizer"}, find_optimizer_faults},
       {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
       {{"exchange", "sync", "optimizer", "pipeline"}, find_exchange_faults},
+      {{"exchange", "sync", "optimizer", "pipeline"}, find_flush_faults},
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "run", "train"}, find_shard_faults},
   };

@@ -77,6 +77,12 @@ std::vector<OptionInfo> exchange_keys() {
            "[[exchange.rules]], each with pattern and codec, perhaps feedback, method, grouping: "
            "tensors whose names fit the first such pattern have these; as one text "
            "\"{*.bias} fp32 {head.*} int8 {method} gather\""},
+      {.name = "exchange.flush",
+       .type = kChoice,
+       .fallback = "off",
+       .choices = {"off", "measure", "apply"},
+       .help = "at the end, what memories still owe: measure its size and the test error after a "
+               "step that sends all of it; apply: also keep that step"},
       {.name = "exchange.bucket_kb",
        .type = kInteger,
        .fallback = "1024",

@@ -9,9 +9,12 @@
 #include "thinwire/agreement.h"
 #include "train/durable_file.h"
 #include "train/recipe_text.h"
+#include "train/safetensors.h"
 
 namespace thinwire {
 namespace {
+
+constexpr const char* kWeights = "model.safetensors";
 
 std::filesystem::path absolute_folder(const std::string& name) {
   const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
@@ -46,6 +49,7 @@ Checkpoint RunFiles::load(Group& group, const std::function<void(const std::stri
 void RunFiles::open(uint64_t step) {
   const std::filesystem::path out = places_.out;
   prepare_out(out, continues(places_));
+  if (continues(places_)) std::filesystem::remove(out / kWeights);
   const std::string toml = recipe_toml(recipe_);
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
   metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step,
@@ -59,6 +63,11 @@ void RunFiles::save(Group& group, Checkpoint checkpoint) {
   checkpoint.others_after = std::exchange(others_after_, std::nullopt);
   save_checkpoint(group, places_.out, checkpoint);
   saved_at_ = checkpoint.step;
+}
+
+void RunFiles::write_weights(const StateArrays& model) const {
+  const auto bytes = write_safetensors({.metadata = {{"format", "pt"}}, .arrays = model});
+  replace_durably(std::filesystem::path(places_.out) / kWeights, bytes);
 }
 
 void RunFiles::write_summary(const RunSummary& summary, const RunTotals& totals) const {

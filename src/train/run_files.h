@@ -42,6 +42,9 @@ class RunFiles {
   // Adds the recipe to the checkpoint and writes it. Called by all ranks.
   void save(Group& group, Checkpoint checkpoint);
 
+  // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier end.
+  void write_weights(const StateArrays& model) const;
+
   void write_summary(const RunSummary& summary, const RunTotals& totals) const;
 
  private:

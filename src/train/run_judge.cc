@@ -46,21 +46,27 @@ Judge RunJudge::judge_in(Group& group) const {
   return {.score = score, .test = data_.test, .hold_out = data_.hold_out};
 }
 
-void RunJudge::judge(StepTaker& taker, Group& group, uint64_t step, const std::string& weights) {
-  ElapsedTime judging;
+EvaluationEvent RunJudge::look(StepTaker& taker, Group& group, uint64_t step,
+                               const std::string& weights) {
   taker.settle();
   taker.show_common();
   require_agreement(group, weights, hex(checksum_of(trained_weights(*task_.module))));
   const Judge judge = judge_in(group);
   const Score test = judge.score(task_, judge.test);
-  latest_ = {.step = step,
-             .epoch = timetable_.epoch(step),
-             .loss = test.loss,
-             .error = test.error,
-             .samples = test.samples};
-  if (judge.hold_out != nullptr) latest_.hold_out_error = judge.score(task_, *judge.hold_out).error;
+  EvaluationEvent event{.step = step,
+                        .epoch = timetable_.epoch(step),
+                        .loss = test.loss,
+                        .error = test.error,
+                        .samples = test.samples};
+  if (judge.hold_out != nullptr) event.hold_out_error = judge.score(task_, *judge.hold_out).error;
   taker.show_own();
-  taker.judge_more(judge, latest_);
+  taker.judge_more(judge, event);
+  return event;
+}
+
+void RunJudge::judge(StepTaker& taker, Group& group, uint64_t step, const std::string& weights) {
+  ElapsedTime judging;
+  latest_ = look(taker, group, step, weights);
   judged_at_ = step;
   totals_.last_error = latest_.error;
   totals_.last_loss = latest_.loss;

@@ -31,6 +31,12 @@ class RunJudge {
   // Error(kMismatch) where their weights differ; `weights` says which those are.
   void judge(StepTaker& taker, Group& group, uint64_t step, const std::string& weights);
 
+  // The same without a trace in the totals and events.
+  EvaluationEvent look(StepTaker& taker, Group& group, uint64_t step, const std::string& weights);
+
+  // What the last call of judge found, or a resumed run's last test.
+  const EvaluationEvent& latest() const noexcept { return latest_; }
+
   // Tests the leader of a round of asynchronous workers: by one of them in its own time. Others train on,
   // and wait for it in the next round only.
   void judge_leader(LocalSteps& local, const RoundReport& round, uint64_t step);

@@ -10,7 +10,6 @@
 #include "train/optimizer.h"
 #include "train/pipeline/pipeline_steps.h"
 #include "train/recipe_parts.h"
-#include "train/shared_steps.h"
 
 namespace thinwire {
 
@@ -35,6 +34,9 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   if (local && recipe.integer("run.record_every") > 0)
     throw AgreedError(ErrorCode::kBadOption,
                       "run.record_every: workers that step by themselves encode no gradients");
+  for (const RecipeFault& fault : find_faults(recipe))  // callers' own tasks are not checked before
+    if (fault.key == "exchange.flush")
+      throw AgreedError(fault.status.code(), fault.key + ": " + fault.status.message());
   ExchangeOptions options = exchange_options(recipe);
   options.steps_per_epoch = timetable.steps_per_epoch;
   options.first_step = first_step;
@@ -68,7 +70,9 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     taker_ = std::make_unique<PipelineSteps>(context, pipeline, options, store_, first_step);
   } else {
     parallel_->exchange().set_step(first_step);
-    taker_ = std::make_unique<SharedSteps>(context, *parallel_);
+    auto steps = std::make_unique<SharedSteps>(context, *parallel_);
+    shared_ = steps.get();
+    taker_ = std::move(steps);
   }
 }
 

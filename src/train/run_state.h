@@ -15,6 +15,7 @@
 #include "train/local_steps.h"
 #include "train/own_buffers.h"
 #include "train/pipeline/pipeline_options.h"
+#include "train/shared_steps.h"
 #include "train/signal_recorder.h"
 #include "train/step_taker.h"
 #include "train/timetable.h"
@@ -42,6 +43,7 @@ class RunState {
   const Store& store() const noexcept { return store_; }
   StepTaker& taker() const noexcept { return *taker_; }
   LocalSteps* local() const noexcept { return local_; }  // null unless workers step by themselves
+  SharedSteps* shared() const noexcept { return shared_; }  // null unless steps are data-parallel
 
  private:
   const Task task_;
@@ -51,7 +53,8 @@ class RunState {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OwnBuffers* buffers_ = nullptr;  // in the store
   std::unique_ptr<StepTaker> taker_;
-  LocalSteps* local_ = nullptr;  // the taker
+  LocalSteps* local_ = nullptr;    // the taker
+  SharedSteps* shared_ = nullptr;  // the taker
 };
 
 }  // namespace thinwire

@@ -14,7 +14,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, targ
                                    compress_seconds, wire_seconds, decompress_seconds, wait_seconds,
                                    evaluate_seconds, seconds, best_error, last_error, last_loss,
                                    last_hold_out_error, last_compressed_error, last_compressed_loss,
-                                   last_compressed_hold_out_error, kinds)
+                                   last_compressed_hold_out_error, delivered_norm, kinds)
 
 namespace {
 
@@ -96,8 +96,8 @@ std::string RunTotals::to_json() const { return nlohmann::json(*this).dump(); }
 Result<RunTotals> RunTotals::from_json(const std::string& text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
-    for (const char* level : {"inside_bytes", "between_bytes"})  // older checkpoints lack them
-      if (json.is_object() && !json.contains(level)) json[level] = 0;
+    for (const char* later : {"inside_bytes", "between_bytes", "delivered_norm"})
+      if (json.is_object() && !json.contains(later)) json[later] = 0;  // older checkpoints
     return json.get<RunTotals>();
   } catch (const nlohmann::json::exception& error) {
     return Status::fail(ErrorCode::kCorrupt, error.what());

@@ -60,6 +60,7 @@ struct RunTotals {
   double last_compressed_error = 2;  // 2: not a pipeline
   double last_compressed_loss = 0;
   double last_compressed_hold_out_error = 2;
+  double delivered_norm = 0;  // of the last mean that counted; 0 unless what is owed is measured
   Kinds kinds;
 
   void add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times);

@@ -10,18 +10,24 @@ namespace thinwire {
 // each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
 class SharedSteps final : public StepTaker {
  public:
-  SharedSteps(const TrainingContext& context, DataParallel& parallel)
-      : StepTaker(context), parallel_(parallel) {}
+  SharedSteps(const TrainingContext& context, DataParallel& parallel);
 
-  StepOutcome take(uint64_t step) override {
-    StepOutcome outcome;
-    begin(step, outcome);
-    backward(step, MeanOver::kWholeBatch, outcome);
-    if (clips_own()) clip_own();
-    outcome.report = parallel_.finish();
-    end(outcome.report.skipped);
-    return outcome;
-  }
+  StepOutcome take(uint64_t step) override;
+
+  // The norm of the mean gradient of step `step` at these weights, sent uncompressed and without a
+  // memory. Weights, buffers and memories stay. Called by all ranks.
+  double gradient_norm(uint64_t step);
+
+  // Ends the exchange's debts, and with them its use: gradients become the mean over ranks of all that
+  // memories and owners owe, without momentum. Returns the norm. Called by all ranks.
+  double collect_owed();
+
+  // Moves the weights along what collect_owed found, as a step of this rate does: clipped where a mean
+  // is, and scaled as the optimiser scales it, without momentum and weight decay.
+  void take_owed(double rate);
+
+  // Brings back the weights before take_owed.
+  void take_back();
 
   const std::vector<StreamSpec>& streams() const override { return parallel_.exchange().streams(); }
 
@@ -35,10 +41,13 @@ class SharedSteps final : public StepTaker {
 
  private:
   void set_accumulating(bool accumulating) override {
-    parallel_.set_accumulating(accumulating || clips_own());
+    parallel_.set_accumulating(accumulating || clips_own() || apart_);
   }
 
   DataParallel& parallel_;
+  const bool measures_;  // the norms of what is delivered
+  bool apart_ = false;   // gradients do not go to the exchange
+  std::vector<torch::Tensor> before_;
 };
 
 }  // namespace thinwire

@@ -50,12 +50,16 @@ void StepTaker::clip_own() {
   torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), limit);
 }
 
+void StepTaker::clip_mean() {
+  if (clip_norm_ > 0 && !clips_own_)
+    torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), clip_norm_);
+}
+
 void StepTaker::end(bool skipped) {
   if (skipped) {
     context_.buffers.restore();
   } else {
-    if (clip_norm_ > 0 && !clips_own_)
-      torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), clip_norm_);
+    clip_mean();
     context_.optimizer.step();
   }
   context_.optimizer.zero_grad();

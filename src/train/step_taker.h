@@ -24,7 +24,8 @@ struct StepOutcome {
   StepTimes times;
   double loss = 0;  // mean over this rank's samples; of a pipeline, over all
   double learning_rate = 0;
-  uint64_t samples = 0;  // this rank's
+  double delivered_norm = 0;  // of the mean gradient, where it is measured
+  uint64_t samples = 0;       // this rank's
 };
 
 // What every step needs. All must outlive the taker.
@@ -84,7 +85,10 @@ class StepTaker {
   bool clips_own() const noexcept { return clips_own_; }
   void clip_own();
 
-  // Clips the mean, unless each rank clipped its own, and steps; where `skipped`, brings the buffers back
+  // Clips the mean, unless each rank clipped its own.
+  void clip_mean();
+
+  // clip_mean, then steps; where `skipped`, brings the buffers back
   // instead. Clears the gradients.
   void end(bool skipped);
 

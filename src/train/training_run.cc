@@ -12,6 +12,8 @@
 #include "train/named_tensors.h"
 #include "train/recipe_parts.h"
 #include "train/recipe_text.h"
+#include "train/schedule.h"
+#include "train/shared_steps.h"
 
 namespace thinwire {
 namespace {
@@ -66,6 +68,7 @@ void TrainingRun::tell(const StepOutcome& outcome) {
   const auto& streams = state_.taker().streams();
   const Kinds kinds = sum_kinds(streams, report);
   totals_.add(report, kinds, outcome.times);
+  if (!report.skipped) totals_.delivered_norm = outcome.delivered_norm;
   if (report.skipped) note("step " + std::to_string(step_) + " skipped: " + describe(report.fault));
   if (outcome.round && outcome.round->skipped)
     note("round " + std::to_string(outcome.round->round) +
@@ -155,6 +158,34 @@ void TrainingRun::judge() {
       state_.local() != nullptr ? "common weights" : "weights after step " + std::to_string(step_));
 }
 
+// After the last checkpoint, whose weights and memories are those before it: a longer run goes on from
+// there as if it had not ended.
+void TrainingRun::flush() {
+  const std::string& what = recipe_.options.text("exchange.flush");
+  if (what == "off" || step_ == 0) return;
+  const auto test_of = [](const EvaluationEvent& event) {
+    return FlushReport::Test{
+        .error = event.error, .loss = event.loss, .hold_out_error = event.hold_out_error};
+  };
+  SharedSteps& steps = *state_.shared();
+  FlushReport report{.applied = what == "apply",
+                     .learning_rate = learning_rate(recipe_.options, timetable_, step_ - 1),
+                     .gradient_norm = steps.gradient_norm(step_ - 1),
+                     .delivered_norm = totals_.delivered_norm,
+                     .before = test_of(judge_.latest())};
+  report.owed_norm = steps.collect_owed();
+  steps.take_owed(report.learning_rate);
+  if (report.applied) {
+    judge();
+    report.after = test_of(judge_.latest());
+    save_weights();
+  } else {
+    report.after = test_of(judge_.look(steps, group(), step_, "flushed weights"));
+    steps.take_back();
+  }
+  flush_ = report;
+}
+
 void TrainingRun::save() {
   if (!files_.wants_checkpoint(step_)) return;
   if (files_.metrics() != nullptr) files_.metrics()->sync();
@@ -165,6 +196,16 @@ void TrainingRun::save() {
   checkpoint.totals = totals_;
   state_.save(checkpoint, /*with_weights=*/first());
   files_.save(group(), std::move(checkpoint));
+}
+
+// Those of a run whose checkpoint has others.
+void TrainingRun::save_weights() {
+  if (!files_.writes()) return;
+  Checkpoint shown;
+  state_.save(shown, /*with_weights=*/first());
+  together(group(), [&] {
+    if (first()) files_.write_weights(shown.model);
+  });
 }
 
 RunSummary TrainingRun::summarise(bool finished) {
@@ -183,6 +224,7 @@ RunSummary TrainingRun::summarise(bool finished) {
     state_.taker().show_common();  // what the module is left with
   judge_.summarise(summary);
   summary.finished = finished;
+  summary.flush = flush_;
   // Bytes and times differ between ranks; all return rank 0's.
   const std::string mine = first() ? totals_.to_json() : "";
   const auto texts = group().all_gather_v(std::as_bytes(std::span(mine)));
@@ -216,6 +258,7 @@ RunSummary TrainingRun::train() {
   else
     stopped = take_steps();
   if (!stopped && !judge_.has_judged(step_)) judge();  // nothing was left to do
+  if (!stopped) flush();
   return summarise(!stopped);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,9 @@ class TrainingRun {
     if (events_.note) events_.note(text);
   }
   void judge();
+  void flush();
   void save();
+  void save_weights();
   RunSummary summarise(bool finished);
 
   // All, or those that are left of asynchronous workers.
@@ -77,6 +80,7 @@ class TrainingRun {
   uint64_t step_ = 0;         // steps done
   uint64_t own_samples_ = 0;  // of asynchronous workers
   std::vector<int> lost_workers_;
+  std::optional<FlushReport> flush_;
   ElapsedTime clock_;
   double earlier_seconds_ = 0;  // of the run that is resumed
 };

@@ -41,6 +41,23 @@ class Train(program.ProgramTest):
         out, _ = self.thinwire("train", "demo", "--workers", "2", *settings())
         self.assertNotIn("inside groups", out)
 
+    def test_what_is_owed_at_the_end_is_told(self):
+        sparse = {"exchange__codec": "topk:density=0.02"}
+        out, _ = self.thinwire("train", "demo", "--workers", "2", "--out", "run",
+                               *settings(**sparse, exchange__flush="measure"))
+        flush = self.summary("run")["flush"]
+        self.assertIn(f"{flush['owed_norm'] / flush['gradient_norm']:.2f} of a gradient's norm at the end; "
+                      f"test error {100 * flush['test_error_before']:.2f}% before it was sent, "
+                      f"{100 * flush['test_error_after']:.2f}% after\n", out)
+        self.assertEqual(flush["test_error_before"], self.summary("run")["final_test_error"])
+        out, _ = self.thinwire("train", "demo", "--workers", "2", "--out", "plain", *settings(**sparse))
+        self.assertNotIn("gradient's norm", out)
+        self.assertNotIn("flush", self.summary("plain"))
+        self.assertEqual(self.summary("plain")["weights_xxh3"], self.summary("run")["weights_xxh3"])
+        out, err = self.thinwire("train", "demo", "--workers", "2",
+                                 *settings(exchange__codec="fp32", exchange__flush="apply"), code=2)
+        self.assertIn("nothing is owed at the end of a run with memory none", err)
+
     def test_how_near_a_run_is_to_its_density(self):
         self.thinwire("train", "demo", "--workers", "2", "--out", "sparse",
                       *settings(exchange__codec="topk:density=0.02", exchange__grouping="global"))

@@ -61,6 +61,50 @@ PATHS = (
 )
 
 
+class Linear(torch.nn.Module):
+    """A network whose gradients depend on the input and not on the weights."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(5)
+        self.weights = torch.nn.Parameter(torch.zeros(40, 50))
+        self.along = torch.randn(40, 50, generator=generator)
+
+    def forward(self, share):
+        return share * (self.weights * self.along).sum()
+
+
+def share_of(number, rank):
+    return 1 + 0.25 * number * (1 - 3 * rank)
+
+
+LAST = 6  # the step that sends what is owed
+
+
+def ended(rank, size, cases):
+    """Weights before and after a last step that sends all that is owed, and of a loop that adds up all steps."""
+    import thinwire.torch as tw
+    found = []
+    for momentum, settings, last in cases:
+        model = DistributedDataParallel(Linear())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
+        link = tw.compress(model, TOPK, optimizer=optimizer, **settings)
+        velocity, plain = 0, torch.zeros(40, 50, dtype=torch.float64)
+        for number in range(LAST + 1):
+            if number == LAST:
+                before = weights_of(model).clone()
+                link.change("fp32")
+            scale = last if number == LAST else 1
+            optimizer.zero_grad()
+            (scale * model(share_of(number, rank))).backward()
+            optimizer.step()
+            mean = sum(share_of(number, r) for r in range(size)) / size
+            velocity = momentum * velocity + scale * mean
+            plain -= 0.1 * velocity * model.module.along.double()
+        found.append((before, weights_of(model), plain.flatten().float()))
+    return found
+
+
 def as_a_schedule(rank, size):
     """The bits of a schedule that says the same."""
     found = []
@@ -178,6 +222,15 @@ class Change(unittest.TestCase):
                 self.assertLess((got - given).abs().max().item(), bound, path)
                 self.assertGreater(given.abs().max().item(), 1e-2)
                 self.assertEqual(metrics["step"], 8)
+
+    def test_a_last_step_sends_all_that_is_owed(self):
+        cases = ((0, {}, 1), (0, {}, 0),  # with a gradient of its own, and without
+                 (0.9, {"feedback": "dgc:mask=false"}, 1), (0, {"feedback": "lowpass:beta=1"}, 1))
+        first, second = on_ranks(2, ended, cases)
+        for case, (before, after, plain), other in zip(cases, first, second):
+            self.assertTrue(torch.equal(after, other[1]), case)
+            self.assertLess((after - plain).abs().max().item(), 1e-5, case)
+            self.assertGreater((before - plain).abs().max().item(), 0.5, case)
 
     def test_is_what_a_schedule_does(self):
         for found in on_ranks(2, as_a_schedule):

@@ -1,0 +1,121 @@
+// SharedSteps: the step of a data-parallel run, and what memories owe at its end.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/shared_steps.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "thinwire/moments.h"
+#include "train/describe.h"
+#include "train/flush.h"
+#include "train/optimizer.h"
+
+namespace thinwire {
+namespace {
+
+using Parameters = std::vector<TrainableParameter>;
+
+// Gradients that are absent become zeros, and all become contiguous.
+void fill_in(const Parameters& parameters) {
+  for (const TrainableParameter& parameter : parameters) {
+    torch::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (!gradient.defined()) gradient = torch::zeros_like(parameter.tensor);
+    gradient = gradient.contiguous();
+  }
+}
+
+// Added up in the same order on every processor, unlike libtorch's norm.
+double norm_of_gradients(const Parameters& parameters) {
+  double square = 0;
+  for (const TrainableParameter& parameter : parameters) {
+    const torch::Tensor& gradient = parameter.tensor.grad();
+    if (!gradient.defined()) continue;
+    const torch::Tensor values = gradient.to(torch::kFloat32).contiguous();
+    square +=
+        measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
+  }
+  return std::sqrt(square);
+}
+
+}  // namespace
+
+SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel)
+    : StepTaker(context),
+      parallel_(parallel),
+      measures_(context.recipe.text("exchange.flush") != "off") {}
+
+StepOutcome SharedSteps::take(uint64_t step) {
+  StepOutcome outcome;
+  begin(step, outcome);
+  backward(step, MeanOver::kWholeBatch, outcome);
+  if (clips_own()) clip_own();
+  outcome.report = parallel_.finish();
+  if (measures_)
+    outcome.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));
+  end(outcome.report.skipped);
+  return outcome;
+}
+
+double SharedSteps::gradient_norm(uint64_t step) {
+  const Parameters parameters = trainable_parameters(*context().task.module);
+  std::vector<TensorSpec> specs;
+  for (const TrainableParameter& parameter : parameters) specs.push_back(parameter.spec);
+  Store nothing;
+  const auto exchange = make_exchange(context().group, nothing, specs, {});
+
+  StepOutcome unused;
+  context().buffers.keep();
+  apart_ = true;
+  backward(step, MeanOver::kWholeBatch, unused);
+  apart_ = false;
+  context().buffers.restore();
+  if (clips_own()) clip_own();
+  fill_in(parameters);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const torch::Tensor& gradient = parameters[i].tensor.grad();
+    const bool bf16 = gradient.scalar_type() == torch::kBFloat16;
+    exchange->start(i, {.data = gradient.mutable_data_ptr(),
+                        .count = static_cast<size_t>(gradient.numel()),
+                        .dtype = bf16 ? DType::kBFloat16 : DType::kFloat32});
+  }
+  exchange->finish();
+  const double norm = norm_of_gradients(parameters);
+  context().optimizer.zero_grad();
+  return norm;
+}
+
+double SharedSteps::collect_owed() {
+  const Parameters parameters = trainable_parameters(*context().task.module);
+  Exchange& exchange = parallel_.exchange();
+  exchange.change(flushing(exchange.options()));
+  exchange.set_momentum(std::vector<Momentum>(parameters.size()));
+  context().optimizer.zero_grad();
+  fill_in(parameters);
+  const StepReport report = parallel_.finish();
+  if (report.skipped)
+    throw AgreedError(report.fault.code, "exchange.flush: " + describe(report.fault));
+  return norm_of_gradients(parameters);
+}
+
+void SharedSteps::take_owed(double rate) {
+  before_.clear();
+  for (const TrainableParameter& parameter : trainable_parameters(*context().task.module))
+    before_.push_back(parameter.tensor.detach().clone());
+  clip_mean();
+  step_without_momentum(context().optimizer, rate);
+  context().optimizer.zero_grad();
+}
+
+void SharedSteps::take_back() {
+  const torch::NoGradGuard no_grad;
+  const Parameters parameters = trainable_parameters(*context().task.module);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    torch::Tensor weights = parameters[i].tensor;
+    weights.copy_(before_.at(i));
+  }
+}
+
+}  // namespace thinwire
