@@ -11,80 +11,16 @@
 #include "exchange/engine/critical_regime.h"
 #include "exchange/engine/global_threshold.h"
 #include "exchange/owner/owner_memory.h"
+#include "exchange/wire/open_stream.h"
 #include "exchange/wire/stream_keys.h"
-#include "feedback/per_tensor.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
 
-namespace {
-
-// What a memory belongs to: a method, and tensors of these kinds and shapes.
-std::string method_text(const std::string& method, const StreamSpec& spec) {
-  std::string text = method + " for";
-  for (const TensorSpec& tensor : spec.tensors) {
-    text += " " + std::string(to_string(tensor.kind));
-    for (const uint64_t extent : tensor.shape) text += " " + std::to_string(extent);
-  }
-  return text;
-}
-
-// An encoder that may be given a threshold is another one.
-std::string encoder_text(const Terms& terms, const StreamSpec& spec) {
-  return method_text(terms.codec_text + (terms.grouping == Grouping::kGlobal ? " global" : ""),
-                     spec);
-}
-
-std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
-
-// What was owed to other tensors is not dropped unseen.
-MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory,
-                                    Store& store) {
-  const std::string key = feedback_key(spec.name);
-  return open_slot<Feedback>(
-      store, key, method_text(memory, spec), [&] { return make_feedback(memory, spec).value(); },
-      [&](const std::string& before) {
-        if (memory != "none" && name_of_method(before) == memory)
-          throw Error(ErrorCode::kMismatch,
-                      "store: '" + key + "' is the memory of other tensors, and what it owes " +
-                          "them would be lost; Store::drop makes room for a new one");
-      });
-}
-
-CodedStream open_stream(const StreamSpec& spec, const Terms& terms, Store& store) {
-  const std::string text = encoder_text(terms, spec);
-  auto& memory = open_feedback(spec, terms.feedback, store);
-  auto& encoder = open_slot<Encoder>(store, encoder_key(spec.name), text,
-                                     [&] { return terms.codec->make_encoder(spec); });
-  return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
-                     CodedStream::in_store(encoder));
-}
-
-// fp32, and nothing to remember but the momentum that the memory of the others is.
-CodedStream make_plain(const StreamSpec& spec, const Terms& terms, Store& store) {
-  NamedCodec fp32 = std::move(make_codec("fp32").value());
-  const StreamCodec codec{.codec = std::move(fp32.codec), .text = fp32.canonical};
-  const auto [entry, options] = find_feedback(terms.feedback).value();
-  if (!entry->plain) return CodedStream(spec, codec, "none");
-  const std::string memory = entry->plain(options);
-  std::vector<std::pair<Feedback*, size_t>> memories;
-  for (const TensorSpec& tensor : spec.tensors)
-    memories.emplace_back(&open_feedback(single_tensor(tensor), memory, store).object(),
-                          tensor.count());
-  return CodedStream(
-      spec, codec,
-      std::make_shared<MemorySlot<Feedback>>(memory,
-                                             std::make_unique<PerTensor>(std::move(memories))),
-      std::make_shared<MemorySlot<Encoder>>(codec.text, codec.codec->make_encoder(spec)));
-}
-
-}  // namespace
-
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                            const ExchangeOptions& options, Store& store)
-    : coded_(planned.plain ? make_plain(planned.spec, terms, store)
-                           : open_stream(planned.spec, terms, store)),
+    : coded_(open_stream(planned, terms, store)),
       plain_(planned.plain),
       tensors_(planned.tensors),
       first_(planned.first),

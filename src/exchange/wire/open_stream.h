@@ -1,0 +1,24 @@
+// Opens a stream of an exchange's plan in a store.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "exchange/engine/terms.h"
+#include "exchange/layout/plan.h"
+#include "stream/coded_stream.h"
+#include "thinwire/store.h"
+#include "thinwire/stream.h"
+
+namespace thinwire {
+
+// With the memory "<stream>/feedback" and the encoder "<stream>/encoder" of `store`, made where they are
+// missing. A plain stream has fp32, and remembers nothing but the momentum that the memory of the others
+// has: "<tensor>/feedback" for each of its tensors. Throws kMismatch where the memory of that name owes
+// something to other tensors.
+CodedStream open_stream(const PlannedStream& planned, const Terms& terms, Store& store);
+
+// What an encoder is found by in a store. One that may be given a threshold is not the one that finds its own.
+std::string encoder_text(const Terms& terms, const StreamSpec& spec);
+
+}  // namespace thinwire
