@@ -8,7 +8,7 @@
 #include "thinwire/version.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
-#include "train/machine.h"
+#include "core/machine.h"
 #include "train/manifest.h"
 
 namespace thinwire {

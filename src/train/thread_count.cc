@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "train/machine.h"
+#include "core/machine.h"
 
 namespace thinwire {
 

@@ -20,6 +20,12 @@ size_t room_for(const Codec& codec, size_t limit, size_t taken) {
 
 }  // namespace
 
+size_t window_of(size_t ranks) noexcept {
+  constexpr size_t kMost = 32;
+  constexpr size_t kLeast = 4;
+  return std::max(kLeast, kMost / std::max<size_t>(1, ranks - 1));
+}
+
 Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept {
   const size_t blocks = (count + block - 1) / block;
   const size_t begin = std::min(count, blocks * index / n * block);

@@ -22,6 +22,11 @@ Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 // bytes, or it is a single block where that is longer.
 inline constexpr size_t kMaxChunkSize = 48 * 1024;
 
+// Chunks that a rank may be ahead of the answers of one owner. 32 of 32 KiB are 8 ms at 1 Gbit/s: more
+// than a time slice of whoever shares a core with one of the ranks. Among many ranks each pair has
+// less to carry.
+size_t window_of(size_t ranks) noexcept;
+
 // Everything that one rank owns, in the order in which it travels.
 struct Route {
   std::vector<Chunk> chunks;

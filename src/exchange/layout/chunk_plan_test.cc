@@ -39,8 +39,8 @@ struct Fixture {
     thinwire::testing::all_codecs();
     const ExchangeOptions options{.codec = "test-nearest"};
     const Terms terms = settle(options, options.first_step).value();
-    plan = make_plan(
-        tensors, {.plain_kinds = options.dense_kinds, .bucket_bytes = 4 * bucket_values});
+    plan =
+        make_plan(tensors, {.plain_kinds = options.dense_kinds, .bucket_bytes = 4 * bucket_values});
     for (size_t i = 0; i < plan.streams.size(); ++i)
       streams.push_back(std::make_unique<ActiveStream>(plan.streams[i], i, terms, options, store));
   }

@@ -19,6 +19,12 @@ size_t Stripes::size(size_t region) const noexcept {
   return has_last ? size - (stripes * kStripe - count_) : size;
 }
 
+std::optional<uint32_t> Stripes::region_of(size_t rank, size_t ranks, size_t first) const noexcept {
+  const size_t region = (rank + ranks - first % ranks) % ranks;
+  if (region >= regions_ || size(region) == 0) return std::nullopt;
+  return static_cast<uint32_t>(region);
+}
+
 std::vector<Range> Stripes::ranges(size_t region) const {
   std::vector<Range> all;
   const size_t size = this->size(region);

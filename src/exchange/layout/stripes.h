@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "exchange/layout/chunk.h"
@@ -28,6 +29,10 @@ class Stripes {
 
   size_t regions() const noexcept { return regions_; }
   size_t size(size_t region) const noexcept;  // in values
+
+  // The region that a rank owns, if any: region j belongs to rank (j + first) mod n, so that small
+  // streams, which have fewer regions than there are ranks, are spread over all of them.
+  std::optional<uint32_t> region_of(size_t rank, size_t ranks, size_t first) const noexcept;
 
   // Where a value of the stream lies, and back.
   struct Place {

@@ -9,6 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "exchange/layout/round_plan.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/wire/rounds.h"
 
@@ -79,30 +80,18 @@ class AgreedBucket final : public Collective {
   const size_t count_;
 };
 
-// Bytes that a stream offers in one round, at most.
-size_t offered_size(const ActiveStream& stream) {
-  if (stream.is_plain()) return stream.spec().count() * sizeof(float);
-  size_t most = 0;
-  for (const bool odd_step : {false, true})
-    for (const Round& round : stream.codec().rounds(stream.spec(), odd_step))
-      most = std::max(most, round.size);
-  return most;
-}
-
 // Bucket i may use tags first_tag + 2i and the one after it.
 std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
   const std::vector<Bucket>& buckets = parts.buckets;
   std::vector<std::unique_ptr<Collective>> collectives;
-  for (size_t begin = 0, end = 0; begin < buckets.size(); begin = end) {
+  size_t begin = 0;
+  for (const size_t end : cargo_ends(parts.streams, buckets, parts.bucket_bytes)) {
     std::vector<ActiveStream*> members;
     std::vector<size_t> firsts;
-    for (size_t size = 0; end < buckets.size() && (end == begin || size < parts.bucket_bytes);
-         ++end) {
+    for (size_t bucket = begin; bucket < end; ++bucket) {
       firsts.push_back(members.size());
-      for (const Piece& piece : buckets[end]) {
+      for (const Piece& piece : buckets[bucket])
         members.push_back(parts.streams[piece.stream].get());
-        size += offered_size(*members.back());
-      }
     }
     firsts.push_back(members.size());
     const auto cargo = std::make_shared<Cargo>(parts.context, members,
@@ -110,6 +99,7 @@ std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
     for (size_t i = 0; i + 1 < firsts.size(); ++i)
       collectives.push_back(
           std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));
+    begin = end;
   }
   return std::make_unique<BucketMethod>(std::move(collectives));
 }

@@ -39,14 +39,6 @@
 namespace thinwire {
 namespace {
 
-// Chunks ahead of one owner. 32 of 32 KiB are 8 ms at 1 Gbit/s: more than a time slice of whoever
-// shares a core with one of the ranks. Among many ranks each pair has less to carry.
-size_t window_of(size_t ranks) {
-  constexpr size_t kMost = 32;
-  constexpr size_t kLeast = 4;
-  return std::max(kLeast, kMost / std::max<size_t>(1, ranks - 1));
-}
-
 class ScatterReduce final : public Method {
  public:
   explicit ScatterReduce(const MethodParts& parts)

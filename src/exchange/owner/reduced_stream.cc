@@ -34,9 +34,7 @@ ReducedStream::ReducedStream(StepContext& context, ActiveStream& stream, Store& 
 }
 
 std::optional<uint32_t> ReducedStream::region_of(size_t rank) const noexcept {
-  const size_t region = (rank + context_.ranks() - first_) % context_.ranks();
-  if (region >= stripes_.regions() || stripes_.size(region) == 0) return std::nullopt;
-  return static_cast<uint32_t>(region);
+  return stripes_.region_of(rank, context_.ranks(), first_);
 }
 
 // Twice a region's share of what the codec may keep, and a few for the scatter of small numbers. It

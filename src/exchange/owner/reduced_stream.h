@@ -35,8 +35,7 @@ class ReducedStream {
  public:
   ReducedStream(StepContext& context, ActiveStream& stream, Store& store);
 
-  // The region that a rank owns, if any: region j belongs to rank (j + ActiveStream::first) mod n,
-  // so that small streams are spread over all ranks.
+  // The region that a rank owns, if any.
   std::optional<uint32_t> region_of(size_t rank) const noexcept;
   size_t own_count() const noexcept { return own_ ? stripes_.size(*own_) : 0; }  // in values
 

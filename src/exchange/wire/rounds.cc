@@ -17,39 +17,9 @@ using RoundCombine = Round::Combine;
 Rounds::Rounds(StepContext& context, std::vector<ActiveStream*> streams, bool with_plain, int tag)
     : context_(context),
       streams_(std::move(streams)),
-      layouts_{make_layout(with_plain, false), make_layout(with_plain, true)},
+      layouts_{plan_rounds(streams_, with_plain, false), plan_rounds(streams_, with_plain, true)},
       reduction_(context, tag),
       message_(context, tag) {}
-
-Rounds::Layout Rounds::make_layout(bool with_plain, bool odd_step) const {
-  Layout layout;
-  const auto add = [&](size_t number, size_t member, size_t round, const Round& what) {
-    if (layout.size() <= number) layout.resize(number + 1, {.combine = what.combine, .parts = {}});
-    Plan& plan = layout[number];
-    const ActiveStream& stream = *streams_[member];
-    const bool floats = what.combine != RoundCombine::kFromRoot;
-    THINWIRE_CHECK(plan.combine == what.combine && (!floats || what.size % sizeof(float) == 0),
-                   "codec '" + std::string(stream.codec().info().name) +
-                       "': a round of one stream does not fit that of another");
-    plan.parts.push_back(
-        {.member = member, .round = round, .begin = plan.size / sizeof(float), .size = what.size});
-    plan.size += floats ? what.size : kFrameHeaderSize + what.size;
-  };
-  for (size_t member = 0; member < streams_.size(); ++member) {
-    if (streams_[member]->is_plain()) continue;
-    const auto rounds = streams_[member]->codec().rounds(streams_[member]->spec(), odd_step);
-    for (size_t i = 0; i < rounds.size(); ++i) add(i, member, i, rounds[i]);
-  }
-  if (!with_plain) return layout;
-  const auto means = std::find_if(layout.begin(), layout.end(), [](const Plan& plan) {
-    return plan.combine == RoundCombine::kMean;
-  });
-  const auto first = static_cast<size_t>(means - layout.begin());
-  for (size_t member = 0; member < streams_.size(); ++member)
-    if (streams_[member]->is_plain())
-      add(first, member, 0, {.size = streams_[member]->spec().count() * sizeof(float)});
-  return layout;
-}
 
 std::span<float> Rounds::floats() noexcept {
   return {reinterpret_cast<float*>(floats_.bytes().data()), floats_.bytes().size() / sizeof(float)};

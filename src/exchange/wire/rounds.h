@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exchange/engine/step_context.h"
+#include "exchange/layout/round_plan.h"
 #include "exchange/owner/float_reduction.h"
 #include "exchange/wire/active_stream.h"
 #include "exchange/wire/root_message.h"
@@ -42,22 +43,11 @@ class Rounds {
   const Transfer* awaited() const noexcept;
 
  private:
-  struct Part {
-    size_t member = 0;
-    size_t round = 0;  // of the stream: plain ones have one only
-    size_t begin = 0;  // in the floats of the round
-    size_t size = 0;   // bytes, at most
-  };
-  struct Plan {
-    Round::Combine combine = Round::Combine::kMean;
-    std::vector<Part> parts;
-    size_t size = 0;  // bytes: of the floats, or of the longest message
-  };
-  using Layout = std::vector<Plan>;
+  using Part = RoundPart;
+  using Layout = std::vector<RoundPlan>;
 
-  Layout make_layout(bool with_plain, bool odd_step) const;
   const Layout& layout() const noexcept { return layouts_[context_.call.step % 2]; }
-  const Plan& plan() const noexcept { return layout()[round_]; }
+  const RoundPlan& plan() const noexcept { return layout()[round_]; }
   bool from_root() const noexcept { return plan().combine == Round::Combine::kFromRoot; }
   size_t root() const noexcept {
     return context_.attendance.participant(context_.call.step % context_.attendance.count());

@@ -1,6 +1,6 @@
 // Finds the processor and cores from /proc/cpuinfo and the scheduler.
 // SPDX-License-Identifier: Apache-2.0
-#include "train/machine.h"
+#include "core/machine.h"
 
 #include <sched.h>
 

@@ -1,0 +1,125 @@
+// Plans: predict how long a training step takes with a codec over a link, and what limits it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/status.h"
+#include "thinwire/stream.h"
+
+namespace thinwire {
+
+// The way from one rank to another. Each rank has one link of its own, over which it sends and
+// receives at the same time.
+struct LinkSpec {
+  double bits_per_second = 0;  // of the network card, headers included; 0: no limit
+  double latency_seconds = 0;  // one way
+
+  // Bytes of messages: TCP, IP and Ethernet headers are 4.8 % at an MTU of 1500.
+  double seconds_for(double bytes) const noexcept;
+};
+
+// "1gbit", "100mbit,20ms", "none". Fails with what a link may be.
+Result<LinkSpec> parse_link(std::string_view text);
+
+// "1 Gbit/s, 20 ms"; "no limit".
+std::string to_string(const LinkSpec& link);
+
+// A rank's own arithmetic in one step, without any exchange. Seconds count from the step's start.
+struct StepTimeline {
+  std::vector<TensorSpec> tensors;
+  std::vector<double> ready_seconds;  // when the gradient of each tensor is complete
+  double backward_seconds = 0;        // when the backward pass ends
+  double compute_seconds = 0;         // when the step ends, optimiser included
+
+  size_t values() const noexcept;
+};
+
+// A timeline for a step of which only the length is known: a third is the forward pass, and the
+// backward pass needs time in proportion to the values of each tensor, last tensor first.
+StepTimeline assumed_timeline(std::vector<TensorSpec> tensors, double step_seconds);
+
+// What a codec and its memory cost a rank, measured on one core of this machine. Encoding includes
+// the memory and the frame, decoding adds one rank's payload to the mean.
+struct CodecCost {
+  double encode_seconds_per_value = 0;
+  double decode_seconds_per_value = 0;
+  double seconds_per_frame = 0;  // encoding and decoding a small frame, beyond its values
+  double bytes_per_value = 0;    // of payload; a codec of fixed size is not predicted from it
+  double bytes_per_frame = 0;
+  double memory_bytes_per_value = 0;  // kept from step to step, with the copy that a step needs
+};
+
+// Costs by setting, and the processor on which they were measured. Fill it once and keep it in a
+// file: a codec takes about a quarter of a second to measure.
+class CostTable {
+ public:
+  // An empty table for this machine.
+  CostTable();
+
+  // The costs of the codec and memory of `options`, measured unless known. Throws the errors of
+  // check_exchange, and those of schedules: a codec that changes over time has no one cost.
+  const CodecCost& of(const ExchangeOptions& options);
+
+  void set(const ExchangeOptions& options, const CodecCost& cost);
+  size_t size() const noexcept { return costs_.size(); }
+  const std::string& processor() const noexcept { return processor_; }
+
+  // The table as text, a line per codec; from_text fails with the line that it cannot read.
+  std::string to_text() const;
+  static Result<CostTable> from_text(std::string_view text);
+
+ private:
+  std::string processor_;
+  std::map<std::string, CodecCost> costs_;  // by "codec with every option / memory"
+};
+
+// Runs the exchange of one rank with these options on heavy-tailed values, and measures it.
+CodecCost measure_codec(const ExchangeOptions& options);
+
+struct PlanRequest {
+  int ranks = 2;
+  LinkSpec link;
+  bool own_core = true;  // the exchange's thread has a core that the arithmetic does not use
+};
+
+enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding };
+std::string_view to_string(StepLimit limit) noexcept;
+
+// A step as it was played. Phases overlap, so that they may add up to more than the step.
+struct StepPrediction {
+  std::string method;  // those of several rules, separated by commas
+  double seconds = 0;
+  double compute_seconds = 0;
+  double encode_seconds = 0;  // of the exchange's thread
+  double decode_seconds = 0;
+  double wire_seconds = 0;  // in which this rank's link carries something
+  StepLimit limit = StepLimit::kComputation;
+  std::vector<double> sent_bytes;  // of each rank: mean over the steps 0 to 2 n - 1
+  bool bytes_exact = false;        // those that the exchange counts; otherwise an estimate
+  double memory_bytes = 0;         // of a rank: memories and encoder states
+
+  double busiest_bytes() const noexcept;  // of the rank that sends most
+};
+
+// Plays a step of the exchange's own schedule: streams, buckets, chunks and rounds are those of
+// make_exchange with these options. Fails as make_exchange does, and for what is not played: the
+// method library, groups of ranks inside a hierarchy, rules that combine otherwise than by the mean,
+// results that are shards, and codecs that change over time. `costs` is filled with what it lacks.
+Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
+                                    const PlanRequest& request, CostTable& costs);
+
+// The rate, in bits per second, below which `compressed` is faster than `dense` over a link of this
+// latency: found by halving between 1 kbit/s and 1 Tbit/s. 0 if it is never faster there, infinite
+// if it is faster at 1 Tbit/s.
+Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
+                               const ExchangeOptions& dense, const PlanRequest& request,
+                               CostTable& costs);
+
+}  // namespace thinwire

@@ -1,0 +1,99 @@
+// CostTable: measured costs of codecs, and their file.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "codec/codec_schedule.h"
+#include "core/machine.h"
+#include "core/number_text.h"
+#include "exchange/engine/terms.h"
+#include "thinwire/step_plan.h"
+
+namespace thinwire {
+namespace {
+
+constexpr std::string_view kTitle = "thinwire costs of codecs, version 1";
+constexpr std::string_view kProcessor = "processor: ";
+
+constexpr std::array kColumns = {
+    &CodecCost::encode_seconds_per_value, &CodecCost::decode_seconds_per_value,
+    &CodecCost::seconds_per_frame,        &CodecCost::bytes_per_value,
+    &CodecCost::bytes_per_frame,          &CodecCost::memory_bytes_per_value};
+
+std::string key_of(const ExchangeOptions& options) {
+  const Terms terms = settle(options, options.first_step).value();
+  return terms.codec_text + " / " + terms.feedback;
+}
+
+std::string_view next_line(std::string_view& text) {
+  const size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+// Numbers, tabs between them, then the setting. False if it is something else.
+bool read_row(std::string_view line, CodecCost& cost, std::string& key) {
+  for (const auto column : kColumns) {
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), cost.*column);
+    if (error != std::errc() || !std::isfinite(cost.*column) || cost.*column < 0) return false;
+    line.remove_prefix(static_cast<size_t>(end - line.data()));
+    if (line.empty() || line.front() != '\t') return false;
+    line.remove_prefix(1);
+  }
+  key = line;
+  return !key.empty();
+}
+
+}  // namespace
+
+CostTable::CostTable() : processor_(processor_model()) {}
+
+const CodecCost& CostTable::of(const ExchangeOptions& options) {
+  const CodecSchedule schedule = CodecSchedule::parse(options.codec).value();
+  if (!schedule.is_constant())
+    throw Error(ErrorCode::kUnsupported,
+                "plan: codec '" + options.codec + "' changes over time; plan one codec at a time");
+  const std::string key = key_of(options);
+  const auto found = costs_.find(key);
+  if (found != costs_.end()) return found->second;
+  return costs_[key] = measure_codec(options);
+}
+
+void CostTable::set(const ExchangeOptions& options, const CodecCost& cost) {
+  costs_[key_of(options)] = cost;
+}
+
+std::string CostTable::to_text() const {
+  std::string text = std::string(kTitle) + "\n" + std::string(kProcessor) + processor_ + "\n";
+  for (const auto& [key, cost] : costs_) {
+    for (const auto column : kColumns) text += shortest(cost.*column) + "\t";
+    text += key + "\n";
+  }
+  return text;
+}
+
+Result<CostTable> CostTable::from_text(std::string_view text) {
+  const auto fail = [](size_t number, const std::string& why) {
+    return Status::fail(ErrorCode::kCorrupt,
+                        "costs of codecs, line " + std::to_string(number) + ": " + why);
+  };
+  if (next_line(text) != kTitle) return fail(1, "is not '" + std::string(kTitle) + "'");
+  const std::string_view processor = next_line(text);
+  if (!processor.starts_with(kProcessor)) return fail(2, "names no processor");
+  CostTable table;
+  table.processor_ = processor.substr(kProcessor.size());
+  for (size_t number = 3; !text.empty(); ++number) {
+    CodecCost cost;
+    std::string key;
+    if (!read_row(next_line(text), cost, key))
+      return fail(number, "is not " + std::to_string(kColumns.size()) +
+                              " numbers and a setting, with tabs between them");
+    table.costs_[key] = cost;
+  }
+  return table;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,60 @@
+// Moves: what a rank computes and sends in a step, as a method of the exchange does it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan/step_layout.h"
+
+namespace thinwire {
+
+// Work of the exchange's thread, then messages, then the wait for those of other ranks. All ranks are
+// taken to do the same at the same time: what a rank waits for was sent when its own messages were.
+struct Leg {
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double sent = 0;         // bytes, to all other ranks together
+  double received = 0;     // bytes, from all of them
+  bool from_root = false;  // this rank alone sends; the others go on when the last of them has all
+};
+
+// A bucket, a chunk or a cargo of buckets on its way.
+struct Move {
+  static constexpr size_t kAtOnce = static_cast<size_t>(-1);
+
+  size_t bucket = 0;       // begins when this bucket and those before it are complete,
+  size_t after = kAtOnce;  // and this move of the same list has ended
+  std::vector<Leg> legs;
+};
+
+struct Moves {
+  std::vector<Move> moves;
+  bool exact = true;  // bytes are those that the exchange counts
+};
+
+// Of `rank` in a step of number `step`, but for the agreement at its end.
+Moves moves_of(const StepLayout& layout, size_t rank, uint64_t step);
+
+// The root of rounds in a step, which sends more than others do.
+inline size_t root_of(uint64_t step, size_t ranks) noexcept { return step % ranks; }
+
+// Bytes that a rank sends for the agreement at the end of a step, in as many messages of 8 bytes.
+double agreement_bytes(size_t ranks) noexcept;
+
+// The moves of one section, added to those that are there: one function for each method.
+void add_dense(const StepLayout& layout, const LaidSection& section, size_t rank, Moves& to);
+void add_scatter(const StepLayout& layout, const LaidSection& section, size_t rank, Moves& to);
+void add_gather(const StepLayout& layout, const LaidSection& section, size_t rank, uint64_t step,
+                Moves& to);
+void add_sparse(const StepLayout& layout, const LaidSection& section, size_t rank, Moves& to);
+void add_agreed(const StepLayout& layout, const LaidSection& section, size_t rank, uint64_t step,
+                Moves& to);
+
+// The legs of the rounds of some streams, the encoding of which is shared out among the rounds.
+std::vector<Leg> round_legs(const StepLayout& layout, const std::vector<ActiveStream*>& streams,
+                            bool with_plain, size_t rank, uint64_t step, double encode_seconds,
+                            bool& exact);
+
+}  // namespace thinwire

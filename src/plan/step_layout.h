@@ -1,0 +1,68 @@
+// StepLayout: what an exchange makes of its tensors: streams, buckets and sections, without any rank.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exchange/engine/sections.h"
+#include "exchange/layout/chunk_plan.h"
+#include "exchange/layout/plan.h"
+#include "exchange/methods/method.h"
+#include "thinwire/step_plan.h"
+#include "thinwire/store.h"
+
+namespace thinwire {
+
+// The tensors of one codec, memory and method.
+struct LaidSection {
+  const MethodEntry* method = nullptr;
+  std::vector<Bucket> buckets;
+  std::vector<size_t> places;         // of each bucket among all, in the order in which they travel
+  std::unique_ptr<ChunkPlan> chunks;  // of scatter-reduce only
+};
+
+// Laid out by the functions that the exchange itself uses. Its streams have codecs, and no memory.
+class StepLayout {
+ public:
+  // Fails as make_exchange does, and for what cannot be played (step_plan.h).
+  static Result<std::unique_ptr<StepLayout>> make(const std::vector<TensorSpec>& tensors,
+                                                  const ExchangeOptions& options, int ranks,
+                                                  CostTable& costs);
+
+  size_t ranks() const noexcept { return ranks_; }
+  const ExchangeOptions& options() const noexcept { return options_; }
+  const Streams& streams() const noexcept { return streams_; }
+  const std::vector<LaidSection>& sections() const noexcept { return sections_; }
+  const Plan& plan() const noexcept { return plan_; }
+
+  const ActiveStream& stream(const Piece& piece) const { return *streams_[piece.stream]; }
+  const CodecCost& cost(const ActiveStream& stream) const { return costs_[stream.index()]; }
+
+  // Bytes of the frame in which a rank sends the whole stream; an estimate unless the codec is of
+  // fixed size.
+  double frame_size(const ActiveStream& stream) const;
+
+  // Seconds to encode or to decode `count` values of a stream in one frame.
+  double encode_seconds(const ActiveStream& stream, size_t count) const;
+  double decode_seconds(const ActiveStream& stream, size_t count) const;
+
+  double memory_bytes() const;
+
+ private:
+  StepLayout(const ExchangeOptions& options, int ranks)
+      : options_(options), ranks_(static_cast<size_t>(ranks)) {}
+  void lay(const Sections& sections, const std::vector<TensorSpec>& tensors, CostTable& costs);
+
+  const ExchangeOptions options_;
+  const size_t ranks_;
+  Store store_;  // of encoders
+  Plan plan_;
+  Streams streams_;
+  std::vector<CodecCost> costs_;  // by stream
+  std::vector<LaidSection> sections_;
+};
+
+}  // namespace thinwire

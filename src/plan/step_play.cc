@@ -1,0 +1,178 @@
+// An event simulation of one rank, all others doing the same at the same time.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/step_play.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+
+namespace thinwire {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class StepPlay {
+ public:
+  StepPlay(const std::vector<Move>& moves, const std::vector<double>& bucket_times,
+           double backward_seconds, const PlanRequest& request)
+      : moves_(moves),
+        bucket_times_(bucket_times),
+        backward_seconds_(backward_seconds),
+        request_(request),
+        states_(moves.size()) {
+    for (size_t move = 0; move < moves.size(); ++move)
+      if (moves[move].after != Move::kAtOnce) states_[moves[move].after].next.push_back(move);
+  }
+
+  Played play() {
+    release();
+    while (true) {
+      start_work();
+      const double at = std::min({work_ends_, next_arrival(), next_progress()});
+      if (at == kNever) break;
+      go_on(at);
+      if (work_ends_ <= now_) end_work();
+      while (next_arrival() <= now_) {
+        const size_t move = arrivals_.top().second;
+        arrivals_.pop();
+        next_leg(move);
+      }
+      release();
+    }
+    played_.seconds = std::max({now_, out_free_, in_free_});
+    return played_;
+  }
+
+ private:
+  struct State {
+    size_t leg = 0;
+    bool released = false, ended = false;
+    std::vector<size_t> next;  // moves that wait for this one
+  };
+  // What an owner makes of parts comes first, then parts, then what others made; then the oldest.
+  using Work = std::tuple<int, double, size_t>;
+
+  double next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().first; }
+
+  // When the arithmetic completes the next bucket, or ends.
+  double next_progress() const {
+    if (progress_ >= backward_seconds_ || (working_ && !request_.own_core)) return kNever;
+    double mark = backward_seconds_;
+    for (size_t bucket = buckets_; bucket < bucket_times_.size(); ++bucket) {
+      mark = std::min(mark, bucket_times_[bucket]);
+      break;
+    }
+    return now_ + std::max(0.0, mark - progress_);
+  }
+
+  void go_on(double at) {
+    if (!working_ || request_.own_core)
+      progress_ = at == now_ + (backward_seconds_ - progress_)
+                      ? backward_seconds_
+                      : std::min(backward_seconds_, progress_ + (at - now_));
+    now_ = at;
+  }
+
+  // Moves whose buckets are complete.
+  void release() {
+    constexpr double kRounding = 1e-12;
+    while (buckets_ < bucket_times_.size() && bucket_times_[buckets_] <= progress_ + kRounding)
+      ++buckets_;
+    for (; first_unreleased_ < moves_.size() && moves_[first_unreleased_].bucket < buckets_;
+         ++first_unreleased_)
+      try_begin(first_unreleased_);
+    for (size_t move = first_unreleased_; move < moves_.size(); ++move)  // of other sections
+      if (moves_[move].bucket < buckets_) try_begin(move);
+  }
+
+  void try_begin(size_t move) {
+    State& state = states_[move];
+    const size_t after = moves_[move].after;
+    if (state.released || moves_[move].bucket >= buckets_) return;
+    if (after != Move::kAtOnce && !states_[after].ended) return;
+    state.released = true;
+    enqueue(move);
+  }
+
+  void enqueue(size_t move) {
+    const size_t leg = states_[move].leg;
+    const bool last = leg > 0 && leg + 1 == moves_[move].legs.size();
+    queue_.push({leg == 0 ? 1 : last ? 2 : 0, now_, move});
+  }
+
+  void start_work() {
+    if (working_ || queue_.empty()) return;
+    current_ = std::get<2>(queue_.top());
+    queue_.pop();
+    working_ = true;
+    const Leg& leg = moves_[current_].legs[states_[current_].leg];
+    played_.encode_seconds += leg.encode_seconds;
+    played_.decode_seconds += leg.decode_seconds;
+    work_ends_ = now_ + leg.encode_seconds + leg.decode_seconds;
+  }
+
+  void end_work() {
+    working_ = false;
+    work_ends_ = kNever;
+    const Leg& leg = moves_[current_].legs[states_[current_].leg];
+    const double out = request_.link.seconds_for(leg.sent);
+    const double in = request_.link.seconds_for(leg.received);
+    played_.wire_seconds += std::max(out, in);
+    double arrival = now_;
+    if (leg.sent > 0) out_free_ = std::max(out_free_, now_) + out;
+    if (leg.received > 0) {
+      in_free_ = std::max(in_free_, now_) + in;
+      arrival = in_free_ + request_.link.latency_seconds;
+    }
+    if (leg.from_root && leg.sent > 0) arrival = out_free_ + request_.link.latency_seconds;
+    arrivals_.push({arrival, current_});
+  }
+
+  void next_leg(size_t move) {
+    State& state = states_[move];
+    if (++state.leg < moves_[move].legs.size()) return enqueue(move);
+    state.ended = true;
+    for (const size_t next : state.next) try_begin(next);
+  }
+
+  const std::vector<Move>& moves_;
+  const std::vector<double>& bucket_times_;
+  const double backward_seconds_;
+  const PlanRequest& request_;
+  std::vector<State> states_;
+  std::priority_queue<Work, std::vector<Work>, std::greater<>> queue_;
+  std::priority_queue<std::pair<double, size_t>, std::vector<std::pair<double, size_t>>,
+                      std::greater<>>
+      arrivals_;  // of all that the move waits for
+  Played played_;
+  double now_ = 0;
+  double progress_ = 0;  // of the arithmetic, in its own seconds
+  size_t buckets_ = 0;   // complete
+  size_t first_unreleased_ = 0;
+  size_t current_ = 0;
+  bool working_ = false;
+  double work_ends_ = kNever;
+  double out_free_ = 0, in_free_ = 0;
+};
+
+}  // namespace
+
+std::vector<double> bucket_times(const Plan& plan, const StepTimeline& timeline) {
+  std::vector<double> times;
+  double latest = 0;
+  for (const Bucket& bucket : plan.buckets) {
+    for (const Piece& piece : bucket)
+      for (const size_t tensor : plan.streams[piece.stream].tensors)
+        latest = std::max(latest, timeline.ready_seconds[tensor]);
+    times.push_back(latest);
+  }
+  return times;
+}
+
+Played play_step(const std::vector<Move>& moves, const std::vector<double>& bucket_times,
+                 double backward_seconds, const PlanRequest& request) {
+  return StepPlay(moves, bucket_times, backward_seconds, request).play();
+}
+
+}  // namespace thinwire

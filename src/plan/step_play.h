@@ -1,0 +1,29 @@
+// Plays the moves of a rank beside its arithmetic: one thread that encodes and decodes, one link.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "plan/moves.h"
+#include "thinwire/step_plan.h"
+
+namespace thinwire {
+
+struct Played {
+  double seconds = 0;  // until the exchange and the backward pass have ended
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double wire_seconds = 0;  // in which the link sends or receives
+};
+
+// When each bucket of the plan, and all buckets before it, are complete.
+std::vector<double> bucket_times(const Plan& plan, const StepTimeline& timeline);
+
+// The exchange's thread does one piece of work at a time: first what an owner makes of parts, then
+// parts, then what others made, and of these what was there first. The link carries messages in the
+// order in which they were written, those to all ranks at the full rate together. Without a core of
+// its own the thread's work delays the backward pass, and not the other way round.
+Played play_step(const std::vector<Move>& moves, const std::vector<double>& bucket_times,
+                 double backward_seconds, const PlanRequest& request);
+
+}  // namespace thinwire
