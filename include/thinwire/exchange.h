@@ -50,11 +50,11 @@ struct ExchangeOptions {
   // One of dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;
   // docs/collectives.md.
   std::string method = "auto";
-  // How contributions become one result: "mean"; "median" over ranks, coordinate by coordinate,
-  // which tolerates up to (n - 1) / 2 ranks that send any finite values; "cge:f=1", the mean of all
-  // but the f ranks whose contributions to all tensors have the largest norms; "krum:f=1,m=2", the
-  // mean of the m ranks whose contributions have the nearest neighbours. Rules other than the mean
-  // require scatter-reduce or gather; docs/collectives.md.
+  // How contributions become one result: "mean"; or a rule that takes f ranks that send any finite
+  // values, "median", "trimmed_mean:f=1", "mean_around_median:f=1" coordinate by coordinate,
+  // "cge:f=1", "krum:f=1,m=1", "multi_krum:f=1", "bulyan:f=1", "mda:f=1" or "geometric_median" of
+  // the contributions to all tensors. Rules other than the mean require scatter-reduce or gather;
+  // docs/robust.md.
   std::string combine = "mean";
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exchange/testing/exchange_testing.h"
+#include "exchange/testing/rule_oracles.h"
 #include "multirank/ranks.h"
 
 namespace thinwire::testing {
@@ -192,6 +193,38 @@ TEST_P(ExchangeCombine, RulesOverVectorsChooseAmongTheDecodedContributions) {
       }
 }
 
+// As a loop over whole vectors in double has it.
+TEST_P(ExchangeCombine, EveryRuleGivesWhatItsPlainLoopGives) {
+  for (const RuleOracle& rule : rule_oracles(static_cast<size_t>(GetParam())))
+    for (const std::string method : {"scatter-reduce", "gather"})
+      for (const std::string text : {"fp32", "topk:density=0.2", "sign"}) {
+        if (method == "scatter-reduce" && text != "fp32") continue;  // its owner encodes once more
+        const auto codec = make_codec(text).value().codec;
+        Rows rows(static_cast<size_t>(GetParam()));
+        for (const TensorSpec& tensor : kTensors) {
+          const std::vector<Values> of_tensor = decoded(tensor, *codec, GetParam());
+          for (size_t rank = 0; rank < rows.size(); ++rank)
+            rows[rank].insert(rows[rank].end(), of_tensor[rank].begin(), of_tensor[rank].end());
+        }
+        const Row expected = rule.of(rows);
+        on_all([&](Group& group) {
+          Side side(group, kTensors,
+                    {.codec = text,
+                     .method = method,
+                     .combine = rule.text,
+                     .grouping = Grouping::kTensor,
+                     .bucket_bytes = 700,
+                     .chunk_values = 20});
+          EXPECT_FALSE(side.step(0).skipped);
+          size_t place = 0;
+          for (const Values& values : side.values)
+            for (const float value : values)
+              ASSERT_NEAR(value, expected[place++], 1e-6)
+                  << rule.text << ", " << text << " by " << method;
+        });
+      }
+}
+
 TEST_P(ExchangeCombine, AMinorityOfRanksCannotMoveTheMedianFar) {
   const int bad = (GetParam() - 1) / 2;
   for (const std::string text : {"fp32", "int8", "topk:density=1"})
@@ -276,50 +309,51 @@ TEST_P(ExchangeCombine, HostileRanksAreLeftOut) {
         });
 }
 
-TEST_P(ExchangeCombine, RulesOverVectorsNeedEnoughRanksInEveryStep) {
+TEST_P(ExchangeCombine, RulesNeedEnoughRanksInEveryStep) {
   const int f = (GetParam() - 1) / 2;
-  const std::string rule = "cge:f=" + std::to_string(f), more = "cge:f=" + std::to_string(f + 1);
   const auto text = [](const std::string& named, int left_out) {
     return "combine = " + named + " needs 2 f + 1 = " + std::to_string(2 * left_out + 1) +
            " ranks at least, and ";
   };
   for (const std::string method : {"scatter-reduce", "gather"})
-    on_all([&](Group& group) {
-      const int n = group.size();
-      try {
-        Side(group, small_model(), {.combine = more});
-        ADD_FAILURE() << more << " at " << n;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kBadOption);
-        EXPECT_EQ(std::string(error.what()),
-                  "exchange: " + text(more, f + 1) + "the group has " + std::to_string(n));
-      }
-      Side side(group, small_model(),
-                {.codec = "fp32",
-                 .feedback = "residual",
-                 .method = method,
-                 .combine = rule,
-                 .weighted = true,
-                 .chunk_values = 4,
-                 .max_skipped = 1});
-      EXPECT_FALSE(side.step(0).skipped);
-      const StateArrays before = side.store().save();
-      // As many as the rule can spare, then one more.
-      const int spare = n - (2 * f + 1);
-      for (const int out : {spare, spare + 1}) {
-        if (group.rank() < out) side.exchange().abstain(Abstention::kSitsOut);
-        const StepReport report = side.step(1);
-        EXPECT_EQ(report.participants, static_cast<uint64_t>(n - out));
-        EXPECT_EQ(report.skipped, out > spare) << method;
-        if (!report.skipped) continue;
-        EXPECT_EQ(report.fault.code, ErrorCode::kOk);
-        EXPECT_EQ(describe(report.fault), text(rule, f) + std::to_string(n - out) + " took part");
-        for (const Values& values : side.values)
-          for (const float value : values) EXPECT_EQ(value, 0);
-      }
-      EXPECT_TRUE(same_state(side.store().save(), before));  // fp32 leaves nothing
-      EXPECT_FALSE(side.step(3).skipped);
-    });
+    for (const std::string name : {"cge:f=", "trimmed_mean:f="})
+      on_all([&](Group& group) {
+        const std::string rule = name + std::to_string(f), more = name + std::to_string(f + 1);
+        const int n = group.size();
+        try {
+          Side(group, small_model(), {.combine = more});
+          ADD_FAILURE() << more << " at " << n;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::kBadOption);
+          EXPECT_EQ(std::string(error.what()),
+                    "exchange: " + text(more, f + 1) + "the group has " + std::to_string(n));
+        }
+        Side side(group, small_model(),
+                  {.codec = "fp32",
+                   .feedback = "residual",
+                   .method = method,
+                   .combine = rule,
+                   .weighted = true,
+                   .chunk_values = 4,
+                   .max_skipped = 1});
+        EXPECT_FALSE(side.step(0).skipped);
+        const StateArrays before = side.store().save();
+        // As many as the rule can spare, then one more.
+        const int spare = n - (2 * f + 1);
+        for (const int out : {spare, spare + 1}) {
+          if (group.rank() < out) side.exchange().abstain(Abstention::kSitsOut);
+          const StepReport report = side.step(1);
+          EXPECT_EQ(report.participants, static_cast<uint64_t>(n - out));
+          EXPECT_EQ(report.skipped, out > spare) << method;
+          if (!report.skipped) continue;
+          EXPECT_EQ(report.fault.code, ErrorCode::kOk);
+          EXPECT_EQ(describe(report.fault), text(rule, f) + std::to_string(n - out) + " took part");
+          for (const Values& values : side.values)
+            for (const float value : values) EXPECT_EQ(value, 0);
+        }
+        EXPECT_TRUE(same_state(side.store().save(), before));  // fp32 leaves nothing
+        EXPECT_FALSE(side.step(3).skipped);
+      });
 }
 
 TEST_P(ExchangeCombine, RulesOverVectorsTakeBfloat16) {
@@ -387,7 +421,8 @@ TEST_P(ExchangeCombine, RulesOverVectorsOutlastChangesOfTheCodec) {
 TEST_P(ExchangeCombine, EveryCodecGivesAllRanksTheSameBits) {
   std::vector<ExchangeOptions> all;
   for (ExchangeOptions options : codecs_and_methods(4))
-    for (const char* rule : {"median", "cge:f=1", "krum:f=0"}) {
+    for (const char* rule : {"median", "trimmed_mean", "mean_around_median", "cge:f=1", "krum:f=0",
+                             "bulyan:f=0", "mda", "geometric_median"}) {
       options.combine = rule;
       if (settle(options, 0)) all.push_back(options);
     }
@@ -417,6 +452,26 @@ TEST_P(ExchangeCombine, MethodsThatOnlyAddSaySo) {
   }
 }
 
+// A group of a hierarchy counts as one rank.
+TEST_P(ExchangeCombine, GroupsInsideAreCountedAsOneEach) {
+  const int n = GetParam();
+  if (n % 3 != 0) return;
+  on_all([&](Group& group) {
+    const std::string rule = "trimmed_mean:f=" + std::to_string(n / 6 + 1);
+    try {
+      Side(group, small_model(), {.combine = rule, .inside = 3});
+      ADD_FAILURE() << rule << " at " << n;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "exchange: combine = " + rule +
+                    " needs 2 f + 1 = " + std::to_string(2 * (n / 6 + 1) + 1) +
+                    " ranks at least, and the groups inside count as " + std::to_string(n / 3));
+    }
+    Side side(group, {kTensor}, {.codec = "fp32", .combine = "trimmed_mean:f=0", .inside = 3});
+    EXPECT_FALSE(side.step(0).skipped);
+  });
+}
+
 TEST(ExchangeCombineNames, MistakesNameTheChoices) {
   const auto why = [](const ExchangeOptions& options) {
     return std::string(check_exchange(options).message());
@@ -425,10 +480,14 @@ TEST(ExchangeCombineNames, MistakesNameTheChoices) {
     EXPECT_NE(why(options).find(text), std::string::npos) << why(options);
   };
   has({.combine = "medain"},
-      "exchange: unknown combine 'medain'; known: mean, median, cge, krum; did you mean 'median'?");
+      "exchange: unknown combine 'medain'; known: mean, median, trimmed_mean, mean_around_median, "
+      "cge, "
+      "krum, multi_krum, bulyan, mda, geometric_median; did you mean 'median'?");
   has({.combine = "cge:g=1"}, "exchange: combine 'cge'");
   has({.combine = "cge:f=-1"}, "combine 'cge'");
   has({.combine = "krum:m=0"}, "combine 'krum'");
+  has({.combine = "mda:f=17"}, "combine 'mda'");
+  has({.combine = "geometric_median:nu=0"}, "combine 'geometric_median'");
   has({.combine = "mean:f=1"}, "exchange: combine 'mean'");
   has({.combine = "cge:f=1", .inside = 2},
       "inside = 2: combine = cge:f=1 chooses among whole vectors");

@@ -205,11 +205,13 @@ class ThreadedExchange final : public Exchange {
 
 // Ranks that later sit out are counted in each step: step_runner.cc.
 void check_ranks(const ExchangeOptions& options, int ranks) {
+  const int contributors = ranks / options.inside;
   const std::string lack =
-      lack_of_ranks(make_combine(options.combine).value(), static_cast<size_t>(ranks));
-  if (!lack.empty())
-    throw Error(ErrorCode::kBadOption,
-                "exchange: " + lack + ", and the group has " + std::to_string(ranks));
+      lack_of_ranks(make_combine(options.combine).value(), static_cast<size_t>(contributors));
+  if (lack.empty()) return;
+  const std::string there = options.inside == 1 ? "the group has " : "the groups inside count as ";
+  throw Error(ErrorCode::kBadOption,
+              "exchange: " + lack + ", and " + there + std::to_string(contributors));
 }
 
 void check_names(const std::vector<TensorSpec>& tensors) {

@@ -11,7 +11,6 @@
 // memory keeps what its codec lost, and not what the rule leaves out.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/vector_rule.h"
-#include "thinwire/codec.h"
 
 namespace thinwire {
 namespace {
@@ -20,19 +19,8 @@ class Cge final : public VectorRule {
  public:
   explicit Cge(size_t f) : f_(f) {}
 
-  size_t least_ranks() const noexcept override { return 2 * f_ + 1; }
-  std::string least_ranks_text() const override {
-    return "2 f + 1 = " + std::to_string(least_ranks()) + " ranks at least";
-  }
-
-  size_t statistics(size_t ranks) const noexcept override { return ranks; }
-
-  void add_statistics(std::span<const float> rows, size_t ranks,
-                      std::span<double> statistics) const override {
-    const size_t count = rows.size() / ranks;
-    for (size_t rank = 0; rank < ranks; ++rank)
-      statistics[rank] += measure(rows.subspan(rank * count, count)).square_sum;
-  }
+  LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
+  RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareNorms; }
 
   void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
     take_least(statistics, row_weights.size() - f_, row_weights);
@@ -47,13 +35,7 @@ class Cge final : public VectorRule {
 extern const CombineEntry kCge{
     .name = "cge",
     .summary = "the mean of all but the f ranks whose contributions have the largest norms",
-    .options = {{.name = "f",
-                 .type = OptionType::kInteger,
-                 .fallback = "1",
-                 .min = 0,
-                 .max = 32766,
-                 .unit = "ranks",
-                 .help = "ranks that are left out"}},
+    .options = {faulty_ranks_option("ranks that are left out", 32766)},
     .make = [](const Options& options) -> std::shared_ptr<const Combine> {
       return std::make_shared<Cge>(static_cast<size_t>(options.integer("f")));
     }};

@@ -3,11 +3,11 @@
 #include "exchange/owner/combine.h"
 
 #include <array>
+#include <string>
 #include <utility>
 
 #include "core/named_row.h"
 #include "exchange/engine/step_context.h"
-#include "exchange/owner/vector_rule.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -30,10 +30,23 @@ const CombineEntry kMean{.name = "mean",
 
 }  // namespace
 
-extern const CombineEntry kMedian, kCge, kKrum;
+extern const CombineEntry kMedian, kTrimmedMean, kMeanAroundMedian, kCge, kKrum, kMultiKrum,
+    kBulyan, kMda, kGeometricMedian;
+
+OptionInfo faulty_ranks_option(std::string_view help, double most) {
+  return {.name = "f",
+          .type = OptionType::kInteger,
+          .fallback = "1",
+          .min = 0,
+          .max = most,
+          .unit = "ranks",
+          .help = help};
+}
 
 std::span<const CombineEntry* const> list_combines() noexcept {
-  static constexpr std::array kAll = {&kMean, &kMedian, &kCge, &kKrum};
+  static constexpr std::array kAll = {&kMean, &kMedian,         &kTrimmedMean, &kMeanAroundMedian,
+                                      &kCge,  &kKrum,           &kMultiKrum,   &kBulyan,
+                                      &kMda,  &kGeometricMedian};
   return kAll;
 }
 
@@ -50,9 +63,10 @@ const Combine& mean_of_ranks() noexcept {
 }
 
 std::string lack_of_ranks(const NamedCombine& combine, size_t ranks) {
-  const VectorRule* const rule = combine.rule->over_vectors();
-  if (rule == nullptr || ranks >= rule->least_ranks()) return "";
-  return "combine = " + combine.canonical + " needs " + rule->least_ranks_text();
+  const auto [least, formula] = combine.rule->least_ranks();
+  if (ranks >= least) return "";
+  return "combine = " + combine.canonical + " needs " + std::string(formula) + " = " +
+         std::to_string(least) + " ranks at least";
 }
 
 }  // namespace thinwire

@@ -16,6 +16,12 @@ namespace thinwire {
 
 class VectorRule;
 
+// How many ranks must take part in a step at least, and why: 3 and "2 f + 1".
+struct LeastRanks {
+  size_t count = 1;
+  std::string_view formula = {};
+};
+
 // A rule, without state. Safe to call from any thread.
 //
 // A rule sees some values at a time. Most decide by these alone. Those that choose among whole
@@ -32,9 +38,11 @@ class Combine {
   // in the order of ranks, each as long as `result`; or the sum alone, which may be `result`
   // itself, and `ranks` is all ranks: the ranks' weights are in the contributions then
   // (attendance.h). `row_weights` is for a VectorRule: what it gave each row; others get none.
-  // REQUIRES: finite values.
+  // REQUIRES: finite values; ranks >= least_ranks().count.
   virtual void combine(std::span<const float> rows, size_t ranks,
                        std::span<const float> row_weights, std::span<float> result) const = 0;
+
+  virtual LeastRanks least_ranks() const noexcept { return {}; }
 
   // The same rule, if it chooses among whole vectors; else null.
   virtual const VectorRule* over_vectors() const noexcept { return nullptr; }
@@ -46,6 +54,9 @@ struct CombineEntry {
   std::vector<OptionInfo> options = {};
   std::shared_ptr<const Combine> (*make)(const Options& options) = nullptr;
 };
+
+// The option that most rules have: f, the number of ranks that may send anything.
+OptionInfo faulty_ranks_option(std::string_view help, double most = 32765);
 
 // All rules, mean first.
 std::span<const CombineEntry* const> list_combines() noexcept;

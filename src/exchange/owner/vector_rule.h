@@ -4,16 +4,16 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "exchange/owner/combine.h"
+#include "exchange/owner/row_statistics.h"
 
 namespace thinwire {
 
-// The result is the weighted sum of the ranks' vectors. The weights follow from statistics, which
-// are sums over values, such as squared norms. So everybody who has some values of all vectors can
-// add what these contribute, and nobody needs whole vectors. A statistics round
-// (statistics_round.h) puts the sums together.
+// The weights of the ranks' vectors follow from statistics, which are sums over values, such as
+// squared norms. So everybody who has some values of all vectors can add what these contribute, and
+// nobody needs whole vectors. A statistics round (statistics_round.h) puts the sums together. The
+// result is the weighted sum of the vectors, unless a rule makes more of weights and vectors.
 class VectorRule : public Combine {
  public:
   bool wants_rows() const noexcept final { return true; }
@@ -21,21 +21,22 @@ class VectorRule : public Combine {
 
   // The weighted sum, in fp32 and in rank order. `result` may be the first row.
   void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
-               std::span<float> result) const final;
+               std::span<float> result) const override;
 
-  // The ranks that must take part in a step at least, and the reason: "2 f + 1 = 3 ranks".
-  virtual size_t least_ranks() const noexcept = 0;
-  virtual std::string least_ranks_text() const = 0;
+  // What the statistics are.
+  virtual RowStatistics decides_by() const noexcept = 0;
 
   // The number of statistics for `ranks` rows.
-  virtual size_t statistics(size_t ranks) const noexcept = 0;
+  size_t statistics(size_t ranks) const noexcept { return count_statistics(decides_by(), ranks); }
 
   // Adds what some values contribute; `rows` is as for combine.
-  virtual void add_statistics(std::span<const float> rows, size_t ranks,
-                              std::span<double> statistics) const = 0;
+  void add_statistics(std::span<const float> rows, size_t ranks,
+                      std::span<double> statistics) const noexcept {
+    add_statistics_of(decides_by(), rows, ranks, statistics);
+  }
 
   // One weight for each row, by statistics of all values. These may be anything, NaN included: an
-  // owner may be hostile. REQUIRES: row_weights.size() >= least_ranks().
+  // owner may be hostile. REQUIRES: row_weights.size() >= least_ranks().count.
   virtual void weigh(std::span<const double> statistics, std::span<float> row_weights) const = 0;
 
  protected:

@@ -1,0 +1,178 @@
+// Every rule against its plain loop, and what must hold of all of them.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+#include "exchange/owner/vector_rule.h"
+#include "exchange/testing/rule_oracles.h"
+
+namespace thinwire::testing {
+namespace {
+
+std::vector<float> combined(const std::string& text, const Rows& rows) {
+  const auto rule = make_combine(text).value().rule;
+  const size_t ranks = rows.size(), count = rows[0].size();
+  std::vector<float> given, result(count);
+  for (const Row& row : rows) given.insert(given.end(), row.begin(), row.end());
+  std::vector<float> weights;
+  if (const VectorRule* const of_vectors = rule->over_vectors()) {
+    std::vector<double> statistics(of_vectors->statistics(ranks));
+    of_vectors->add_statistics(given, ranks, statistics);
+    weights.assign(ranks, -1.0f);
+    of_vectors->weigh(statistics, weights);
+  }
+  rule->combine(given, ranks, weights, result);
+  return result;
+}
+
+// Floats, so that the oracle is given what the rule is given.
+Rows normals(size_t ranks, size_t count, uint32_t stream, float scale = 1) {
+  Rows rows(ranks, Row(count));
+  for (size_t rank = 0; rank < ranks; ++rank)
+    for (size_t i = 0; i < count; ++i)
+      rows[rank][i] = scale * random_normal({.seed = 9, .stream = stream}, rank * count + i);
+  return rows;
+}
+
+// Small whole numbers: many ties in columns, and exact distances.
+Rows whole_numbers(size_t ranks, size_t count, uint32_t stream) {
+  Rows rows = normals(ranks, count, stream);
+  for (Row& row : rows)
+    for (double& x : row) x = std::round(1.5 * x);
+  return rows;
+}
+
+void expect_near(const std::vector<float>& got, const Row& want, double scale,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], 1e-5 * scale) << what << ", coordinate " << i;
+}
+
+TEST(Rules, AreTheirPlainLoops) {
+  for (size_t n = 2; n <= 11; ++n)
+    for (const RuleOracle& rule : rule_oracles(n))
+      for (const size_t count : {1, 3, 700}) {
+        const std::string what = rule.text + ", n = " + std::to_string(n);
+        for (uint32_t stream = 0; stream < 2; ++stream) {
+          const Rows rows = normals(n, count, stream);
+          // A median of few numbers on a line need not be one point.
+          if (rule.text == "geometric_median" && count < 3) continue;
+          expect_near(combined(rule.text, rows), rule.of(rows), 1, what);
+          const Rows small = normals(n, count, stream, 1e-3f);
+          if (rule.text != "geometric_median")  // whose nu has a scale
+            expect_near(combined(rule.text, small), rule.of(small), 1e-3, what);
+        }
+      }
+}
+
+TEST(Rules, BreakTiesAsTheirPlainLoops) {
+  for (size_t n = 2; n <= 11; ++n)
+    for (const RuleOracle& rule : rule_oracles(n)) {
+      if (rule.text == "geometric_median") continue;
+      for (const size_t count : {1, 2, 5})
+        for (uint32_t stream = 0; stream < 6; ++stream) {
+          const Rows rows = whole_numbers(n, count, stream);
+          expect_near(combined(rule.text, rows), rule.of(rows), 1,
+                      rule.text + ", n = " + std::to_string(n));
+        }
+    }
+}
+
+TEST(Rules, GiveWhatAllRanksGiveAlike) {
+  for (const size_t n : {3, 7, 8}) {
+    const Rows rows(n, normals(1, 50, 1)[0]);
+    for (const RuleOracle& rule : rule_oracles(n))
+      expect_near(combined(rule.text, rows), rows[0], 1, rule.text);
+  }
+}
+
+// Up to f rows that are as large as floats are: the result stays among the others. Whoever adds
+// statistics in float, or multiplies what is left out by zero, fails here.
+TEST(Rules, KeepTheirPlaceWhateverFRanksSend) {
+  for (const size_t n : {3, 5, 7, 9, 11}) {
+    for (const RuleOracle& rule : rule_oracles(n)) {
+      const size_t at = rule.text.find("f=");
+      const size_t f = at == std::string::npos ? (n - 1) / 2 : std::stoul(rule.text.substr(at + 2));
+      for (const double huge : {1e4, 1e30, -3e38}) {
+        Rows rows = normals(n, 40, 2);
+        for (size_t bad = 0; bad < f; ++bad)
+          for (size_t i = 0; i < 40; ++i)
+            rows[2 * bad % n][i] = huge * (1 - 0.01 * static_cast<double>(i));
+        const auto result = combined(rule.text, rows);
+        for (const float x : result) EXPECT_LE(std::abs(x), 6) << rule.text << " " << huge;
+      }
+    }
+  }
+}
+
+TEST(Rules, DoNotCareWhichRankSendsWhat) {
+  for (const size_t n : {5, 7, 11}) {
+    Rows rows = normals(n, 30, 3), turned = rows;
+    std::rotate(turned.begin(), turned.begin() + 2, turned.end());
+    for (const RuleOracle& rule : rule_oracles(n)) {
+      if (rule.text.starts_with("mda")) continue;  // several sets have the diameter of one pair
+      const auto result = combined(rule.text, rows);
+      expect_near(combined(rule.text, turned), Row(result.begin(), result.end()), 1, rule.text);
+    }
+  }
+}
+
+TEST(Rules, MoveWithTheContributions) {
+  const Rows rows = normals(11, 30, 4);
+  Rows moved = rows;
+  for (Row& row : moved)
+    for (double& x : row) x += 2;
+  for (const RuleOracle& rule : rule_oracles(11)) {
+    const auto here = combined(rule.text, rows), there = combined(rule.text, moved);
+    for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i] + 2, 1e-5) << rule.text;
+  }
+}
+
+TEST(Rules, SayHowManyRanksTheyNeed) {
+  const auto lack = [](const char* text, size_t ranks) {
+    return lack_of_ranks(make_combine(text).value(), ranks);
+  };
+  EXPECT_EQ(lack("trimmed_mean:f=2", 5), "");
+  EXPECT_EQ(lack("trimmed_mean:f=2", 4),
+            "combine = trimmed_mean:f=2 needs 2 f + 1 = 5 ranks at least");
+  EXPECT_EQ(lack("mean_around_median:f=2", 4),
+            "combine = mean_around_median:f=2 needs 2 f + 1 = 5 ranks at least");
+  EXPECT_EQ(lack("mda:f=2", 4), "combine = mda:f=2 needs 2 f + 1 = 5 ranks at least");
+  EXPECT_EQ(lack("bulyan:f=1", 7), "");
+  EXPECT_EQ(lack("bulyan:f=1", 6), "combine = bulyan:f=1 needs 4 f + 3 = 7 ranks at least");
+  EXPECT_EQ(lack("multi_krum:f=1", 4),
+            "combine = multi_krum:f=1,m=0 needs 2 f + 3 = 5 ranks at least");
+  EXPECT_EQ(lack("median", 1), "");
+  EXPECT_EQ(lack("geometric_median", 1), "");
+}
+
+// Not finite, and negative where a distance or a norm cannot be: weights are finite, and add up to 1.
+TEST(Rules, TakeAnyStatistics) {
+  for (const CombineEntry* entry : list_combines()) {
+    const auto rule = make_combine(entry->name).value().rule;
+    const VectorRule* const of_vectors = rule->over_vectors();
+    if (of_vectors == nullptr) continue;
+    for (const double odd : std::vector<double>{NAN, INFINITY, -INFINITY, -1, 0, 1e300})
+      for (size_t at = 0; at <= of_vectors->statistics(7); ++at) {
+        std::vector<double> statistics(of_vectors->statistics(7), odd);
+        if (at < statistics.size()) {
+          std::fill(statistics.begin(), statistics.end(), 1.0);
+          statistics[at] = odd;
+        }
+        std::vector<float> weights(7, NAN);
+        of_vectors->weigh(statistics, weights);
+        double sum = 0;
+        for (const float weight : weights) sum += weight;
+        EXPECT_NEAR(sum, 1, 1e-6) << entry->name << " " << odd << " at " << at;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace thinwire::testing
