@@ -11,6 +11,7 @@ void add_compare_command(CLI::App& program, int& exit_code);
 void add_sweep_command(CLI::App& program, int& exit_code);
 void add_codecs_command(CLI::App& program, int& exit_code);
 void add_measure_command(CLI::App& program, int& exit_code);
+void add_report_command(CLI::App& program, int& exit_code);
 void add_data_command(CLI::App& program, int& exit_code);
 
 }  // namespace thinwire::cli

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/report/page.h"
 #include "cli/run_folder.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -155,7 +156,11 @@ int compare(const CompareArguments& arguments) {
       write_file(fs::path(arguments.out) / "compare.json", json_of(runs).dump(2) + "\n");
     }
     fmt::print("\n{}", table.aligned());
-    if (!arguments.out.empty()) fmt::print("\n  files: {}\n", arguments.out);
+    if (!arguments.out.empty()) {
+      fmt::print("\n  files: {}\n", arguments.out);
+      if (add_report(arguments.out, runs[0].recipe.name))
+        fmt::print("  charts: {}\n", (fs::path(arguments.out) / "report.html").string());
+    }
   }
   return stopped ? kExitStopped : kExitOk;
 }

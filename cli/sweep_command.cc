@@ -14,6 +14,7 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/mpirun.h"
+#include "cli/report/page.h"
 #include "cli/run_folder.h"
 #include "cli/run_log.h"
 #include "cli/sweep_file.h"
@@ -122,6 +123,7 @@ void write_tables(const SweepArguments& arguments, const Sweep& sweep,
                                            listed.empty() ? "" : "\n"));
   write_file(out / "sweep.json", json_of(rows).dump(2) + "\n");
   write_file(out / "sweep.csv", csv_of(results));
+  add_report(out, sweep.title);
   fmt::print("{}{}\n  {} of {} runs; ± half the 95 % interval over seeds; files: {}\n",
              table.aligned(), marked, results.size(), jobs.size(), arguments.out);
 }

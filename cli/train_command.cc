@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/report/page.h"
 #include "cli/result.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct TrainArguments : RunArguments {
   std::string resume;
+  bool report = false;
 };
 
 // The folder of the run that --resume names: itself, or the one that holds the named checkpoint.
@@ -64,9 +66,14 @@ int train(const TrainArguments& arguments) {
     fmt::print(stderr, "{}: {}, {}\n", styled(terminal, Style::kBold, recipe.name),
                workers.describe(), describe_traffic(recipe.options));
   const std::string out = arguments.out.empty() ? run_folder(arguments.resume) : arguments.out;
+  if (arguments.report && out.empty())
+    throw UsageError(ErrorCode::kBadOption,
+                     "--report: its page goes into the folder of the run: give --out too");
   const RunSummary summary = train_and_show(
       workers, recipe, {.data = arguments.data, .out = out, .resume = arguments.resume});
   if (speak) fmt::print("{}", describe_result(summary, out, look_at(stdout)));
+  if (speak && arguments.report && add_report(out, recipe.name))
+    fmt::print("  {:<13} {}\n", "charts", (std::filesystem::path(out) / "report.html").string());
   if (summary.finished) return kExitOk;
   if (speak && !out.empty())
     fmt::print(stderr, "go on with: {}\n", resume_command(arguments, workers, out));
@@ -83,6 +90,8 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("--resume", arguments->resume,
                    "Continue the run in this folder; --out is then the same")
       ->type_name("DIR");
+  command->add_flag("--report", arguments->report,
+                    "Write report.html, a page with charts, into the folder too");
   command->callback([arguments, &exit_code] {
     watch_interrupts();
     exit_code = train(*arguments);
