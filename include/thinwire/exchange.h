@@ -64,6 +64,12 @@ struct ExchangeOptions {
   // exchanged between groups with codec, memory and method: docs/collectives.md, Hierarchy. It must
   // divide the number of ranks. Results are full, ranks count alike, no memory follows the mean.
   int inside = 1;
+  // Of several exchanges, the columns of a grid, whose steps count together or not at all. Each has tensors of its
+  // own, such as the shards of a sharded model: rank r of the group is rank r / columns of column r mod columns, and
+  // averages with the ranks of its column. Names, kinds and options are the same in all columns, shapes may differ.
+  // A fault in one column skips the step in all. It must divide the number of ranks. Requires inside = 1, full
+  // results, ranks that count alike: docs/collectives.md, Columns.
+  int columns = 1;
   // Shards require scatter-reduce or dense, and a memory that does not follow the mean (not ef21).
   // All codecs of a schedule must have the same block size.
   Results results = Results::kFull;

@@ -3,6 +3,7 @@
 #include "exchange/engine/runner.h"
 
 #include "exchange/engine/step_runner.h"
+#include "exchange/levels/column_runner.h"
 #include "exchange/levels/levels_runner.h"
 #include "exchange/wire/stream_keys.h"
 
@@ -30,11 +31,12 @@ void check_store(const Store& store, const std::vector<TensorSpec>& tensors, int
 
 }  // namespace
 
-Channels split_levels(Group& group, int inside) {
+Channels split_levels(Group& group, const ExchangeOptions& options) {
   Channels channels{.all = group.split(0), .inside = nullptr, .between = nullptr};
-  if (inside == 1) return channels;
-  channels.inside = channels.all->split(group.rank() / inside);
-  channels.between = channels.all->split(group.rank() % inside);
+  if (options.columns > 1) channels.between = channels.all->split(group.rank() % options.columns);
+  if (options.inside == 1) return channels;
+  channels.inside = channels.all->split(group.rank() / options.inside);
+  channels.between = channels.all->split(group.rank() % options.inside);
   return channels;
 }
 
@@ -43,6 +45,8 @@ std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOpti
                                     Store& store) {
   check_store(store, tensors, options.inside);
   store.set_inside(options.inside);
+  if (options.columns > 1)
+    return std::make_unique<ColumnRunner>(sections, options, tensors, std::move(channels), store);
   if (channels.inside == nullptr)
     return std::make_unique<StepRunner>(sections, options, tensors, std::move(channels.all), store);
   return std::make_unique<LevelsRunner>(sections, options, tensors, std::move(channels), store);

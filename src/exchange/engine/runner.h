@@ -85,8 +85,8 @@ struct Channels {
   std::unique_ptr<Group> all, inside, between;
 };
 
-// All ranks call it. REQUIRES: check_groups accepts `inside`.
-Channels split_levels(Group& group, int inside);
+// All ranks call it. REQUIRES: check_groups and check_grid accept the options.
+Channels split_levels(Group& group, const ExchangeOptions& options);
 
 // The one that options.inside asks for. Ranks need not wait for each other. Throws Error(kMismatch)
 // if the store has memories of these tensors that belong to groups of another size.

@@ -108,6 +108,30 @@ Status check_hierarchy(const ExchangeOptions& options, const Combine& rule,
   return Status::ok();
 }
 
+// Who takes part in a step, and what a rule chooses, must be the same in all columns.
+Status check_columns(const ExchangeOptions& options, const Combine& rule) {
+  const std::string columns = "exchange: columns = " + std::to_string(options.columns);
+  if (options.columns < 1)
+    return Status::fail(ErrorCode::kBadOption,
+                        columns + "; it is the number of exchanges side by side, at least 1");
+  if (options.columns == 1) return Status::ok();
+  const auto refuse = [&](const std::string& why) {
+    return Status::fail(ErrorCode::kUnsupported, columns + ": " + why);
+  };
+  if (options.inside != 1)
+    return refuse("the ranks of a row have other tensors each; choose inside = 1");
+  if (options.results == Results::kShard)
+    return refuse("every rank gets the whole mean of its column; choose full results");
+  if (options.weighted)
+    return refuse(
+        "the ranks of a row count together, so that none can weigh more than another or "
+        "sit out; choose weighted = false");
+  if (rule.over_vectors() != nullptr)
+    return refuse("combine = " + options.combine +
+                  " would choose other ranks in each column; choose mean or median");
+  return Status::ok();
+}
+
 // A lossless codec selects nothing, so that its tensors may be in one group with those of a codec
 // that does.
 Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
@@ -255,6 +279,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
                                            memory.value()->shares_state());
            !status)
     return status;
+  else if (status = check_columns(options, *terms.combine); !status)
+    return status;
 
   NamedCodec now =
       std::move(make_codec(schedule.at(step, options.steps_per_epoch, critical)).value());
@@ -288,6 +314,7 @@ std::string fixed_text(const ExchangeOptions& options) {
   Result<NamedCombine> combine = make_combine(options.combine);
   line("combine", combine ? combine.value().canonical : options.combine);
   line("inside", std::to_string(options.inside));
+  line("columns", std::to_string(options.columns));
   line("weighted", options.weighted ? "yes" : "no");
   line("results", options.results == Results::kShard ? "shard" : "full");
   for (const TensorKind kind : options.dense_kinds)
@@ -301,7 +328,8 @@ std::string fixed_text(const ExchangeOptions& options) {
   return text;
 }
 
-std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors) {
+std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
+                           Shapes shapes) {
   std::string text = "thinwire " THINWIRE_VERSION "\n";
   const std::vector<ExchangeOptions> settings = settings_of(options);
   for (size_t i = 0; i < settings.size(); ++i)
@@ -310,7 +338,8 @@ std::string agreement_text(const ExchangeOptions& options, const std::vector<Ten
   text += "steps per epoch " + std::to_string(options.steps_per_epoch) + "\n";
   text += "first step " + std::to_string(options.first_step) + "\n";
   for (const TensorSpec& tensor : tensors)
-    text += "tensor " + tensor.name + " " + shape_text(tensor.shape) + " " +
+    text += "tensor " + tensor.name + " " +
+            (shapes == Shapes::kSame ? shape_text(tensor.shape) + " " : "") +
             std::string(to_string(tensor.kind)) + "\n";
   return text;
 }

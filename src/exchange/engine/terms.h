@@ -41,7 +41,9 @@ std::string fixed_text(const ExchangeOptions& options);
 
 // One line per thing that decides what travels: version, codec with every option spelt out,
 // feedback, method, rules, buckets, seed, and each tensor's name, shape and kind. A mistake on one rank
-// is told to all.
-std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors);
+// is told to all. Without shapes where columns may have different ones.
+enum class Shapes : uint8_t { kSame, kAny };
+std::string agreement_text(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
+                           Shapes shapes = Shapes::kSame);
 
 }  // namespace thinwire

@@ -11,6 +11,7 @@
 #include "exchange/engine/intake.h"
 #include "exchange/engine/runner.h"
 #include "exchange/engine/step_context.h"
+#include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
 #include "exchange/owner/combine.h"
 #include "thinwire/agreement.h"
@@ -226,14 +227,20 @@ void check_names(const std::vector<TensorSpec>& tensors) {
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
-  require_agreement(group, "exchange", agreement_text(options, tensors));
+  const Shapes shapes = options.columns > 1 ? Shapes::kAny : Shapes::kSame;
+  require_agreement(group, "exchange", agreement_text(options, tensors, shapes));
 
   // From here on every rank finds the same mistakes, except in what its store holds.
   check_names(tensors);
   const Sections sections = settle_sections(options, tensors, options.first_step).value();
   check_groups(options.inside, group.size());
-  check_ranks(options, group.size());
-  Channels channels = split_levels(group, options.inside);
+  check_grid(options.columns, group.size());
+  check_ranks(options, group.size() / options.columns);
+  Channels channels = split_levels(group, options);
+  if (options.columns > 1)
+    together(group, [&] {
+      require_agreement(*channels.between, "exchange: a column", agreement_text(options, tensors));
+    });
   std::unique_ptr<Runner> runner;
   on_all(group, "made",
          [&] { runner = make_runner(sections, options, tensors, std::move(channels), store); });
