@@ -21,7 +21,7 @@ from . import _native  # first: says what is missing
 from ._boundary import Boundary
 from ._checkpoint import Checkpoint
 from ._compress import compress
-from ._ddp import Link
+from ._link import Link
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
 
 __all__ = [

@@ -48,7 +48,7 @@ class Averaged:
         self._uncompiled = torch.compiler.disable(self._check)
         self._look()
         for one in self.parameters:
-            _check_type(one)
+            check_type(one)
         if len(self.parameters) < len(self._ids):
             raise ContractError(
                 f"compress: {len(self._ids) - len(self.parameters)} parameters were replaced since "
@@ -115,7 +115,7 @@ def _known_to(model: DistributedDataParallel) -> list[nn.Parameter]:
     )
 
 
-def _check_type(one: Parameter) -> None:
+def check_type(one: Parameter) -> None:
     if one.tensor.dtype not in _TYPES:
         names = ", ".join(str(kind).removeprefix("torch.") for kind in _TYPES)
         raise UnsupportedError(

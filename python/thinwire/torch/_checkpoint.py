@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 import torch.distributed as dist
 
-from ._ddp import Link
+from ._link import Link
 from ._local import LocalOptimizer
 from ._saved import of_rank
 

@@ -1,20 +1,23 @@
-"""tw.compress: gives a DistributedDataParallel model its link."""
+"""tw.compress: gives a model its link, by the way that its ranks divide it."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from ..codec import Codec
-from ..errors import TimeoutError
+from ..errors import ContractError, TimeoutError, UnsupportedError
 from ._arguments import Arguments, Rules, exchange_options, explains_keywords
-from ._ddp import Link
+from ._ddp import ReplicatedLink
+from ._link import Link
 from ._lossy import warn_of_loss
-from ._wrapped import register, require_free, unwrap
+from ._wrapped import (
+    is_fully_sharded, note_link, register, require_first, require_free, require_replicated, without_compile)
 
 
 # Without annotations: torch compares them with its classes, and they are texts in this file.
@@ -27,6 +30,7 @@ def compress(
     model: nn.Module,
     codec: Union[str, Codec] = "sidco:density=0.01",
     *,
+    replicate: Optional[DeviceMesh] = None,
     rules: Optional[Rules] = None,
     feedback: str = "auto",
     method: str = "auto",
@@ -43,12 +47,14 @@ def compress(
     momentum: str = "auto",
     deadline_seconds: float = 60.0,
 ) -> Link:
-    """Sends the gradients of a DistributedDataParallel model through thinwire. All ranks call it alike.
+    """Sends the gradients of a model through thinwire. All ranks call it alike.
 
     Args:
-        model: a DistributedDataParallel, or the result of torch.compile on one, before its first backward pass, on
-            a process group of backend gloo.
+        model: a DistributedDataParallel, or a model sharded by fully_shard, or the result of torch.compile on one,
+            before its first backward pass, on process groups of backend gloo.
         codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
+        replicate: of a sharded model, the dimension of the mesh whose ranks are replicas, mesh["replicate"]. FSDP2
+            then averages inside each replica, and thinwire between them: docs/sharded.md.
         rules: other codecs for parameters by name, {"*.bias": "fp32", "head.*": "int8"}, or with another memory,
             method or grouping, {"head.*": {"codec": "int8", "feedback": "ef21"}}. The first pattern that matches
             counts.
@@ -85,17 +91,41 @@ def compress(
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
     """
-    model = unwrap(model)
-    require_free(model)
+    model = without_compile(model)
     check = Arguments("compress")
     options = {"codec": check.codec(codec), "rules": check.rules(rules or {}), **exchange_options(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
         grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
         max_skipped=max_skipped, norms=norms, weighted=weighted, inside=inside)}
     warn_of_loss(options, list(options["rules"].values()))
+    others = (options, deadline_seconds, scaler, optimizer, momentum)
     try:
-        link = Link(model, options, deadline_seconds, scaler, optimizer, momentum)
+        if is_fully_sharded(model):
+            return _link_replicas(model, replicate, *others)
+        if replicate is not None:
+            raise ContractError("compress: replicate is for a model that fully_shard has sharded; "
+                                "DistributedDataParallel averages over its process group")
+        model = require_replicated(model)
+        require_free(model)
+        link = ReplicatedLink(model, *others)
     except TimeoutError as error:
         raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
     register(model, link, _hook)
+    return link
+
+
+def _link_replicas(model: nn.Module, replicate: Optional[DeviceMesh], options: dict[str, Any], *others: Any) -> Link:
+    from ._replicas import ReplicasLink  # and with it FSDP2, which takes torch a second to import
+
+    if replicate is None:
+        raise ContractError('compress: a model that fully_shard has sharded needs replicate=mesh["replicate"], the '
+                            "dimension of the mesh between whose ranks thinwire averages: docs/sharded.md")
+    for name, usual, why in (("weighted", False, "the ranks of a replica count together"),
+                             ("inside", 1, "the ranks of a replica add their gradients by FSDP2")):
+        if options[name] != usual:
+            raise UnsupportedError(f"compress: {name}={options[name]!r} is not for a sharded model: {why}; leave "
+                                   f"{name} out")
+    require_first(model)
+    link = ReplicasLink(model, replicate, options, *others)
+    note_link(model)
     return link

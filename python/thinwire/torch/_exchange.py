@@ -28,6 +28,7 @@ class Exchange:
         options: as `compress` takes them, codec and rules included.
         with_momentum: gives options the memories that an optimiser's momentum is part of.
         changed: what replaces these options where a link had been changed before it was saved.
+        averaging: the ranks that average with each other, if `processes` has those of several columns.
     """
 
     def __init__(
@@ -38,23 +39,31 @@ class Exchange:
         deadline_seconds: float,
         with_momentum: Optional[Callable[[_Options], _Options]] = None,
         changed: Optional[_Options] = None,
+        averaging: Optional[dist.ProcessGroup] = None,
     ) -> None:
         self.parameters, self.options = parameters, options
         self._processes, self._deadline, self._with_momentum = processes, deadline_seconds, with_momentum
+        self._averaging = processes if averaging is None else averaging
         own = engine_options(parameters, options)
         own = {**(with_momentum(own) if with_momentum else own), **(changed or {})}
         self._engine = Engine(processes, [(p.name, p.shape, p.kind) for p in parameters], own, deadline_seconds)
         self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
-        self.rank, self.size = self._engine.rank, self._engine.size
+        self.rank, self.size, self.column = self._engine.rank, self._engine.size, self._engine.column
 
     def again(self, changed: _Options) -> Exchange:
         """Another of the same parameters, which remembers nothing."""
-        return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed)
+        return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed,
+                        self._averaging)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Those of the options that `change` replaces, as they are now."""
         return self._engine.options()
+
+    @property
+    def columns(self) -> int:
+        """How many exchanges there are side by side, of which this is one."""
+        return self.options.get("columns", 1)
 
     @property
     def all_settings(self) -> dict[str, Any]:
@@ -124,13 +133,13 @@ class Exchange:
             parts = values.split([math.prod(one.shape) for one in own])
             held.update((one.name, part) for one, part in zip(own, parts))
         holders = torch.tensor([float(one.name in held) for one in self.parameters])
-        dist.all_reduce(holders, group=self._processes)
+        dist.all_reduce(holders, group=self._averaging)
         found: dict[int, torch.Tensor] = {}
         for one, count in zip(self.parameters, holders.tolist()):
             if count == 0:
                 continue
             values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape))
-            dist.all_reduce(values, group=self._processes)
+            dist.all_reduce(values, group=self._averaging)
             found[id(one.tensor)] = values.div_(count)
         return found
 

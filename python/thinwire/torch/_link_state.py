@@ -7,6 +7,7 @@ Every rank saves one dictionary:
     tensors     their shapes by name, in their order, by codec
     shared      which tensors have one memory or encoder, by the name that it has in `state`
     inside      ranks per group
+    column, columns    the exchange whose rank this is, of how many; without them, of one
     changed     False, or the settings that `change` led to
 
 Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called
@@ -44,13 +45,14 @@ _WHOLE = "model"  # the name of what all tensors share
 def saved_state(exchange: Exchange, steps: int, changed: bool) -> dict[str, Any]:
     return {"rank": exchange.rank, "world_size": exchange.size, "steps": steps,
             "state": to_tensor(exchange.save()), "tensors": exchange.shapes, "shared": exchange.shared,
-            "inside": exchange.options["inside"], "changed": changed and exchange.settings}
+            "inside": exchange.options["inside"], "column": exchange.column, "columns": exchange.columns,
+            "changed": changed and exchange.settings}
 
 
-def link_states(rank: int, size: int, saved: Saved) -> list[LinkState]:
+def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:
     """What a rank loads of what it was given."""
     found = []
-    for one in states_for(rank, size, entries(saved)):
+    for one in states_for(exchange.rank, exchange.size, _of_column(exchange, entries(saved))):
         if "steps" not in one or not {"state", "states"} & one.keys():
             raise MismatchError("the state is of something else than a link")
         states = one["states"] if "states" in one else {_ALL: one["state"]}
@@ -61,6 +63,20 @@ def link_states(rank: int, size: int, saved: Saved) -> list[LinkState]:
                 raise MismatchError(f"'{key}' of the state is {one.head.get(key)} on old rank {one.head['rank']}, "
                                     f"{found[0].head.get(key)} on old rank {found[0].head['rank']}")
     return found
+
+
+def _of_column(exchange: Exchange, saved: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    for one in saved:
+        columns = int(one.get("columns", 1))
+        if columns != exchange.columns and "world_size" in one:
+            raise MismatchError(f"the state is of a model in {columns} shards, this one has {exchange.columns}; what "
+                                "memories hold goes on with as many shards as before")
+    own = [one for one in saved if int(one.get("column", 0)) == exchange.column]
+    if saved and not own:
+        raise MismatchError(f"the state is of shard {saved[0].get('column', 0)}, this rank has shard "
+                            f"{exchange.column}: every rank loads what its own state_dict gave, or all load the states "
+                            "of all ranks")
+    return own
 
 
 def settings_of(changed: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..errors import BadOptionError, ContractError
 from ._first_moment import has_first_moment
 from ._native import place_momentum
+from ._parameters import as_part_of
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
 _NONE = (0.0, 0.0, False)
@@ -92,7 +93,7 @@ class MemoryMomentum:
                 buffer = state.get(_BUFFER)
                 if parameter.is_complex():
                     velocity = torch.view_as_complex(velocity.view(-1, 2))
-                velocity = velocity.view_as(parameter).to(parameter.dtype)
+                velocity = as_part_of(velocity, parameter).to(parameter.dtype)
                 state[_BUFFER] = velocity.clone() if buffer is None else buffer.add_(velocity)
 
     def detach(self) -> None:

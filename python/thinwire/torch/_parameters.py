@@ -29,9 +29,31 @@ class Parameter(NamedTuple):
         return shape_of(self.tensor)
 
 
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether it is a DTensor, whose module takes most of a second to import."""
+    return hasattr(tensor, "to_local")
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """This rank's shard, where a tensor is sharded; without a gradient."""
+    tensor = tensor.detach()
+    return tensor.to_local() if is_sharded(tensor) else tensor
+
+
+def as_part_of(local: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """What has `local` as this rank's part, and otherwise the form of `whole`."""
+    if not is_sharded(whole):
+        return local.view_as(whole)
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(local.view_as(local_part(whole)), whole.device_mesh, whole.placements, run_check=False,
+                              shape=whole.shape, stride=whole.stride())
+
+
 def shape_of(tensor: torch.Tensor) -> list[int]:
-    """Of the floats that it consists of: two for a complex number."""
-    return [*tensor.shape, 2] if tensor.is_complex() else list(tensor.shape)
+    """Of the floats that this rank has of it: two for a complex number."""
+    shape = local_part(tensor).shape
+    return [*shape, 2] if tensor.is_complex() else list(shape)
 
 
 def _kind(owner: nn.Module, name: str) -> str:

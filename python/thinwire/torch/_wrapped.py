@@ -1,4 +1,4 @@
-"""Finds the DistributedDataParallel in the model that `compress` is given."""
+"""Looks at the model that `compress` is given: how it is wrapped, and whether its gradients go somewhere already."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -6,31 +6,38 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
 
-_linked: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
-_SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
+_linked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
-def unwrap(model: Any) -> DistributedDataParallel:
-    """The DistributedDataParallel that `model` is, or that torch.compile was given."""
-    inner = model
-    while hasattr(inner, "_orig_mod"):
-        inner = inner._orig_mod
-    if isinstance(inner, DistributedDataParallel):
-        return inner
-    kinds = {kind.__name__ for kind in type(inner).__mro__}
-    if kinds & _SHARDED:
+def without_compile(model: Any) -> Any:
+    """What torch.compile was given, where it was."""
+    while hasattr(model, "_orig_mod"):
+        model = model._orig_mod
+    return model
+
+
+def is_fully_sharded(model: Any) -> bool:
+    """Whether fully_shard was called on the model or parts of it. By name: torch takes a second to import it."""
+    return isinstance(model, nn.Module) and any(
+        kind.__name__ == "FSDPModule" for module in model.modules() for kind in type(module).__mro__)
+
+
+def require_replicated(model: Any) -> DistributedDataParallel:
+    if isinstance(model, DistributedDataParallel):
+        return model
+    if any(kind.__name__ == "FullyShardedDataParallel" for kind in type(model).__mro__):
         raise UnsupportedError(
-            f"compress: {type(inner).__name__} is sharded, and no rank has a whole gradient of it; where every rank "
-            "has room for the parameters, wrap the model in DistributedDataParallel instead, and shard the "
-            "optimiser's state by torch.distributed.optim.ZeroRedundancyOptimizer"
+            "compress: FullyShardedDataParallel has no place for a link; shard the model by "
+            "torch.distributed.fsdp.fully_shard, as docs/sharded.md has it"
         )
     raise ContractError(
-        f"compress takes a DistributedDataParallel model, not {type(inner).__name__}; "
-        "wrap it first: compress(DistributedDataParallel(model), ...)"
+        f"compress takes a DistributedDataParallel model, not {type(model).__name__}; "
+        "wrap it first: compress(DistributedDataParallel(model), ...), or shard it by fully_shard"
     )
 
 
@@ -39,6 +46,15 @@ def register(model: DistributedDataParallel, link: Any, hook: Any) -> None:
     # The reducer has it; in this list, which is of no use to a reducer in C++, it would keep the model from being
     # copied and saved. A copy has no link.
     model._comm_hooks.pop()
+    note_link(model)
+
+
+def require_first(model: nn.Module) -> None:
+    if model in _linked:
+        raise ContractError("compress: this model has a link already: link.change(codec) goes on with another codec")
+
+
+def note_link(model: nn.Module) -> None:
     _linked.add(model)
 
 

@@ -142,5 +142,6 @@ PYBIND11_MODULE(_engine, module) {
              return rows;
            })
       .def_property_readonly("rank", &Engine::rank)
-      .def_property_readonly("size", &Engine::size);
+      .def_property_readonly("size", &Engine::size)
+      .def_property_readonly("column", &Engine::column);
 }

@@ -29,7 +29,8 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
                double deadline_seconds)
     : group_(make_c10d_group(processes)),
       store_(std::make_unique<Store>()),
-      tensors_(specs_of(tensors)) {
+      tensors_(specs_of(tensors)),
+      columns_(options.columns) {
   group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
   exchange_ = make_exchange(*group_, *store_, tensors_, options);
 }
@@ -95,7 +96,7 @@ std::vector<std::pair<std::string, std::vector<uint64_t>>> Engine::saved_shapes(
 
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
   ExchangeOptions options = exchange_->options();
-  std::unique_ptr<Store> store = load_store(saved, *group_, options.inside);
+  std::unique_ptr<Store> store = load_store(saved, *group_, options.inside, columns_);
   exchange_.reset();  // before a store that it writes to
   try {
     options.first_step = step;

@@ -32,7 +32,7 @@ inline Momentum momentum_of(const MomentumTuple& given) {
 // Not for two threads at once, but for wait, which may run on another one than start.
 class Engine {
  public:
-  // Called by all ranks of the process group alike. Throws whatever make_exchange throws.
+  // Called by all ranks of the process group alike, which has those of all columns. Throws whatever make_exchange throws.
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
          double deadline_seconds);
@@ -79,8 +79,10 @@ class Engine {
   std::vector<std::pair<std::string, std::vector<uint64_t>>> saved_shapes() const;
 
   const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }
-  int rank() const { return group_->rank(); }
-  int size() const { return group_->size(); }
+  // Of the ranks that average with each other: those of a column, where the options have columns.
+  int rank() const { return group_->rank() / columns_; }
+  int size() const { return group_->size() / columns_; }
+  int column() const { return group_->rank() % columns_; }
 
  private:
   struct Started {
@@ -94,6 +96,7 @@ class Engine {
   std::unique_ptr<Group> group_;
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;
+  const int columns_;
   std::unique_ptr<Exchange> exchange_;
   uint64_t next_step_ = 0;
   std::vector<Started> started_;  // of the step under way

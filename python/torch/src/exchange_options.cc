@@ -50,6 +50,7 @@ ExchangeOptions exchange_options_of(const py::dict& given) {
   options.norms = given["norms"].cast<bool>();
   options.weighted = given["weighted"].cast<bool>();
   options.inside = given["inside"].cast<int>();
+  if (given.contains("columns")) options.columns = given["columns"].cast<int>();
   return options;
 }
 

@@ -50,12 +50,14 @@ StateArrays state_arrays(const std::vector<SavedArray>& saved) {
 std::vector<SavedArray> save_store(const Store& store) { return saved_arrays(store.save()); }
 
 std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved, Group& group,
-                                  int inside) {
+                                  int inside, int columns) {
   auto store = std::make_unique<Store>();
   together(group, [&] {
     std::vector<StateArrays> ranks;
     for (const auto& rank : saved) ranks.push_back(state_arrays(rank));
-    if (const Status status = store->load(ranks, group.rank(), group.size(), inside); !status)
+    if (const Status status =
+            store->load(ranks, group.rank() / columns, group.size() / columns, inside);
+        !status)
       throw Error(status.code(), "rank " + std::to_string(group.rank()) + ": " + status.message());
   });
   return store;

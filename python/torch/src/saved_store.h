@@ -30,7 +30,7 @@ std::vector<SavedArray> save_store(const Store& store);
 // A store with what this rank gets of the states of `saved.size()` old ranks. Called by all ranks; throws
 // on all of them what is wrong with those of one.
 std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved, Group& group,
-                                  int inside = 1);
+                                  int inside = 1, int columns = 1);
 
 // Whether ranks that all had such an error can still talk.
 bool may_go_on(const Error& error) noexcept;

@@ -1,0 +1,264 @@
+"""What every link has: its exchange, its counters, its state, and what a script can ask of it."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, Optional, Union
+
+import torch
+import torch.distributed as dist
+
+from ..codec import Codec
+from ..errors import ContractError, TimeoutError
+from ._arguments import Arguments, Rules, explains_keywords
+from ._exchange import Exchange, engine_options
+from ._fit import Unfit
+from ._forgotten import watch
+from ._link_state import fitting, link_states, saved_state, settings_of
+from ._loggers import Loggers
+from ._lossy import warn_of_loss
+from ._optimizer import LinkedOptimizer
+from ._parameters import Parameter
+from ._reports import counters, rows_of_step
+from ._saved import Saved, of_rank, together
+
+
+class Link:
+    """Connects a model to thinwire's exchange; `compress` returns it. Has its counters and
+    state. How gradients come to the exchange is up to the classes derived from it.
+
+    Args:
+        processes: all ranks of the exchange, those of all columns.
+        averaging: those that average with each other, if they are not all.
+    """
+
+    def __init__(
+        self,
+        processes: dist.ProcessGroup,
+        parameters: Sequence[Parameter],
+        options: dict[str, Any],
+        deadline_seconds: float,
+        scaler: Optional[torch.amp.GradScaler],
+        optimizer: Optional[torch.optim.Optimizer],
+        momentum: str,
+        averaging: Optional[dist.ProcessGroup] = None,
+    ) -> None:
+        self._parameters = list(parameters)
+        tensors = [parameter.tensor for parameter in self._parameters]
+        self._optimizer = LinkedOptimizer(optimizer, momentum, tensors, engine_options(self._parameters, options))
+        try:
+            self._exchange = Exchange(processes, self._parameters, options, deadline_seconds,
+                                      self._optimizer.with_memories, averaging=averaging)
+            self._optimizer.begin(self._exchange, optimizer, momentum)
+        except BaseException:
+            self._optimizer.detach()
+            raise
+        weakref.finalize(self, self._optimizer.detach)
+        self._changed = self._resumed = False
+        self._scaler = scaler
+        self._weight, self._abstains, self._skips = 1.0, False, False
+        self._step: Optional[Any] = None  # the one under way
+        self._report: Optional[dict[str, Any]] = None  # of the last step
+        self._steps = 0
+        self._loggers = Loggers()
+        self._error: Optional[BaseException] = None
+        watch(self)
+
+    def _begin_exchange(self, joining: bool = False, sits_out: bool = False) -> Optional[float]:
+        """Before the first gradient of a step is given to the exchange. Returns the scale that
+        gradients have.
+
+        Args:
+            joining: means are those of the ranks that have input.
+            sits_out: this rank has none.
+        """
+        scale = None if self._scaler is None else self._scaler.get_scale()
+        self._optimizer.set_momentum(self._exchange)
+        self._exchange.set_part(joining or self._exchange.options["weighted"], self._weight,
+                                self._abstains or sits_out, self._skips)
+        self._abstains = self._skips = False
+        return scale
+
+    def _end_exchange(self) -> dict[str, Any]:
+        """Waits for the means of the step; its report."""
+        self._report = self._exchange.wait()
+        self._steps += 1
+        return self._report
+
+    def _write_logs(self) -> None:
+        self._loggers.write(self._steps, self._rows)
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters of the last step on this rank.
+
+        Returns:
+            step (steps done), skipped, fault, participants (ranks that took part), dense_bytes
+            (what an uncompressed exchange would send), sent_bytes, received_bytes (all bytes
+            included), inside_bytes and between_bytes (the parts of sent_bytes within and between
+            groups of ranks), wire_ratio, codec_ratio, compress_seconds, wire_seconds,
+            decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
+            memories keep; 0 unless `compress` was given norms=True), and streams: one dict of
+            counters per compressed vector. Empty before the first step.
+        """
+        return counters(self._report, self._steps) if self._report else {}
+
+    def set_weight(self, weight: float) -> None:
+        """Sets the weight of this rank's gradients in the mean from the next step on, for example
+        the size of its batch. The mean is the sum over ranks of weight x gradient, divided by the
+        sum of all weights. The weight is 1 until set. Each rank sets its own, whenever it likes.
+
+        Raises:
+            thinwire.errors.Error: the link was not made with `compress(..., weighted=True)`, or a
+                backward pass is under way.
+        """
+        self._require_weights("set_weight")
+        self._weight = Arguments("set_weight").weight(weight)
+
+    def abstain(self) -> None:
+        """Says that this rank has nothing to contribute in the next step. Its gradients do not
+        count, whatever they hold, its memories stay as they are, and it sends no values. It still
+        runs a backward pass, on any batch, and receives the mean of the other ranks. If all ranks
+        abstain, the step is skipped and gradients are zero.
+
+        Raises:
+            thinwire.errors.Error: as `set_weight`.
+        """
+        self._require_weights("abstain")
+        self._abstains = True
+
+    def skip_step(self) -> None:
+        """Skips the next step on all ranks, for example because this rank cannot use its batch. It
+        still runs a backward pass, and gradients become zero on all ranks. Memories stay as they
+        are. `metrics` has `skipped`, and its `fault` names this rank. The step does not count for
+        `max_skipped`. One rank suffices.
+
+        Raises:
+            thinwire.errors.Error: a backward pass is under way.
+        """
+        self._between_steps("skip_step")
+        self._skips = True
+
+    def _require_weights(self, call: str) -> None:
+        self._between_steps(call)
+        if not self._exchange.options["weighted"]:
+            raise ContractError(f"{call}: needs compress(..., weighted=True), on all ranks")
+
+    def _between_steps(self, call: str) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._step is not None:
+            raise ContractError(f"{call}: a backward pass is under way; call it between two steps")
+
+    def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
+        """Writes the numbers of every step, from another thread. A writer that fails gives a
+        warning.
+
+        Args:
+            writer: an object with add_scalar(name, value, step), like
+                torch.utils.tensorboard.SummaryWriter, or with log(dict), like wandb or one of its
+                runs; that dict has the step, too.
+            tag: the prefix of names.
+            layers: also the density, bytes and, where `compress` was given norms=True, norms of
+                every compressed vector, "thinwire/fc.weight/density".
+        """
+        self._loggers.add(writer, tag, layers)
+
+    def _rows(self, layers: bool) -> Iterator[tuple[str, float]]:
+        return rows_of_step(self.metrics(), self._exchange.options["norms"], layers)
+
+    @explains_keywords
+    def change(
+        self,
+        codec: Union[str, Codec],
+        *,
+        rules: Optional[Rules] = None,
+        method: str = "auto",
+        steps_per_epoch: Union[int, Sized, None] = None,
+    ) -> None:
+        """Changes the codec from the next step on. All ranks call it between the same two steps.
+
+        Memories stay, as in a schedule of codecs: this codec sends what the old one left out, even
+        if it needs no memory itself. Tensors that share a memory go on sharing it, whatever the
+        default of this codec is. If only options differ, encoders keep their state, as far as it
+        fits.
+
+        Args:
+            codec, rules, method: as for `compress`. All of them are replaced.
+            steps_per_epoch: as for `compress`. If absent, it stays.
+
+        Raises:
+            thinwire.errors.Error: as `compress`. The link is then unchanged. BadOptionError: the
+                codec needs another memory than the one that holds what is owed.
+        """
+        self._between_steps("change")
+        check = Arguments("change")
+        check.texts(method=method)
+        spec, others = check.codec(codec), check.rules(rules or {})
+        in_epoch = check.steps_per_epoch(steps_per_epoch)
+        try:
+            self._exchange.change(spec, others, method, in_epoch)
+        except TimeoutError as error:
+            raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
+        self._changed = True
+        self._optimizer.follow(self._exchange)
+        settings = self._exchange.settings
+        warn_of_loss(settings, settings["rules"])
+
+    def carries(self, parameter: torch.Tensor) -> bool:
+        """Whether the gradients of a parameter go through this link."""
+        return self._exchange.carries(parameter)
+
+    def lacks_state(self) -> bool:
+        """Whether the link started with empty memories."""
+        return not self._resumed and bool(self._exchange.remembered_shapes())
+
+    def release_optimizer(self) -> None:
+        """Returns the momentum to the optimiser: from the next step on it acts on the mean, and
+        starts from what the memories held of it. Adam continues from its own state. All ranks call
+        it between the same two steps. Call it before the link is deleted: otherwise the optimiser
+        gets its momentum back, but not what the memories held of it."""
+        self._between_steps("release_optimizer")
+        self._optimizer.release(self._exchange)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's memories and encoder states, for its checkpoint. Call it between two
+        steps."""
+        return of_rank(saved_state(self._exchange, self._steps, self._changed))
+
+    def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
+        """Loads a state. If the saved link's codec had been changed, the link continues with the
+        changed codec. All ranks call it, between two steps.
+
+        Args:
+            saved: the result of this rank's `state_dict`; or those of all old ranks, in any order,
+                if their number differs. What they owe to the mean is then kept: every rank gets the
+                mean over the old ranks' memories.
+            strict: False loads what fits, and leaves out what belongs to other tensors, shapes or
+                memories.
+
+        Returns:
+            the names of tensors that were left out: missing_keys, unexpected_keys and
+            mismatched_keys.
+
+        Raises:
+            thinwire.errors.Error: on all ranks; the link is then unchanged. MismatchError: the
+                state is of another rank, another model or another step; CorruptError: it is not
+                what was saved.
+        """
+        exchange = self._exchange
+        states = together(exchange.tell_all, "load_state_dict",
+                          lambda: link_states(exchange, saved))
+        steps, changed = int(states[0].head["steps"]), states[0].head.get("changed", False)
+        exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}"])
+        if changed:
+            exchange = exchange.again(settings_of(changed, exchange))
+            self._optimizer.set_momentum(exchange)
+        arrays, unfit = together(exchange.tell_all, "load_state_dict",
+                                 lambda: fitting(states, exchange, strict))
+        exchange.load(arrays, steps)
+        self._exchange, self._steps, self._changed = exchange, steps, bool(changed)
+        self._resumed = True
+        self._optimizer.follow(exchange)
+        return unfit
