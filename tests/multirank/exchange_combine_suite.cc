@@ -421,8 +421,9 @@ TEST_P(ExchangeCombine, RulesOverVectorsOutlastChangesOfTheCodec) {
 TEST_P(ExchangeCombine, EveryCodecGivesAllRanksTheSameBits) {
   std::vector<ExchangeOptions> all;
   for (ExchangeOptions options : codecs_and_methods(4))
-    for (const char* rule : {"median", "trimmed_mean", "mean_around_median", "cge:f=1", "krum:f=0",
-                             "bulyan:f=0", "mda", "geometric_median"}) {
+    for (const char* rule :
+         {"median", "trimmed_mean", "mean_around_median", "cge:f=1", "krum:f=0", "bulyan:f=0",
+          "mda", "geometric_median", "bucketing:s=2 then median", "nnm then cge"}) {
       options.combine = rule;
       if (settle(options, 0)) all.push_back(options);
     }

@@ -26,7 +26,8 @@ class Bulyan final : public VectorRule {
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
   // 1/t for the chosen ones.
-  void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
+  void weigh(std::span<const double> statistics, const RuleCall& /*call*/,
+             std::span<float> row_weights) const override {
     const size_t ranks = row_weights.size();
     const PairTable distances = square_distances(statistics, ranks);
     std::vector<size_t> left(ranks);

@@ -22,7 +22,8 @@ class Cge final : public VectorRule {
   LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareNorms; }
 
-  void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
+  void weigh(std::span<const double> statistics, const RuleCall& /*call*/,
+             std::span<float> row_weights) const override {
     take_least(statistics, row_weights.size() - f_, row_weights);
   }
 

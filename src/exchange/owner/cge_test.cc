@@ -13,7 +13,7 @@ namespace {
 std::vector<float> weights(const char* text, const std::vector<double>& statistics, size_t ranks) {
   const auto rule = make_combine(text).value().rule;
   std::vector<float> result(ranks, -1.0f);
-  rule->over_vectors()->weigh(statistics, result);
+  rule->over_vectors()->weigh(statistics, {.ranks = result.size()}, result);
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/named_row.h"
 #include "exchange/engine/step_context.h"
+#include "exchange/owner/mix.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -51,8 +52,21 @@ std::span<const CombineEntry* const> list_combines() noexcept {
 }
 
 Result<NamedCombine> make_combine(std::string_view text) {
+  constexpr std::string_view kThen = " then ";
+  const auto failed = [](const Status& status) {
+    return Status::fail(status.code(), "exchange: " + status.message());
+  };
+  if (const size_t at = text.find(kThen); at != std::string_view::npos) {
+    auto mix = find_named_row(list_mixes(), "combine before 'then'", text.substr(0, at));
+    if (!mix) return failed(mix.status());
+    Result<NamedCombine> rule = make_combine(text.substr(at + kThen.size()));
+    if (!rule) return rule;
+    return NamedCombine{
+        .rule = make_mixed_rule(mix.value().row->make(mix.value().options), rule.value().rule),
+        .canonical = mix.value().canonical() + std::string(kThen) + rule.value().canonical};
+  }
   auto named = find_named_row(list_combines(), "combine", text);
-  if (!named) return Status::fail(named.status().code(), "exchange: " + named.status().message());
+  if (!named) return failed(named.status());
   return NamedCombine{.rule = named.value().row->make(named.value().options),
                       .canonical = named.value().canonical()};
 }

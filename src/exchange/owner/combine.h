@@ -67,8 +67,8 @@ struct NamedCombine {
   std::string canonical;
 };
 
-// The rule that `text` names, for example "median" or "cge:f=1". Errors name the known rules or
-// options.
+// The rule that `text` names, for example "median" or "cge:f=1", perhaps after mixes (mix.h), "nnm:f=1
+// then median". Errors name what is known.
 Result<NamedCombine> make_combine(std::string_view text);
 
 // The rule of exchanges that only add.

@@ -88,7 +88,8 @@ class GeometricMedian final : public VectorRule {
 
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
 
-  void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
+  void weigh(std::span<const double> statistics, const RuleCall& /*call*/,
+             std::span<float> row_weights) const override {
     const PairTable table = products(statistics, row_weights.size());
     Numbers w = first_weights(table, nu_);
     for (int round = 0; round < kMostRounds; ++round) {

@@ -45,7 +45,8 @@ class Krum final : public VectorRule {
   }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
-  void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
+  void weigh(std::span<const double> statistics, const RuleCall& /*call*/,
+             std::span<float> row_weights) const override {
     const size_t ranks = row_weights.size();
     std::vector<size_t> all(ranks);
     std::iota(all.begin(), all.end(), size_t{0});

@@ -21,7 +21,7 @@ Weights weights(const char* text, const std::vector<double>& places) {
     for (size_t b = a + 1; b < places.size(); ++b)
       distances.push_back((places[a] - places[b]) * (places[a] - places[b]));
   Weights result(places.size(), -1.0f);
-  rule->over_vectors()->weigh(distances, result);
+  rule->over_vectors()->weigh(distances, {.ranks = result.size()}, result);
   return result;
 }
 
@@ -44,9 +44,10 @@ TEST(Krum, DistancesThatAreNotFiniteAreTheLargest) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const double odd : {kInf, -kInf, std::numeric_limits<double>::quiet_NaN()}) {
     Weights result(3);
-    rule->over_vectors()->weigh(std::vector<double>{odd, odd, 4}, result);
+    rule->over_vectors()->weigh(std::vector<double>{odd, odd, 4}, {.ranks = result.size()}, result);
     EXPECT_EQ(result, (Weights{0, 1, 0})) << odd;
-    rule->over_vectors()->weigh(std::vector<double>{odd, odd, odd}, result);
+    rule->over_vectors()->weigh(std::vector<double>{odd, odd, odd}, {.ranks = result.size()},
+                                result);
     EXPECT_EQ(result, (Weights{1, 0, 0})) << odd;
   }
 }

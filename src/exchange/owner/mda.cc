@@ -74,7 +74,8 @@ class Mda final : public VectorRule {
   LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
-  void weigh(std::span<const double> statistics, std::span<float> row_weights) const override {
+  void weigh(std::span<const double> statistics, const RuleCall& /*call*/,
+             std::span<float> row_weights) const override {
     const size_t ranks = row_weights.size();
     const PairTable distances = square_distances(statistics, ranks);
     std::vector<double> diameters = {0.0};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "exchange/owner/mix.h"
 #include "exchange/owner/vector_rule.h"
 #include "exchange/testing/rule_oracles.h"
 
@@ -23,8 +24,8 @@ std::vector<float> combined(const std::string& text, const Rows& rows) {
   if (const VectorRule* const of_vectors = rule->over_vectors()) {
     std::vector<double> statistics(of_vectors->statistics(ranks));
     of_vectors->add_statistics(given, ranks, statistics);
-    weights.assign(ranks, -1.0f);
-    of_vectors->weigh(statistics, weights);
+    weights.assign(of_vectors->weights(ranks), -1.0f);
+    of_vectors->weigh(statistics, {.ranks = ranks, .seed = 3, .step = 5}, weights);
   }
   rule->combine(given, ranks, weights, result);
   return result;
@@ -62,10 +63,11 @@ TEST(Rules, AreTheirPlainLoops) {
         for (uint32_t stream = 0; stream < 2; ++stream) {
           const Rows rows = normals(n, count, stream);
           // A median of few numbers on a line need not be one point.
-          if (rule.text == "geometric_median" && count < 3) continue;
+          const bool geometric = rule.text.ends_with("geometric_median");
+          if (geometric && count < 3) continue;
           expect_near(combined(rule.text, rows), rule.of(rows), 1, what);
           const Rows small = normals(n, count, stream, 1e-3f);
-          if (rule.text != "geometric_median")  // whose nu has a scale
+          if (!geometric && rule.text.find("clip") == std::string::npos)  // these have a scale
             expect_near(combined(rule.text, small), rule.of(small), 1e-3, what);
         }
       }
@@ -74,7 +76,9 @@ TEST(Rules, AreTheirPlainLoops) {
 TEST(Rules, BreakTiesAsTheirPlainLoops) {
   for (size_t n = 2; n <= 11; ++n)
     for (const RuleOracle& rule : rule_oracles(n)) {
-      if (rule.text == "geometric_median") continue;
+      // No rounding leaves means tied; and a median of few numbers on a line need not be one point.
+      if (rule.text.ends_with("geometric_median") || rule.text.find(" then ") != std::string::npos)
+        continue;
       for (const size_t count : {1, 2, 5})
         for (uint32_t stream = 0; stream < 6; ++stream) {
           const Rows rows = whole_numbers(n, count, stream);
@@ -88,7 +92,8 @@ TEST(Rules, GiveWhatAllRanksGiveAlike) {
   for (const size_t n : {3, 7, 8}) {
     const Rows rows(n, normals(1, 50, 1)[0]);
     for (const RuleOracle& rule : rule_oracles(n))
-      expect_near(combined(rule.text, rows), rows[0], 1, rule.text);
+      if (rule.text.find("clip") == std::string::npos)
+        expect_near(combined(rule.text, rows), rows[0], 1, rule.text);
   }
 }
 
@@ -97,6 +102,7 @@ TEST(Rules, GiveWhatAllRanksGiveAlike) {
 TEST(Rules, KeepTheirPlaceWhateverFRanksSend) {
   for (const size_t n : {3, 5, 7, 9, 11}) {
     for (const RuleOracle& rule : rule_oracles(n)) {
+      if (rule.text.find(" then ") != std::string::npos) continue;  // f is that of two
       const size_t at = rule.text.find("f=");
       const size_t f = at == std::string::npos ? (n - 1) / 2 : std::stoul(rule.text.substr(at + 2));
       for (const double huge : {1e4, 1e30, -3e38}) {
@@ -116,7 +122,8 @@ TEST(Rules, DoNotCareWhichRankSendsWhat) {
     Rows rows = normals(n, 30, 3), turned = rows;
     std::rotate(turned.begin(), turned.begin() + 2, turned.end());
     for (const RuleOracle& rule : rule_oracles(n)) {
-      if (rule.text.starts_with("mda")) continue;  // several sets have the diameter of one pair
+      if (rule.text.find("mda") != std::string::npos)
+        continue;  // several sets have the diameter of one pair
       const auto result = combined(rule.text, rows);
       expect_near(combined(rule.text, turned), Row(result.begin(), result.end()), 1, rule.text);
     }
@@ -129,6 +136,7 @@ TEST(Rules, MoveWithTheContributions) {
   for (Row& row : moved)
     for (double& x : row) x += 2;
   for (const RuleOracle& rule : rule_oracles(11)) {
+    if (rule.text.find("clip") != std::string::npos) continue;
     const auto here = combined(rule.text, rows), there = combined(rule.text, moved);
     for (size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i] + 2, 1e-5) << rule.text;
   }
@@ -154,8 +162,15 @@ TEST(Rules, SayHowManyRanksTheyNeed) {
 
 // Not finite, and negative where a distance or a norm cannot be: weights are finite, and add up to 1.
 TEST(Rules, TakeAnyStatistics) {
+  std::vector<std::string> texts;
   for (const CombineEntry* entry : list_combines()) {
-    const auto rule = make_combine(entry->name).value().rule;
+    texts.emplace_back(entry->name);
+    for (const MixEntry* mix : list_mixes())
+      texts.push_back(std::string(mix->name) + " then " + std::string(entry->name));
+  }
+  for (const std::string& text : texts) {
+    const auto rule = make_combine(text).value().rule;
+    if (lack_of_ranks({rule, text}, 7) != "") continue;
     const VectorRule* const of_vectors = rule->over_vectors();
     if (of_vectors == nullptr) continue;
     for (const double odd : std::vector<double>{NAN, INFINITY, -INFINITY, -1, 0, 1e300})
@@ -165,11 +180,14 @@ TEST(Rules, TakeAnyStatistics) {
           std::fill(statistics.begin(), statistics.end(), 1.0);
           statistics[at] = odd;
         }
-        std::vector<float> weights(7, NAN);
-        of_vectors->weigh(statistics, weights);
+        std::vector<float> weights(of_vectors->weights(7), NAN);
+        of_vectors->weigh(statistics, {.ranks = 7}, weights);
         double sum = 0;
         for (const float weight : weights) sum += weight;
-        EXPECT_NEAR(sum, 1, 1e-6) << entry->name << " " << odd << " at " << at;
+        EXPECT_TRUE(std::isfinite(sum)) << text << " " << odd << " at " << at;
+        if (weights.size() == 7) {
+          EXPECT_NEAR(sum, 1, 1e-6) << text << " " << odd << " at " << at;
+        }
       }
   }
 }

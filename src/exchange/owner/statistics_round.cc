@@ -25,7 +25,7 @@ void StatisticsRound::begin() {
   const size_t count = rule_->statistics(context_.attendance.count());
   alike_.assign(count, 0.0);
   for (auto& of_owner : of_owners_) of_owner.assign(count, 0.0);
-  row_weights_.assign(context_.attendance.count(), 0.0f);
+  row_weights_.assign(rule_->weights(context_.attendance.count()), 0.0f);
   has_owners_ = under_way_ = known_ = false;
   sent_ = true;
 }
@@ -93,7 +93,11 @@ void StatisticsRound::settle() {
   };
   for (const std::vector<double>& of_owner : of_owners_) add(of_owner);
   add(alike_);
-  rule_->weigh(total, row_weights_);
+  rule_->weigh(total,
+               {.ranks = context_.attendance.count(),
+                .seed = context_.call.seed,
+                .step = context_.call.step},
+               row_weights_);
   known_ = true;
 }
 

@@ -45,7 +45,7 @@ class StatisticsRound {
   bool known() const noexcept { return known_; }
   bool done() const noexcept { return known_ && sent_; }
 
-  // One for each rank that takes part. REQUIRES: known.
+  // Of the rule, for the ranks that take part. REQUIRES: known.
   std::span<const float> row_weights() const noexcept { return row_weights_; }
 
   // A transfer that it waits for, for errors; null when it waits for none.

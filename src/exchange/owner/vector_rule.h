@@ -3,12 +3,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "exchange/owner/combine.h"
 #include "exchange/owner/row_statistics.h"
 
 namespace thinwire {
+
+// What weights may depend on besides statistics: the number of rows, and the step, for what is drawn.
+// Alike on all ranks.
+struct RuleCall {
+  size_t ranks = 0;
+  uint64_t seed = 0;
+  uint64_t step = 0;
+};
 
 // The weights of the ranks' vectors follow from statistics, which are sums over values, such as
 // squared norms. So everybody who has some values of all vectors can add what these contribute, and
@@ -35,9 +44,13 @@ class VectorRule : public Combine {
     add_statistics_of(decides_by(), rows, ranks, statistics);
   }
 
-  // One weight for each row, by statistics of all values. These may be anything, NaN included: an
-  // owner may be hostile. REQUIRES: row_weights.size() >= least_ranks().count.
-  virtual void weigh(std::span<const double> statistics, std::span<float> row_weights) const = 0;
+  // The weights for `ranks` rows: one for each, unless a rule has more to say.
+  virtual size_t weights(size_t ranks) const noexcept { return ranks; }
+
+  // The weights, by statistics of all values. These may be anything, NaN included: an owner may be
+  // hostile. REQUIRES: row_weights.size() == weights(call.ranks); call.ranks >= least_ranks().count.
+  virtual void weigh(std::span<const double> statistics, const RuleCall& call,
+                     std::span<float> row_weights) const = 0;
 
  protected:
   // The rows of the `count` least scores weigh 1/count each, the others 0. A score that is not finite

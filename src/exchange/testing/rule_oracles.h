@@ -167,6 +167,29 @@ inline Row geometric_median_oracle(const Rows& rows, double nu) {
   return z;
 }
 
+// Each row becomes the mean of the n - f rows that are nearest to it; of equal distances the lower rank.
+inline Rows nnm_oracle(const Rows& rows, size_t f) {
+  Rows mixed;
+  for (const size_t rank : all_ranks(rows)) {
+    std::vector<size_t> order = all_ranks(rows);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return square_distance_of(rows[rank], rows[a]) < square_distance_of(rows[rank], rows[b]);
+    });
+    order.resize(rows.size() - f);
+    std::sort(order.begin(), order.end());
+    mixed.push_back(mean_of(rows, order));
+  }
+  return mixed;
+}
+
+inline Rows clip_oracle(Rows rows, double norm) {
+  for (Row& row : rows) {
+    const double length = std::sqrt(square_distance_of(row, Row(row.size())));
+    for (double& x : row) x *= std::min(1.0, norm / length);
+  }
+  return rows;
+}
+
 // A rule and what it should give.
 struct RuleOracle {
   std::string text;
@@ -196,6 +219,20 @@ inline std::vector<RuleOracle> rule_oracles(size_t n) {
   for (size_t f = 0; 4 * f + 3 <= n; ++f)
     rules.push_back(
         {with_f("bulyan", f), [f](const Rows& rows) { return bulyan_oracle(rows, f); }});
+  // After a mix, which may leave equal rows: values that differ by rounding alone are then equally near
+  // a median, so that the rules that ask for the nearest have no one result.
+  const std::vector<RuleOracle> alone = rules;
+  for (const auto& [text, of] : alone) {
+    if (text.starts_with("mean_around_median") || text.starts_with("bulyan")) continue;
+    const size_t f = n / 3;
+    rules.push_back({with_f("nnm", f) + " then " + text,
+                     [f, of = of](const Rows& rows) { return of(nnm_oracle(rows, f)); }});
+    rules.push_back({"clip:norm=2 then " + text,
+                     [of = of](const Rows& rows) { return of(clip_oracle(rows, 2)); }});
+  }
+  rules.push_back({with_f("nnm", n / 3) + " then clip:norm=2 then median", [n](const Rows& rows) {
+                     return median_oracle(clip_oracle(nnm_oracle(rows, n / 3), 2));
+                   }});
   return rules;
 }
 
