@@ -12,6 +12,7 @@ void add_sweep_command(CLI::App& program, int& exit_code);
 void add_codecs_command(CLI::App& program, int& exit_code);
 void add_measure_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);
+void add_watch_command(CLI::App& program, int& exit_code);
 void add_data_command(CLI::App& program, int& exit_code);
 
 }  // namespace thinwire::cli

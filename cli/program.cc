@@ -91,6 +91,7 @@ int run_command(int argc, char** argv, int& output_error) {
   add_train_command(program, exit_code);
   add_compare_command(program, exit_code);
   add_sweep_command(program, exit_code);
+  add_watch_command(program, exit_code);
   add_report_command(program, exit_code);
   add_measure_command(program, exit_code);
   add_codecs_command(program, exit_code);

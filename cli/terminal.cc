@@ -37,7 +37,9 @@ Terminal look_at(std::FILE* file) {
   terminal.colour = environment("NO_COLOR").empty();
   terminal.unicode = utf8_locale();
   winsize size{};
-  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) terminal.width = size.ws_col;
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return terminal;
+  if (size.ws_col > 0) terminal.width = size.ws_col;
+  if (size.ws_row > 0) terminal.height = size.ws_row;
   return terminal;
 }
 

@@ -13,6 +13,7 @@ struct Terminal {
   bool colour = false;   // only with live, and not when NO_COLOR is set
   bool unicode = false;  // blocks and dots besides ASCII
   int width = 80;        // columns; read again by look_at, as windows change
+  int height = 24;       // lines
 };
 
 // Looks at the file and at TERM, NO_COLOR, LC_ALL, LC_CTYPE and LANG. Under mpirun nothing is live:

@@ -165,6 +165,9 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
   line(json.dump());
+  if (event.seconds < flushed_at_ + 1) return;
+  flushed_at_ = event.seconds;
+  flush();
 }
 
 void MetricsFile::evaluation(const EvaluationEvent& event) {

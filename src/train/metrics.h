@@ -15,7 +15,8 @@ namespace thinwire {
 // (Error(kIo)); of one that finished, it removes the checkpoints.
 void prepare_out(const std::filesystem::path& out, bool resuming);
 
-// Appends a line per step and per test. Lines are JSON objects; "step" counts steps done.
+// Appends a line per step and per test. Lines are JSON objects; "step" counts steps done. Who follows the
+// file sees a line a second after the step at most, or after the next step if that takes longer.
 class MetricsFile {
  public:
   // Keeps the lines of an existing file up to `resumed_step`, drops the rest: steps done again are
@@ -36,6 +37,7 @@ class MetricsFile {
   std::filesystem::path path_;
   std::ofstream file_;
   bool with_streams_;
+  double flushed_at_ = 0;  // in the run's seconds
 };
 
 // Everything known about the run: the fields of RunSummary, totals, kinds, machine, version and the
