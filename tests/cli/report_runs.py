@@ -59,10 +59,10 @@ class Report(program.ProgramTest):
         self.assertEqual([test["step"] for test in run["tests"]], [line["step"] for line in tests])
         self.assertEqual(run["settings"]["exchange.codec"], "topk:density=0.05")
         self.assertEqual(run["skipped"], 0)
-        self.assertIn("Chart.js v", page)
+        self.assertTrue("Chart.js v" in page)
         # No address is loaded: the policy forbids it, and no element asks for one.
-        self.assertIn("default-src 'none'", page)
-        self.assertNotRegex(page, r"<(script|link|img|iframe)[^>]+(src|href)=")
+        self.assertTrue("default-src 'none'" in page)
+        self.assertEqual(re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=[^>]*>", page), [])
 
     def test_compare_and_sweep_write_the_page_of_their_runs(self):
         out, _ = self.thinwire("compare", "demo", "--workers", "2", "--codecs", "fp32;int8", "--out",
@@ -72,7 +72,7 @@ class Report(program.ProgramTest):
                          ["1-fp32", "2-int8"])
         again, _ = self.thinwire("report", "both", "--out", "again.html", "--title", "demo")
         self.assertEqual(again, "again.html\n")
-        self.assertEqual(self.page("again.html"), self.page("both/report.html"))
+        self.assertTrue(self.page("again.html") == self.page("both/report.html"))
 
         quoted = [f'"{key}" = {json.dumps(value)}' if not value.isdigit() else f'"{key}" = {value}'
                   for key, value in program.TINY.items()]
@@ -126,7 +126,7 @@ class Report(program.ProgramTest):
                        {"finished": True, "codec": name})
         self.thinwire("report", "run", "--title", name)
         page = self.page("run/report.html")
-        self.assertNotIn("alert(1)</script>", page)
+        self.assertFalse("alert(1)</script>" in page)  # assertNotIn would print the whole page
         self.assertEqual(data_of(page)["title"], name)
 
     def test_runs_of_one_name_are_told_apart(self):
