@@ -73,6 +73,9 @@ struct ExchangeOptions {
   // Shards require scatter-reduce or dense, and a memory that does not follow the mean (not ef21).
   // All codecs of a schedule must have the same block size.
   Results results = Results::kFull;
+  // Of shards, the rank that owns each tensor, in their order: for callers whose ranks keep what they chose, such as
+  // the rows of a matrix. Empty: the exchange cuts every tensor into shards. Requires grouping tensor.
+  std::vector<int> owners = {};
   std::optional<Grouping> grouping = std::nullopt;  // the codec's default if absent
   // Rules for tensors with another codec, memory and method. The first pattern that fits a tensor's
   // name decides, and each pattern must decide for at least one tensor. Tensors of dense_kinds are

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_oracle.h"
 #include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"
@@ -13,6 +14,8 @@
 
 namespace thinwire::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 class ExchangeShards : public ::testing::TestWithParam<int> {
  protected:
@@ -64,6 +67,74 @@ TEST_P(ExchangeShards, EveryOwnerHasTheMeanOfItsValues) {
             << step;
       }
     });
+}
+
+// Every rank owns what it is told to, of weights, biases and norms.
+TEST_P(ExchangeShards, OwnersMayBeNamed) {
+  std::vector<int> owners;
+  for (size_t i = 0; i < small_model().size(); ++i)
+    owners.push_back(static_cast<int>(i * 5 / 3) % GetParam());
+  for (ExchangeOptions options : all_options(GetParam())) {
+    if (terms_of(options).grouping != Grouping::kTensor) continue;
+    options.owners = owners;
+    on_all([&](Group& group) {
+      Side side(group, small_model(), options);
+      size_t values = 0;
+      for (int rank = 0; rank < group.size(); ++rank)
+        for (const OwnedRange& range : side.exchange().owned(rank)) {
+          EXPECT_EQ(owners[range.tensor], rank);
+          EXPECT_EQ(range.count, small_model()[range.tensor].count());
+          values += range.count;
+        }
+      size_t all = 0;
+      for (const TensorSpec& tensor : small_model()) all += tensor.count();
+      EXPECT_EQ(values, all);
+      for (uint64_t step = 0; step < 2; ++step) EXPECT_FALSE(side.step(step).skipped);
+    });
+  }
+}
+
+// To the bit, with a codec that loses nothing.
+TEST_P(ExchangeShards, NamedOwnersHaveTheMean) {
+  std::vector<int> owners;
+  for (size_t i = 0; i < small_model().size(); ++i)
+    owners.push_back(static_cast<int>(i) % GetParam());
+  for (const std::string method : {"dense", "scatter-reduce"})
+    on_all([&](Group& group) {
+      Side side(group, small_model(),
+                {.method = method,
+                 .results = Results::kShard,
+                 .owners = owners,
+                 .bucket_bytes = 900,
+                 .chunk_values = 100});
+      const StepReport report = side.step(1);
+      const auto all = all_gradients(small_model(), group.size(), 1);
+      for (size_t tensor = 0; tensor < owners.size(); ++tensor) {
+        if (owners[tensor] != group.rank()) continue;
+        for (size_t i = 0; i < side.values[tensor].size(); ++i) {
+          float sum = -0.0f;
+          for (const Tensors& one : all) sum += one[tensor][i];
+          EXPECT_EQ(side.values[tensor][i], sum * (1.0f / static_cast<float>(group.size())));
+        }
+      }
+      EXPECT_EQ(report.sent_bytes == 0, group.size() == 1);
+    });
+}
+
+TEST_P(ExchangeShards, OwnersThatCannotBeAreRefused) {
+  on_all([&](Group& group) {
+    const auto error = [&](ExchangeOptions options) {
+      return error_of([&] { Side(group, small_model(), options); });
+    };
+    const std::vector<int> owners(small_model().size(), 0);
+    EXPECT_THAT(error({.owners = owners}), HasSubstr("results = kShard"));
+    EXPECT_THAT(error({.results = Results::kShard, .owners = owners, .grouping = Grouping::kModel}),
+                HasSubstr("choose grouping tensor"));
+    EXPECT_THAT(error({.results = Results::kShard, .owners = {0, 0}}), HasSubstr("2 owners for 9"));
+    std::vector<int> strange = owners;
+    strange[3] = group.size();
+    EXPECT_THAT(error({.results = Results::kShard, .owners = strange}), HasSubstr("is to own"));
+  });
 }
 
 TEST_P(ExchangeShards, ShardsOfAllRanksHoldEveryValueOnce) {
@@ -195,7 +266,6 @@ TEST_P(ExchangeShards, WeightsAndMediansGoWithThem) {
 }
 
 TEST_P(ExchangeShards, WhatCannotLeaveShardsSaysSo) {
-  using ::testing::HasSubstr;
   const auto why = [](ExchangeOptions options) {
     options.results = Results::kShard;
     const Status status = check_exchange(options);

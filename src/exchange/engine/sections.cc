@@ -139,7 +139,8 @@ Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
                              .bucket_bytes = options.bucket_bytes,
                              .sections = std::move(layouts),
                              .section_of = sections.of_tensor,
-                             .of_all = sections.of_all});
+                             .of_all = sections.of_all,
+                             .owners = options.owners});
 }
 
 }  // namespace thinwire

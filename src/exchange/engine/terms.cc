@@ -132,6 +132,18 @@ Status check_columns(const ExchangeOptions& options, const Combine& rule) {
   return Status::ok();
 }
 
+Status check_owners(const ExchangeOptions& options, Grouping grouping) {
+  if (options.owners.empty()) return Status::ok();
+  if (options.results != Results::kShard)
+    return Status::fail(ErrorCode::kUnsupported,
+                        "exchange: owners are those of shards; choose results = kShard");
+  if (grouping != Grouping::kTensor)
+    return Status::fail(ErrorCode::kUnsupported,
+                        "exchange: tensors of several owners cannot share a stream in grouping " +
+                            std::string(to_string(grouping)) + "; choose grouping tensor");
+  return Status::ok();
+}
+
 // A lossless codec selects nothing, so that its tensors may be in one group with those of a codec
 // that does.
 Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
@@ -281,6 +293,8 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
     return status;
   else if (status = check_columns(options, *terms.combine); !status)
     return status;
+  else if (status = check_owners(options, terms.grouping); !status)
+    return status;
 
   NamedCodec now =
       std::move(make_codec(schedule.at(step, options.steps_per_epoch, critical)).value());
@@ -316,6 +330,10 @@ std::string fixed_text(const ExchangeOptions& options) {
   line("inside", std::to_string(options.inside));
   line("columns", std::to_string(options.columns));
   line("weighted", options.weighted ? "yes" : "no");
+  std::string owners;
+  for (const int owner : options.owners)
+    owners += (owners.empty() ? "" : ",") + std::to_string(owner);
+  if (!owners.empty()) line("owners", owners);
   line("results", options.results == Results::kShard ? "shard" : "full");
   for (const TensorKind kind : options.dense_kinds)
     kinds += (kinds.empty() ? "" : ",") + std::string(to_string(kind));

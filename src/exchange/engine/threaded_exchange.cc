@@ -215,6 +215,17 @@ void check_ranks(const ExchangeOptions& options, int ranks) {
               "exchange: " + lack + ", and " + there + std::to_string(contributors));
 }
 
+void check_owners(const std::vector<int>& owners, size_t tensors, int ranks) {
+  if (owners.empty()) return;
+  THINWIRE_CHECK(owners.size() == tensors, "exchange: " + std::to_string(owners.size()) +
+                                               " owners for " + std::to_string(tensors) +
+                                               " tensors");
+  for (const int owner : owners)
+    THINWIRE_CHECK(owner >= 0 && owner < ranks, "exchange: rank " + std::to_string(owner) +
+                                                    " is to own a tensor, of " +
+                                                    std::to_string(ranks) + " ranks");
+}
+
 void check_names(const std::vector<TensorSpec>& tensors) {
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : tensors)
@@ -236,6 +247,7 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   check_groups(options.inside, group.size());
   check_grid(options.columns, group.size());
   check_ranks(options, group.size() / options.columns);
+  check_owners(options.owners, tensors.size(), group.size());
   Channels channels = split_levels(group, options);
   if (options.columns > 1)
     together(group, [&] {

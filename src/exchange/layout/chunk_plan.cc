@@ -55,6 +55,8 @@ ChunkPlan::ChunkPlan(const Streams& streams, const std::vector<Bucket>& buckets,
 
 Range ChunkPlan::shard(const ActiveStream& stream, size_t owner) const noexcept {
   const size_t n = routes_.size();
+  if (stream.owner())
+    return *stream.owner() == owner ? Range{0, stream.spec().count()} : Range{0, 0};
   return shard_range(stream.spec().count(), stream.codec().info().block, n,
                      (owner + n - stream.first() % n) % n);
 }

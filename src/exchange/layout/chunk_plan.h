@@ -35,7 +35,7 @@ struct Route {
 
 // The routes of all owners; the same on every rank. Owner of shard j of a stream is rank
 // (j + ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks,
-// and neither buckets nor the tensors of other sections matter.
+// and neither buckets nor the tensors of other sections matter. A stream that has an owner is not cut.
 class ChunkPlan {
  public:
   // REQUIRES: block-local codecs of fixed size; buckets hold whole streams.

@@ -3,6 +3,8 @@
 #include "exchange/layout/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 namespace thinwire {
@@ -52,28 +54,31 @@ class OpenBucket {
       : tensors_(tensors), all_(all), section_(section), layout_(layout), limit_(limit) {}
 
   // `place` is that of the tensor among those of the section.
-  void add(size_t index, size_t place, bool plain) {
+  void add(size_t index, size_t place, bool plain, std::optional<size_t> owner) {
     const TensorSpec& tensor = tensors_[index];
     count_ += tensor.count();
     if (is_one_stream(layout_.grouping)) {
       whole_.push_back(index);
     } else if (!plain) {
-      streams_.push_back({.spec = single_tensor(tensor), .tensors = {index}, .first = place});
+      streams_.push_back(
+          {.spec = single_tensor(tensor), .tensors = {index}, .owner = owner, .first = place});
     } else {
-      if (plain_.tensors.empty()) {
-        plain_.spec.name = "dense:" + tensor.name;
-        plain_.first = place;
+      PlannedStream& together = plain_[owner];
+      if (together.tensors.empty()) {
+        together.spec.name = "dense:" + tensor.name;
+        together.plain = true;
+        together.owner = owner;
+        together.first = place;
       }
-      plain_.spec.tensors.push_back(tensor);
-      plain_.tensors.push_back(index);
+      together.spec.tensors.push_back(tensor);
+      together.tensors.push_back(index);
     }
   }
 
   bool full() const { return !is_one_stream(layout_.grouping) && count_ >= limit_; }
 
   void close(Plan& plan) {
-    plain_.plain = true;
-    if (!plain_.tensors.empty()) streams_.push_back(std::move(plain_));
+    for (auto& [owner, stream] : plain_) streams_.push_back(std::move(stream));
     if (!whole_.empty()) streams_.push_back(whole_section());
     Bucket bucket;
     for (PlannedStream& stream : streams_) {
@@ -86,7 +91,7 @@ class OpenBucket {
     else
       plan.buckets.push_back(std::move(bucket));
     streams_.clear();
-    plain_ = {};
+    plain_.clear();
     count_ = 0;
   }
 
@@ -105,7 +110,7 @@ class OpenBucket {
   const SectionLayout layout_;
   const size_t limit_;
   std::vector<PlannedStream> streams_;
-  PlannedStream plain_;
+  std::map<std::optional<size_t>, PlannedStream> plain_;  // by owner
   std::vector<size_t>
       whole_;  // tensors of a section that is one stream, from the last to the first
   size_t count_ = 0;
@@ -132,7 +137,9 @@ Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& option
     const bool plain = std::find(kinds.begin(), kinds.end(), tensors[index].kind) != kinds.end();
     OpenBucket& bucket = open[section_of(index)];
     const size_t place = --left[section_of(index)];
-    bucket.add(index, place, plain);
+    std::optional<size_t> owner;
+    if (!options.owners.empty()) owner = static_cast<size_t>(options.owners[index]);
+    bucket.add(index, place, plain, owner);
     if (place == 0 || bucket.full()) bucket.close(plan);
   }
   if (options.of_all.all > 0)

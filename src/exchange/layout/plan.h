@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "thinwire/codec.h"
@@ -12,10 +13,11 @@ namespace thinwire {
 
 struct PlannedStream {
   StreamSpec spec;
-  std::vector<size_t> tensors;  // indices in the list given, in the spec's order
-  bool plain = false;           // small tensors together in fp32, with no memory
-  size_t section = 0;           // that its tensors are of
-  size_t first = 0;             // place of its first tensor among those of the section
+  std::vector<size_t> tensors;                 // indices in the list given, in the spec's order
+  bool plain = false;                          // small tensors together in fp32, with no memory
+  size_t section = 0;                          // that its tensors are of
+  std::optional<size_t> owner = std::nullopt;  // the rank that its mean is for; else shards
+  size_t first = 0;  // place of its first tensor among those of the section
 };
 
 // Values [begin, begin + count) of a stream.
@@ -51,12 +53,13 @@ struct PlanOptions {
   std::vector<SectionLayout> sections = {{}};
   std::vector<size_t> section_of = {};  // by tensor; empty: all are of the first
   Selection of_all = {};
+  std::vector<int> owners = {};  // by tensor; empty: there are none
 };
 
 // Tensors go into buckets from the last to the first, as a backward pass makes them; a bucket is
 // full at bucket_bytes of fp32, and holds tensors of one section. Buckets travel in the order in
 // which a backward pass completes them. Each tensor is a stream, except that those of a plain kind
-// are one stream per bucket, named "dense:<its first tensor>"; no memory hangs on that name.
+// are one stream per bucket (and owner, if tensors have owners), named "dense:<its first tensor>"; no memory hangs on that name.
 // Grouping::kGlobal has the same streams. Grouping::kModel makes one stream of all tensors of the
 // section in the order given: "model" if these are all that there are, else "model:<its first
 // tensor>". Divisible streams larger than a bucket are cut into equal parts. At most kMaxBuckets

@@ -30,6 +30,13 @@ std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, siz
   return shards;
 }
 
+std::vector<size_t> owners_of(const Streams& streams) {
+  std::vector<size_t> owners;
+  for (const auto& stream : streams)
+    if (stream->owner()) owners.push_back(*stream->owner());
+  return owners.size() == streams.size() ? owners : std::vector<size_t>();
+}
+
 std::vector<Chunk> deal_out(const Streams& streams, const Bucket& bucket, size_t n,
                             std::span<const size_t> owner_of, Coders& coders) {
   std::vector<Chunk> shards(n);

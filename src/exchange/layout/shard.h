@@ -16,6 +16,9 @@ namespace thinwire {
 std::vector<Chunk> make_shards(const Streams& streams, const Bucket& bucket, size_t n,
                                Coders& coders);
 
+// The owners of streams that all have one; empty otherwise.
+std::vector<size_t> owners_of(const Streams& streams);
+
 // The same where each stream belongs to one of the ranks as a whole: owner_of[index of the stream].
 std::vector<Chunk> deal_out(const Streams& streams, const Bucket& bucket, size_t n,
                             std::span<const size_t> owner_of, Coders& coders);

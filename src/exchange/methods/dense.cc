@@ -28,7 +28,9 @@ namespace {
 class Shared {
  public:
   Shared(const MethodParts& parts, std::span<const size_t> owner_of)
-      : context_(parts.context), rule_(parts.combine), owner_of_(owner_of) {}
+      : context_(parts.context), rule_(parts.combine), owner_of_(owner_of.begin(), owner_of.end()) {
+    if (owner_of_.empty()) owner_of_ = owners_of(parts.streams);
+  }
 
   std::vector<Chunk> cut(const Streams& streams, const Bucket& bucket) {
     const size_t n = context_.ranks();
@@ -55,7 +57,7 @@ class Shared {
  private:
   StepContext& context_;
   const Combine& rule_;
-  const std::span<const size_t> owner_of_;
+  std::vector<size_t> owner_of_;  // by stream; empty: streams are cut into shards
   Coders coders_;
   OwnerSum::Most most_;
   std::vector<std::unique_ptr<OwnerSum>> free_;

@@ -24,6 +24,7 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
       plain_(planned.plain),
       tensors_(planned.tensors),
       first_(planned.first),
+      owner_(planned.owner),
       index_(index),
       norms_(options.norms) {
   if (!plain_) observe_ = options.observe;

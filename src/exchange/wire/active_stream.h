@@ -5,6 +5,7 @@
 #include <cassert>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,6 +57,7 @@ class ActiveStream {
   const StreamSpec& spec() const noexcept { return coded_.spec(); }
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
+  std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
@@ -196,6 +198,7 @@ class ActiveStream {
   bool plain_;
   std::vector<size_t> tensors_;
   size_t first_;
+  std::optional<size_t> owner_;
   size_t index_;
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
