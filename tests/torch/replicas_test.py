@@ -261,7 +261,7 @@ def mistakes(rank, size):
 
     found = []
     for call in (of(in_two_dimensions), of(lambda: sharded(make_gpt(), mesh)), of(half), of(hooked),
-                 of(usual, replicate=None), of(usual, replicate=mesh), of(usual, replicate="replicate"),
+                 of(usual, weights="int8"), of(usual, replicate=mesh), of(usual, replicate="replicate"),
                  of(usual, replicate=inner),
                  of(usual, weighted=True), of(usual, inside=2), of(lambda: sharded(make_gpt(rank // 2), inner)),
                  of(twice), of(lambda: DistributedDataParallel(make_gpt())), of(on_meta),
@@ -280,7 +280,7 @@ MISTAKES = (
     ("UnsupportedError", "sharded on a mesh of two dimensions"),
     ("ContractError", "'embedding.weight', 'blocks.1.norm.weight', 'blocks.1.norm.bias'"),
     ("UnsupportedError", "has a hook that runs after its gradient is accumulated"),
-    ("ContractError", 'needs replicate=mesh["replicate"]'),
+    ("UnsupportedError", "weights is not for replicate="),
     ("ContractError", "replicate has 2 dimensions"),
     ("ContractError", "replicate is a str"),
     ("ContractError", "a link needs replica after replica"),

@@ -192,7 +192,7 @@ class Wrapped(unittest.TestCase):
             "plain": r"ContractError: .*not Sequential; wrap it first: compress\(DistributedDataParallel\(model\)",
             "compiled": "ContractError: .*not Sequential; wrap it first",
             "fsdp": "UnsupportedError: .*FullyShardedDataParallel has no place for a link.*fully_shard",
-            "fully_shard": "ContractError: .*needs replicate=",
+            "fully_shard": "UnsupportedError: .*leaves no shards",
             "second link": r"ContractError: .*has a link already: link.change\(codec\)",
             "second link, compiled": "ContractError: .*has a link already",
             "hook": "ContractError: .*communication hook 'hook'.*leave register_comm_hook out",

@@ -31,6 +31,7 @@ def compress(
     codec: Union[str, Codec] = "sidco:density=0.01",
     *,
     replicate: Optional[DeviceMesh] = None,
+    weights: Union[str, Codec, None] = None,
     rules: Optional[Rules] = None,
     feedback: str = "auto",
     method: str = "auto",
@@ -54,7 +55,10 @@ def compress(
             before its first backward pass, on process groups of backend gloo.
         codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
         replicate: of a sharded model, the dimension of the mesh whose ranks are replicas, mesh["replicate"]. FSDP2
-            then averages inside each replica, and thinwire between them: docs/sharded.md.
+            then averages inside each replica, and thinwire between them: docs/sharded.md. Without it, thinwire replaces
+            the reduce-scatter of a sharded model.
+        weights: of a sharded model without `replicate`, the codec by which weights are gathered, "int8" or "fp16"; None
+            leaves that to torch.
         rules: other codecs for parameters by name, {"*.bias": "fp32", "head.*": "int8"}, or with another memory,
             method or grouping, {"head.*": {"codec": "int8", "feedback": "ef21"}}. The first pattern that matches
             counts.
@@ -101,7 +105,11 @@ def compress(
     others = (options, deadline_seconds, scaler, optimizer, momentum)
     try:
         if is_fully_sharded(model):
-            return _link_replicas(model, replicate, *others)
+            gathered = None if weights is None else check.codec(weights, "weights")
+            return _link_sharded(model, replicate, gathered, *others)
+        if weights is not None:
+            raise ContractError("compress: weights is for a model that fully_shard has sharded; here every rank has "
+                                "all weights")
         if replicate is not None:
             raise ContractError("compress: replicate is for a model that fully_shard has sharded; "
                                 "DistributedDataParallel averages over its process group")
@@ -114,18 +122,38 @@ def compress(
     return link
 
 
-def _link_replicas(model: nn.Module, replicate: Optional[DeviceMesh], options: dict[str, Any], *others: Any) -> Link:
-    from ._replicas import ReplicasLink  # and with it FSDP2, which takes torch a second to import
-
-    if replicate is None:
-        raise ContractError('compress: a model that fully_shard has sharded needs replicate=mesh["replicate"], the '
-                            "dimension of the mesh between whose ranks thinwire averages: docs/sharded.md")
-    for name, usual, why in (("weighted", False, "the ranks of a replica count together"),
-                             ("inside", 1, "the ranks of a replica add their gradients by FSDP2")):
+def _link_sharded(
+    model: nn.Module,
+    replicate: Optional[DeviceMesh],
+    weights: Optional[str],
+    options: dict[str, Any],
+    deadline_seconds: float,
+    scaler: Optional[torch.amp.GradScaler],
+    optimizer: Optional[torch.optim.Optimizer],
+    momentum: str,
+) -> Link:
+    for name, usual, why in (("weighted", False, "all ranks of a replica count together"),
+                             ("inside", 1, "its ranks are grouped by the mesh")):
         if options[name] != usual:
             raise UnsupportedError(f"compress: {name}={options[name]!r} is not for a sharded model: {why}; leave "
                                    f"{name} out")
     require_first(model)
-    link = ReplicasLink(model, replicate, options, *others)
+    link: Link
+    # With them comes FSDP2, which takes torch a second to import.
+    if replicate is not None:
+        from ._replicas import ReplicasLink
+
+        if weights is not None:
+            raise UnsupportedError("compress: weights is not for replicate=: inside a replica torch gathers weights; "
+                                   "leave one of them out")
+        link = ReplicasLink(model, replicate, options, deadline_seconds, scaler, optimizer, momentum)
+    else:
+        from ._shards import ShardsLink
+
+        if momentum == "memory":
+            raise UnsupportedError('compress: momentum="memory" is for codecs that leave values for later steps, and '
+                                   "none of those leaves shards; leave momentum out, or compress between replicas, by "
+                                   'replicate=mesh["replicate"]')
+        link = ShardsLink(model, options, deadline_seconds, scaler, weights)
     note_link(model)
     return link

@@ -52,6 +52,17 @@ class Engine:
     @property
     def column(self) -> int: ...
 
+class Gather:
+    def __init__(
+        self,
+        processes: dist.ProcessGroup,
+        shards: Sequence[_Tensors],
+        codec: str,
+        seed: int,
+        deadline_seconds: float,
+    ) -> None: ...
+    def gather(self, step: int, mine: torch.Tensor, all: torch.Tensor) -> dict[str, Any]: ...
+
 class LocalWorker:
     def __init__(
         self,

@@ -42,6 +42,7 @@ LocalWorker = _engine.LocalWorker
 BoundaryReceiver = _engine.BoundaryReceiver
 BoundarySender = _engine.BoundarySender
 KeptPositions = _engine.KeptPositions
+Gather = _engine.Gather
 Wire = _engine.Wire
 check_seal = _engine.check_seal
 place_momentum = _engine.place_momentum

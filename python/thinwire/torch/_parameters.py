@@ -104,7 +104,8 @@ def describe(module: nn.Module, ignored: set[str]) -> list[Parameter]:
     return plainly_named(found)
 
 
-def _decides(pattern: str, one: Parameter) -> bool:
+def decides(pattern: str, one: Parameter) -> bool:
+    """Whether a rule of this pattern is for the parameter."""
     return _fits(one.name, pattern) or _fits(one.path, pattern)
 
 
@@ -117,8 +118,8 @@ def by_plain_names(
     found: list[dict[str, str]] = []
     left = list(parameters)
     for pattern, settings in rules.items():
-        decided = [one for one in left if _decides(pattern, one)]
-        left = [one for one in left if not _decides(pattern, one)]
+        decided = [one for one in left if decides(pattern, one)]
+        left = [one for one in left if not decides(pattern, one)]
         by_name = all(_fits(one.name, pattern) for one in decided)
         patterns = [pattern] if by_name else [glob.escape(one.name) for one in decided]
         found += [{**settings, "pattern": one} for one in patterns]

@@ -91,6 +91,7 @@ PYBIND11_MODULE(_engine, module) {
   });
 
   thinwire::python::bind_boundary(module);
+  thinwire::python::bind_gather(module);
   thinwire::python::bind_worker(module);
 
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")

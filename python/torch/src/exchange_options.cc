@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace py = pybind11;
 
@@ -50,6 +51,10 @@ ExchangeOptions exchange_options_of(const py::dict& given) {
   options.norms = given["norms"].cast<bool>();
   options.weighted = given["weighted"].cast<bool>();
   options.inside = given["inside"].cast<int>();
+  if (given.contains("owners")) {
+    options.owners = given["owners"].cast<std::vector<int>>();
+    options.results = Results::kShard;
+  }
   if (given.contains("columns")) options.columns = given["columns"].cast<int>();
   return options;
 }

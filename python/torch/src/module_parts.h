@@ -9,6 +9,7 @@
 namespace thinwire::python {
 
 void bind_boundary(pybind11::module_& module);
+void bind_gather(pybind11::module_& module);
 void bind_worker(pybind11::module_& module);
 
 // (name, type, on_resize, shape, bytes) of each array.
