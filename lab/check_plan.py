@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Compares what `thinwire plan` predicts with steps that are measured over links of several rates.
+
+    sudo lab/check_plan.py lab/recipes/mlp-10m.toml recipes/sidco-resnet20.toml --data DIR --page docs/results/plan.md
+
+Two ranks have a core each, which computation and exchange share. Predictions come first: the program measures
+computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
+(thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
+each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tomllib
+
+from compare_training import Kept, seconds_per_step, train
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CODECS = ("fp32", "fp16", "int8", "topk:density=0.01")
+NEAR = 0.15  # predictions that are farther off than this share of the measured time are counted as wrong
+
+
+def plan_command(options, recipe: pathlib.Path, rate: str) -> list[str]:
+    command = [options.program, "plan", str(recipe), "--json", "--ranks", "2", "--cores", "1", "--set",
+               "run.threads=1", "--link", rate if rate == "none" else f"{rate},{options.latency}",
+               "--codecs", ";".join(codec for codec in options.codecs if codec != "fp32")]
+    for name in ("data", "costs"):
+        if getattr(options, name):
+            command += [f"--{name}", getattr(options, name)]
+    if options.step_seconds:
+        command += ["--step-seconds", str(options.step_seconds)]
+    return command
+
+
+def predicted(options, recipe: pathlib.Path, rate: str) -> dict[str, dict]:
+    """Rows of the plan by codec."""
+    done = subprocess.run(plan_command(options, recipe, rate), capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"check_plan: {recipe} at {rate}: {done.stderr[-2000:]}")
+    return {row["codec"]: row for row in json.loads(done.stdout)["codecs"]}
+
+
+def measured(options, kept: Kept, recipe: pathlib.Path, rate: str, codec: str) -> list[float]:
+    """Seconds per step of every round."""
+    times = []
+    for number in range(options.rounds):
+        of = ("time", codec, rate, number)
+        if not kept.get(*of):
+            options.recipe = recipe
+            momentum = tomllib.loads(recipe.read_text())["optimizer"].get("momentum", 0)
+            options.momentum = momentum
+            steps = train(options, codec, options.timed_steps, None if rate == "none" else rate)
+            kept.put(*of, seconds=seconds_per_step(steps))
+        times.append(kept.get(*of)["seconds"])
+    return times
+
+
+def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
+    """The table, and how many cells are near. A cell: recipe, rate, codec, row of the plan, measured seconds."""
+    lines = ["| recipe | link | codec | predicted ms | measured ms | predicted / measured | limited by |",
+             "| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    near = 0
+    for recipe, rate, codec, row, times in cells:
+        middle = statistics.median(times)
+        share = row["seconds"] / middle
+        near += abs(share - 1) <= NEAR
+        lines.append(f"| {recipe} | {rate} | `{codec}` | {1e3 * row['seconds']:,.1f} | {1e3 * middle:,.1f} "
+                     f"({1e3 * min(times):,.1f} to {1e3 * max(times):,.1f}) | {share:.2f} | {row['limit']} |")
+    return [*lines, "", f"{near} of {len(cells)} cells are within {100 * NEAR:.0f} % of the measured time."]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipes", nargs="+", type=pathlib.Path)
+    parser.add_argument("--data")
+    parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
+    parser.add_argument("--codecs", default=list(CODECS), type=lambda text: text.split(";"))
+    parser.add_argument("--rates", default=["none", "1gbit", "100mbit"], type=lambda text: text.split(","))
+    parser.add_argument("--latency", default="50us", help="of one way between two hosts of the lab")
+    parser.add_argument("--step-seconds", type=float, help="computation, if it is not to be measured")
+    parser.add_argument("--timed-steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--costs", help="file of codecs' costs, as for thinwire plan")
+    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "docs/results/runs/plan")
+    parser.add_argument("--page", type=pathlib.Path)
+    options = parser.parse_args()
+    options.kept.mkdir(parents=True, exist_ok=True)
+    cells = []
+    for recipe in options.recipes:
+        plans = {rate: predicted(options, recipe, rate) for rate in options.rates}
+        kept = Kept(options.kept / f"{recipe.stem}.jsonl")
+        for rate, plan in plans.items():
+            cells += [(recipe.stem, rate, codec, plan[codec], measured(options, kept, recipe, rate, codec))
+                      for codec in options.codecs]
+    lines = rows_of(cells)
+    print("\n".join(lines))
+    if options.page:
+        options.page.write_text("# Predicted and measured steps\n\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
