@@ -9,6 +9,7 @@ namespace thinwire::cli {
 void add_train_command(CLI::App& program, int& exit_code);
 void add_compare_command(CLI::App& program, int& exit_code);
 void add_sweep_command(CLI::App& program, int& exit_code);
+void add_plan_command(CLI::App& program, int& exit_code);
 void add_codecs_command(CLI::App& program, int& exit_code);
 void add_measure_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);

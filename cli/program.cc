@@ -94,6 +94,7 @@ int run_command(int argc, char** argv, int& output_error) {
   add_watch_command(program, exit_code);
   add_report_command(program, exit_code);
   add_measure_command(program, exit_code);
+  add_plan_command(program, exit_code);
   add_codecs_command(program, exit_code);
   add_data_command(program, exit_code);
   if (argc < 2) {

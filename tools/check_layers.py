@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "stream": {"core", "kernel", "codec", "feedback"},
     "exchange": {"core", "kernel", "codec", "feedback", "stream", "comm"},
     "sync": {"core", "kernel", "codec", "feedback", "stream", "comm", "exchange"},
-    "plan": {"core", "kernel", "codec", "feedback", "stream", "comm", "exchange"},
+    "plan": {"core", "codec", "stream", "comm", "exchange"},
     "pipeline": {"core", "kernel", "codec", "feedback", "stream"},
     "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline"},
 }

@@ -115,11 +115,11 @@ struct StepPrediction {
 Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
                                     const PlanRequest& request, CostTable& costs);
 
-// The rate, in bits per second, below which `compressed` is faster than `dense` over a link of this
-// latency: found by halving between 1 kbit/s and 1 Tbit/s. 0 if it is never faster there, infinite
-// if it is faster at 1 Tbit/s.
+// The rate, in bits per second, below which `compressed` is at least `speed_up` times as fast as
+// `dense` over a link of this latency: found by halving between 1 kbit/s and 1 Tbit/s. 0 if it is not
+// even at the lowest of these rates, infinite if it is at the highest.
 Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
                                const ExchangeOptions& dense, const PlanRequest& request,
-                               CostTable& costs);
+                               CostTable& costs, double speed_up = 1);
 
 }  // namespace thinwire

@@ -158,7 +158,7 @@ Result<StepPrediction> predict_step(const StepTimeline& timeline, const Exchange
 
 Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
                                const ExchangeOptions& dense, const PlanRequest& request,
-                               CostTable& costs) {
+                               CostTable& costs, double speed_up) {
   auto laid = StepLayout::make(timeline.tensors, compressed, request.ranks, costs);
   if (!laid) return laid.status();
   auto laid_dense = StepLayout::make(timeline.tensors, dense, request.ranks, costs);
@@ -168,7 +168,7 @@ Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptio
   const auto pays = [&](double rate) {
     PlanRequest at = request;
     at.link.bits_per_second = rate;
-    return steps.play(at).seconds < dense_steps.play(at).seconds;
+    return speed_up * steps.play(at).seconds < dense_steps.play(at).seconds;
   };
   double slow = 1e3, fast = 1e12;
   if (!pays(slow)) return 0.0;

@@ -225,6 +225,7 @@ TEST(PlannedSeconds, BreakEvenIsWhereBothTakeTheSameTime) {
   EXPECT_GT(gain_at(rate / 1.1), 0);
   EXPECT_LT(gain_at(rate * 1.1), 0);
   EXPECT_EQ(break_even_rate(timeline, dense, dense, request, costs).value(), 0);
+  EXPECT_LT(break_even_rate(timeline, compressed, dense, request, costs, 1.5).value(), rate / 1.1);
 }
 
 TEST(PlannedSteps, RefuseWhatIsNotPlayed) {

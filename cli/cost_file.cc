@@ -1,0 +1,53 @@
+// Reads and replaces the file of costs.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cost_file.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/exit_code.h"
+#include "cli/recipe_file.h"
+
+namespace thinwire::cli {
+
+namespace fs = std::filesystem;
+
+std::string usual_cost_file() {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return value != nullptr ? fs::path(value) : fs::path();
+  };
+  const fs::path cache = folder("XDG_CACHE_HOME"), home = folder("HOME");
+  if (!cache.empty()) return (cache / "thinwire/costs.txt").string();
+  return home.empty() ? "" : (home / ".cache/thinwire/costs.txt").string();
+}
+
+CostTable read_costs(const std::string& path) {
+  std::error_code absent;
+  if (path.empty() || !fs::exists(path, absent)) return {};
+  Result<CostTable> read = CostTable::from_text(or_usage_error(read_text(path)));
+  if (!read) throw UsageError(read.status().code(), path + ": " + read.status().message());
+  const bool ours = read.value().processor() == CostTable().processor();
+  if (!ours && path == usual_cost_file()) return {};
+  return std::move(read).value();
+}
+
+// By another name first, so that a reader finds the old table or the new one.
+Status write_costs(const std::string& path, const CostTable& costs) {
+  std::error_code error;
+  if (fs::path(path).has_parent_path()) fs::create_directories(fs::path(path).parent_path(), error);
+  const std::string temporary = path + "." + std::to_string(getpid());
+  {
+    std::ofstream file(temporary, std::ios::binary);
+    file << costs.to_text() << std::flush;
+    if (!file) return Status::fail(ErrorCode::kIo, path + ": cannot be written");
+  }
+  fs::rename(temporary, path, error);
+  if (error) return Status::fail(ErrorCode::kIo, path + ": " + error.message());
+  return Status::ok();
+}
+
+}  // namespace thinwire::cli

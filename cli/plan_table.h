@@ -1,0 +1,53 @@
+// The outcome of thinwire plan: predicted steps of several codecs, ranked, and what follows from them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/known_accuracy.h"
+#include "thinwire/step_plan.h"
+
+namespace thinwire::cli {
+
+// One codec.
+struct PlanRow {
+  std::string codec;  // as it was asked for
+  ExchangeOptions options;
+  StepPrediction step;
+  std::vector<KnownAccuracy> accuracy;
+};
+
+struct PlanTable {
+  std::string name;         // of the recipe or the list
+  std::string measured_by;  // where the seconds of computation come from
+  StepTimeline timeline;
+  PlanRequest request;
+  std::string processor;       // on which codecs were measured
+  std::vector<PlanRow> rows;   // the fastest first
+  size_t dense = 0;            // row of uncompressed fp32
+  std::optional<size_t> best;  // row of the other codec to choose; absent without any
+  double break_even = 0;       // bits per second below which that one is worth its trouble
+};
+
+// A codec is worth its trouble from here on; less than that no prediction can tell.
+inline constexpr double kWorthwhile = 1.02;  // times as fast as fp32
+
+// Ranks the rows, and chooses the fastest of those other than fp32 whose error in committed results is
+// at most a point above fp32; if none of these is worth its trouble, the fastest of all.
+void rank_rows(PlanTable& plan);
+
+// Whether the chosen codec is worth its trouble.
+bool says_compress(const PlanTable& plan);
+
+// "Compress with int8: 3.8x as fast as fp32. ...": what to do, why, and what would change it.
+std::string verdict_of(const PlanTable& plan);
+
+// For people: what was planned, the table, the verdict, and what the numbers rest on.
+std::string plan_text(const PlanTable& plan);
+
+// For programs.
+std::string plan_json(const PlanTable& plan);
+
+}  // namespace thinwire::cli

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes cli/known_accuracy_table.cc, what the program knows of codecs' accuracy, from the runs of docs/results/methods.md.
+
+    tools/known_accuracy.py            writes it
+    tools/known_accuracy.py --check    fails if it would be another
+"""
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import statistics
+import sys
+
+import kept_runs
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TABLE = ROOT / "cli/known_accuracy_table.cc"
+HEAD = """// What committed results say about the accuracy of codecs. Written by tools/known_accuracy.py.
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/known_accuracy.h"
+
+namespace thinwire::cli {
+
+// From docs/results/runs/methods.jsonl: error in points above that of fp32, same recipe and
+// seeds; on held-out samples where there are some.
+std::span<const KnownAccuracy> known_accuracies() {
+  static constexpr KnownAccuracy kAll[] = {
+"""
+TAIL = """  };
+  return kAll;
+}
+
+}  // namespace thinwire::cli
+"""
+
+
+def rows(runs: list[dict]) -> list[str]:
+    """One line for each codec and recipe, with the memory that the codec has by default or its own."""
+    errors = {}
+    for run in runs:
+        settings = run["settings"]
+        codec, memory = settings["exchange.codec"], settings["exchange.feedback"]
+        own_memory = memory == "auto" or memory.startswith(codec.split(":")[0])
+        if settings["exchange.grouping"] != "auto" or not own_memory:
+            continue
+        case = (settings["model.name"], settings["train.epochs"])
+        # Held-out images are ten times as many as those of the test.
+        errors.setdefault((codec, *case), {})[settings["train.seed"]] = run.get(
+            "final_hold_out_error", run["final_test_error"])
+    lines = []
+    for (codec, model, epochs), by_seed in sorted(errors.items()):
+        dense = errors[("fp32", model, epochs)]
+        seeds = sorted(by_seed.keys() & dense.keys())
+        points = 100 * statistics.mean(by_seed[seed] - dense[seed] for seed in seeds)
+        if codec != "fp32":
+            lines.append(f'      {{"{codec}", "{model}", {epochs}, {points:.2f}, {len(seeds)}}},\n')
+    return lines
+
+
+def main() -> int:
+    runs = list(kept_runs.read(ROOT / "docs/results/runs/methods.jsonl").values())
+    text = HEAD + "".join(rows(runs)) + TAIL
+    if "--check" not in sys.argv[1:]:
+        TABLE.write_text(text)
+        return 0
+    if TABLE.read_text() == text:
+        return 0
+    print(f"{TABLE.relative_to(ROOT)}: is not what the runs say; run tools/known_accuracy.py")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
