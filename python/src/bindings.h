@@ -17,5 +17,6 @@ void bind_frame(nanobind::module_& module);
 void bind_store(nanobind::module_& module);
 void bind_exchange(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
+void bind_step_plan(nanobind::module_& module);
 
 }  // namespace thinwire::python

@@ -19,4 +19,5 @@ NB_MODULE(_core, module) {
   bind_store(module);
   bind_exchange(module);
   bind_threads(module);
+  bind_step_plan(module);
 }

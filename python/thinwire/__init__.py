@@ -35,6 +35,7 @@ from .errors import (
 from .feedback import Feedback, FeedbackInfo, Signal, feedbacks
 from .frame import FRAME_HEADER_SIZE, Frame, pack, unpack, unpack_all
 from .options import OptionInfo
+from .planning import Plan, PlannedStep, plan
 from .store import Store
 from .streams import TensorSpec, tensor_kinds
 from .threads import codec_threads, set_codec_threads
@@ -62,6 +63,8 @@ __all__ = [
     "NonFiniteError",
     "OptionInfo",
     "PeerLostError",
+    "Plan",
+    "PlannedStep",
     "Signal",
     "StepReport",
     "Store",
@@ -76,6 +79,7 @@ __all__ = [
     "codecs",
     "feedbacks",
     "pack",
+    "plan",
     "set_codec_threads",
     "tensor_kinds",
     "unpack",

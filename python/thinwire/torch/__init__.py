@@ -23,6 +23,7 @@ from ._checkpoint import Checkpoint
 from ._compress import compress
 from ._link import Link
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
+from ._plan import plan
 
 __all__ = [
     "Boundary",
@@ -34,4 +35,5 @@ __all__ = [
     "LocalOptimizer",
     "PeriodicAveraging",
     "compress",
+    "plan",
 ]

@@ -1,0 +1,75 @@
+// step_plan.h: predicted steps; predictions are dictionaries here, and dataclasses in the package.
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/pair.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "stream_spec.h"
+#include "thinwire/step_plan.h"
+
+namespace nb = nanobind;
+
+namespace thinwire::python {
+namespace {
+
+std::pair<double, double> rate_and_latency(const std::string& text) {
+  const LinkSpec link = parse_link(text).value();
+  return {link.bits_per_second, link.latency_seconds};
+}
+
+nb::dict to_dict(const StepPrediction& step) {
+  nb::dict row;
+  row["method"] = step.method;
+  row["seconds"] = step.seconds;
+  row["compute_seconds"] = step.compute_seconds;
+  row["encode_seconds"] = step.encode_seconds;
+  row["decode_seconds"] = step.decode_seconds;
+  row["wire_seconds"] = step.wire_seconds;
+  row["limit"] = std::string(to_string(step.limit));
+  row["sent_bytes"] = step.busiest_bytes();
+  row["bytes_exact"] = step.bytes_exact;
+  row["memory_bytes"] = step.memory_bytes;
+  return row;
+}
+
+// A codec takes about a quarter of a second to measure, in which other threads may run.
+nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
+                 double backward_seconds, double compute_seconds, const std::string& codec,
+                 const std::string& method, int ranks, std::pair<double, double> link,
+                 bool own_core, CostTable& costs) {
+  StepTimeline timeline = assumed_timeline(tensor_specs(tensors), backward_seconds);
+  timeline.compute_seconds = compute_seconds;
+  if (!ready_seconds.empty()) timeline.ready_seconds = ready_seconds;
+  ExchangeOptions options{.codec = codec};
+  options.method = method;
+  const PlanRequest request{.ranks = ranks,
+                            .link = {.bits_per_second = link.first, .latency_seconds = link.second},
+                            .own_core = own_core};
+  StepPrediction step;
+  {
+    const nb::gil_scoped_release release;
+    step = predict_step(timeline, options, request, costs).value();
+  }
+  return to_dict(step);
+}
+
+}  // namespace
+
+void bind_step_plan(nb::module_& module) {
+  nb::class_<CostTable>(module, "CostTable")
+      .def(nb::init<>())
+      .def_static(
+          "from_text", [](const std::string& text) { return CostTable::from_text(text).value(); },
+          nb::arg("text"))
+      .def("to_text", &CostTable::to_text);
+  module.def("parse_link", &rate_and_latency, nb::arg("text"));
+  module.def("predict_step", &predict, nb::arg("tensors"), nb::arg("ready_seconds"),
+             nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),
+             nb::arg("method"), nb::arg("ranks"), nb::arg("link"), nb::arg("own_core"),
+             nb::arg("costs"));
+}
+
+}  // namespace thinwire::python

@@ -1,0 +1,106 @@
+"""Predicted training steps: whether to compress, and with which codec."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from . import _core
+from .errors import ContractError
+from .streams import TensorSpec
+
+USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=0.01",
+                "topk:density=0.01 @ sparse-reduce", "sidco:density=0.01", "powersgd:rank=1", "powersgd:rank=4")
+
+_costs = _core.CostTable()  # of this process, which measures each codec once
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step with one codec, on every rank. Phases overlap, so that they may add up to more than the step."""
+
+    codec: str
+    """As it was asked for."""
+    method: str
+    seconds: float
+    speed_up: float
+    """Over uncompressed fp32."""
+    limit: str
+    """What would shorten the step most if it cost nothing: "bandwidth", "latency", "coding", or "computation"."""
+    compute_seconds: float
+    encode_seconds: float
+    decode_seconds: float
+    wire_seconds: float
+    """In which the rank's link carries something."""
+    sent_bytes: float
+    """By the rank that sends most."""
+    bytes_exact: bool
+    """Whether that is what the exchange will count; otherwise an estimate."""
+    memory_bytes: float
+    """That the codec and its memory keep from step to step."""
+
+
+class Plan(Sequence[PlannedStep]):
+    """Predicted steps, the fastest first; printed, a table."""
+
+    def __init__(self, steps: Iterable[PlannedStep]) -> None:
+        self._steps = sorted(steps, key=lambda step: step.seconds)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self._steps[index]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def of(self, codec: str) -> PlannedStep:
+        """The step with this codec, as it was asked for."""
+        for step in self._steps:
+            if step.codec == codec:
+                return step
+        raise ContractError(f"plan: has no '{codec}' ({', '.join(step.codec for step in self._steps)})")
+
+    @property
+    def compress(self) -> bool:
+        """Whether any codec is at least 2 % faster than fp32, which is less than what a prediction can tell."""
+        return self._steps[0].speed_up >= 1.02
+
+    def __str__(self) -> str:
+        width = max(len(step.codec) for step in self._steps)
+        lines = [f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step"]
+        lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.2f}x  {step.limit:<11}  "
+                  f"{'' if step.bytes_exact else '~'}{step.sent_bytes:,.0f}" for step in self._steps]
+        return "\n".join(lines)
+
+
+def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "none", ranks: int = 2,
+         codecs: Iterable[str] = USUAL_CODECS, ready_seconds: Optional[Sequence[float]] = None,
+         optimizer_seconds: float = 0, own_core: bool = True) -> Plan:
+    """Plays a step of the exchange's own schedule with fp32 and with each codec; docs/choosing.md.
+
+    `tensors` are the gradients, first layer first, and `step_seconds` is a rank's own step without any exchange, of
+    which the last `optimizer_seconds` need the mean gradients.
+    `link` is as in "1gbit,20ms": the rate of each rank's link, and the latency of one way. `ready_seconds` says when
+    in the step each gradient is complete; absent, the backward pass is taken to be the later two thirds, in
+    proportion to the values. A codec may name its method: "topk @ gather". `own_core` is False if the
+    computation uses all cores, so that the exchange delays it. Each codec is measured once in a process, in about
+    a quarter of a second.
+    """
+    specs = [tensor.native() for tensor in tensors]
+    ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
+    if ready_seconds is not None and len(ready) != len(specs):
+        raise ContractError(f"plan: {len(ready)} times for {len(specs)} tensors")
+    backward = step_seconds - optimizer_seconds
+    if not backward > 0 or backward < max(ready, default=0):
+        raise ContractError("plan: step_seconds without optimizer_seconds is above 0, and not before the last "
+                            "gradient is complete")
+    names = ["fp32", *(name for name in codecs if name != "fp32")]
+    parsed_link = _core.parse_link(link)
+    rows = {}
+    for name in names:
+        codec, _, method = name.partition(" @ ")
+        rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks, parsed_link,
+                                        own_core, _costs)
+    dense = rows["fp32"]["seconds"]
+    return Plan(PlannedStep(codec=name, speed_up=dense / row["seconds"], **row) for name, row in rows.items())

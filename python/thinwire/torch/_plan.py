@@ -1,0 +1,92 @@
+"""Predicted steps of a module that is trained: its backward pass is measured, the exchange is played."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Optional
+
+import torch
+from torch import nn
+
+from ..errors import ContractError
+from ..planning import USUAL_CODECS, Plan
+from ..planning import plan as plan_tensors
+from ..streams import TensorSpec
+from ._parameters import Parameter, describe
+
+_UNCOUNTED = 2  # passes that allocate
+
+
+@contextlib.contextmanager
+def _left_alone(module: nn.Module, parameters: list[Parameter]) -> Iterator[None]:
+    """Gradients, buffers (running statistics) and random numbers are afterwards what they were."""
+    gradients = [one.tensor.grad for one in parameters]
+    buffers = [buffer.clone() for buffer in module.buffers()]
+    state = torch.get_rng_state()
+    for one in parameters:
+        one.tensor.grad = None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        for one, gradient in zip(parameters, gradients):
+            one.tensor.grad = gradient
+        with torch.no_grad():
+            for buffer, before in zip(module.buffers(), buffers):
+                buffer.copy_(before)
+
+
+def _timed_pass(parameters: list[Parameter], run: Callable[[], Any]) -> tuple[list[float], float]:
+    """When each gradient is complete, and when the pass ends; a gradient that never comes is with the last."""
+    ready = [0.0] * len(parameters)
+    begin = time.perf_counter()
+
+    def noting(index: int) -> Callable[[torch.Tensor], None]:
+        def note(_: torch.Tensor) -> None:
+            ready[index] = time.perf_counter() - begin
+        return note
+
+    hooks = [one.tensor.register_post_accumulate_grad_hook(noting(i)) for i, one in enumerate(parameters)]
+    try:
+        run()
+        end = time.perf_counter() - begin
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for one in parameters:
+        one.tensor.grad = None
+    return [seconds or end for seconds in ready], end
+
+
+def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
+         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Iterable[str] = USUAL_CODECS,
+         steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False) -> Plan:
+    """Says whether compression pays for this module: a table when printed, the fastest step first.
+
+        print(tw.plan(model, (inputs, targets), link="1gbit,0.1ms", ranks=8))
+
+    A rank's forward and backward pass over `sample_batch`, which is (inputs, targets), is measured `steps` times;
+    `loss(outputs, targets)` is cross entropy unless given. Then a step with fp32 and with each codec is played over
+    `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
+    True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
+    stay as they are.
+    """
+    parameters = describe(module, set())
+    if not parameters:
+        raise ContractError("plan: the module has no parameters that are trained")
+    if any(one.tensor.device.type != "cpu" for one in parameters):
+        raise ContractError("plan: measures modules on the CPU; elsewhere time a step yourself, and call thinwire.plan")
+    inputs, targets = sample_batch
+    measure = loss or nn.functional.cross_entropy
+    with _left_alone(module, parameters):
+        passes = [_timed_pass(parameters, lambda: measure(module(inputs), targets).backward())
+                  for _ in range(_UNCOUNTED + steps)][_UNCOUNTED:]
+    end = statistics.median(total for _, total in passes)
+    ready = [min(end, statistics.median(times)) for times in zip(*(ready for ready, _ in passes))]
+    tensors = [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
+    return plan_tensors(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
+                        optimizer_seconds=optimizer_seconds, own_core=own_core)

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Predicted steps: ranked, with the bytes that an exchange counts, and with errors that name the choices."""
+
+# SPDX-License-Identifier: Apache-2.0
+import unittest
+
+import numpy as np
+
+import thinwire
+from thinwire import TensorSpec
+
+NET = [TensorSpec("fc1.weight", (300, 784), "linear"), TensorSpec("fc1.bias", (300,), "bias"),
+       TensorSpec("fc2.weight", (10, 300), "linear")]
+
+
+class Planned(unittest.TestCase):
+    def test_the_fastest_is_first_and_a_thin_link_favours_the_smallest(self):
+        found = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs=["int8", "topk:density=0.01 @ sparse-reduce"])
+        self.assertEqual([step.codec for step in found], ["topk:density=0.01 @ sparse-reduce", "int8", "fp32"])
+        self.assertEqual([step.method for step in found], ["sparse-reduce", "scatter-reduce", "scatter-reduce"])
+        self.assertTrue(found.compress)
+        self.assertEqual(found.of("fp32").speed_up, 1)
+        self.assertEqual(found.of("fp32").limit, "bandwidth")
+        self.assertAlmostEqual(found.of("int8").seconds * found.of("int8").speed_up, found.of("fp32").seconds)
+        self.assertIn("int8", str(found))
+        self.assertFalse(thinwire.plan(NET, 10, link="10gbit", codecs=["int8"]).compress)
+
+    def test_bytes_are_those_of_a_step(self):
+        values = [{tensor.name: np.ones(tensor.shape, np.float32) for tensor in NET} for _ in range(3)]
+        found = thinwire.plan(NET, 1, ranks=3, codecs=["int8"])
+        for codec in ("fp32", "int8"):
+            counted = thinwire.all_reduce(values, codec, kinds={tensor.name: tensor.kind for tensor in NET})
+            sent = max(report.sent_bytes for report in counted.reports)
+            self.assertTrue(found.of(codec).bytes_exact)
+            self.assertEqual(found.of(codec).sent_bytes, sent)
+
+    def test_gradients_that_are_complete_early_travel_early(self):
+        late = thinwire.plan(NET, 2, link="10mbit", codecs=[], ready_seconds=[1.9, 1.9, 1.9]).of("fp32").seconds
+        early = thinwire.plan(NET, 2, link="10mbit", codecs=[], ready_seconds=[0.1, 0.1, 0.1]).of("fp32").seconds
+        after = thinwire.plan(NET, 2, link="10mbit", codecs=[], ready_seconds=[0.1, 0.1, 0.1], optimizer_seconds=1.9)
+        self.assertGreater(after.of("fp32").seconds, early + 0.5)
+        self.assertGreater(late, 2.5)
+        self.assertLess(early, 2.4)
+
+    def test_mistakes_name_the_choices(self):
+        for changes, why in (({"link": "1gb"}, "'1gb' is no rate"), ({"codecs": ["topp"]}, "did you mean 'topk'"),
+                             ({"codecs": ["int8 @ low-rank"]}, "low-rank"), ({"ranks": 0}, "1 to 65534"),
+                             ({"ready_seconds": [1]}, "1 times for 3 tensors"),
+                             ({"ready_seconds": [1, 1, 2]}, "not before the last gradient")):
+            with self.assertRaises(thinwire.Error) as raised:
+                thinwire.plan(NET, 1, **changes)
+            self.assertIn(why, str(raised.exception))
+        with self.assertRaises(thinwire.Error) as raised:
+            thinwire.plan(NET, 1, codecs=["int8"]).of("fp16")
+        self.assertIn("int8", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

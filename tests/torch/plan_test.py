@@ -1,0 +1,81 @@
+"""Plans of a module: its backward pass is measured, and it is left as it was. SPDX-License-Identifier: Apache-2.0"""
+import time
+import unittest
+
+import torch
+from torch import nn
+
+PAUSE = 0.02
+
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(_, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(_, gradient):
+        time.sleep(PAUSE)
+        return gradient
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(20, 300), nn.BatchNorm1d(300), nn.Linear(300, 5)
+
+    def forward(self, values):
+        values = nn.functional.dropout(self.norm(self.first(values)), 0.1)
+        return self.last(Slow.apply(values))
+
+
+class Planned(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+        self.net = Net()
+        self.batch = (torch.randn(16, 20), torch.randint(5, (16,)))
+
+    def test_a_thin_link_asks_for_compression_and_computation_is_measured(self):
+        import thinwire.torch as tw
+        found = tw.plan(self.net, self.batch, link="1mbit", ranks=4, codecs=["int8", "topk:density=0.01"])
+        self.assertEqual(sorted(step.codec for step in found), ["fp32", "int8", "topk:density=0.01"])
+        self.assertTrue(found.compress)
+        for step in found:
+            self.assertGreater(step.compute_seconds, PAUSE)
+            self.assertLess(step.compute_seconds, step.seconds)
+        self.assertTrue(found.of("fp32").bytes_exact)
+        self.assertGreater(found.of("fp32").sent_bytes, 2 * 3 / 4 * 4 * sum(p.numel() for p in self.net.parameters()))
+
+    def test_gradients_are_complete_when_their_layer_is_done(self):
+        from thinwire.torch._parameters import describe
+        from thinwire.torch._plan import _timed_pass
+        parameters = describe(self.net, set())
+        ready, end = _timed_pass(parameters, lambda: self.net(self.batch[0]).sum().backward())
+        at = {one.name: seconds for one, seconds in zip(parameters, ready)}
+        self.assertGreaterEqual(at["first.weight"], at["last.weight"] + PAUSE)
+        self.assertGreaterEqual(end, at["first.weight"])
+
+    def test_the_module_is_left_as_it_was(self):
+        import thinwire.torch as tw
+        self.net.last.weight.grad = torch.ones_like(self.net.last.weight)
+        before = {name: value.clone() for name, value in self.net.state_dict().items()}
+        state = torch.get_rng_state()
+        tw.plan(self.net, self.batch, codecs=[], steps=1)
+        for name, value in self.net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+        self.assertTrue(torch.equal(self.net.last.weight.grad, torch.ones_like(self.net.last.weight)))
+        self.assertIsNone(self.net.first.weight.grad)
+        self.assertFalse(self.net.first.weight._post_accumulate_grad_hooks)
+
+    def test_mistakes_are_said(self):
+        import thinwire.torch as tw
+        import thinwire
+        with self.assertRaisesRegex(thinwire.Error, "no parameters that are trained"):
+            tw.plan(nn.ReLU(), self.batch)
+        with self.assertRaisesRegex(thinwire.Error, "is no rate"):
+            tw.plan(self.net, self.batch, link="fast", steps=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
