@@ -111,6 +111,11 @@ TEST(LayerParallel, HybridsSendLessThanBoth) {
   EXPECT_EQ(best_groups(convolution(64, 128, 3, 112), 256, 64), 64u);
 }
 
+TEST(LayerParallel, ConvolutionsAloneScaleWithTheNodes) {
+  const std::vector<LayerShape> layers(vgg_a().begin(), vgg_a().begin() + 8);
+  EXPECT_DOUBLE_EQ(predicted_speed_up(layers, 256, 64, 1e3), 64);
+}
+
 // The paper's 53 x for VGG-A on 64 nodes fixes what a node computes in the time of a byte. From that
 // follow 42 x for OverFeat-FAST on as many nodes within a tenth, and 90 x for VGG-A on 128 nodes from
 // above: four images per node as before, whose convolutions no longer run at full speed, are not in
