@@ -92,6 +92,22 @@ def gathered(rank, size, codec):
     return found, expected, link.metrics()["weights"]
 
 
+def weights_not_finite(rank, size):
+    """A weight of rank 1's shard that is not finite: every rank computes with NaN, and goes on with finite ones."""
+    tokens = torch.arange(6).view(1, 6)
+    model, _ = linked("fp32", weights="int8")
+    weight = model.head.weight.to_local()
+    found = []
+    for value in (math.inf, 0.0):
+        if rank == 1:
+            with torch.no_grad():
+                weight[0, 0] = value
+        with torch.no_grad():
+            found.append(model(tokens))
+        model.reshard()
+    return bool(found[0].isnan().all()), bool(found[1].isfinite().all())
+
+
 def resumed(rank, size, folder):
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
     whole, _ = linked(**LOCO)
@@ -363,6 +379,9 @@ class Shards(unittest.TestCase):
                 self.assertTrue(torch.equal(found, outputs[0][0]))
                 torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
                 self.assertGreater(counts["sent_bytes"], 0)
+
+    def test_a_weight_that_is_not_finite_is_nan_on_all_ranks(self):
+        self.assertEqual(on_ranks(2, weights_not_finite), [(True, True)] * 2)
 
     def test_a_checkpoint_goes_on_to_the_bit(self):
         with tempfile.TemporaryDirectory() as folder:
