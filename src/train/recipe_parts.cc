@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "thinwire/trainer.h"
+#include "train/attack.h"
 #include "train/flush.h"
 #include "train/label_shards.h"
 #include "train/pipeline/pipeline_options.h"
@@ -116,6 +117,7 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
   options.codec = recipe.text("exchange.codec");
   options.feedback = recipe.text("exchange.feedback");
   options.method = recipe.text("exchange.method");
+  options.combine = recipe.text("exchange.combine");
   options.grouping = parse_grouping(recipe.text("exchange.grouping")).value();
   options.inside = static_cast<int>(recipe.integer("exchange.inside"));
   options.rules = parse_rules(recipe.text("exchange.rules")).value();
@@ -156,6 +158,10 @@ Faults find_exchange_faults(const Options& recipe) {
       return not_for("exchange.inside",
                      "groups of workers are not for local methods, whose workers exchange weights "
                      "now and then");
+    if (recipe.text("exchange.combine") != "mean")
+      return not_for("exchange.combine",
+                     "rules that combine gradients are not for local methods, whose workers "
+                     "exchange weights now and then");
     if (!recipe.text("exchange.rules").empty())
       return not_for("exchange.rules",
                      "rules are not for local methods, whose rounds send all weights as one "
@@ -168,6 +174,12 @@ Faults find_exchange_faults(const Options& recipe) {
     return not_for(
         "exchange.inside",
         "groups of workers are not for pipelines, whose stages exchange gradients apart");
+  if (pipeline && recipe.text("exchange.combine") != "mean")
+    return not_for("exchange.combine",
+                   "rules that combine whole gradients are not for pipelines, whose stages "
+                   "exchange gradients apart");
+  if (Status named = check_exchange({.combine = recipe.text("exchange.combine")}); !named)
+    return {{"exchange.combine", std::move(named)}};
   if (Status status = parse_rules(recipe.text("exchange.rules")).status(); !status)
     return {{"exchange.rules", std::move(status)}};
   const ExchangeOptions options = plain_exchange_options(recipe);
@@ -185,6 +197,9 @@ Faults find_exchange_faults(const Options& recipe) {
     if (place) return {};
     return {{"exchange.momentum", std::move(place)}};
   }
+  ExchangeOptions by_mean = own;
+  by_mean.combine = "mean";
+  if (check_exchange(by_mean)) return {{"exchange.combine", std::move(status)}};
   ExchangeOptions one_level = own;
   one_level.inside = 1;
   if (check_exchange(one_level)) return {{"exchange.inside", std::move(status)}};
@@ -207,6 +222,18 @@ Faults find_flush_faults(const Options& recipe) {
   return {{"exchange.flush", std::move(status)}};
 }
 
+Faults find_attack_faults(const Options& recipe) {
+  const std::string& attack = recipe.text("run.attack");
+  if (attack.empty()) return {};
+  if (is_local(recipe))
+    return refuse("run.attack", "is on gradients; workers that step by themselves send weights");
+  if (recipe.integer("pipeline.stages") > 0)
+    return refuse("run.attack", "is not for pipelines, whose stages have a part of the gradient");
+  Status status = check_attack(attack);
+  if (status) return {};
+  return {{"run.attack", std::move(status)}};
+}
+
 // A check, and the sections whose keys it reads.
 struct Check {
   std::vector<std::string_view> sections;
@@ -223,6 +250,7 @@ const std::vector<Check>& checks() {
       {{"exchange", "sync", "optimizer", "pipeline"}, find_flush_faults},
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "run", "train"}, find_shard_faults},
+      {{"run", "sync", "pipeline"}, find_attack_faults},
   };
   return all;
 }

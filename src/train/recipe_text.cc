@@ -64,6 +64,7 @@ bool may_change(std::string_view key) {
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
   if (key == "exchange.inside") return "1";
+  if (key == "exchange.combine") return "mean";
   if (key == "exchange.flush") return "off";
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }

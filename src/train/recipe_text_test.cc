@@ -54,7 +54,8 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
   EXPECT_THAT(compare_recipes("", "exchange.momentum=auto\n").forbidden,
               ElementsAre("exchange.momentum: optimizer before, auto now"));
   // And what there was not.
-  const auto newer = compare_recipes("", "exchange.flush=off\nexchange.inside=1\nexchange.rules=\n");
+  const auto newer = compare_recipes(
+      "", "exchange.combine=mean\nexchange.flush=off\nexchange.inside=1\nexchange.rules=\n");
   EXPECT_THAT(newer.forbidden, ElementsAre());
   EXPECT_THAT(newer.allowed, ElementsAre());
   EXPECT_THAT(compare_recipes("", "exchange.inside=2\n").allowed,

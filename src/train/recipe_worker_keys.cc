@@ -56,6 +56,11 @@ std::vector<OptionInfo> exchange_keys() {
                    "shared-index", "library"},
        .help = "how the workers' contributions meet; auto: gather for sparse codecs, where "
                "sparse-reduce sends less from four workers on"},
+      {.name = "exchange.combine",
+       .type = kText,
+       .fallback = "mean",
+       .help = "how contributions become one: mean, or a rule that takes some workers which send "
+               "anything, such as trimmed_mean:f=1; docs/robust.md"},
       {.name = "exchange.grouping",
        .type = kChoice,
        .fallback = "auto",
@@ -127,6 +132,11 @@ std::vector<OptionInfo> run_keys() {
        .min = 1,
        .max = 1e6,
        .help = "for studies: [1, 4] makes each pass of worker 1 take four times as long"},
+      {.name = "run.attack",
+       .type = kText,
+       .fallback = "",
+       .help = "for studies: what the last workers send instead of their gradients, such as "
+               "sign_flip:ranks=2; docs/robust.md"},
       {.name = "run.record_every",
        .type = kInteger,
        .fallback = "0",

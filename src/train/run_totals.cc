@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_totals.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace thinwire {
@@ -98,6 +99,8 @@ Result<RunTotals> RunTotals::from_json(const std::string& text) {
     nlohmann::json json = nlohmann::json::parse(text);
     for (const char* later : {"inside_bytes", "between_bytes", "delivered_norm"})
       if (json.is_object() && !json.contains(later)) json[later] = 0;  // older checkpoints
+    for (auto& value : json)  // JSON has no NaN, which the loss of a run that diverged may be
+      if (value.is_null()) value = std::numeric_limits<double>::quiet_NaN();
     return json.get<RunTotals>();
   } catch (const nlohmann::json::exception& error) {
     return Status::fail(ErrorCode::kCorrupt, error.what());

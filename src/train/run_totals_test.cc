@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace thinwire {
@@ -30,6 +31,15 @@ TEST(RunTotals, OfEarlierVersionsLackWhatCameLater) {
   EXPECT_EQ(loaded.delivered_norm, 0);
   json.erase("sent_bytes");  // which every version wrote
   EXPECT_EQ(RunTotals::from_json(json.dump()).status().code(), ErrorCode::kCorrupt);
+}
+
+TEST(RunTotals, OfARunThatDivergedHaveALossThatIsNoNumber) {
+  RunTotals saved;
+  saved.steps = 3;
+  saved.last_loss = INFINITY;
+  const RunTotals loaded = RunTotals::from_json(saved.to_json()).value();
+  EXPECT_TRUE(std::isnan(loaded.last_loss));
+  EXPECT_EQ(loaded.steps, 3u);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ double norm_of_gradients(const Parameters& parameters) {
 SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel)
     : StepTaker(context),
       parallel_(parallel),
+      attack_(context.recipe, context.group),
       measures_(context.recipe.text("exchange.flush") != "off") {}
 
 StepOutcome SharedSteps::take(uint64_t step) {
@@ -52,6 +53,7 @@ StepOutcome SharedSteps::take(uint64_t step) {
   begin(step, outcome);
   backward(step, MeanOver::kWholeBatch, outcome);
   if (clips_own()) clip_own();
+  attack_.change(step, *context().task.module);
   outcome.report = parallel_.finish();
   if (measures_)
     outcome.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));

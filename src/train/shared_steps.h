@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "train/attack.h"
 #include "train/step_taker.h"
 
 namespace thinwire {
@@ -41,10 +42,14 @@ class SharedSteps final : public StepTaker {
 
  private:
   void set_accumulating(bool accumulating) override {
-    parallel_.set_accumulating(accumulating || clips_own() || apart_);
+    parallel_.set_accumulating(accumulating || clips_own() || apart_ || attack_.holds_gradients());
+  }
+  torch::Tensor targets_of(const Batch& batch, const torch::Tensor& outputs) override {
+    return attack_.labels(batch.targets, outputs);
   }
 
   DataParallel& parallel_;
+  Attack attack_;
   const bool measures_;  // the norms of what is delivered
   bool apart_ = false;   // gradients do not go to the exchange
   std::vector<torch::Tensor> before_;

@@ -91,7 +91,8 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
                            .first = mine.begin - whole.begin + part.begin,
                            .rows = part.size});
     set_accumulating(pass + 1 < passes);
-    torch::Tensor loss = context_.task.loss(context_.task.forward(batch.inputs), batch.targets);
+    const torch::Tensor outputs = context_.task.forward(batch.inputs);
+    torch::Tensor loss = context_.task.loss(outputs, targets_of(batch, outputs));
     const auto samples = static_cast<double>(part.size);
     outcome.loss += loss.item<double>() * samples / static_cast<double>(mine.size);
     const double weight = samples * copies / total;

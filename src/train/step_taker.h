@@ -76,6 +76,11 @@ class StepTaker {
   // Whether the next backward pass is followed by another one of the same step.
   virtual void set_accumulating(bool /*accumulating*/) {}
 
+  // What a batch's outputs should have been.
+  virtual torch::Tensor targets_of(const Batch& batch, const torch::Tensor& /*outputs*/) {
+    return batch.targets;
+  }
+
   // The learning rate of `step`, set and noted.
   void begin(uint64_t step, StepOutcome& outcome);
 

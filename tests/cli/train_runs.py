@@ -41,6 +41,25 @@ class Train(program.ProgramTest):
         out, _ = self.thinwire("train", "demo", "--workers", "2", *settings())
         self.assertNotIn("inside groups", out)
 
+    def test_a_rule_withstands_an_attack_that_breaks_the_mean(self):
+        def error(**changes):
+            self.thinwire("train", "demo", "--workers", "9", "--out", "run",
+                          *settings(train__batch=144, train__max_steps=40, data__test_samples=1000,
+                                    exchange__max_skipped=0, **changes))
+            return self.summary("run")["final_test_error"]
+
+        attack = {"run__attack": "sign_flip:ranks=2,scale=10"}
+        clean = error(exchange__codec="fp32")
+        self.assertLess(clean, 0.45)
+        for codec in ("fp32", "int8"):
+            self.assertGreater(error(**attack, exchange__codec=codec), 0.7, codec)
+            for rule in ("trimmed_mean:f=2", "nnm:f=2 then multi_krum:f=2"):
+                withstood = error(**attack, exchange__codec=codec, exchange__combine=rule)
+                self.assertLess(withstood, clean + 0.1, f"{codec}, {rule}")
+        _, err = self.thinwire("train", "demo", "--workers", "4",
+                               *settings(exchange__combine="trimmed_mean:f=2", exchange__codec="fp32"), code=None)
+        self.assertIn("combine = trimmed_mean:f=2 needs 2 f + 1 = 5 ranks at least, and the group has 4", err)
+
     def test_what_is_owed_at_the_end_is_told(self):
         sparse = {"exchange__codec": "topk:density=0.02"}
         out, _ = self.thinwire("train", "demo", "--workers", "2", "--out", "run",

@@ -1,0 +1,248 @@
+// Attack: the table of attacks, and the gradients that they change.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/attack.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/named_row.h"
+#include "core/random.h"
+#include "thinwire/agreement.h"
+#include "train/describe.h"
+
+namespace thinwire {
+
+// What an attacker has before it: its own gradient as one vector, and, where the attack asks for
+// them, those of the honest workers, one after another.
+struct AttackScene {
+  const Options& options;
+  RandomKey key;  // of this worker and step
+  std::span<const float> honest;
+  size_t honest_workers;
+};
+
+struct AttackEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<OptionInfo> options = {};
+  bool sees_honest = false;
+  void (*change)(const AttackScene& scene, std::span<float> gradient) = nullptr;  // null: of labels
+};
+
+namespace {
+
+OptionInfo attackers() {
+  return {.name = "ranks",
+          .type = OptionType::kInteger,
+          .fallback = "1",
+          .min = 1,
+          .max = 1 << 15,
+          .unit = "workers",
+          .help = "attackers, the workers of the highest ranks"};
+}
+
+OptionInfo number(std::string_view name, std::string_view fallback, std::string_view help) {
+  return {.name = name,
+          .type = OptionType::kNumber,
+          .fallback = fallback,
+          .min = 0,
+          .max = 1e30,
+          .help = help};
+}
+
+// Calls body(i, mean, deviation) for each coordinate of the honest gradients.
+template <class Body>
+void for_honest(const AttackScene& scene, size_t count, const Body& body) {
+  const auto workers = static_cast<double>(scene.honest_workers);
+  for (size_t i = 0; i < count; ++i) {
+    double sum = 0, square_sum = 0;
+    for (size_t worker = 0; worker < scene.honest_workers; ++worker)
+      sum += scene.honest[worker * count + i];
+    const double mean = sum / workers;
+    for (size_t worker = 0; worker < scene.honest_workers; ++worker) {
+      const double away = scene.honest[worker * count + i] - mean;
+      square_sum += away * away;
+    }
+    body(i, mean, std::sqrt(square_sum / workers));
+  }
+}
+
+void flip_sign(const AttackScene& scene, std::span<float> gradient) {
+  const auto scale = static_cast<float>(-scene.options.number("scale"));
+  for (float& value : gradient) value *= scale;
+}
+
+void send_noise(const AttackScene& scene, std::span<float> gradient) {
+  const auto deviation = static_cast<float>(scene.options.number("std"));
+  for (size_t i = 0; i < gradient.size(); ++i)
+    gradient[i] = deviation * random_normal(scene.key, i);
+}
+
+void send_a_little(const AttackScene& scene, std::span<float> gradient) {
+  const double z = scene.options.number("z");
+  for_honest(scene, gradient.size(), [&](size_t i, double mean, double deviation) {
+    gradient[i] = static_cast<float>(mean - z * deviation);
+  });
+}
+
+void turn_mean(const AttackScene& scene, std::span<float> gradient) {
+  const double epsilon = scene.options.number("epsilon");
+  for_honest(scene, gradient.size(), [&](size_t i, double mean, double /*deviation*/) {
+    gradient[i] = static_cast<float>(-epsilon * mean);
+  });
+}
+
+void copy_one(const AttackScene& scene, std::span<float> gradient) {
+  const auto of = static_cast<size_t>(scene.options.integer("of"));
+  const auto row = scene.honest.subspan(of * gradient.size(), gradient.size());
+  std::copy(row.begin(), row.end(), gradient.begin());
+}
+
+void send_nan(const AttackScene& /*scene*/, std::span<float> gradient) {
+  std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::quiet_NaN());
+}
+
+void send_zeros(const AttackScene& /*scene*/, std::span<float> gradient) {
+  std::fill(gradient.begin(), gradient.end(), 0.0f);
+}
+
+const auto& list_attacks() {
+  static const std::array<AttackEntry, 8> rows = {{
+      {.name = "sign_flip",
+       .summary = "the own gradient times -scale",
+       .options = {attackers(), number("scale", "1", "of the own gradient")},
+       .change = flip_sign},
+      {.name = "noise",
+       .summary = "normal noise",
+       .options = {attackers(), number("std", "200", "standard deviation of each value")},
+       .change = send_noise},
+      {.name = "alie",
+       .summary = "a little is enough: the honest mean minus z honest standard deviations",
+       .options = {attackers(), number("z", "1.5", "standard deviations")},
+       .sees_honest = true,
+       .change = send_a_little},
+      {.name = "ipm",
+       .summary = "inner product manipulation: the honest mean times -epsilon",
+       .options = {attackers(), number("epsilon", "0.5", "of the honest mean")},
+       .sees_honest = true,
+       .change = turn_mean},
+      {.name = "mimic",
+       .summary = "the gradient of one honest worker",
+       .options = {attackers(),
+                   {.name = "of",
+                    .type = OptionType::kInteger,
+                    .fallback = "0",
+                    .min = 0,
+                    .max = 1 << 15,
+                    .help = "its rank"}},
+       .sees_honest = true,
+       .change = copy_one},
+      {.name = "label_flip",
+       .summary = "the gradient of labels C - 1 - l in place of l, of C classes",
+       .options = {attackers()}},
+      {.name = "nan", .summary = "NaN", .options = {attackers()}, .change = send_nan},
+      {.name = "zeros", .summary = "zeros", .options = {attackers()}, .change = send_zeros},
+  }};
+  return rows;
+}
+
+auto parse_attack(const std::string& text) {
+  return find_named_row(list_attacks(), "attack", text);
+}
+
+// Gradients as one vector, and back. One that is absent counts as zeros.
+std::vector<float> take_gradients(torch::nn::Module& module) {
+  std::vector<float> all;
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    const torch::Tensor& gradient = parameter.tensor.grad();
+    const size_t begin = all.size(), count = static_cast<size_t>(parameter.tensor.numel());
+    all.resize(begin + count);
+    if (!gradient.defined()) continue;
+    const torch::Tensor values = gradient.to(torch::kFloat32).contiguous();
+    std::copy_n(values.const_data_ptr<float>(), count, all.data() + begin);
+  }
+  return all;
+}
+
+void put_gradients(torch::nn::Module& module, std::vector<float>& all) {
+  size_t begin = 0;
+  for (const TrainableParameter& parameter : trainable_parameters(module)) {
+    const torch::Tensor& tensor = parameter.tensor;
+    const torch::Tensor values = torch::from_blob(all.data() + begin, tensor.sizes());
+    tensor.mutable_grad() = values.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    begin += static_cast<size_t>(tensor.numel());
+  }
+}
+
+}  // namespace
+
+Status check_attack(const std::string& text) { return parse_attack(text).status(); }
+
+struct Attack::Plan {
+  NamedRow<AttackEntry> attack;
+  uint64_t seed;
+  size_t honest;     // workers
+  bool is_attacker;  // this one
+};
+
+Attack::Attack(const Options& recipe, Group& group) : group_(group) {
+  const std::string& text = recipe.text("run.attack");
+  require_agreement(group, "run.attack", "run.attack=" + text + '\n');
+  if (text.empty()) return;
+  auto attack = parse_attack(text).value();
+  const auto refuse = [&](const std::string& why) {
+    throw AgreedError(ErrorCode::kBadOption, "run.attack = " + text + ": " + why);
+  };
+  const int honest = group.size() - static_cast<int>(attack.options.integer("ranks"));
+  if (honest < 1)
+    refuse("the run has " + std::to_string(group.size()) +
+           " workers, and one at least must be honest");
+  if (attack.row->name == "mimic" && attack.options.integer("of") >= honest)
+    refuse("the worker that is copied must be one of the " + std::to_string(honest) +
+           " honest ones, 0 to " + std::to_string(honest - 1));
+  plan_ = std::make_unique<Plan>(Plan{.attack = std::move(attack),
+                                      .seed = static_cast<uint64_t>(recipe.integer("train.seed")),
+                                      .honest = static_cast<size_t>(honest),
+                                      .is_attacker = group.rank() >= honest});
+}
+
+Attack::~Attack() = default;
+
+bool Attack::holds_gradients() const noexcept {
+  return plan_ != nullptr && plan_->attack.row->change != nullptr &&
+         (plan_->is_attacker || plan_->attack.row->sees_honest);
+}
+
+torch::Tensor Attack::labels(const torch::Tensor& targets, const torch::Tensor& outputs) const {
+  if (plan_ == nullptr || !plan_->is_attacker || plan_->attack.row->change != nullptr)
+    return targets;
+  if (outputs.dim() < 2 || targets.scalar_type() != torch::kInt64)
+    throw Error(ErrorCode::kUnsupported,
+                "run.attack = label_flip: this task's samples have no labels of classes");
+  return outputs.size(1) - 1 - targets;
+}
+
+void Attack::change(uint64_t step, torch::nn::Module& module) {
+  if (!holds_gradients()) return;
+  std::vector<float> own = take_gradients(module), all;
+  if (plan_->attack.row->sees_honest) {
+    all.resize(own.size() * static_cast<size_t>(group_.size()));
+    group_.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  }
+  if (!plan_->is_attacker) return;
+  const AttackScene scene{.options = plan_->attack.options,
+                          .key = {.seed = plan_->seed,
+                                  .use = RandomUse::kTest,
+                                  .step = step,
+                                  .stream = static_cast<uint32_t>(group_.rank())},
+                          .honest = std::span<const float>(all),
+                          .honest_workers = plan_->honest};
+  plan_->attack.row->change(scene, own);
+  put_gradients(module, own);
+}
+
+}  // namespace thinwire
