@@ -68,9 +68,9 @@ def record(rank, size, codecs):
 def not_all_given(rank, size):
     """A step that is ended before each tensor's gradient came."""
     from thinwire.torch._native import Engine
-    options = {"codec": "fp32", "feedback": "auto", "method": "auto", "grouping": "auto", "bucket_kb": 1,
-               "steps_per_epoch": 1, "seed": 0, "max_skipped": 0, "norms": False, "weighted": False, "inside": 1,
-               "rules": []}
+    options = {"codec": "fp32", "feedback": "auto", "method": "auto", "combine": "mean", "grouping": "auto",
+               "bucket_kb": 1, "steps_per_epoch": 1, "seed": 0, "max_skipped": 0, "norms": False, "weighted": False,
+               "inside": 1, "rules": []}
     tensors = [(f"layer{i}", [100], "linear") for i in range(8)]
     found = []
     for given in ([], [3], [0, 1, 2, 3, 4, 6, 7]):

@@ -157,7 +157,7 @@ def exchange_options(call: str, *, scaler: Optional[Any], deadline_seconds: Any,
                      **given: Any) -> dict[str, Any]:
     """What `compress` was given, as the engine takes it."""
     check = Arguments(call)
-    check.texts(feedback=given["feedback"], method=given["method"])
+    check.texts(feedback=given["feedback"], method=given["method"], combine=given["combine"])
     check.choice("grouping", given["grouping"], GROUPINGS)
     check.counts(1, bucket_kb=given["bucket_kb"])
     check.whole(1, 2**15, inside=given["inside"])

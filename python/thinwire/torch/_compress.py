@@ -35,6 +35,7 @@ def compress(
     rules: Optional[Rules] = None,
     feedback: str = "auto",
     method: str = "auto",
+    combine: str = "mean",
     grouping: str = "auto",
     bucket_kb: int = 2048,
     steps_per_epoch: Union[int, Sized, None] = None,
@@ -64,6 +65,8 @@ def compress(
             counts.
         feedback: the memory that keeps what codecs leave out; "auto" is the codec's default.
         method: the collective, docs/collectives.md.
+        combine: how the ranks' gradients become one: "mean", or a rule that takes some ranks which send anything,
+            such as "trimmed_mean:f=1", docs/robust.md.
         grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), "global" (each tensor, and
             one threshold selects from all of them while the backward pass runs, docs/global-threshold.md), or
             "auto", the codec's.
@@ -99,7 +102,7 @@ def compress(
     check = Arguments("compress")
     options = {"codec": check.codec(codec), "rules": check.rules(rules or {}), **exchange_options(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
-        grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
+        combine=combine, grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
         max_skipped=max_skipped, norms=norms, weighted=weighted, inside=inside)}
     warn_of_loss(options, list(options["rules"].values()))
     others = (options, deadline_seconds, scaler, optimizer, momentum)

@@ -43,6 +43,7 @@ ExchangeOptions exchange_options_of(const py::dict& given) {
     read_setting(row, options.rules.emplace_back());
     options.rules.back().pattern = row["pattern"].cast<std::string>();
   }
+  options.combine = given["combine"].cast<std::string>();
   options.chunk_values = kChunkValues;
   options.bucket_bytes = given["bucket_kb"].cast<size_t>() * 1024;
   options.seed = given["seed"].cast<uint64_t>();

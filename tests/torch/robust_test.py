@@ -1,0 +1,61 @@
+"""Rules that combine gradients of ranks of which some are wrong, and their mistakes.
+SPDX-License-Identifier: Apache-2.0"""
+import unittest
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ranks import on_ranks
+
+RULES = ("trimmed_mean:f=1", "median", "multi_krum:f=1", "geometric_median")
+
+
+def with_one_wrong_rank(rank, size):
+    """The gradient that arrives where rank r gives r, and the last rank -1000."""
+    import thinwire.torch as tw
+    found = {}
+    for rule in ("mean", *RULES):
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+        link = tw.compress(model, "fp32", combine=rule)
+        given = -1000.0 if rank == size - 1 else float(rank)
+        model(torch.full((1, 1), given)).sum().backward()
+        found[rule] = model.module.weight.grad.item()
+        link.change(codec="bf16")
+        model.zero_grad()
+        model(torch.full((1, 1), given)).sum().backward()
+        found[rule, "bf16"] = model.module.weight.grad.item()
+    return found
+
+
+def mistakes(rank, size):
+    import thinwire
+    import thinwire.torch as tw
+    found = []
+    for combine in ("medain", "trimmed_mean:f=9", 3, "trimmed_mean:f=1"):
+        try:
+            tw.compress(DistributedDataParallel(nn.Linear(1, 1)), "fp32", combine=combine,
+                        method="dense" if combine == "trimmed_mean:f=1" else "auto")
+        except thinwire.Error as error:
+            found.append(str(error))
+    return found
+
+
+class Robust(unittest.TestCase):
+    def test_a_wrong_rank_decides_the_mean_alone(self):
+        for found in on_ranks(5, with_one_wrong_rank):
+            self.assertAlmostEqual(found["mean"], (0 + 1 + 2 + 3 - 1000) / 5, places=3)
+            self.assertEqual(found["trimmed_mean:f=1"], 1)
+            self.assertEqual(found["median"], 1)
+            self.assertEqual(found["multi_krum:f=1"], 1.5)
+            for rule in RULES:
+                for key in (rule, (rule, "bf16")):
+                    self.assertTrue(0 <= found[key] <= 3, (key, found))
+
+    def test_mistakes_are_named(self):
+        for found in on_ranks(3, mistakes):
+            self.assertEqual(len(found), 4, found)
+            self.assertIn("did you mean 'median'?", found[0])
+            self.assertIn("needs 2 f + 1 = 19 ranks at least, and the group has 3", found[1])
+            self.assertIn("combine is 3, must be a text", found[2])
+            self.assertIn("method dense combines contributions by mean alone", found[3])
