@@ -37,7 +37,7 @@ class Suites(unittest.TestCase):
 
     def test_combined_contributions_are_those_of_the_definitions_on_three_to_nine_ranks(self):
         for size in (3, 4, 9):
-            self.expect_passed(size, "*ExchangeCombine*", 12)
+            self.expect_passed(size, "*ExchangeCombine*", 14)
 
     def expect_passed(self, size, tests, count):
         """The filter of GoogleTest chooses `count` tests, which pass on all ranks."""
