@@ -93,7 +93,7 @@
       ['steps', (run) => whole(run.steps) + (run.finished ? '' : ' so far')],
       ['test error', (run) => percent((run.tests.at(-1) || {}).error)],
       ['held-out error', (run) => percent((run.tests.at(-1) || {}).hold_out_error)],
-      ['bytes sent per step', (run) => whole(mean_of(run.series.sent_bytes))],
+      ['bytes sent per step', (run) => whole(run.summary.sent_bytes_per_step ?? mean_of(run.series.sent_bytes))],
       ['wire ratio', (run) => times(run.summary.wire_ratio)],
       ['codec ratio', (run) => times(run.summary.codec_ratio)],
       ['kept / target', (run) => (run.summary.achieved_over_target ? short(run.summary.achieved_over_target) : '')],
