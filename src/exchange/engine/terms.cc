@@ -91,7 +91,8 @@ Status check_hierarchy(const ExchangeOptions& options, const Combine& rule,
     return Status::fail(ErrorCode::kUnsupported,
                         inside + ": combine = " + options.combine +
                             " chooses among whole vectors, and each rank of a group has only a "
-                            "part of its group's; choose mean or median, or inside = 1");
+                            "part of its group's; choose inside = 1, or one of " +
+                            names_of_value_rules());
   if (options.results == Results::kShard)
     return Status::fail(ErrorCode::kUnsupported,
                         inside + " gives every rank the full results; shards need inside = 1");
@@ -128,7 +129,8 @@ Status check_columns(const ExchangeOptions& options, const Combine& rule) {
         "sit out; choose weighted = false");
   if (rule.over_vectors() != nullptr)
     return refuse("combine = " + options.combine +
-                  " would choose other ranks in each column; choose mean or median");
+                  " would choose other ranks in each column; choose one of " +
+                  names_of_value_rules());
   return Status::ok();
 }
 

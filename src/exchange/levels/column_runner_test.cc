@@ -135,7 +135,7 @@ TEST(ColumnRunner, MistakesAreToldToAllRanks) {
     EXPECT_THAT(error({.columns = 2, .results = Results::kShard}, small_model()),
                 HasSubstr("full results"));
     EXPECT_THAT(error({.method = "gather", .combine = "krum:f=0", .columns = 2}, small_model()),
-                HasSubstr("choose mean or median"));
+                HasSubstr("choose one of mean, "));
     // Rank 3 alone has another shape, in column 1; column 0 agrees, and hears of it.
     EXPECT_THAT(error(fp32, group.rank() == 3 ? shards_of(1) : small_model()),
                 HasSubstr("a column: ranks do not agree"));

@@ -71,6 +71,14 @@ Result<NamedCombine> make_combine(std::string_view text) {
                       .canonical = named.value().canonical()};
 }
 
+std::string names_of_value_rules() {
+  std::string names;
+  for (const CombineEntry* entry : list_combines())
+    if (make_combine(entry->name).value().rule->over_vectors() == nullptr)
+      names += (names.empty() ? "" : ", ") + std::string(entry->name);
+  return names;
+}
+
 const Combine& mean_of_ranks() noexcept {
   static const Mean mean;
   return mean;

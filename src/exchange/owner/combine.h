@@ -61,6 +61,9 @@ OptionInfo faulty_ranks_option(std::string_view help, double most = 32765);
 // All rules, mean first.
 std::span<const CombineEntry* const> list_combines() noexcept;
 
+// "mean, majority, median, ...": the names of those that decide by some values alone.
+std::string names_of_value_rules();
+
 // A rule, and the text that selects it with every option spelt out.
 struct NamedCombine {
   std::shared_ptr<const Combine> rule;
