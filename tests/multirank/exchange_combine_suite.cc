@@ -170,19 +170,24 @@ std::vector<RuleOverVectors> rules_over_vectors(int ranks) {
   return rules;
 }
 
+// Several buckets, and several chunks of a tensor.
+ExchangeOptions in_parts(const std::string& rule, const std::string& codec,
+                         const std::string& method) {
+  return {.codec = codec,
+          .method = method,
+          .combine = rule,
+          .grouping = Grouping::kTensor,
+          .bucket_bytes = 700,
+          .chunk_values = 20};
+}
+
 TEST_P(ExchangeCombine, RulesOverVectorsChooseAmongTheDecodedContributions) {
   for (const RuleOverVectors& rule : rules_over_vectors(GetParam()))
     for (const std::string method : {"scatter-reduce", "gather"})
       for (const std::string text : {"fp32", "topk:density=0.2", "sidco:density=0.1", "sign"}) {
         if (method == "scatter-reduce" && text != "fp32") continue;  // its owner encodes once more
         on_all([&](Group& group) {
-          Side side(group, kTensors,
-                    {.codec = text,
-                     .method = method,
-                     .combine = rule.text,
-                     .grouping = Grouping::kTensor,
-                     .bucket_bytes = 700,
-                     .chunk_values = 20});
+          Side side(group, kTensors, in_parts(rule.text, text, method));
           EXPECT_FALSE(side.step(0).skipped);
           const auto codec = make_codec(text).value().codec;
           const Tensors expected = chosen(rule.choice, *codec, group.size());
@@ -208,13 +213,7 @@ TEST_P(ExchangeCombine, EveryRuleGivesWhatItsPlainLoopGives) {
         }
         const Row expected = rule.of(rows);
         on_all([&](Group& group) {
-          Side side(group, kTensors,
-                    {.codec = text,
-                     .method = method,
-                     .combine = rule.text,
-                     .grouping = Grouping::kTensor,
-                     .bucket_bytes = 700,
-                     .chunk_values = 20});
+          Side side(group, kTensors, in_parts(rule.text, text, method));
           EXPECT_FALSE(side.step(0).skipped);
           size_t place = 0;
           for (const Values& values : side.values)

@@ -1,6 +1,7 @@
 """A small GPT, sharded by fully_shard, its batches and steps. SPDX-License-Identifier: Apache-2.0"""
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 TOKENS, WIDTH, LENGTH = 24, 18, 6  # a width that 4 shards do not divide
 
@@ -34,9 +35,33 @@ class Gpt(nn.Module):
         return self.head(x).clone()  # FSDP2 warns of views
 
 
+class Checkpointed(Gpt):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=self.reentrant)
+        return self.head(x).clone()
+
+
 def make_gpt(seed=1):
     torch.manual_seed(seed)
     return Gpt()
+
+
+def make_checkpointed(reentrant):
+    torch.manual_seed(1)
+    return Checkpointed(reentrant)
+
+
+def make_compiled():
+    model = make_gpt()
+    for block in model.blocks:
+        block.compile(backend="aot_eager")
+    return model
 
 
 def mesh_of(replicas, shards):
@@ -81,3 +106,38 @@ def shards_of(model):
 
 def gradients_of(model):
     return {name: one.grad.to_local().clone() for name, one in model.named_parameters() if one.grad is not None}
+
+
+# Gradients of three backward passes add up, sent after each of them or after the last alone.
+def without_communication(model, rank):
+    for micro in range(3):
+        model.set_requires_gradient_sync(micro == 2)
+        loss_of(model, micro, rank).backward()
+
+
+def with_communication(model, rank):
+    for micro in range(3):
+        loss_of(model, micro, rank).backward()
+
+
+class FallingScaler:
+    """Stands for a GradScaler whose scale halves after the first step."""
+    scale = 1024.0
+
+    def get_scale(self):
+        return self.scale
+
+
+def with_and_without_scaler(linked, rank):
+    """The gradients of the second step, without their scale, of linked(scaler=) models."""
+    found = []
+    for scaler in (None, FallingScaler()):
+        model, _ = linked(scaler=scaler)
+        for step in range(2):
+            model.zero_grad()
+            scale = scaler.get_scale() if scaler else 1.0
+            (loss_of(model, step, rank) * scale).backward()
+            if scaler:
+                scaler.scale /= 2
+        found.append({name: one / scale for name, one in gradients_of(model).items()})
+    return found

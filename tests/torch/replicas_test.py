@@ -1,5 +1,6 @@
 """Replicas of a sharded model: FSDP2 inside, a link between. Means, memories, saved states, momentum, mistakes.
 SPDX-License-Identifier: Apache-2.0"""
+import functools
 import math
 import tempfile
 import unittest
@@ -10,7 +11,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
-from gpts import gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train
+from gpts import gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train, with_and_without_scaler
 from ranks import on_ranks
 
 SIDCO = "sidco:density=0.05"
@@ -175,24 +176,7 @@ def skipped(rank, size):
 
 
 def scaled(rank, size):
-    """By a scaler whose scale halves after the first step."""
-    class Scaler:
-        scale = 1024.0
-
-        def get_scale(self):
-            return self.scale
-    mesh = mesh_of(2, 2)
-    found = []
-    for scaler in (None, Scaler()):
-        model, _ = linked(TOPK, mesh, scaler=scaler)
-        for step in range(2):
-            model.zero_grad()
-            scale = scaler.get_scale() if scaler else 1.0
-            (loss_of(model, step, rank) * scale).backward()
-            if scaler:
-                scaler.scale /= 2
-        found.append({name: one / scale for name, one in gradients_of(model).items()})
-    return found
+    return with_and_without_scaler(functools.partial(linked, TOPK, mesh_of(2, 2)), rank)
 
 
 def accumulated_with_momentum(rank, size):

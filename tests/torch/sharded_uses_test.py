@@ -5,9 +5,10 @@ import unittest
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from gpts import WIDTH, Block, Gpt, gradients_of, loss_of, make_gpt, mesh_of, sharded, train
+from gpts import (
+    WIDTH, Block, Gpt, gradients_of, loss_of, make_checkpointed, make_compiled, make_gpt, mesh_of, sharded, train,
+    with_communication, without_communication)
 from ranks import on_ranks
 
 
@@ -63,15 +64,6 @@ def after_evaluation(rank, size):
 
 
 def accumulated(rank, size):
-    def without_communication(model, rank):
-        for micro in range(3):
-            model.set_requires_gradient_sync(micro == 2)
-            loss_of(model, micro, rank).backward()
-
-    def with_communication(model, rank):
-        for micro in range(3):
-            loss_of(model, micro, rank).backward()
-
     def over_zeros(model, rank):
         loss_of(model, 0, rank).backward()
         model.zero_grad(set_to_none=False)
@@ -80,34 +72,12 @@ def accumulated(rank, size):
     return [both(rank, passes) for passes in (without_communication, with_communication, over_zeros)]
 
 
-class Checkpointed(Gpt):
-    def __init__(self, reentrant):
-        super().__init__()
-        self.reentrant = reentrant
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.head(x).clone()
-
-
 def checkpointed(rank, size):
-    def make(reentrant):
-        torch.manual_seed(1)
-        return Checkpointed(reentrant)
-
-    return [both(rank, once, make=functools.partial(make, reentrant)) for reentrant in (False, True)]
+    return [both(rank, once, make=functools.partial(make_checkpointed, reentrant)) for reentrant in (False, True)]
 
 
 def compiled(rank, size):
-    def make():
-        model = make_gpt()
-        for block in model.blocks:
-            block.compile(backend="aot_eager")
-        return model
-
-    return both(rank, once, make=make)
+    return both(rank, once, make=make_compiled)
 
 
 class Gated(Block):

@@ -13,9 +13,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from gpts import Gpt, gradients_of, loss_of, make_gpt, sharded, shards_of, train
+from gpts import (
+    Gpt, gradients_of, loss_of, make_checkpointed, make_compiled, make_gpt, sharded, shards_of, train,
+    with_and_without_scaler, with_communication, without_communication)
 from ranks import on_ranks
 
 LOCO = {"codec": "int4", "feedback": "loco"}
@@ -184,36 +185,11 @@ def resharding(rank, size):
 
 
 def accumulated(rank, size):
-    def without_communication(model, rank):
-        for micro in range(3):
-            model.set_requires_gradient_sync(micro == 2)
-            loss_of(model, micro, rank).backward()
-
-    def with_communication(model, rank):
-        for micro in range(3):
-            loss_of(model, micro, rank).backward()
-
     return [both(rank, passes) for passes in (without_communication, with_communication)]
 
 
-class Checkpointed(Gpt):
-    def __init__(self, reentrant):
-        super().__init__()
-        self.reentrant = reentrant
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.head(x).clone()
-
-
 def checkpointed(rank, size):
-    def make(reentrant):
-        torch.manual_seed(1)
-        return Checkpointed(reentrant)
-
-    return [both(rank, once, make=functools.partial(make, reentrant)) for reentrant in (False, True)]
+    return [both(rank, once, make=functools.partial(make_checkpointed, reentrant)) for reentrant in (False, True)]
 
 
 class Sparing(Gpt):
@@ -233,12 +209,7 @@ def unused(rank, size):
 
 
 def compiled(rank, size):
-    def make():
-        model = make_gpt()
-        for block in model.blocks:
-            block.compile(backend="aot_eager")
-        return model
-    return both(rank, once, make=make)
+    return both(rank, once, make=make_compiled)
 
 
 def divided(rank, size):
@@ -258,23 +229,7 @@ def not_finite(rank, size):
 
 
 def scaled(rank, size):
-    class Scaler:
-        scale = 1024.0
-
-        def get_scale(self):
-            return self.scale
-
-    found = []
-    for scaler in (None, Scaler()):
-        model, _ = linked(**LOCO, scaler=scaler)
-        for step in range(2):
-            model.zero_grad()
-            scale = scaler.get_scale() if scaler else 1.0
-            (loss_of(model, step, rank) * scale).backward()
-            if scaler:
-                scaler.scale /= 2
-        found.append({name: one / scale for name, one in gradients_of(model).items()})
-    return found
+    return with_and_without_scaler(functools.partial(linked, **LOCO), rank)
 
 
 def by_rules(rank, size):
