@@ -22,12 +22,6 @@ constexpr size_t kAroundBar = 10;  // margin, percentage, and room for ^C
 constexpr std::string_view kFull[] = {"=", "\u2501"};
 constexpr std::string_view kEmpty[] = {".", "\u2500"};
 
-std::string repeat(std::string_view text, size_t times) {
-  std::string all;
-  while (times-- > 0) all += text;
-  return all;
-}
-
 }  // namespace
 
 void Progress::follow(const StepEvent& event) {

@@ -52,6 +52,12 @@ std::string percent(double fraction) { return fmt::format("{:.2f}%", 100 * fract
 
 std::string ratio(double factor) { return three_digits(factor) + "x"; }
 
+std::string repeat(std::string_view text, size_t times) {
+  std::string all;
+  while (times-- > 0) all += text;
+  return all;
+}
+
 std::string join(const std::vector<std::string>& items, std::string_view separator) {
   return fmt::format("{}", fmt::join(items, separator));
 }

@@ -18,6 +18,7 @@ std::string duration(double seconds);         // "0.4 s" below 10 s, then "0:42"
 std::string percent(double fraction);         // 0.0912 -> "9.12%"
 std::string ratio(double factor);             // three digits and a cross: "97.3x", "1.00x", "512x"
 
+std::string repeat(std::string_view text, size_t times);
 std::string join(const std::vector<std::string>& items, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);

@@ -34,11 +34,6 @@ Json read_summary(const fs::path& path) {
   return summary;
 }
 
-double number(const Json& line, const char* key, double otherwise = 0) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : otherwise;
-}
-
 // The steps and tests of a run, in the order of its file.
 class MetricsReader {
  public:
@@ -225,6 +220,11 @@ std::vector<fs::path> runs_in(const fs::path& path) {
     return strverscmp(left.filename().c_str(), right.filename().c_str()) < 0;
   });
   return found;
+}
+
+double number(const Json& object, const char* key, double otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
 }
 
 std::string folder_name(const fs::path& folder) {

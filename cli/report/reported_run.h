@@ -17,6 +17,9 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& path);
 // The name of a folder, however it was written: "build/demo/" is called "demo".
 std::string folder_name(const std::filesystem::path& folder);
 
+// The number under `key`, or `otherwise` where there is none.
+double number(const nlohmann::json& object, const char* key, double otherwise = 0);
+
 // The run in `folder` as one JSON object; the keys are those that page.js reads. A long run is shown in at most
 // twice `groups` groups of steps. A run that still goes on can be read: its last line may be cut off. Throws kIo or
 // kCorrupt, naming file and line.

@@ -23,11 +23,6 @@ using Json = nlohmann::json;
 constexpr size_t kRecent = 200;
 constexpr size_t kLosses = 64;  // then each two become one
 
-double number(const Json& object, const char* key, double otherwise = 0) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
-}
-
 }  // namespace
 
 FollowedRun::FollowedRun(fs::path folder)

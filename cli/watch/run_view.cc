@@ -16,12 +16,6 @@ constexpr size_t kLeastWidth = 40;
 constexpr size_t kMostWidth = 100;
 constexpr double kSilent = 60;  // seconds without a line that are mentioned
 
-std::string repeat(std::string_view text, size_t times) {
-  std::string all;
-  while (times-- > 0) all += text;
-  return all;
-}
-
 size_t width_of(const Terminal& terminal) {
   return std::clamp(static_cast<size_t>(std::max(terminal.width - 1, 0)), kLeastWidth, kMostWidth);
 }
