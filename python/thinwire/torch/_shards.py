@@ -117,7 +117,8 @@ class WeightGather(_Allocates, AllGather):
                 f"FSDP2 gathers {input_tensor.numel()} values of type {input_tensor.dtype} of a module whose "
                 f"parameters {self._names[0]!r} ... have {self._size}: parameters of one module need one type, and no "
                 "extensions")
-        found = torch.empty(self._all)
+        is_float = output_tensor.dtype == torch.float32 and output_tensor.is_contiguous()
+        found = output_tensor if is_float else torch.empty(self._all)
         report = self._gather.gather(self.calls, input_tensor.to(torch.float32, copy=True), found)
         self.calls += 1
         self.sent_bytes += report["sent_bytes"]
@@ -126,7 +127,8 @@ class WeightGather(_Allocates, AllGather):
             if "corrupt" in report["fault"]:
                 raise CorruptError(f"all-gather of weights: {report['fault']}")
             found.fill_(math.nan)  # as every rank would have had from a weight that is not finite
-        output_tensor.copy_(found)
+        if found is not output_tensor:
+            output_tensor.copy_(found)
 
 
 class ShardsLink(Link):
