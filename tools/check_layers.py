@@ -11,6 +11,7 @@ from type_names import defined_types
 MAY_INCLUDE = {
     "core": set(),
     "kernel": {"core"},
+    "device": {"core", "kernel"},
     "codec": {"core", "kernel"},
     "feedback": {"core", "kernel"},
     "comm": {"core"},
@@ -24,6 +25,7 @@ MAY_INCLUDE = {
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {
     "hwy/": ("src/kernel/",),
+    "dlfcn.h": ("src/device/cuda/",),
     "Random123/": ("src/core/",),
     "xxhash.h": ("src/core/",),
     "boost/math": ("src/codec/",),

@@ -1,0 +1,87 @@
+// Includes the texts and calls their kernels by name.
+// SPDX-License-Identifier: Apache-2.0
+#include "device/testing/host_kernels.h"
+
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "core/check.h"
+#include "device/testing/host_prelude.h"
+#include "thinwire/status.h"
+
+namespace thinwire::device {
+namespace {
+
+#include "device/texts/common.cu"
+namespace half_float {
+#include "device/texts/half_float.cu"
+}
+namespace scaled_blocks {
+#include "device/texts/scaled_blocks.cu"
+}
+
+struct HostKernel {
+  std::string_view name;
+  void (*run)(Grid grid, bool backward, std::span<const Argument> arguments);
+};
+
+template <class... Parameters, size_t... kIndex>
+void call(void (*kernel)(Parameters...), Grid grid, bool backward,
+          std::span<const Argument> arguments, std::index_sequence<kIndex...>) {
+  constexpr size_t kSizes[] = {sizeof(Parameters)...};
+  THINWIRE_CHECK(arguments.size() == sizeof...(Parameters), "kernel: not as many arguments");
+  for (size_t i = 0; i < arguments.size(); ++i)
+    THINWIRE_CHECK(arguments[i].size == kSizes[i],
+                   "kernel: argument " + std::to_string(i) + " has another size");
+  std::tuple<Parameters...> values;
+  (std::memcpy(&std::get<kIndex>(values), arguments[kIndex].data, kSizes[kIndex]), ...);
+  run_on_host(grid.blocks, grid.threads, backward, [&] { std::apply(kernel, values); });
+}
+
+template <class... Parameters>
+void call_all(void (*kernel)(Parameters...), Grid grid, bool backward,
+              std::span<const Argument> arguments) {
+  call(kernel, grid, backward, arguments, std::index_sequence_for<Parameters...>());
+}
+
+template <auto kKernel>
+void run(Grid grid, bool backward, std::span<const Argument> arguments) {
+  call_all(kKernel, grid, backward, arguments);
+}
+
+// A kernel that is missing here is one that no test runs: kernel_texts_test.cc compares.
+constexpr HostKernel kKernels[] = {
+    {"half_float/encode_half", run<half_float::encode_half>},
+    {"half_float/encode_bfloat", run<half_float::encode_bfloat>},
+    {"half_float/add_half", run<half_float::add_half>},
+    {"half_float/add_bfloat", run<half_float::add_bfloat>},
+    {"scaled_blocks/quantise_blocks", run<scaled_blocks::quantise_blocks>},
+    {"scaled_blocks/add_blocks", run<scaled_blocks::add_blocks>},
+};
+
+}  // namespace
+
+void HostLauncher::launch(std::string_view kernel, Grid grid, std::span<const Argument> arguments) {
+  for (const HostKernel& known : kKernels)
+    if (known.name == kernel) return known.run(grid, backward_, arguments);
+  throw Error(ErrorCode::kUnknownName, "device: no kernel '" + std::string(kernel) + "'");
+}
+
+std::vector<std::string> host_kernel_names() {
+  std::vector<std::string> names;
+  for (const HostKernel& kernel : kKernels) names.emplace_back(kernel.name);
+  return names;
+}
+
+}  // namespace thinwire::device
+
+// For sources that are compiled together with this one.
+#undef KERNEL
+#undef DEVICE
+#undef SHARED
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim

@@ -1,0 +1,29 @@
+// Kernel texts compiled as ordinary C++, for tests on machines without a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/launcher.h"
+
+namespace thinwire::device {
+
+// Runs kernels at once, on this thread. Throws Error(kUnknownName) for a kernel that is none, and
+// Error(kContract) where the arguments are not the kernel's.
+class HostLauncher final : public Launcher {
+ public:
+  // `backward`: the last block and thread first (host_threads.h).
+  explicit HostLauncher(bool backward = false) : backward_(backward) {}
+
+  void launch(std::string_view kernel, Grid grid, std::span<const Argument> arguments) override;
+
+ private:
+  bool backward_;
+};
+
+// All kernels: "half_float/encode_half", ...
+std::vector<std::string> host_kernel_names();
+
+}  // namespace thinwire::device

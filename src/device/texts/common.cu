@@ -1,0 +1,54 @@
+// What all texts share: where a thread stands, bits of floats, packed codes.
+// SPDX-License-Identifier: Apache-2.0
+
+// Every text is CUDA C++ and plain C++ at the same time: no header, no template of a library. Arithmetic
+// that decides bits is written by the intrinsics that round once (__fadd_rn and its like), so that no
+// compiler fuses or reorders it.
+
+DEVICE u64 thread_index() { return static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; }
+DEVICE u64 thread_count() { return static_cast<u64>(gridDim.x) * blockDim.x; }
+
+constexpr u32 kMagnitude = 0x7fffffffu;
+constexpr u32 kInfinity = 0x7f800000u;
+
+DEVICE u32 magnitude_bits(float x) { return __float_as_uint(x) & kMagnitude; }
+DEVICE float magnitude(float x) { return __uint_as_float(magnitude_bits(x)); }
+DEVICE bool finite(float x) { return magnitude_bits(x) < kInfinity; }
+DEVICE bool negative_sign(float x) { return __float_as_uint(x) >> 31 != 0; }
+// The neighbour of x > 0 towards 0.
+DEVICE float float_below(float x) { return __uint_as_float(__float_as_uint(x) - 1); }
+
+DEVICE bool finite64(double x) {
+  return (static_cast<u64>(__double_as_longlong(x)) >> 52 & 0x7ff) != 0x7ff;
+}
+
+// Remembers in `bad` that something was wrong. Threads may write at once: they write the same.
+DEVICE void complain(u32* bad, bool wrong) {
+  if (wrong) *bad = 1;
+}
+
+DEVICE u64 code_bytes(u64 count, u32 bits) { return (count * bits + 7) / 8; }
+
+// Eight codes of at most eight bits, packed from bit 0 up, at any address.
+DEVICE void put_codes(u8* at, u64 codes, u32 bytes) {
+  if (bytes == 8 && aligned(at, 4)) {
+    put32(at, static_cast<u32>(codes));
+    put32(at + 4, static_cast<u32>(codes >> 32));
+  } else if (bytes == 4 && aligned(at, 4)) {
+    put32(at, static_cast<u32>(codes));
+  } else {
+    for (u32 i = 0; i < bytes; ++i) at[i] = static_cast<u8>(codes >> 8 * i);
+  }
+}
+
+DEVICE u64 get_codes(const u8* at, u32 bytes) {
+  if (bytes == 8 && aligned(at, 4)) return get32(at) | static_cast<u64>(get32(at + 4)) << 32;
+  if (bytes == 4 && aligned(at, 4)) return get32(at);
+  u64 codes = 0;
+  for (u32 i = 0; i < bytes; ++i) codes |= static_cast<u64>(at[i]) << 8 * i;
+  return codes;
+}
+
+// 1.5 * 2^23: adding it to |t| <= 2^22 rounds t to the nearest whole number, ties to even, which then
+// stands in the low bits in two's complement.
+constexpr float kWhole = 12582912.0f;
