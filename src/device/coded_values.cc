@@ -2,12 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/coded_values.h"
 
+#include <algorithm>
+
 #include "device/work_grid.h"
+#include "kernel/vector_moments.h"
 
 namespace thinwire::device {
 namespace {
 
+constexpr size_t kLevelSums = 24;  // bytes of the text's LevelSums
+
 size_t blocks_of(size_t count, size_t block) { return (count + block - 1) / block; }
+
+// Of sums, in a block.
+size_t chunks_of(size_t count, size_t block) {
+  return blocks_of(std::min(block, count), kernel::kSumChunk);
+}
 
 }  // namespace
 
@@ -36,6 +46,50 @@ void add_blocks(Launcher& on, const std::byte* bytes, size_t count, kernel::Scal
   launch(on, "scaled_blocks/add_blocks", work_grid(32 * blocks_of(count, blocks.block)), bytes,
          uint64_t{count}, uint64_t{blocks.block}, static_cast<uint32_t>(blocks.bits), weight, out,
          bad);
+}
+
+size_t level_scratch_bytes(size_t count, kernel::LevelBlocks blocks) noexcept {
+  if (std::min(blocks.block, count) <= kernel::kSumChunk) return 0;
+  return blocks_of(count, blocks.block) *
+         (chunks_of(count, blocks.block) * kLevelSums + 2 * sizeof(float));
+}
+
+void encode_levels(Launcher& on, const float* values, size_t count, kernel::LevelBlocks blocks,
+                   std::byte* bytes, float* rest, void* scratch) {
+  const uint32_t means = blocks.rule == kernel::LevelRule::kMeans ? 1 : 0;
+  const uint64_t block = std::min(blocks.block, count);
+  const size_t number = count == 0 ? 0 : blocks_of(count, block);
+  if (block <= kernel::kSumChunk) {
+    launch(on, "two_levels/encode_levels", work_grid(16 * number), values, uint64_t{count},
+           std::max<uint64_t>(block, 1), means, bytes, rest);
+    return;
+  }
+  const uint64_t chunks = chunks_of(count, block);
+  void* const levels = static_cast<std::byte*>(scratch) + number * chunks * kLevelSums;
+  launch(on, "two_levels/level_chunks", work_grid(16 * number * chunks), values, uint64_t{count},
+         block, chunks, means, scratch);
+  launch(on, "two_levels/level_headers", work_grid(number), values, uint64_t{count}, block, chunks,
+         means, scratch, levels, bytes);
+  launch(on, "two_levels/pack_levels", work_grid(count / 8 + number), values, uint64_t{count},
+         block, means, levels, bytes, rest);
+}
+
+void add_levels(Launcher& on, const std::byte* bytes, size_t count, kernel::LevelBlocks blocks,
+                float weight, float* out, uint32_t* bad) {
+  const uint32_t means = blocks.rule == kernel::LevelRule::kMeans ? 1 : 0;
+  const uint64_t block = std::max<uint64_t>(std::min(blocks.block, count), 1);
+  launch(on, "two_levels/add_levels", work_grid(count / 8 + 1), bytes, uint64_t{count}, block,
+         means, weight, out, bad);
+}
+
+void encode_signs(Launcher& on, const float* values, size_t count, uint64_t first, std::byte* bytes,
+                  float* rest) {
+  launch(on, "two_levels/encode_signs", work_grid(count / 8 + 1), values, uint64_t{count}, first,
+         bytes, rest);
+}
+
+void add_signs(Launcher& on, const std::byte* bytes, size_t count, float weight, float* out) {
+  launch(on, "two_levels/add_signs", work_grid(count / 8 + 1), bytes, uint64_t{count}, weight, out);
 }
 
 }  // namespace thinwire::device

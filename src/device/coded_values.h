@@ -7,6 +7,7 @@
 
 #include "device/launcher.h"
 #include "kernel/scaled_blocks.h"
+#include "kernel/two_levels.h"
 
 namespace thinwire::device {
 
@@ -27,5 +28,18 @@ void quantise_blocks(Launcher& on, const float* values, size_t count, kernel::Sc
                      std::byte* bytes, float* rest);
 void add_blocks(Launcher& on, const std::byte* bytes, size_t count, kernel::ScaledBlocks blocks,
                 float weight, float* out, uint32_t* bad);
+
+// kernel::encode_levels and add_levels. `scratch` has level_scratch_bytes(count, blocks) bytes, at a multiple of 8; null
+// where that is 0.
+size_t level_scratch_bytes(size_t count, kernel::LevelBlocks blocks) noexcept;
+void encode_levels(Launcher& on, const float* values, size_t count, kernel::LevelBlocks blocks,
+                   std::byte* bytes, float* rest, void* scratch);
+void add_levels(Launcher& on, const std::byte* bytes, size_t count, kernel::LevelBlocks blocks,
+                float weight, float* out, uint32_t* bad);
+
+// What codec/signum.cc encodes and adds; `first` is the position of the first value plus the step.
+void encode_signs(Launcher& on, const float* values, size_t count, uint64_t first, std::byte* bytes,
+                  float* rest);
+void add_signs(Launcher& on, const std::byte* bytes, size_t count, float weight, float* out);
 
 }  // namespace thinwire::device

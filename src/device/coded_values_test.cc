@@ -98,10 +98,30 @@ Pair scaled(size_t block, size_t bits) {
                       auto bad) { add_blocks(on, bytes, count, blocks, weight, out, bad); }};
 }
 
+Pair levels(kernel::LevelRule rule, size_t block) {
+  const kernel::LevelBlocks blocks{.block = block, .rule = rule};
+  return {.name = (rule == kernel::LevelRule::kMeans ? "onebit:block=" : "sign:block=") +
+                  std::to_string(block),
+          .size = [=](size_t count) { return blocks.size(count); },
+          .simd_encode = [=](auto values, auto bytes,
+                             auto rest) { kernel::encode_levels(values, blocks, bytes, rest); },
+          .simd_add = [=](auto bytes, float weight,
+                          auto out) { return kernel::add_levels(bytes, blocks, weight, out); },
+          .text_encode =
+              [=](auto& on, auto values, auto count, auto bytes, auto rest) {
+                std::vector<uint64_t> scratch(level_scratch_bytes(count, blocks) / 8 + 1);
+                encode_levels(on, values, count, blocks, bytes, rest, scratch.data());
+              },
+          .text_add = [=](auto& on, auto bytes, auto count, auto weight, auto out,
+                          auto bad) { add_levels(on, bytes, count, blocks, weight, out, bad); }};
+}
+
 std::vector<Pair> all_pairs() {
   std::vector<Pair> pairs = {floats(Float16::kHalf), floats(Float16::kBfloat)};
   for (size_t bits = 2; bits <= 8; ++bits) pairs.push_back(scaled(64, bits));
   for (const size_t block : {256, 1000, 4096}) pairs.push_back(scaled(block, 8));
+  for (const auto rule : {kernel::LevelRule::kMagnitude, kernel::LevelRule::kMeans})
+    for (const size_t block : {64, 256, 4096, 16384, 1 << 20}) pairs.push_back(levels(rule, block));
   return pairs;
 }
 
@@ -179,6 +199,30 @@ std::string test_name(const testing::TestParamInfo<Pair>& tested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, CodedValues, testing::ValuesIn(all_pairs()), test_name);
+
+// signum's codec settles zeros before it packs; its decoder takes every byte.
+TEST(SignumText, HasTheBitsOfTheCodecsRule) {
+  for (const Values kind : {Values::kNormal, Values::kZeros, Values::kSpike, Values::kTiny})
+    for (const size_t count : kSizes)
+      for (const uint64_t first : {0, 7}) {
+        const auto values = make_values(kind, count);
+        std::vector<float> settled = values;
+        for (size_t i = 0; i < count; ++i)
+          if (values[i] == 0) settled[i] = (first + i) % 2 == 0 ? 0x1p-126f : -0x1p-126f;
+        Bytes by_simd(kernel::code_bytes(count, 1)), by_text(by_simd.size());
+        std::vector<float> rest(count), text_rest(count);
+        kernel::pack_levels(settled, {.high = 1, .low = -1}, by_simd, rest);
+        HostLauncher on;
+        encode_signs(on, values.data(), count, first, by_text.data(), text_rest.data());
+        ASSERT_EQ(by_text, by_simd);
+        for (size_t i = 0; i < count; ++i) ASSERT_EQ(text_rest[i], rest[i]) << i;
+
+        auto sum = make_values(Values::kNormal, count, 3), text_sum = sum;
+        kernel::add_level_bits(by_simd, {.high = 0.3f, .low = -0.3f}, sum);
+        add_signs(on, by_simd.data(), count, 0.3f, text_sum.data());
+        ASSERT_EQ(bits_of(text_sum), bits_of(sum));
+      }
+}
 
 // Every half float, and the borders between them.
 TEST(HalfFloatText, RoundsEveryBorderAsTheSimdKernels) {

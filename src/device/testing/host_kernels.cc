@@ -18,6 +18,12 @@ namespace {
 namespace half_float {
 #include "device/texts/half_float.cu"
 }
+namespace memories {
+#include "device/texts/memories.cu"
+}
+namespace two_levels {
+#include "device/texts/two_levels.cu"
+}
 namespace scaled_blocks {
 #include "device/texts/scaled_blocks.cu"
 }
@@ -53,6 +59,24 @@ void run(Grid grid, bool backward, std::span<const Argument> arguments) {
 
 // A kernel that is missing here is one that no test runs: kernel_texts_test.cc compares.
 constexpr HostKernel kKernels[] = {
+    {"memories/fold_moments", run<memories::fold_moments>},
+    {"memories/moments", run<memories::moments>},
+    {"memories/weighted_sum_with_moments", run<memories::weighted_sum_with_moments>},
+    {"memories/weighted_sum", run<memories::weighted_sum>},
+    {"memories/add_velocity", run<memories::add_velocity>},
+    {"memories/mask_velocity", run<memories::mask_velocity>},
+    {"memories/mask_velocity_at", run<memories::mask_velocity_at>},
+    {"memories/form_ahead", run<memories::form_ahead>},
+    {"memories/settle_ahead", run<memories::settle_ahead>},
+    {"memories/advance_estimate", run<memories::advance_estimate>},
+    {"memories/add_and_copy", run<memories::add_and_copy>},
+    {"two_levels/encode_levels", run<two_levels::encode_levels>},
+    {"two_levels/level_chunks", run<two_levels::level_chunks>},
+    {"two_levels/level_headers", run<two_levels::level_headers>},
+    {"two_levels/pack_levels", run<two_levels::pack_levels>},
+    {"two_levels/add_levels", run<two_levels::add_levels>},
+    {"two_levels/encode_signs", run<two_levels::encode_signs>},
+    {"two_levels/add_signs", run<two_levels::add_signs>},
     {"half_float/encode_half", run<half_float::encode_half>},
     {"half_float/encode_bfloat", run<half_float::encode_bfloat>},
     {"half_float/add_half", run<half_float::add_half>},
@@ -80,6 +104,7 @@ std::vector<std::string> host_kernel_names() {
 // For sources that are compiled together with this one.
 #undef KERNEL
 #undef DEVICE
+#undef DEVICE_MEMBER
 #undef SHARED
 #undef threadIdx
 #undef blockIdx

@@ -13,6 +13,7 @@
 // NOLINTBEGIN: names that CUDA has, reserved ones too
 #define KERNEL [[maybe_unused]] static
 #define DEVICE [[maybe_unused]] static inline
+#define DEVICE_MEMBER inline
 #define SHARED static
 #define threadIdx (::thinwire::device::host_place().thread)
 #define blockIdx (::thinwire::device::host_place().block)

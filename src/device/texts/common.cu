@@ -52,3 +52,32 @@ DEVICE u64 get_codes(const u8* at, u32 bytes) {
 // 1.5 * 2^23: adding it to |t| <= 2^22 rounds t to the nearest whole number, ties to even, which then
 // stands in the low bits in two's complement.
 constexpr float kWhole = 12582912.0f;
+
+// Sums in the order of docs/determinism.md. Position i of a chunk of 8192 values is added to lane i mod 16; so half
+// a warp takes a chunk, and two chunks share a warp.
+constexpr u32 kSumLanes = 16;
+constexpr u64 kSumChunk = 8192;
+
+DEVICE u32 sum_lane() { return threadIdx.x % kSumLanes; }
+DEVICE u32 half_of_warp() { return threadIdx.x / kSumLanes % 2; }
+
+// Lanes are folded in halves. A sum of two has the same bits either way around, so all lanes end with the sum.
+DEVICE double fold_lanes(double sum) {
+  for (u32 half = kSumLanes / 2; half > 0; half /= 2)
+    sum = __dadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, half));
+  return sum;
+}
+
+DEVICE u32 fold_counts(u32 sum) {
+  for (u32 half = kSumLanes / 2; half > 0; half /= 2)
+    sum += __shfl_xor_sync(kAllLanes, sum, half);
+  return sum;
+}
+
+DEVICE u32 fold_max(u32 max) {
+  for (u32 half = kSumLanes / 2; half > 0; half /= 2) {
+    const u32 other = __shfl_xor_sync(kAllLanes, max, half);
+    max = other > max ? other : max;
+  }
+  return max;
+}

@@ -8,6 +8,7 @@ typedef int i32;
 
 #define KERNEL extern "C" __global__
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define SHARED __shared__
 
 constexpr u32 kAllLanes = 0xffffffffu;

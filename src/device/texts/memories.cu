@@ -1,0 +1,183 @@
+// The passes of memories, as kernel/memory_passes.h, and moments, as kernel/vector_moments.h.
+// SPDX-License-Identifier: Apache-2.0
+
+// As device/memory_kernels.h has it.
+struct ChunkMoments {
+  double abs_sum, square_sum;
+  u32 abs_max;  // its bits
+  u32 unused;
+};
+
+// The moments of each chunk of form(i), by half a warp. Squares of floats are exact in double.
+template <class Form>
+DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
+  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
+  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
+       pair += thread_count() / 32 * 2) {
+    const u64 number = pair + half_of_warp();
+    const u64 begin = number * kSumChunk;
+    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+    double abs_sum = 0, square_sum = 0;
+    u32 max = 0;
+    for (u64 i = begin + sum_lane(); i < end; i += kSumLanes) {
+      const float value = magnitude(form.at(i));
+      const double wide = value;
+      abs_sum = __dadd_rn(abs_sum, wide);
+      square_sum = __dadd_rn(square_sum, __dmul_rn(wide, wide));
+      max = magnitude_bits(value) > max ? magnitude_bits(value) : max;
+    }
+    abs_sum = fold_lanes(abs_sum);
+    square_sum = fold_lanes(square_sum);
+    max = fold_max(max);
+    if (sum_lane() == 0 && number < number_of_chunks) chunks[number] = {abs_sum, square_sum, max, 0};
+  }
+}
+
+// Adds the moments of chunks in their order, in one block of kFold threads: they fetch, and one adds.
+constexpr u32 kFold = 256;
+KERNEL void fold_moments(const ChunkMoments* chunks, u64 count, ChunkMoments* total) {
+  SHARED ChunkMoments here[kFold];
+  ChunkMoments sum = {0, 0, 0, 0};
+  for (u64 begin = 0; begin < count; begin += kFold) {
+    const u64 n = count - begin < kFold ? count - begin : kFold;
+    if (threadIdx.x < n) here[threadIdx.x] = chunks[begin + threadIdx.x];
+    __syncthreads();
+    for (u32 i = 0; threadIdx.x == 0 && i < n; ++i) {
+      sum.abs_sum = __dadd_rn(sum.abs_sum, here[i].abs_sum);
+      sum.square_sum = __dadd_rn(sum.square_sum, here[i].square_sum);
+      sum.abs_max = here[i].abs_max > sum.abs_max ? here[i].abs_max : sum.abs_max;
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *total = sum;
+}
+
+struct Plain {
+  const float* values;
+  DEVICE_MEMBER float at(u64 i) const { return values[i]; }
+};
+
+KERNEL void moments(const float* values, u64 count, ChunkMoments* chunks) {
+  form_chunks(count, chunks, Plain{values});
+}
+
+struct WeightedSum {
+  float p;
+  const float* a;
+  float q;
+  const float* b;
+  float* out;
+  DEVICE_MEMBER float at(u64 i) const {
+    return out[i] = __fadd_rn(__fmul_rn(p, a[i]), __fmul_rn(q, b[i]));
+  }
+};
+
+KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const float* b, float* out,
+                                      u64 count, ChunkMoments* chunks) {
+  form_chunks(count, chunks, WeightedSum{p, a, q, b, out});
+}
+
+KERNEL void weighted_sum(float p, const float* a, float q, const float* b, float* out, u64 count) {
+  const WeightedSum sum{p, a, q, b, out};
+  for (u64 i = thread_index(); i < count; i += thread_count()) sum.at(i);
+}
+
+// kernel::MomentumRule.
+struct Rule {
+  float momentum, scale;
+  u32 nesterov;
+};
+
+// The sum of velocities that follows from `sum` and the new velocity.
+DEVICE float sum_after(const Rule& rule, float gradient, float sum, float velocity) {
+  if (rule.nesterov == 0) return __fadd_rn(sum, velocity);
+  return __fadd_rn(__fadd_rn(sum, __fmul_rn(rule.scale, gradient)),
+                   __fmul_rn(rule.momentum, velocity));
+}
+
+struct Velocity {
+  Rule rule;
+  const float *g, *u, *v;
+  float *new_u, *new_v;
+  DEVICE_MEMBER float at(u64 i) const {
+    const float own = __fmul_rn(rule.scale, g[i]);
+    const float velocity = __fadd_rn(__fmul_rn(rule.momentum, u[i]), own);
+    new_u[i] = velocity;
+    return new_v[i] = sum_after(rule, g[i], v[i], velocity);
+  }
+};
+
+KERNEL void add_velocity(Rule rule, const float* g, const float* u, const float* v, float* new_u,
+                         float* new_v, u64 count, ChunkMoments* chunks) {
+  form_chunks(count, chunks, Velocity{rule, g, u, v, new_u, new_v});
+}
+
+KERNEL void mask_velocity(Rule rule, const float* g, const float* sum, const float* rest,
+                          float* new_u, u64 count) {
+  for (u64 i = thread_index(); i < count; i += thread_count())
+    if (rest[i] != sum_after(rule, g[i], sum[i], new_u[i])) new_u[i] = 0;
+}
+
+KERNEL void mask_velocity_at(Rule rule, const u32* positions, u64 kept, const float* g,
+                             const float* sum, const float* rest, float* new_u) {
+  for (u64 k = thread_index(); k < kept; k += thread_count()) {
+    const u32 i = positions[k];
+    if (rest[i] != sum_after(rule, g[i], sum[i], new_u[i])) new_u[i] = 0;
+  }
+}
+
+// v', f and the signal of kernel/memory_passes.h, from u'.
+struct AheadValue {
+  float sum, kept, signal;
+};
+
+DEVICE AheadValue ahead_of(const Rule& rule, float tail, float g, float u, float v) {
+  const float now = rule.nesterov != 0
+                        ? __fadd_rn(__fmul_rn(rule.scale, g), __fmul_rn(rule.momentum, u))
+                        : u;
+  const float sum = __fadd_rn(v, now);
+  float kept = 1;
+  if (sum != 0) {
+    const float share = __fdiv_rn(now, sum);
+    kept = share > 0 ? (share < 1 ? share : 1.0f) : 0.0f;
+  }
+  return {sum, kept, __fadd_rn(sum, __fmul_rn(__fmul_rn(__fsub_rn(1.0f, kept), tail), u))};
+}
+
+struct AheadForm {
+  Rule rule;
+  float tail;
+  const float *g, *u, *v;
+  float *new_u, *signal;
+  DEVICE_MEMBER float at(u64 i) const {
+    const float next = __fadd_rn(__fmul_rn(rule.momentum, u[i]), __fmul_rn(rule.scale, g[i]));
+    new_u[i] = next;
+    return signal[i] = ahead_of(rule, tail, g[i], next, v[i]).signal;
+  }
+};
+
+KERNEL void form_ahead(Rule rule, float tail, const float* g, const float* u, const float* v,
+                       float* new_u, float* signal, u64 count, ChunkMoments* chunks) {
+  form_chunks(count, chunks, AheadForm{rule, tail, g, u, v, new_u, signal});
+}
+
+KERNEL void settle_ahead(Rule rule, float tail, const float* g, const float* v, float* new_u,
+                         float* rest, u64 count) {
+  for (u64 i = thread_index(); i < count; i += thread_count()) {
+    const AheadValue was = ahead_of(rule, tail, g[i], new_u[i], v[i]);
+    if (rest[i] == was.signal)
+      rest[i] = was.sum;
+    else
+      new_u[i] = __fmul_rn(was.kept, new_u[i]);
+  }
+}
+
+KERNEL void advance_estimate(const float* estimate, const float* gradient, float* rest, u64 count) {
+  for (u64 i = thread_index(); i < count; i += thread_count())
+    rest[i] = __fadd_rn(estimate[i], __fsub_rn(__fsub_rn(gradient[i], estimate[i]), rest[i]));
+}
+
+KERNEL void add_and_copy(float* total, float* values, u64 count) {
+  for (u64 i = thread_index(); i < count; i += thread_count())
+    values[i] = total[i] = __fadd_rn(total[i], values[i]);
+}
