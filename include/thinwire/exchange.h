@@ -86,8 +86,12 @@ struct ExchangeOptions {
   size_t chunk_values = size_t{1} << 15;  // scatter-reduce: encoded, sent and added at once
   uint64_t seed = 0;
   int max_skipped = 5;      // this many bad steps in a row stop the run; 0: never
-  uint32_t generation = 0;  // of the group, in every frame
-  bool norms = true;        // measure the norms of StreamCounters: one more read of each vector
+  uint32_t generation = 0;  // of the group, in every frame; Exchange::regroup raises it
+  // Whether a step that counts stays open to be taken back: its means are given, but memories and encoders keep both
+  // states until Exchange::settle. For callers that decide later whether they use the means. Requires a memory that
+  // does not follow the mean (not ef21), and no accordion.
+  bool hold = false;
+  bool norms = true;  // measure the norms of StreamCounters: one more read of each vector
 
   // Is called with the signal of every encoder, except those of dense kinds, before it encodes.
   // Values that are not finite are not shown. It is called on the exchange's thread, before finish
@@ -158,6 +162,27 @@ struct OwnedRange {
 // start returns a ticket and wait takes it: it names the step to which the tensor belongs.
 struct Ticket {
   uint64_t step = 0;
+};
+
+// A rank of the group before that is no member of the one that follows, and did not hand over what it owed.
+struct LostRank {
+  int rank = -1;      // in the group before
+  double owed = 0;    // l2 norm of what its memories kept when members last told each other
+  uint64_t step = 0;  // the next step at that time
+};
+
+// How an exchange goes on with other ranks.
+struct Regrouped {
+  uint32_t epoch = 0;
+  uint64_t step = 0;  // the next one
+  // The step that failed on this rank counted on others, and counts here: its tensors hold the means.
+  std::optional<StepReport> ended = std::nullopt;
+  // This rank is new, or missed steps that counted: it has the shared state of `source` now, a rank of the new group,
+  // and the caller takes everything else from there that all ranks hold alike, such as weights. What it owes itself
+  // stays. Ranks of which this is false hold the same already.
+  bool takes_over = false;
+  int source = 0;
+  std::vector<LostRank> lost = {};
 };
 
 // Averages the gradients of a fixed list of tensors, step after step, on a thread of its own.
@@ -253,6 +278,31 @@ class Exchange {
   // steps. In an exchange that is not weighted all weights are 1. Throws Error(kContract) during a
   // step, and the error of make_exchange if a memory does not allow it.
   virtual void set_weighted(bool weighted) = 0;
+
+  // With ExchangeOptions::hold: whether the last step counts. If not, its memories and encoders return to the state
+  // before, to the bit. Required before the next step. Each rank calls it for itself, but ranks must come to the same.
+  // If the step failed on this rank, false gives it up, and true leaves it to regroup. Without such a step it does
+  // nothing.
+  virtual void settle(bool counts) = 0;
+
+  // Between two steps: ranks with `leaves` hand what their memories owe to the next rank that stays, uncompressed. All
+  // ranks call it; then those that stay call regroup without the others, whose exchanges are of no more use. Throws
+  // Error(kContract) if nobody stays.
+  virtual void hand_over(bool leaves) = 0;
+
+  // Goes on with the ranks of `group` instead, with the same store, between two steps or after a rank was lost. All of
+  // them call it, or join_exchange. `epoch` is the same on all, and higher than before; frames carry it, so that
+  // messages of earlier groups are refused. `group` must outlive the exchange.
+  //
+  // A step that failed is settled first. It counts where any member has counted it, since then all ranks had encoded
+  // everything; else it is taken back on all, and its tensors become zero. Its tensors must still be there.
+  // What ranks owe to the mean together stays as it is: if n ranks become m, each one's memories are multiplied by
+  // m / n. The weight of a rank is 1 again.
+  //
+  // Throws Error(kMismatch) on all members if their options, tensors or epochs differ. After an error, also of a rank
+  // that is lost meanwhile, it may be called again, with another group and a higher epoch. Throws Error(kUnsupported)
+  // with inside or columns above 1, and Error(kContract) during a step.
+  virtual Regrouped regroup(Group& group, uint32_t epoch) = 0;
 };
 
 // Builds the exchange. Throws Error(kMismatch), which names the first difference, unless all ranks
@@ -267,6 +317,12 @@ class Exchange {
 // the caller may go on using it.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
+
+// The same, in a group whose other ranks call Exchange::regroup or this. This rank starts with memories that owe
+// nothing, and takes shared state, the step number and the count of skipped steps from a rank that has gone furthest.
+// `options.generation` is the epoch; first_step counts only if all ranks are new. `how`, if given, is filled.
+std::unique_ptr<Exchange> join_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
+                                        const ExchangeOptions& options, Regrouped* how = nullptr);
 
 // The codecs that `codec` of ExchangeOptions names: one, or, for a schedule, those at the ends of
 // its phases and courses. Fails if it is malformed or one of them cannot be made.

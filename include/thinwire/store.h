@@ -48,6 +48,21 @@ class Store {
   // was saved, kMismatch if the old ranks' states contradict each other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size, int inside = 1);
 
+  // The state that all ranks hold alike (OnResize::kShared), named as by save; and the objects that are here take that
+  // of another rank, beside what is their own. Fails with kMismatch, and nothing has changed, if it does not fit.
+  StateArrays save_shared() const;
+  Status take_shared(const StateArrays& shared);
+
+  // What this rank owes (OnResize::kOwedToMean and kJoin), and addition of what another rank owed. add_owed fails with
+  // kMismatch, and nothing has changed, if it does not fit.
+  StateArrays save_owed() const;
+  Status add_owed(const StateArrays& owed);
+  double owed_norm() const;  // l2, of all floats of save_owed
+
+  // The memories were of one of `before` ranks and go on as those of one of `now`: what is owed to the mean is
+  // multiplied by now / before, and objects that know their ranks follow (FollowsRanks).
+  void follow_ranks(size_t before, size_t now);
+
   // Ranks per group of the exchange whose memories these are, which a group holds once; 1 without a
   // hierarchy. make_exchange and load set it, and save tells those who load.
   int inside() const noexcept { return inside_; }
@@ -57,6 +72,9 @@ class Store {
   std::vector<std::string> unclaimed() const;
 
  private:
+  StateArrays save_of(const std::function<bool(const Stateful&, const StateArray&)>& wanted) const;
+  Status merge(const StateArrays& others,
+               const std::function<Status(StateArray&, const StateArray&)>& into);
   Stateful& open_any(const std::string& key,
                      const std::function<std::unique_ptr<Stateful>()>& make);
 

@@ -14,7 +14,10 @@
 //
 // Three buffers of 4 bytes per value: h, g - h which becomes the next h where it lies, and H.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "feedback/feedback_rules.h"
+#include "feedback/follows_ranks.h"
 #include "feedback/kept_vector.h"
 #include "feedback/step_guard.h"
 #include "kernel/memory_passes.h"
@@ -25,7 +28,7 @@ namespace {
 constexpr const char* kOwn = "estimate";
 constexpr const char* kMean = "mean_estimate";
 
-class Ef21 final : public Feedback {
+class Ef21 final : public Feedback, public FollowsRanks {
  public:
   explicit Ef21(size_t count) : own_(count), mean_(count), guard_("ef21", count) {}
 
@@ -60,10 +63,15 @@ class Ef21 final : public Feedback {
 
   // Other ranks start from the mean of the h_i: the mean of theirs is H as before.
   StateArrays save() const override {
-    return {own_.write(kOwn),
-            make_state(kMean, std::span<const float>(mean_), OnResize::kShared)};
+    return {own_.write(kOwn), make_state(kMean, std::span<const float>(mean_), OnResize::kShared)};
   }
   bool shares_state() const noexcept override { return true; }
+
+  // The estimates of ranks that are gone are part of H, and those of new ranks are not: so all ranks begin with H,
+  // whose mean over any ranks is H, and no message is needed.
+  void follow_ranks(size_t /*before*/, size_t /*now*/) override {
+    std::copy(mean_.begin(), mean_.end(), own_.now.begin());
+  }
   Status load(const StateArrays& arrays) override {
     if (Status status = own_.read(arrays, kOwn); !status) return status;
     if (Status status = copy_state(arrays, kMean, mean_); !status) return status;

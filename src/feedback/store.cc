@@ -5,9 +5,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thinwire/store.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/check.h"
+#include "feedback/follows_ranks.h"
 #include "feedback/saved_ranks.h"
 
 namespace thinwire {
@@ -71,6 +75,127 @@ StateArrays Store::save() const {
   if (inside_ > 1) all.push_back(inside_marker(inside_));
   seal_state(all);
   return all;
+}
+
+StateArrays Store::save_of(
+    const std::function<bool(const Stateful&, const StateArray&)>& wanted) const {
+  StateArrays all;
+  for (const auto& [key, object] : objects_)
+    for (StateArray& array : object->save())
+      if (wanted(*object, array)) {
+        array.name = key + "/" + escape(array.name);
+        all.push_back(std::move(array));
+      }
+  return all;
+}
+
+// Calls into(own, other) for each array of `others` that an object here has, whose `own` is empty if it lacks it; then
+// the objects load what became of theirs. On failure nothing has changed.
+Status Store::merge(const StateArrays& others,
+                    const std::function<Status(StateArray&, const StateArray&)>& into) {
+  std::map<std::string, StateArrays> merged;
+  for (const StateArray& other : others) {
+    const size_t slash = other.name.rfind('/');
+    if (slash == std::string::npos)
+      return Status::fail(ErrorCode::kMismatch, "store: array '" + other.name + "' has no key");
+    const std::string key = other.name.substr(0, slash);
+    const auto object = objects_.find(key);
+    if (object == objects_.end()) continue;
+    const std::string name = unescape(std::string_view(other.name).substr(slash + 1));
+    StateArrays& own = merged.try_emplace(key, object->second->save()).first->second;
+    auto found =
+        std::find_if(own.begin(), own.end(), [&](const StateArray& a) { return a.name == name; });
+    if (found == own.end()) {
+      found = own.insert(found, StateArray());
+      found->name = name;
+      found->type = other.type;
+    }
+    if (Status status = into(*found, other); !status) return status;
+  }
+  std::map<std::string, StateArrays> before;
+  for (const auto& [key, arrays] : merged) {
+    before[key] = objects_.at(key)->save();
+    if (Status status = objects_.at(key)->load(arrays); !status) {
+      for (const auto& [changed, own] : before)
+        if (changed != key) objects_.at(changed)->load(own).or_throw();
+      return Status::fail(ErrorCode::kMismatch, "store: what another rank has of '" + key +
+                                                    "' does not fit: " + status.message());
+    }
+  }
+  return Status::ok();
+}
+
+StateArrays Store::save_shared() const {
+  return save_of([](const Stateful& /*of*/, const StateArray& array) {
+    return array.on_resize == OnResize::kShared;
+  });
+}
+
+Status Store::take_shared(const StateArrays& shared) {
+  return merge(shared, [](StateArray& own, const StateArray& other) {
+    const std::string name = own.name;
+    own = other;
+    own.name = name;
+    return Status::ok();
+  });
+}
+
+// What follows the mean (ef21) has estimates that are averaged when ranks change, and owes nothing.
+StateArrays Store::save_owed() const {
+  return save_of([](const Stateful& of, const StateArray& array) {
+    return !of.shares_state() &&
+           (array.on_resize == OnResize::kOwedToMean || array.on_resize == OnResize::kJoin);
+  });
+}
+
+namespace {
+
+template <typename T>
+void add(std::vector<std::byte>& to, std::span<const std::byte> values) {
+  for (size_t at = 0; at + sizeof(T) <= std::min(to.size(), values.size()); at += sizeof(T)) {
+    T sum, value;
+    std::memcpy(&sum, to.data() + at, sizeof sum);
+    std::memcpy(&value, values.data() + at, sizeof value);
+    sum += value;
+    std::memcpy(to.data() + at, &sum, sizeof sum);
+  }
+}
+
+}  // namespace
+
+Status Store::add_owed(const StateArrays& owed) {
+  return merge(owed, [](StateArray& own, const StateArray& other) {
+    if (own.type != other.type || own.on_resize != other.on_resize ||
+        (own.on_resize == OnResize::kOwedToMean && own.data.size() != other.data.size())) {
+      return Status::fail(ErrorCode::kMismatch,
+                          "store: what another rank owes of '" + other.name + "' does not fit");
+    } else if (own.on_resize == OnResize::kJoin) {
+      own.data.insert(own.data.end(), other.data.begin(), other.data.end());
+      own.shape = {own.data.size() / size_of(own.type)};
+    } else if (own.type == StateType::kFloat32) {
+      add<float>(own.data, other.data);
+    } else {
+      add<double>(own.data, other.data);
+    }
+    return Status::ok();
+  });
+}
+
+double Store::owed_norm() const {
+  double squares = 0;
+  for (const StateArray& array : save_owed()) {
+    if (array.type != StateType::kFloat32) continue;
+    for (size_t at = 0; at + sizeof(float) <= array.data.size(); at += sizeof(float)) {
+      float value;
+      std::memcpy(&value, array.data.data() + at, sizeof value);
+      squares += static_cast<double>(value) * value;
+    }
+  }
+  return std::sqrt(squares);
+}
+
+void Store::follow_ranks(size_t before, size_t now) {
+  for (const auto& [key, object] : objects_) thinwire::follow_ranks(*object, before, now);
 }
 
 Status Store::load(const std::vector<StateArrays>& saved, int rank, int size, int inside) {

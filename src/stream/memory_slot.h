@@ -7,13 +7,14 @@
 #include <string>
 #include <utility>
 
+#include "feedback/follows_ranks.h"
 #include "thinwire/store.h"
 
 namespace thinwire {
 
 // An object and the text of the method that it belongs to.
 template <typename T>
-class MemorySlot final : public Stateful {
+class MemorySlot final : public Stateful, public FollowsRanks {
  public:
   MemorySlot(std::string method, std::unique_ptr<T> object)
       : method_(std::move(method)), object_(std::move(object)) {}
@@ -21,6 +22,10 @@ class MemorySlot final : public Stateful {
   StateArrays save() const override { return object_->save(); }
   bool shares_state() const noexcept override { return object_->shares_state(); }
   Status load(const StateArrays& arrays) override { return object_->load(arrays); }
+
+  void follow_ranks(size_t before, size_t now) override {
+    thinwire::follow_ranks(*object_, before, now);
+  }
 
   const std::string& method() const noexcept { return method_; }
   T& object() noexcept { return *object_; }

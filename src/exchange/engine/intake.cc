@@ -97,6 +97,19 @@ void Intake::set_step(uint64_t step) {
   });
 }
 
+void Intake::restart(uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  error_ = nullptr;
+  stopped_ = unclaimed_ = false;
+  step_ = step;
+  forget_starts();
+}
+
+bool Intake::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return error_ != nullptr;
+}
+
 bool Intake::await_step(uint64_t& step) {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return started_count_ > 0 || closed_ || stopped_; });

@@ -30,6 +30,12 @@ class Intake {
   // Does what the exchange's thread must not see half done. Throws Error(kContract) during a step.
   void between_steps(const char* what, const std::function<void()>& work);
 
+  // After an error, or stop: steps begin again, with `step`. REQUIRES: the exchange's thread has ended.
+  void restart(uint64_t step);
+
+  // Whether every call throws an error.
+  bool has_failed() const;
+
   // For such work: the next step's number, and another plan of the same tensors from that step on.
   uint64_t next_step() const noexcept { return step_; }
   void follow(const Plan& plan);
@@ -71,7 +77,7 @@ class Intake {
   std::vector<std::vector<size_t>> tensors_of_;  // by bucket
   std::vector<size_t> bucket_of_;                // by tensor
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable work_;   // for the exchange's thread
   std::condition_variable ended_;  // for callers
   std::vector<TensorView> views_;

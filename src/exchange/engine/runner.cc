@@ -40,6 +40,15 @@ Channels split_levels(Group& group, const ExchangeOptions& options) {
   return channels;
 }
 
+StepReport Runner::conclude(uint64_t /*word*/) {
+  throw Error(ErrorCode::kUnsupported,
+              "exchange: a hierarchy, or columns, cannot go on with other ranks");
+}
+
+void Runner::settle(bool /*counts*/) {
+  throw Error(ErrorCode::kUnsupported, "exchange: a hierarchy, or columns, cannot take steps back");
+}
+
 std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,
                                     const std::vector<TensorSpec>& tensors, Channels channels,
                                     Store& store) {

@@ -77,6 +77,13 @@ class Runner {
 
   // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
   virtual StepReport end() = 0;
+
+  // For exchanges whose ranks change; of one level and one column. `word` is what ranks agreed on at the end of the
+  // last step that ended here. A step that failed in `end` is ended by conclude, by the word of a rank on which it
+  // ended. settle ends a step that is held, or takes one back that failed anywhere.
+  virtual uint64_t word() const { return 0; }
+  virtual StepReport conclude(uint64_t word);
+  virtual void settle(bool counts);
 };
 
 // Groups for one thread: of all ranks; in a hierarchy also of the ranks of this rank's group, and

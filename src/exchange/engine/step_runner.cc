@@ -264,10 +264,21 @@ bool StepRunner::awaits_owner() const noexcept {
                            : round_ != nullptr && round_->under_way() && !round_->done();
 }
 
-StepReport StepRunner::end() {
-  const Verdict verdict = read_verdict(channel_->max(context_.faults.word()), channel_->size(),
-                                       streams_.size(), "exchange");
+StepReport StepRunner::end() { return conclude(channel_->max(context_.faults.word())); }
+
+StepReport StepRunner::conclude(uint64_t word) {
+  const Verdict verdict = read_verdict(word, channel_->size(), streams_.size(), "exchange");
+  word_ = word;
   return conclude(verdict, verdict.code == ErrorCode::kOk ? "" : specs_[verdict.stream].name);
+}
+
+// Whatever is on its way is abandoned with the methods that wait for it.
+void StepRunner::settle(bool counts) {
+  if (!counts) word_ = pack({.rank = context_.group.rank(), .asked = true});
+  for (const auto& section : sections_) section->end(!counts);
+  for (const auto& stream : streams_) stream->end(context_, !counts);
+  tensors_.close(!counts);
+  for (const auto& section : sections_) section->follow_schedule(context_.call.step + 1);
 }
 
 void StepRunner::give_results() {
@@ -286,11 +297,13 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   else if (!takes_place() && report.participants > 0)
     report.fault.stream = lack_of_ranks(combine_, report.participants) + ", and " +
                           std::to_string(report.participants) + " took part";
-  for (const auto& section : sections_) section->end(report.skipped);
-  for (const auto& stream : streams_) {
-    stream->end(context_, report.skipped);
-    report.streams.push_back(stream->counters());
+  if (options_.hold && !report.skipped) {
+    give_results();
+  } else {
+    for (const auto& section : sections_) section->end(report.skipped);
+    for (const auto& stream : streams_) stream->end(context_, report.skipped);
   }
+  for (const auto& stream : streams_) report.streams.push_back(stream->counters());
   {
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);
@@ -302,7 +315,8 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   report.compress_seconds = context_.compress_seconds;
   report.decompress_seconds = context_.decompress_seconds;
   report.wire_seconds = std::chrono::duration<double>(last_receive_ - first_send_).count();
-  for (const auto& section : sections_) section->follow_schedule(report.step + 1);
+  if (!options_.hold || report.skipped)
+    for (const auto& section : sections_) section->follow_schedule(report.step + 1);
   return report;
 }
 

@@ -51,6 +51,9 @@ class StepRunner final : public Runner {
   std::string awaited() const override;
   bool awaits_owner() const noexcept override;
   StepReport end() override;
+  uint64_t word() const override { return word_; }
+  StepReport conclude(uint64_t word) override;
+  void settle(bool counts) override;
 
   // The numbers that its ranks have in a hierarchy: first + r x stride.
   void number_ranks(int first, int stride) noexcept {
@@ -96,6 +99,8 @@ class StepRunner final : public Runner {
 
   double weight_ = 1;
   std::optional<Abstention> abstains_;  // from the next step
+
+  uint64_t word_ = 0;  // of the last step that ended
 
   uint64_t sent_before_ = 0;
   uint64_t received_before_ = 0;

@@ -161,6 +161,16 @@ Status check_grouping(std::optional<Grouping> grouping, const std::string& spec,
           "' has none that they could share; codecs that have: " + names);
 }
 
+// Regimes take in the means of a step when it ends, and a hierarchy hands means out.
+Status check_hold(const ExchangeOptions& options, const CodecSchedule& schedule) {
+  if (!options.hold) return Status::ok();
+  if (options.inside != 1 || options.columns != 1)
+    return Status::fail(ErrorCode::kUnsupported,
+                        "exchange: hold is for exchanges of one level and one column; choose "
+                        "inside = 1, columns = 1");
+  return schedule.check_no_regimes("exchange", "where steps are held means may be taken back");
+}
+
 // Streams of one section have one method, whatever their regimes are.
 Status check_regimes(const ExchangeOptions& options, const CodecSchedule& schedule,
                      const Combine& rule) {
@@ -283,6 +293,13 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
         ErrorCode::kUnsupported,
         "exchange: memory " + terms.feedback +
             " follows the whole mean, of which ranks have shards; choose another memory");
+  else if (options.hold && memory.value()->shares_state())
+    return Status::fail(ErrorCode::kUnsupported, "exchange: memory " + terms.feedback +
+                                                     " follows the mean at once, so that no step "
+                                                     "can be held; choose another memory, such as "
+                                                     "residual");
+  else if (Status held = check_hold(options, schedule); !held)
+    return held;
   else if (terms.combine->over_vectors() != nullptr && memory.value()->shares_state())
     return Status::fail(
         ErrorCode::kUnsupported,
@@ -332,6 +349,7 @@ std::string fixed_text(const ExchangeOptions& options) {
   line("inside", std::to_string(options.inside));
   line("columns", std::to_string(options.columns));
   line("weighted", options.weighted ? "yes" : "no");
+  if (options.hold) line("hold", "yes");
   std::string owners;
   for (const int owner : options.owners)
     owners += (owners.empty() ? "" : ",") + std::to_string(owner);

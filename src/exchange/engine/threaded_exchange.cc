@@ -1,26 +1,20 @@
-// ThreadedExchange: callers hand tensors over; its own thread compresses and sends them.
+// The thread of an exchange, and what callers ask of it.
 // SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/threaded_exchange.h"
+
 #include <exception>
-#include <functional>
 #include <set>
-#include <thread>
 
 #include "comm/wait_policy.h"
 #include "core/check.h"
 #include "exchange/engine/codec_change.h"
-#include "exchange/engine/intake.h"
-#include "exchange/engine/runner.h"
-#include "exchange/engine/step_context.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
 #include "exchange/owner/combine.h"
 #include "thinwire/agreement.h"
-#include "thinwire/exchange.h"
 
 namespace thinwire {
-namespace {
 
-// Does `work` on all ranks; an error of one of them is thrown on all, and says of which.
 void on_all(Group& group, const char* what, const std::function<void()>& work) {
   together(group, [&] {
     try {
@@ -32,177 +26,195 @@ void on_all(Group& group, const char* what, const std::function<void()>& work) {
   });
 }
 
-class ThreadedExchange final : public Exchange {
- public:
-  ThreadedExchange(Group& group, std::vector<TensorSpec> tensors, ExchangeOptions options,
-                   Sections sections, std::unique_ptr<Runner> runner)
-      : group_(group),
-        tensors_(std::move(tensors)),
-        options_(std::move(options)),
-        sections_(std::move(sections)),
-        runner_(std::move(runner)),
-        intake_(runner_->plan(), tensors_) {
-    follow();
-    thread_ = std::thread([this] { run(); });
-  }
+ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
+                                   ExchangeOptions options, Sections sections,
+                                   std::unique_ptr<Runner> runner)
+    : group_(&group),
+      store_(store),
+      tensors_(std::move(tensors)),
+      options_(std::move(options)),
+      sections_(std::move(sections)),
+      runner_(std::move(runner)),
+      intake_(runner_->plan(), tensors_),
+      epoch_(options_.generation),
+      rank_(group.rank()),
+      size_(group.size()),
+      debtors_(static_cast<size_t>(size_)),
+      debts_(debtors_),
+      left_(debtors_) {
+  for (int rank = 0; rank < size_; ++rank)
+    debts_[static_cast<size_t>(rank)] = {.rank = rank, .step = options_.first_step};
+  follow();
+  start_thread();
+}
 
-  ~ThreadedExchange() override {
-    intake_.stop();
-    thread_.join();
-  }
+ThreadedExchange::~ThreadedExchange() {
+  if (thread_.joinable()) stop_thread();
+}
 
-  Ticket start(size_t index, TensorView tensor) override { return intake_.start(index, tensor); }
-  StepReport finish() override { return intake_.finish(); }
-  StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
-  const std::vector<StreamSpec>& streams() const noexcept override { return runner_->streams(); }
-  const std::vector<OwnedRange>& owned(int rank) const override {
-    THINWIRE_CHECK(!owned_.empty(), "exchange: owned needs ExchangeOptions::results = kShard");
-    THINWIRE_CHECK(rank >= 0 && static_cast<size_t>(rank) < owned_.size(),
-                   "exchange: there is no rank " + std::to_string(rank));
-    return owned_[static_cast<size_t>(rank)];
-  }
-  void set_step(uint64_t step) override { intake_.set_step(step); }
-  void set_momentum(std::span<const Momentum> of_tensors) override {
-    intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
-  }
-  void set_weight(double weight) override {
-    intake_.between_steps("set_weight", [&] { runner_->set_weight(weight); });
-  }
-  void abstain(Abstention what) override {
-    intake_.between_steps("abstain", [&] { runner_->abstain(what); });
-  }
-  void set_weighted(bool weighted) override {
-    intake_.between_steps("set_weighted", [&] {
-      runner_->set_weighted(weighted);
-      options_.weighted = weighted;
-    });
-  }
-  const ExchangeOptions& options() const noexcept override { return options_; }
+void ThreadedExchange::start_thread() {
+  thread_ = std::thread([this] { run(); });
+}
 
-  // Once `begun` a rank alone cannot go back.
-  void change(const ExchangeOptions& asked) override {
-    bool begun = false;
-    try {
-      intake_.between_steps("change", [&] { change_now(asked, begun); });
-    } catch (...) {
-      if (begun) intake_.fail(std::current_exception());
-      throw;
+void ThreadedExchange::stop_thread() {
+  intake_.stop();
+  thread_.join();
+}
+
+void ThreadedExchange::require_settled() const {
+  THINWIRE_CHECK(open_ != Open::kHeld,
+                 "exchange: the last step is held; settle says whether it counts, before the next");
+}
+
+Ticket ThreadedExchange::start(size_t index, TensorView tensor) {
+  require_settled();
+  return intake_.start(index, tensor);
+}
+
+StepReport ThreadedExchange::finish() { return intake_.finish(); }
+
+const std::vector<OwnedRange>& ThreadedExchange::owned(int rank) const {
+  THINWIRE_CHECK(!owned_.empty(), "exchange: owned needs ExchangeOptions::results = kShard");
+  THINWIRE_CHECK(rank >= 0 && static_cast<size_t>(rank) < owned_.size(),
+                 "exchange: there is no rank " + std::to_string(rank));
+  return owned_[static_cast<size_t>(rank)];
+}
+
+void ThreadedExchange::set_momentum(std::span<const Momentum> of_tensors) {
+  intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
+}
+
+void ThreadedExchange::set_weight(double weight) {
+  intake_.between_steps("set_weight", [&] { runner_->set_weight(weight); });
+}
+
+void ThreadedExchange::abstain(Abstention what) {
+  intake_.between_steps("abstain", [&] { runner_->abstain(what); });
+}
+
+void ThreadedExchange::set_weighted(bool weighted) {
+  intake_.between_steps("set_weighted", [&] {
+    runner_->set_weighted(weighted);
+    options_.weighted = weighted;
+  });
+}
+
+// Once `begun` a rank alone cannot go back.
+void ThreadedExchange::change(const ExchangeOptions& asked) {
+  require_settled();
+  bool begun = false;
+  try {
+    intake_.between_steps("change", [&] { change_now(asked, begun); });
+  } catch (...) {
+    if (begun) intake_.fail(std::current_exception());
+    throw;
+  }
+}
+
+// First all ranks find that they want the same and come to the same mistakes, if any; then all
+// change.
+void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
+  const uint64_t step = intake_.next_step();
+  Result<ExchangeOptions> next =
+      changed_options(options_, sections_, runner_->owners_owe(), asked, tensors_, step);
+  require_agreement(*group_, "change", change_text(asked, next, step));
+  Sections sections = settle_sections(next.value(), tensors_, step).value();
+  runner_->check_change(sections);
+  begun = true;
+  on_all(*group_, "changed", [&] { runner_->change(sections); });
+  intake_.follow(runner_->plan());
+  follow();
+  sections_ = std::move(sections);
+  options_ = next.value();
+}
+
+void ThreadedExchange::follow() {
+  bucket_count_ = runner_->plan().buckets.size();
+  owned_.clear();
+  const bool shards = options_.results == Results::kShard;
+  for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
+    owned_.push_back(runner_->owned(static_cast<size_t>(rank)));
+}
+
+void ThreadedExchange::run() noexcept {
+  try {
+    uint64_t step = 0;
+    std::exception_ptr over;
+    while (over == nullptr && intake_.await_step(step)) {
+      require_settled();
+      open_ = Open::kUnderWay;
+      run_buckets(step);
+      open_ = Open::kVoting;
+      StepReport report = runner_->end();
+      over = judge(report);
+      open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
+      intake_.end_step(std::move(report), over);
     }
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  } catch (...) {
+    give_up("unknown error");
   }
+}
 
- private:
-  // First all ranks find that they want the same and come to the same mistakes, if any; then all
-  // change.
-  void change_now(const ExchangeOptions& asked, bool& begun) {
-    const uint64_t step = intake_.next_step();
-    Result<ExchangeOptions> next =
-        changed_options(options_, sections_, runner_->owners_owe(), asked, tensors_, step);
-    require_agreement(group_, "change", change_text(asked, next, step));
-    Sections sections = settle_sections(next.value(), tensors_, step).value();
-    runner_->check_change(sections);
-    begun = true;
-    on_all(group_, "changed", [&] { runner_->change(sections); });
-    intake_.follow(runner_->plan());
-    follow();
-    sections_ = std::move(sections);
-    options_ = next.value();
-  }
+// Called in a handler. Nothing else makes the ranks that wait for this one stop before the
+// deadline.
+void ThreadedExchange::give_up(const std::string& why) {
+  intake_.fail(std::current_exception());  // the caller first: telling the others may take a while
+  runner_->channel().abort(why);
+}
 
-  void follow() {
-    bucket_count_ = runner_->plan().buckets.size();
-    owned_.clear();
-    const bool shards = options_.results == Results::kShard;
-    for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
-      owned_.push_back(runner_->owned(static_cast<size_t>(rank)));
-  }
-
-  void run() noexcept {
-    try {
-      uint64_t step = 0;
-      std::exception_ptr over;
-      while (over == nullptr && intake_.await_step(step)) {
-        run_buckets(step);
-        StepReport report = runner_->end();
-        over = judge(report);
-        intake_.end_step(std::move(report), over);
+// While a bucket is on the wire the next one that is ready is compressed, and those that arrived
+// are decoded.
+void ThreadedExchange::run_buckets(uint64_t step) {
+  runner_->begin(step);
+  int looks = 0;  // in a row, at which nothing had moved
+  auto quiet_since = Clock::now();
+  for (size_t next = 0; next < bucket_count_ || !runner_->idle();) {
+    bool moved = runner_->advance();
+    std::chrono::microseconds patience = moved ? std::chrono::microseconds(0) : nap_after(looks++);
+    const bool may_begin = runner_->may_begin();
+    bool others_wait = next < bucket_count_;  // for this rank too
+    if (others_wait && !may_begin && intake_.await_closed(patience)) others_wait = false;
+    if (others_wait && may_begin) {
+      if (runner_->idle()) patience = Intake::kForever;
+      if (intake_.await_bucket(next, patience)) {
+        for (const size_t tensor : intake_.tensors_of(next))
+          runner_->open(tensor, intake_.view(tensor));
+        runner_->begin_bucket(next++);
+        moved = true;
       }
-    } catch (const std::exception& error) {
-      give_up(error.what());
-    } catch (...) {
-      give_up("unknown error");
+    } else if (!moved && !others_wait) {
+      check_deadline(quiet_since);
+      if (patience.count() > 0) std::this_thread::sleep_for(patience);
     }
+    if (moved) looks = 0;
+    if (moved || others_wait) quiet_since = Clock::now();
   }
+}
 
-  // Called in a handler. Nothing else makes the ranks that wait for this one stop before the
-  // deadline.
-  void give_up(const std::string& why) {
-    intake_.fail(
-        std::current_exception());  // the caller first: telling the others may take a while
-    runner_->channel().abort(why);
-  }
+void ThreadedExchange::check_deadline(Clock::time_point quiet_since) const {
+  const auto deadline = runner_->channel().deadline();
+  // Who waits for a rank itself speaks first, and names it.
+  const auto patience = runner_->awaits_owner() ? deadline + deadline / 4 : deadline;
+  if (Clock::now() - quiet_since <= patience) return;
+  throw Error(ErrorCode::kTimeout, "exchange: nothing moved for " +
+                                       std::to_string(deadline.count()) +
+                                       " ms: " + runner_->awaited());
+}
 
-  // While a bucket is on the wire the next one that is ready is compressed, and those that arrived
-  // are decoded.
-  void run_buckets(uint64_t step) {
-    runner_->begin(step);
-    int looks = 0;  // in a row, at which nothing had moved
-    auto quiet_since = Clock::now();
-    for (size_t next = 0; next < bucket_count_ || !runner_->idle();) {
-      bool moved = runner_->advance();
-      std::chrono::microseconds patience =
-          moved ? std::chrono::microseconds(0) : nap_after(looks++);
-      const bool may_begin = runner_->may_begin();
-      bool others_wait = next < bucket_count_;  // for this rank too
-      if (others_wait && !may_begin && intake_.await_closed(patience)) others_wait = false;
-      if (others_wait && may_begin) {
-        if (runner_->idle()) patience = Intake::kForever;
-        if (intake_.await_bucket(next, patience)) {
-          for (const size_t tensor : intake_.tensors_of(next))
-            runner_->open(tensor, intake_.view(tensor));
-          runner_->begin_bucket(next++);
-          moved = true;
-        }
-      } else if (!moved && !others_wait) {
-        check_deadline(quiet_since);
-        if (patience.count() > 0) std::this_thread::sleep_for(patience);
-      }
-      if (moved) looks = 0;
-      if (moved || others_wait) quiet_since = Clock::now();
-    }
-  }
+// The error that ends the run after too many skipped steps; all ranks come to the same.
+std::exception_ptr ThreadedExchange::judge(const StepReport& report) {
+  if (report.skipped && report.fault.code == ErrorCode::kOk) return nullptr;  // ranks abstained
+  skipped_ = report.skipped ? skipped_ + 1 : 0;
+  if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return nullptr;
+  return std::make_exception_ptr(Error(
+      report.fault.code, "exchange: " + std::to_string(skipped_) +
+                             " steps in a row were skipped; the last: " + describe(report.fault) +
+                             " in step " + std::to_string(report.step)));
+}
 
-  void check_deadline(Clock::time_point quiet_since) const {
-    const auto deadline = runner_->channel().deadline();
-    // Who waits for a rank itself speaks first, and names it.
-    const auto patience = runner_->awaits_owner() ? deadline + deadline / 4 : deadline;
-    if (Clock::now() - quiet_since <= patience) return;
-    throw Error(ErrorCode::kTimeout, "exchange: nothing moved for " +
-                                         std::to_string(deadline.count()) +
-                                         " ms: " + runner_->awaited());
-  }
-
-  // The error that ends the run after too many skipped steps; all ranks come to the same.
-  std::exception_ptr judge(const StepReport& report) {
-    if (report.skipped && report.fault.code == ErrorCode::kOk) return nullptr;  // ranks abstained
-    skipped_ = report.skipped ? skipped_ + 1 : 0;
-    if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return nullptr;
-    return std::make_exception_ptr(Error(
-        report.fault.code, "exchange: " + std::to_string(skipped_) +
-                               " steps in a row were skipped; the last: " + describe(report.fault) +
-                               " in step " + std::to_string(report.step)));
-  }
-
-  Group& group_;
-  const std::vector<TensorSpec> tensors_;
-  ExchangeOptions options_;
-  Sections sections_;
-  size_t bucket_count_ = 0;
-  int skipped_ = 0;                             // in a row
-  std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
-  std::unique_ptr<Runner> runner_;
-  Intake intake_;
-  std::thread thread_;
-};
+namespace {
 
 // Ranks that later sit out are counted in each step: step_runner.cc.
 void check_ranks(const ExchangeOptions& options, int ranks) {
@@ -235,6 +247,17 @@ void check_names(const std::vector<TensorSpec>& tensors) {
 
 }  // namespace
 
+Sections settle_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
+                          int ranks) {
+  check_names(tensors);
+  Sections sections = settle_sections(options, tensors, options.first_step).value();
+  check_groups(options.inside, ranks);
+  check_grid(options.columns, ranks);
+  check_ranks(options, ranks / options.columns);
+  check_owners(options.owners, tensors.size(), ranks);
+  return sections;
+}
+
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
@@ -242,12 +265,7 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   require_agreement(group, "exchange", agreement_text(options, tensors, shapes));
 
   // From here on every rank finds the same mistakes, except in what its store holds.
-  check_names(tensors);
-  const Sections sections = settle_sections(options, tensors, options.first_step).value();
-  check_groups(options.inside, group.size());
-  check_grid(options.columns, group.size());
-  check_ranks(options, group.size() / options.columns);
-  check_owners(options.owners, tensors.size(), group.size());
+  const Sections sections = settle_for_group(options, tensors, group.size());
   Channels channels = split_levels(group, options);
   if (options.columns > 1)
     together(group, [&] {
@@ -257,8 +275,8 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   on_all(group, "made",
          [&] { runner = make_runner(sections, options, tensors, std::move(channels), store); });
   runner->compare_shared(group);
-  auto exchange = std::make_unique<ThreadedExchange>(group, std::move(tensors), options, sections,
-                                                     std::move(runner));
+  auto exchange = std::make_unique<ThreadedExchange>(group, store, std::move(tensors), options,
+                                                     sections, std::move(runner));
   exchange->set_step(options.first_step);
   return exchange;
 }

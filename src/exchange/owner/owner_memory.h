@@ -8,6 +8,7 @@
 
 #include "core/aligned.h"
 #include "exchange/layout/chunk.h"
+#include "feedback/follows_ranks.h"
 #include "thinwire/moments.h"
 #include "thinwire/state.h"
 
@@ -27,7 +28,7 @@ namespace thinwire {
 //
 // The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at another
 // number of ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost.
-class OwnerMemory final : public Stateful {
+class OwnerMemory final : public Stateful, public FollowsRanks {
  public:
   // Of one of `ranks`. REQUIRES: ranges in ascending order that do not overlap.
   OwnerMemory(size_t stream_count, std::vector<Range> shard, size_t ranks);
@@ -37,6 +38,9 @@ class OwnerMemory final : public Stateful {
   // Goes on with another shard: what lies in both is kept, what does not strays.
   void move_to(std::vector<Range> shard);
   void move_to(Range shard) { move_to(std::vector<Range>{shard}); }
+
+  // It is owed to the mean whatever n is; move_to says what becomes of the shard.
+  void follow_ranks(size_t /*before*/, size_t now) override { ranks_ = now; }
 
   // Adds n x what strays to `gradient`, of the whole stream. After commit it strays no more.
   void release_strays(std::span<float> gradient) noexcept;

@@ -1,0 +1,490 @@
+// Tests of exchanges whose ranks change: joining, leaving, losing, and steps that some counted and one did not.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "exchange/testing/error_of.h"
+#include "exchange/testing/exchange_testing.h"
+#include "exchange/testing/lost_rank.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A process of an elastic run: its store and exchange outlive groups.
+struct Worker {
+  explicit Worker(int number) : id(number) {}
+
+  const int id;
+  Store store;
+  std::unique_ptr<Group> group;
+  std::unique_ptr<Exchange> exchange;
+  Tensors values;
+  Regrouped how;
+};
+
+// Calls body(worker) on a thread for each of them.
+void on_each(const std::vector<Worker*>& workers, const std::function<void(Worker&)>& body) {
+  std::vector<std::jthread> threads;
+  for (Worker* const worker : workers) threads.emplace_back([&body, worker] { body(*worker); });
+}
+
+// All of them go on together, in this order of ranks; those without an exchange join.
+void regroup(const std::vector<Worker*>& workers, uint32_t epoch, const ExchangeOptions& options) {
+  auto groups = make_local_groups(static_cast<int>(workers.size()));
+  std::map<Worker*, std::unique_ptr<Group>> of;
+  for (size_t i = 0; i < workers.size(); ++i) of[workers[i]] = std::move(groups[i]);
+  on_each(workers, [&](Worker& worker) {
+    std::unique_ptr<Group> group = std::move(of.at(&worker));
+    group->set_deadline(kLongDeadline);
+    ExchangeOptions own = options;
+    own.generation = epoch;
+    if (worker.exchange == nullptr)
+      worker.exchange = join_exchange(*group, worker.store, small_model(), own, &worker.how);
+    else
+      worker.how = worker.exchange->regroup(*group, epoch);
+    worker.group = std::move(group);
+  });
+}
+
+StepReport step(Worker& worker, uint64_t number) {
+  worker.values = gradients(small_model(), worker.id, number);
+  for (size_t i = worker.values.size(); i-- > 0;)
+    worker.exchange->start(i, {.data = worker.values[i].data(), .count = worker.values[i].size()});
+  return worker.exchange->finish();
+}
+
+// The values of all arrays of a kind, by name.
+std::map<std::string, Values> arrays_of(const Store& store, std::string_view ending) {
+  std::map<std::string, Values> found;
+  for (const StateArray& array : store.save()) {
+    if (!std::string_view(array.name).ends_with(ending)) continue;
+    Values values(array.data.size() / sizeof(float));
+    copy_state({array}, array.name, std::span(values)).or_throw();
+    found[array.name] = std::move(values);
+  }
+  return found;
+}
+
+// What workers owe to the mean together: of each value, the sum of residuals divided by their number.
+std::map<std::string, std::vector<double>> owed_to_mean(const std::vector<Worker*>& workers) {
+  std::map<std::string, std::vector<double>> owed;
+  for (const Worker* worker : workers)
+    for (const auto& [name, values] : arrays_of(worker->store, "/residual")) {
+      auto& sum = owed[name];
+      sum.resize(values.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        sum[i] += values[i] / static_cast<double>(workers.size());
+    }
+  return owed;
+}
+
+const ExchangeOptions kSparse{.codec = "topk:density=0.05", .method = "gather"};
+
+TEST(ExchangeMembers, WhoJoinsOwesNothingAndWhatIsOwedToTheMeanStays) {
+  Worker a(0), b(1), c(2);
+  regroup({&a, &b}, 1, kSparse);
+  EXPECT_FALSE(a.how.takes_over);
+  for (uint64_t number = 0; number < 3; ++number)
+    on_each({&a, &b}, [&](Worker& worker) { step(worker, number); });
+  const auto before = owed_to_mean({&a, &b});
+  ASSERT_FALSE(before.empty());
+
+  regroup({&c, &a, &b}, 2, kSparse);
+  EXPECT_TRUE(c.how.takes_over);
+  EXPECT_EQ(c.how.source, 1);
+  EXPECT_EQ(c.how.step, 3u);
+  EXPECT_FALSE(a.how.takes_over || b.how.takes_over);
+  for (const auto& [name, values] : arrays_of(c.store, "/residual"))
+    EXPECT_THAT(values, ::testing::Each(0.0f)) << name;
+  const auto after = owed_to_mean({&a, &b, &c});
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [name, values] : before)
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(after.at(name)[i], values[i], 1e-7) << name << " " << i;
+
+  on_each({&a, &b, &c}, [&](Worker& worker) {
+    const StepReport report = step(worker, 3);
+    EXPECT_EQ(report.step, 3u);
+    EXPECT_EQ(report.participants, 3u);
+    EXPECT_FALSE(report.skipped);
+  });
+  EXPECT_TRUE(same_bits(a.values, b.values));
+  EXPECT_TRUE(same_bits(a.values, c.values));
+}
+
+// A rank's group, whose owner dies when it starts one transfer too many.
+struct Life {
+  std::atomic<int> transfers{1 << 30};  // that are left
+  bool silent = false;                  // as a machine that loses power: the others hear nothing
+};
+
+class FrailGroup final : public Group {
+ public:
+  FrailGroup(std::unique_ptr<Group> inner, std::shared_ptr<Life> life)
+      : inner_(std::move(inner)), life_(std::move(life)) {
+    set_deadline(inner_->deadline());
+  }
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    count();
+    return inner_->send(buffer, to, tag);
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    count();
+    return inner_->receive(buffer, from, tag);
+  }
+  std::unique_ptr<Group> split(int colour) override {
+    return std::make_unique<FrailGroup>(inner_->split(colour), life_);
+  }
+  void abort(std::string_view reason) noexcept override {
+    if (!life_->silent) inner_->abort(reason);
+  }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+ private:
+  void count() const {
+    if (life_->transfers-- > 0) return;
+    // What was begun before may still end.
+    if (life_->silent) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    throw Error(ErrorCode::kIo, "the machine lost power");
+  }
+
+  const std::unique_ptr<Group> inner_;
+  const std::shared_ptr<Life> life_;
+};
+
+// Whether a worker's step counted there.
+bool try_step(Worker& worker, uint64_t number) {
+  try {
+    return !step(worker, number).skipped;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Three workers after two steps, of which the last one may die.
+struct Three {
+  explicit Three(const ExchangeOptions& options,
+                 std::chrono::milliseconds deadline = kLongDeadline) {
+    auto groups = make_local_groups(3);
+    std::map<Worker*, std::unique_ptr<Group>> of;
+    for (size_t i = 0; i < 3; ++i) {
+      groups[i]->set_deadline(deadline);
+      of[all[i]] = std::move(groups[i]);
+    }
+    of[&c] = std::make_unique<FrailGroup>(std::move(of[&c]), life);
+    on_each(all, [&](Worker& worker) {
+      worker.group = std::move(of.at(&worker));
+      ExchangeOptions own = options;
+      own.generation = 1;
+      worker.exchange = join_exchange(*worker.group, worker.store, small_model(), own);
+      step(worker, 0);
+      const int before = life->transfers;
+      step(worker, 1);
+      if (&worker == &c) in_step = before - life->transfers;
+    });
+  }
+
+  // All do step 2; returns on which of them it counted.
+  std::vector<bool> last_step() {
+    std::array<std::atomic<bool>, 3> counted{};
+    on_each(all,
+            [&](Worker& worker) { counted[static_cast<size_t>(worker.id)] = try_step(worker, 2); });
+    return {counted[0], counted[1], counted[2]};
+  }
+
+  Worker a{0}, b{1}, c{2};
+  std::vector<Worker*> all{&a, &b, &c};
+  std::shared_ptr<Life> life = std::make_shared<Life>();
+  int in_step = 0;  // transfers of c
+};
+
+// c dies at each of its transfers in turn, the last of which are those of the agreement.
+TEST(ExchangeMembers, AStepThatOneRankLostCountsOnAllOthersOrOnNone) {
+  const int transfers = Three(kSparse).in_step;
+  ASSERT_GT(transfers, 8);
+  for (int dies_at = 0; dies_at < transfers; ++dies_at) {
+    Three three(kSparse);
+    three.life->transfers = dies_at;
+    const auto counted = three.last_step();
+    ASSERT_FALSE(counted[2]) << dies_at;
+    regroup({&three.a, &three.b}, 2, kSparse);
+    const bool any = counted[0] || counted[1];
+    for (const Worker* worker : {&three.a, &three.b}) {
+      EXPECT_EQ(worker->how.step, any ? 3u : 2u);
+      EXPECT_EQ(worker->how.ended.has_value(), any && !counted[static_cast<size_t>(worker->id)]);
+      EXPECT_FALSE(worker->how.takes_over);
+      ASSERT_EQ(worker->how.lost.size(), 1u);
+      EXPECT_EQ(worker->how.lost[0].rank, 2);
+    }
+    EXPECT_TRUE(same_bits(three.a.values, three.b.values)) << dies_at;
+    for (const Values& values : three.a.values) {
+      if (!any) {
+        EXPECT_THAT(values, ::testing::Each(0.0f));
+      }
+    }
+    on_each({&three.a, &three.b},
+            [&](Worker& worker) { EXPECT_EQ(step(worker, worker.how.step).participants, 2u); });
+    EXPECT_TRUE(same_bits(three.a.values, three.b.values)) << dies_at;
+  }
+}
+
+// c dies silently before the last transfer of the agreement: a does not need it, and b waits for it in vain.
+TEST(ExchangeMembers, WhoVotedTakesTheVerdictOfThoseThatHaveIt) {
+  Three three(kSparse, std::chrono::seconds(2));
+  three.life->silent = true;
+  three.life->transfers = three.in_step - 1;
+  ASSERT_EQ(three.last_step(), (std::vector<bool>{true, false, false}));
+  const Tensors means = three.a.values;
+  regroup({&three.b, &three.a}, 2, kSparse);
+  ASSERT_TRUE(three.b.how.ended);
+  EXPECT_FALSE(three.b.how.ended->skipped);
+  EXPECT_FALSE(three.a.how.ended);
+  EXPECT_TRUE(same_bits(three.b.values, means));
+
+  // b's memory is what it would be without the loss, multiplied for two ranks instead of three.
+  Three whole(kSparse);
+  ASSERT_EQ(whole.last_step(), (std::vector<bool>{true, true, true}));
+  const auto expected = arrays_of(whole.b.store, "/residual");
+  const auto found = arrays_of(three.b.store, "/residual");
+  for (const auto& [name, values] : expected)
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(found.at(name)[i], static_cast<float>(values[i] * (2.0 / 3.0))) << name;
+}
+
+// A step that nobody counted is taken back to the bit.
+TEST(ExchangeMembers, AStepThatNobodyCountedLeavesNoTrace) {
+  for (const char* feedback : {"residual", "dgc:momentum=0.9", "loco"}) {
+    ExchangeOptions options = kSparse;
+    options.feedback = feedback;
+    Three three(options);
+    std::vector<StateArrays> before;
+    for (const Worker* worker : {&three.a, &three.b}) before.push_back(worker->store.save());
+    three.life->transfers = 3;
+    ASSERT_EQ(three.last_step(), std::vector<bool>(3));
+    three.a.exchange->settle(false);
+    three.b.exchange->settle(false);
+    EXPECT_TRUE(same_state(three.a.store.save(), before[0])) << feedback;
+    EXPECT_TRUE(same_state(three.b.store.save(), before[1])) << feedback;
+    regroup({&three.a, &three.b}, 2, options);
+    on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+    EXPECT_TRUE(same_bits(three.a.values, three.b.values));
+  }
+}
+
+// It is behind: c did not see steps that counted on a and b.
+TEST(ExchangeMembers, WhoComesBackKeepsItsMemoryAndTakesWhatIsShared) {
+  ExchangeOptions options{.codec = "powersgd:rank=1"};
+  Three three(options);
+  const auto own = arrays_of(three.c.store, "/residual");
+  regroup({&three.a, &three.b}, 2, options);
+  on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  regroup(three.all, 3, options);
+  EXPECT_TRUE(three.c.how.takes_over);
+  EXPECT_EQ(three.c.how.source, 0);
+  EXPECT_EQ(three.c.how.step, 3u);
+  EXPECT_TRUE(three.a.how.lost.empty());
+  for (const auto& [name, values] : arrays_of(three.c.store, "/residual"))
+    EXPECT_EQ(values, own.at(name)) << name;
+  EXPECT_TRUE(same_state(three.a.store.save_shared(), three.c.store.save_shared()));
+  EXPECT_FALSE(three.a.store.save_shared().empty());
+  on_each(three.all, [&](Worker& worker) { step(worker, 3); });
+  EXPECT_TRUE(same_bits(three.a.values, three.c.values));
+}
+
+// ef21: H is the mean of the ranks' estimates, also after ranks went and came.
+TEST(ExchangeMembers, EstimatesOfRanksThatAreGoneDoNotStayInTheMean) {
+  ExchangeOptions options{.codec = "topk:density=0.2", .feedback = "ef21", .method = "gather"};
+  Three three(options);
+  Worker d(7);
+  regroup({&three.a, &d, &three.b}, 2, options);
+  EXPECT_TRUE(d.how.takes_over);
+  on_each({&three.a, &d, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  const auto mean = arrays_of(three.a.store, "/mean_estimate");
+  std::map<std::string, std::vector<double>> sums;
+  for (const Worker* worker : {&three.a, &d, &three.b})
+    for (const auto& [name, values] : arrays_of(worker->store, "/estimate")) {
+      auto& sum = sums[name];
+      sum.resize(values.size());
+      for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i] / 3.0;
+    }
+  ASSERT_EQ(sums.size(), mean.size());
+  for (const auto& [name, values] : mean) {
+    const auto& sum = sums.at(name.substr(0, name.rfind('/')) + "/estimate");
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(sum[i], values[i], 1e-6) << name;
+  }
+}
+
+// What owners owe is dealt out anew, and goes to the mean as it stands.
+TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
+  ExchangeOptions options{.codec = "onebit", .method = "scatter-reduce", .chunk_values = 64};
+  Three three(options);
+  const auto add_up = [&](const std::vector<Worker*>& workers) {
+    std::map<std::string, Values> sums;
+    for (const Worker* worker : workers)
+      for (const TensorSpec& tensor : small_model()) {
+        const auto own = owed_by_owner(worker->store.save(), tensor.name, tensor.count());
+        if (!own) continue;
+        auto& sum = sums[tensor.name];
+        sum.resize(own->size());
+        for (size_t i = 0; i < own->size(); ++i) sum[i] += (*own)[i];
+      }
+    return sums;
+  };
+  const auto before = add_up(three.all);
+  ASSERT_FALSE(before.empty());
+  Worker d(3);
+  regroup({&three.a, &three.b, &three.c, &d}, 2, options);
+  const auto after = add_up({&three.a, &three.b, &three.c, &d});
+  for (const auto& [name, values] : before) EXPECT_EQ(after.at(name), values) << name;
+
+  // Where they stray, they count as many times as there are ranks.
+  const auto shares = owed_to_mean({&three.a, &three.b, &three.c, &d});
+  std::vector<Worker*> four{&three.a, &three.b, &three.c, &d};
+  on_each(four, [&](Worker& worker) { step(worker, 2); });
+  std::map<std::string, std::vector<double>> rest = owed_to_mean(four);
+  const auto left = add_up(four);
+  for (const auto& [name, values] : left) {
+    const std::vector<TensorSpec> model = small_model();
+    size_t at = 0;
+    while (model[at].name != name) ++at;
+    const std::string key = name + "/feedback/residual";
+    for (size_t i = 0; i < values.size(); ++i) {
+      double given = shares.at(key)[i] + before.at(name)[i];
+      for (const Worker* worker : four) given += gradient(model[at], worker->id, 2)[i] / 4.0;
+      const double got = three.a.values[at][i] + rest.at(key)[i] + values[i];
+      ASSERT_NEAR(got, given, 1e-6) << name << " " << i;
+    }
+  }
+}
+
+// c leaves in order: nothing is lost.
+TEST(ExchangeMembers, WhoLeavesHandsOverWhatItOwes) {
+  Three three(kSparse);
+  const auto before = owed_to_mean(three.all);
+  on_each(three.all, [&](Worker& worker) { worker.exchange->hand_over(&worker == &three.c); });
+  regroup({&three.a, &three.b}, 2, kSparse);
+  const auto after = owed_to_mean({&three.a, &three.b});
+  for (const auto& [name, values] : before)
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(after.at(name)[i], values[i], 1e-7);
+  EXPECT_TRUE(three.a.how.lost.empty());
+}
+
+TEST(ExchangeMembers, SomebodyMustStay) {
+  Three three(kSparse);
+  on_each(three.all, [&](Worker& worker) {
+    EXPECT_THAT(error_of([&] { worker.exchange->hand_over(true); }), HasSubstr("all ranks leave"));
+  });
+}
+
+// What was lost is what was last counted.
+TEST(ExchangeMembers, WhatTheLostOwedIsReported) {
+  Three three(kSparse);
+  regroup(three.all, 2, kSparse);
+  const double owed = three.c.store.owed_norm();
+  EXPECT_GT(owed, 0);
+  on_each(three.all, [&](Worker& worker) { step(worker, 2); });
+  regroup({&three.b, &three.a}, 3, kSparse);
+  for (const Worker* worker : {&three.a, &three.b}) {
+    ASSERT_EQ(worker->how.lost.size(), 1u);
+    EXPECT_EQ(worker->how.lost[0].rank, 2);
+    EXPECT_EQ(worker->how.lost[0].owed, owed);
+    EXPECT_EQ(worker->how.lost[0].step, 2u);
+    EXPECT_EQ(worker->how.step, 3u);
+  }
+}
+
+TEST(ExchangeMembers, MistakesAreThrownOnAllAndAnotherGroupMayFollow) {
+  Three three(kSparse);
+  Worker d(3);
+  ExchangeOptions other = kSparse;
+  other.seed = 9;
+  auto groups = make_local_groups(3);
+  const std::vector<Worker*> with_d{&three.a, &three.b, &d};
+  std::map<Worker*, Group*> of;
+  for (size_t i = 0; i < 3; ++i) of[with_d[i]] = groups[i].get();
+  on_each(with_d, [&](Worker& worker) {
+    const std::string error = error_of([&] {
+      other.generation = 2;
+      if (&worker == &d) {
+        ExchangeOptions own = other;
+        join_exchange(*of.at(&worker), worker.store, small_model(), own);
+      } else {
+        worker.exchange->regroup(*of.at(&worker), 2);
+      }
+    });
+    EXPECT_THAT(error, HasSubstr("'seed 9' on rank 2"));
+  });
+  auto again = make_local_groups(2);
+  on_each({&three.a, &three.b}, [&](Worker& worker) {
+    const std::string error =
+        error_of([&] { worker.exchange->regroup(*again[static_cast<size_t>(worker.id)], 1); });
+    EXPECT_THAT(error, HasSubstr("epoch 1 does not follow epoch 1"));
+  });
+  regroup({&three.a, &three.b}, 2, kSparse);
+  on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  EXPECT_TRUE(same_bits(three.a.values, three.b.values));
+}
+
+TEST(ExchangeMembers, AHierarchyDoesNotRegroup) {
+  ExchangeOptions options = kSparse;
+  options.inside = 2;
+  run_local(2, [&](Group& group) {
+    Side side(group, small_model(), options);
+    EXPECT_THAT(error_of([&] { side.exchange().regroup(group, 2); }), HasSubstr("inside = 1"));
+  });
+}
+
+// Frames of an earlier group, where channels are the same.
+TEST(ExchangeMembers, FramesCarryTheEpoch) {
+  Three three(kSparse);
+  regroup(three.all, 70000, kSparse);
+  EXPECT_EQ(three.a.exchange->options().generation, 70000u);
+}
+
+// Held steps: means are given at once, and memories follow later, or not.
+TEST(ExchangeMembers, AHeldStepIsTakenBackToTheBit) {
+  for (const ExchangeOptions& usual : codecs_and_methods(2)) {
+    ExchangeOptions options = usual;
+    options.hold = true;
+    ExchangeOptions plain = usual;
+    run_local(2, [&](Group& group) {
+      Side held(group, small_model(), options), free(group, small_model(), plain);
+      held.step(0);
+      EXPECT_THAT(error_of([&] { held.start(0); }), HasSubstr("settle"));
+      held.exchange().settle(true);
+      free.step(0);
+      EXPECT_TRUE(same_bits(held.values, free.values)) << usual.codec << " " << usual.method;
+      EXPECT_TRUE(same_state(held.store().save(), free.store().save())) << usual.codec;
+      const StateArrays before = held.store().save();
+      held.step(1);
+      held.exchange().settle(false);
+      EXPECT_TRUE(same_state(held.store().save(), before)) << usual.codec << " " << usual.method;
+      held.step(2);
+      held.exchange().settle(true);
+      free.exchange().set_step(2);
+      free.step(2);
+      EXPECT_TRUE(same_bits(held.values, free.values)) << usual.codec << " " << usual.method;
+    });
+  }
+}
+
+TEST(ExchangeMembers, WhatCannotBeHeldIsRefused) {
+  ExchangeOptions options{.codec = "topk", .feedback = "ef21", .hold = true};
+  EXPECT_THAT(std::string(check_exchange(options).message()), HasSubstr("ef21"));
+  options = {.codec = "topk:density=accordion(0.1;0.01)", .steps_per_epoch = 10, .hold = true};
+  EXPECT_THAT(std::string(check_exchange(options).message()), HasSubstr("accordion"));
+  options = {.codec = "topk", .inside = 2, .hold = true};
+  EXPECT_THAT(std::string(check_exchange(options).message()), HasSubstr("inside = 1"));
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,230 @@
+// ThreadedExchange, as far as its ranks change: regroup, hand_over, settle and join_exchange.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "exchange/engine/terms.h"
+#include "exchange/engine/threaded_exchange.h"
+#include "exchange/members/state_messages.h"
+#include "thinwire/agreement.h"
+
+namespace thinwire {
+namespace {
+
+constexpr int kSizeTag = 0, kStateTag = 1;  // nothing else is under way between two steps
+
+std::vector<std::byte> bytes_of(const uint64_t& number) {
+  const auto bytes = std::as_bytes(std::span(&number, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+void check_epoch(const RollCall& call, uint32_t epoch) {
+  for (size_t rank = 0; rank < call.members().size(); ++rank) {
+    const Member& member = call.members()[rank];
+    if (member.size > 0 && member.epoch >= epoch)
+      throw AgreedError(ErrorCode::kMismatch,
+                        "regroup: epoch " + std::to_string(epoch) + " does not follow epoch " +
+                            std::to_string(member.epoch) + ", in which rank " +
+                            std::to_string(rank) + " was; epochs only grow");
+  }
+}
+
+}  // namespace
+
+ThreadedExchange::ThreadedExchange(Store& store, std::vector<TensorSpec> tensors,
+                                   ExchangeOptions options)
+    : store_(store),
+      tensors_(std::move(tensors)),
+      options_(std::move(options)),
+      intake_(Plan{}, tensors_) {
+  intake_.restart(options_.first_step);
+}
+
+void ThreadedExchange::settle(bool counts) {
+  if (open_ == Open::kNothing) return;
+  if (open_ == Open::kHeld) {
+    intake_.between_steps("settle", [&] { runner_->settle(counts); });
+    open_ = Open::kNothing;
+    return;
+  }
+  THINWIRE_CHECK(intake_.has_failed(), "exchange: settle while a step is under way");
+  if (counts) return;  // regroup finds whether it does
+  if (thread_.joinable()) stop_thread();
+  runner_->settle(false);
+  open_ = Open::kNothing;
+}
+
+// Each rank that leaves sends all that it owes to the next that stays.
+void ThreadedExchange::hand_over(bool leaves) {
+  require_settled();
+  intake_.between_steps("hand_over", [&] {
+    Group& group = *group_;
+    const auto n = static_cast<size_t>(group.size()), me = static_cast<size_t>(group.rank());
+    const uint8_t mine = leaves ? 1 : 0;
+    std::vector<uint8_t> leaving(n);
+    group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                     std::as_writable_bytes(std::span(leaving)));
+    THINWIRE_CHECK(std::count(leaving.begin(), leaving.end(), 0) > 0,
+                   "hand_over: all ranks leave, so that nobody takes what is owed");
+    const auto heir_of = [&](size_t rank) {
+      size_t heir = (rank + 1) % n;
+      while (leaving[heir] != 0) heir = (heir + 1) % n;
+      return heir;
+    };
+    if (leaves) {
+      const std::vector<std::byte> state = pack_state(store_.save_owed());
+      const std::vector<std::byte> size = bytes_of(state.size());
+      const int heir = static_cast<int>(heir_of(me));
+      const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kSizeTag),
+                                                group.send(state, heir, kStateTag)};
+      group.wait(both);
+    }
+    for (size_t rank = 0; rank < n; ++rank) {
+      if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
+      uint64_t size = 0;
+      group.wait(group.receive(std::as_writable_bytes(std::span(&size, 1)), static_cast<int>(rank),
+                               kSizeTag));
+      std::vector<std::byte> state(size);
+      group.wait(group.receive(state, static_cast<int>(rank), kStateTag));
+      store_.add_owed(unpack_state(state).value()).or_throw();
+    }
+    for (size_t rank = 0; rank < n; ++rank) left_[rank] = left_[rank] || leaving[rank] != 0;
+  });
+}
+
+Member ThreadedExchange::member() const {
+  return {.step = intake_.next_step(),
+          .word = runner_ != nullptr ? runner_->word() : 0,
+          .skipped = static_cast<uint64_t>(skipped_),
+          .epoch = epoch_,
+          .rank = rank_,
+          .size = size_,
+          .voted = open_ == Open::kVoting ? 1u : 0u};
+}
+
+Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
+  if (options_.inside != 1 || options_.columns != 1)
+    throw Error(ErrorCode::kUnsupported,
+                "regroup: the ranks of a hierarchy, or of columns, cannot change; choose inside = "
+                "1 and columns = 1");
+  if (!intake_.has_failed()) {
+    require_settled();
+    intake_.between_steps("regroup", [] {});
+  }
+  if (thread_.joinable()) stop_thread();
+  try {
+    return regroup_now(group, epoch);
+  } catch (...) {
+    intake_.fail(std::current_exception());
+    throw;
+  }
+}
+
+Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
+  THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
+  const auto me = static_cast<size_t>(group.rank());
+  const RollCall call(group, member());
+  ExchangeOptions options = options_;
+  options.generation = epoch;
+  if (call.furthest().size > 0) options.first_step = call.furthest().step;
+  require_agreement(group, "regroup", agreement_text(options, tensors_));
+  check_epoch(call, epoch);
+  Sections sections = settle_for_group(options, tensors_, group.size());
+
+  Regrouped how{.epoch = epoch,
+                .step = options.first_step,
+                .takes_over = call.is_behind(me),
+                .source = static_cast<int>(call.source())};
+  for (const int rank : call.absent())
+    if (size_ > 0 && epoch_ == call.members()[call.witness()].epoch &&
+        !left_[static_cast<size_t>(rank)])
+      how.lost.push_back(debts_[static_cast<size_t>(rank)]);
+  end_failed_step(call, me, how);
+  options_ = std::move(options);
+  sections_ = std::move(sections);
+  store_.follow_ranks(debtors_, static_cast<size_t>(group.size()));
+  debtors_ = static_cast<size_t>(group.size());
+  build(group);
+  share_state(group, call, me);
+  runner_->compare_shared(group);
+  count_debts(group, how.step);
+
+  group_ = &group;
+  epoch_ = epoch;
+  rank_ = group.rank();
+  size_ = group.size();
+  skipped_ = static_cast<int>(call.furthest().skipped);
+  intake_.restart(how.step);
+  intake_.follow(runner_->plan());
+  follow();
+  start_thread();
+  return how;
+}
+
+// Those on which the step counted have the verdict; those that voted have all of the step.
+void ThreadedExchange::end_failed_step(const RollCall& call, size_t me, Regrouped& how) {
+  if (open_ == Open::kNothing) return;
+  if (call.counted_elsewhere(me)) {
+    how.ended = runner_->conclude(call.furthest().word);
+    if (options_.hold && !how.ended->skipped) runner_->settle(true);
+  } else {
+    runner_->settle(false);
+  }
+  open_ = Open::kNothing;
+}
+
+void ThreadedExchange::build(Group& group) {
+  Channels channels = split_levels(group, options_);
+  std::unique_ptr<Runner> runner;
+  on_all(group, "made",
+         [&] { runner = make_runner(sections_, options_, tensors_, std::move(channels), store_); });
+  runner_ = std::move(runner);
+}
+
+// Objects of the store must be there before they can take anything; what they take may choose other codecs.
+void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me) {
+  bool any = false;
+  for (size_t rank = 0; rank < call.members().size(); ++rank) any = any || call.is_behind(rank);
+  if (!any) return;
+  const auto source = static_cast<int>(call.source());
+  const StateArrays shared = broadcast_state(group, store_.save_shared(), source);
+  const auto is_regime = [](const StateArray& array) {
+    return array.name.find("/regime/") != std::string::npos;
+  };
+  const auto take = [&](const StateArrays& arrays) {
+    on_all(group, "brought up to date", [&] {
+      if (!call.is_behind(me)) return;
+      store_.take_shared(arrays).or_throw();
+      store_.follow_ranks(debtors_, debtors_);
+    });
+  };
+  StateArrays regimes = shared;
+  std::erase_if(regimes, [&](const StateArray& array) { return !is_regime(array); });
+  if (!regimes.empty()) {
+    take(regimes);
+    build(group);
+  }
+  take(shared);
+}
+
+void ThreadedExchange::count_debts(Group& group, uint64_t step) {
+  const double mine = store_.owed_norm();
+  std::vector<double> all(static_cast<size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  debts_.clear();
+  for (const double owed : all)
+    debts_.push_back({.rank = static_cast<int>(debts_.size()), .owed = owed, .step = step});
+  left_.assign(all.size(), false);
+}
+
+std::unique_ptr<Exchange> join_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
+                                        const ExchangeOptions& options, Regrouped* how) {
+  auto exchange = std::make_unique<ThreadedExchange>(store, std::move(tensors), options);
+  Regrouped regrouped = exchange->regroup(group, options.generation);
+  if (how != nullptr) *how = std::move(regrouped);
+  return exchange;
+}
+
+}  // namespace thinwire

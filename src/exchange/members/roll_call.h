@@ -1,0 +1,57 @@
+// RollCall: what the members of a new group tell each other before they go on together.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "thinwire/group.h"
+
+namespace thinwire {
+
+// One member. Those that are new leave out what they cannot know.
+struct Member {
+  uint64_t step = 0;     // the next one
+  uint64_t word = 0;     // on which ranks agreed at the end of the step before
+  uint64_t skipped = 0;  // steps in a row
+  uint32_t epoch = 0;    // the last one
+  int32_t rank = -1;     // in that epoch
+  int32_t size = 0;      // of its group; 0: new
+  uint32_t voted =
+      0;  // its step failed after all that it has to send was encoded and all that it gets had come
+};
+
+// What follows from what all members said; the same on all of them.
+class RollCall {
+ public:
+  // All ranks of `group` call it.
+  RollCall(Group& group, const Member& mine);
+
+  const std::vector<Member>& members() const noexcept {
+    return members_;
+  }  // by rank of the new group
+
+  // The first of those that have gone furthest: its step, word and skipped are those of all. If all are new, rank 0.
+  size_t source() const noexcept { return source_; }
+  const Member& furthest() const noexcept { return members_[source_]; }
+
+  // Whether a member's failed step counted on the source. Every rank had voted before any could end the step.
+  bool counted_elsewhere(size_t member) const noexcept;
+
+  // Whether a member lacks steps that the source has, even once its failed step counts.
+  bool is_behind(size_t member) const noexcept;
+
+  // Ranks of the last epoch that any member was in which are no members.
+  std::vector<int> absent() const;
+
+  // A member that was in that epoch; members_.size() if all are new.
+  size_t witness() const noexcept { return witness_; }
+
+ private:
+  std::vector<Member> members_;
+  size_t source_ = 0;
+  size_t witness_ = 0;
+};
+
+}  // namespace thinwire
