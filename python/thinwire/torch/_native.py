@@ -45,6 +45,7 @@ KeptPositions = _engine.KeptPositions
 Gather = _engine.Gather
 Wire = _engine.Wire
 check_seal = _engine.check_seal
+close_group = _engine.close_group
 place_momentum = _engine.place_momentum
 first_moment_acts = _engine.first_moment_acts
 

@@ -50,6 +50,19 @@ py::dict to_dict(const Engine& engine, const StepReport& report) {
   return row;
 }
 
+py::dict to_dict(const Regrouped& joined) {
+  py::dict row;
+  row["epoch"] = joined.epoch;
+  row["step"] = joined.step;
+  row["takes_over"] = joined.takes_over;
+  row["source"] = joined.source;
+  row["ended"] = joined.ended.has_value() && !joined.ended->skipped;
+  py::list lost;
+  for (const LostRank& one : joined.lost) lost.append(py::make_tuple(one.rank, one.owed, one.step));
+  row["lost"] = lost;
+  return row;
+}
+
 }  // namespace
 
 py::list to_list(const std::vector<SavedArray>& saved) {
@@ -68,6 +81,8 @@ PYBIND11_MODULE(_engine, module) {
   module.attr("version") = THINWIRE_VERSION;
   module.attr("torch_version") = TORCH_VERSION;
   module.def("close", &thinwire::close_c10d_groups, py::call_guard<NoGil>());
+  module.def("close_group", &thinwire::close_c10d_group, py::arg("processes"),
+             py::call_guard<NoGil>());
   module.def("set_codec_threads", &thinwire::set_codec_threads, py::arg("count"));
   module.def("codec_threads", &thinwire::codec_threads);
 
@@ -104,6 +119,23 @@ PYBIND11_MODULE(_engine, module) {
            }),
            py::arg("processes"), py::arg("tensors"), py::arg("options"),
            py::arg("deadline_seconds"))
+      .def_static(
+          "join",
+          [](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+             const std::vector<thinwire::python::NamedShape>& tensors, const py::dict& options,
+             double deadline_seconds, uint32_t epoch) {
+            const auto parsed = thinwire::python::exchange_options_of(options);
+            const NoGil released;
+            return std::make_shared<Engine>(processes, tensors, parsed, deadline_seconds, epoch);
+          },
+          py::arg("processes"), py::arg("tensors"), py::arg("options"), py::arg("deadline_seconds"),
+          py::arg("epoch"))
+      .def("regroup", &Engine::regroup, py::arg("processes"), py::arg("epoch"),
+           py::call_guard<NoGil>())
+      .def("joined",
+           [](const Engine& engine) { return thinwire::python::to_dict(engine.joined()); })
+      .def("settle", &Engine::settle, py::arg("counts"), py::call_guard<NoGil>())
+      .def("hand_over", &Engine::hand_over, py::arg("leaves"), py::call_guard<NoGil>())
       .def("agree", &Engine::agree, py::call_guard<NoGil>())
       .def("tell_all", &Engine::tell_all, py::call_guard<NoGil>())
       .def("set_momentum", &Engine::set_momentum, py::call_guard<NoGil>())

@@ -27,12 +27,39 @@ TensorView view_of(const at::Tensor& tensor) {
 Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
                const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
                double deadline_seconds)
-    : group_(make_c10d_group(processes)),
+    : deadline_(static_cast<int64_t>(deadline_seconds * 1000)),
+      group_(make_c10d_group(processes)),
       store_(std::make_unique<Store>()),
       tensors_(specs_of(tensors)),
       columns_(options.columns) {
-  group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
+  group_->set_deadline(deadline_);
   exchange_ = make_exchange(*group_, *store_, tensors_, options);
+}
+
+Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+               const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
+               double deadline_seconds, uint32_t epoch)
+    : deadline_(static_cast<int64_t>(deadline_seconds * 1000)),
+      group_(make_c10d_group(processes)),
+      store_(std::make_unique<Store>()),
+      tensors_(specs_of(tensors)),
+      columns_(1) {
+  group_->set_deadline(deadline_);
+  ExchangeOptions with_epoch = options;
+  with_epoch.generation = epoch;
+  exchange_ = join_exchange(*group_, *store_, tensors_, with_epoch, &joined_);
+  next_step_ = joined_.step;
+}
+
+// The old group goes once the exchange has left it.
+void Engine::regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t epoch) {
+  std::unique_ptr<Group> next = make_c10d_group(processes);
+  next->set_deadline(deadline_);
+  joined_ = exchange_->regroup(*next, epoch);
+  group_ = std::move(next);
+  if (joined_.ended) give_back(*joined_.ended);
+  started_.clear();
+  next_step_ = joined_.step;
 }
 
 void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
@@ -62,6 +89,13 @@ void Engine::start(size_t index, const at::Tensor& gradient) {
 StepReport Engine::wait() {
   require_all();
   const StepReport report = exchange_->wait(ticket_);
+  give_back(report);
+  started_.clear();
+  next_step_ = report.step + 1;
+  return report;
+}
+
+void Engine::give_back(const StepReport& report) {
   for (Started& one : started_) {
     if (report.skipped && report.fault.code != ErrorCode::kOk)
       one.gradient.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -69,9 +103,6 @@ StepReport Engine::wait() {
       // What a memory adds may lie beyond the largest float16, which is better than infinity.
       one.gradient.copy_(one.values.clamp_(-kLargestHalf, kLargestHalf));
   }
-  started_.clear();
-  next_step_ = report.step + 1;
-  return report;
 }
 
 // The exchange would wait for them for ever.

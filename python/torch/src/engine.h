@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -36,6 +37,18 @@ class Engine {
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
          double deadline_seconds);
+
+  // With an epoch, as join_exchange has it: a member of a group whose ranks change.
+  Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
+         const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
+         double deadline_seconds, uint32_t epoch);
+
+  // As Exchange has them. The gradients of a step that failed are kept until then; `joined` is what regroup returned
+  // last, or the join.
+  void regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t epoch);
+  const Regrouped& joined() const noexcept { return joined_; }
+  void settle(bool counts) { exchange_->settle(counts); }
+  void hand_over(bool leaves) { exchange_->hand_over(leaves); }
 
   // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks. Called by all ranks between two
   // steps.
@@ -92,12 +105,15 @@ class Engine {
   };
 
   void require_all() const;
+  void give_back(const StepReport& report);
 
+  std::chrono::milliseconds deadline_;
   std::unique_ptr<Group> group_;
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;
   const int columns_;
   std::unique_ptr<Exchange> exchange_;
+  Regrouped joined_;
   uint64_t next_step_ = 0;
   std::vector<Started> started_;  // of the step under way
   Ticket ticket_;

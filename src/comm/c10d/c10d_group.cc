@@ -216,6 +216,10 @@ std::unique_ptr<Group> make_c10d_group(const c10::intrusive_ptr<c10d::ProcessGro
   return std::make_unique<C10dGroup>(std::move(all));
 }
 
+void close_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept {
+  C10dWorld::close_one(group);
+}
+
 void close_c10d_groups() noexcept { C10dWorld::close_all(); }
 
 }  // namespace thinwire

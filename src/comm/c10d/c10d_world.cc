@@ -32,12 +32,26 @@ std::shared_ptr<C10dWorld> C10dWorld::of(const c10::intrusive_ptr<c10d::ProcessG
   return worlds()[group.get()] = world;
 }
 
+void C10dWorld::close_one(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept {
+  std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>> ended;
+  {
+    const std::lock_guard lock(worlds_mutex);
+    if (auto found = worlds().extract(group.get())) ended.insert(std::move(found));
+  }
+  end(ended);
+}
+
 void C10dWorld::close_all() noexcept {
   std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>> ended;
   {
     const std::lock_guard lock(worlds_mutex);
     ended.swap(worlds());
   }
+  end(ended);
+}
+
+void C10dWorld::end(
+    const std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>>& ended) noexcept {
   static auto* const stuck =
       new std::vector<std::shared_ptr<C10dWorld>>;          // its threads outlive this
   for (const auto& [group, world] : ended) world->leave();  // all, before waiting for one

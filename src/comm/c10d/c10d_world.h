@@ -61,6 +61,9 @@ class C10dWorld {
   // moves tensors of the processor's memory neither itself nor through another one.
   static std::shared_ptr<C10dWorld> of(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
+  // Ends the world of a process group, if there is one.
+  static void close_one(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept;
+
   // Ends all worlds of this process: called before the interpreter goes.
   static void close_all() noexcept;
 
@@ -107,6 +110,7 @@ class C10dWorld {
   struct Incoming;
 
   explicit C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group);
+  static void end(const std::map<c10d::ProcessGroup*, std::shared_ptr<C10dWorld>>& worlds) noexcept;
   void leave() noexcept;
   bool close() noexcept;
   bool stop_receiving(Peer& peer) noexcept;
