@@ -133,12 +133,39 @@ std::string describe(const Fault& fault);
 // tensors and ranks. Errors name the choices.
 Status check_exchange(const ExchangeOptions& options);
 
+// Why the result of a step lacks a rank's values, though it took part.
+enum class LeftOutFor : uint8_t {
+  kSilence,       // they were not there by the deadline, or the rank is lost
+  kCorruption,    // they arrived damaged, or were not what the step expects
+  kNonFinite,     // they have a NaN or Inf
+  kRequest,       // the rank asked to skip the step
+  kDisagreement,  // the rank received other values than the others from more than f of them
+  kEquivocation,  // it told different ranks different things
+};
+std::string_view to_string(LeftOutFor why) noexcept;  // "silence", "corruption", "non-finite", ...
+
+struct LeftOut {
+  int rank = -1;
+  LeftOutFor why = LeftOutFor::kSilence;
+
+  friend bool operator==(const LeftOut&, const LeftOut&) = default;
+};
+
+// "rank 3 was left out for silence"
+std::string describe(const LeftOut& left_out);
+
 // The report of one step, on this rank. Times are in seconds.
 struct StepReport {
   uint64_t step = 0;
   bool skipped = false;
   Fault fault;                // if skipped; the same on every rank
   uint64_t participants = 0;  // ranks that took part: all but those that sat out
+  // Ranks whose values the result lacks, ascending; the same on every rank. By method gather with a rule that
+  // tolerates faulty ranks (docs/robust.md).
+  std::vector<LeftOut> left_out;
+  // Ranks to whose values a rule over whole vectors gave no weight, such as those that krum did not choose; ascending,
+  // and the same on every rank. Rules by coordinate leave no rank out altogether. Empty if the step was skipped.
+  std::vector<int> unchosen;
   uint64_t dense_bytes =
       0;  // what a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 d; shards: half
   uint64_t sent_bytes = 0;     // by this rank, all bytes included
@@ -267,7 +294,8 @@ class Exchange {
   //                participants = 0; likewise if fewer take part than the rule `combine` needs.
   //                Requires a weighted exchange.
   //   kSkipsStep   zeros: the step is skipped on all ranks, and the report names this one. Possible
-  //                in any exchange.
+  //                in any exchange. Where faulty ranks are left out (StepReport::left_out), one that
+  //                asks is left out, too, and the step counts unless too many ask.
   //
   // Neither counts as a bad step. Throws Error(kContract) during a step, and for kSitsOut in an
   // exchange that is not weighted.

@@ -297,7 +297,13 @@ TEST_P(ExchangeCombine, HostileRanksAreLeftOut) {
           if (group.rank() >= group.size() - bad)
             for (float& value : side.values[0]) value = 1e30f;
           side.start(0);
-          EXPECT_FALSE(side.exchange().finish().skipped);
+          const StepReport report = side.exchange().finish();
+          EXPECT_FALSE(report.skipped);
+          for (int rank = n - bad; rank < n; ++rank)
+            EXPECT_EQ(std::count(report.unchosen.begin(), report.unchosen.end(), rank), 1) << rule;
+          const int chosen =
+              rule.starts_with("cge") || rule.ends_with(std::to_string(n - bad)) ? n - bad : 1;
+          EXPECT_EQ(report.unchosen.size(), static_cast<size_t>(n - chosen)) << rule;
           if (results == Results::kFull) {
             for (const float value : side.values[0]) EXPECT_LE(std::abs(value), 0.051f) << text;
             return;

@@ -20,9 +20,8 @@ constexpr int kLastTag = 30000;  // of the exchange's own messages
 // Chunks are small, so that there are several.
 std::vector<ExchangeOptions> all_options(int ranks) {
   std::vector<ExchangeOptions> all = codecs_and_methods(ranks);
-  if (ranks >= 3)
-    for (const char* method : {"scatter-reduce", "gather"})
-      all.push_back({.codec = "int8", .method = method, .combine = "cge:f=1"});
+  if (ranks >= 3)  // gather goes on without faulty ranks: exchange_faulty_suite.cc
+    all.push_back({.codec = "int8", .method = "scatter-reduce", .combine = "cge:f=1"});
   for (ExchangeOptions& options : all) {
     options.feedback = "residual";
     options.chunk_values = 200;

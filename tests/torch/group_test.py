@@ -1,4 +1,4 @@
-"""Suites of tests/multirank on process groups of gloo: groups, and combined contributions.
+"""Suites of tests/multirank on process groups of gloo: groups, combined contributions, and faulty ranks.
 SPDX-License-Identifier: Apache-2.0"""
 import os
 import sys
@@ -33,11 +33,15 @@ def read_late(rank, size, folder):
 class Suites(unittest.TestCase):
     def test_they_pass_on_two_to_four_ranks(self):
         for size in (2, 3, 4):
-            self.expect_passed(size, "-*ExchangeCombine*", 21)
+            self.expect_passed(size, "-*ExchangeCombine*:*ExchangeFaulty*", 21)
 
     def test_combined_contributions_are_those_of_the_definitions_on_three_to_nine_ranks(self):
         for size in (3, 4, 9):
             self.expect_passed(size, "*ExchangeCombine*", 14)
+
+    def test_faulty_ranks_are_left_out_on_three_and_nine_ranks(self):
+        for size in (3, 9):
+            self.expect_passed(size, "*ExchangeFaulty*", 10)
 
     def expect_passed(self, size, tests, count):
         """The filter of GoogleTest chooses `count` tests, which pass on all ranks."""

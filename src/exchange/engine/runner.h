@@ -75,6 +75,12 @@ class Runner {
   virtual std::string awaited() const = 0;
   virtual bool awaits_owner() const noexcept = 0;
 
+  // Whether it goes on although other ranks are lost, so that no rank needs to stop the others when it fails.
+  virtual bool outlives_ranks() const noexcept { return false; }
+
+  // The deadline has passed: whether it goes on without the ranks that it waits for.
+  virtual bool stop_waiting() noexcept { return false; }
+
   // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
   virtual StepReport end() = 0;
 

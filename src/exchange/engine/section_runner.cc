@@ -147,8 +147,13 @@ bool SectionRunner::owners_owe() const {
 
 void SectionRunner::end(bool skipped) {
   method_->end(skipped);
-  if (threshold_ != nullptr) skipped ? threshold_->rollback() : threshold_->commit();
-  end_debts(skipped || shared_.context.sits_out());
+  const bool unheard = skipped || shared_.context.left_out;
+  if (threshold_ != nullptr) unheard ? threshold_->rollback() : threshold_->commit();
+  end_debts(unheard || shared_.context.sits_out());
+}
+
+void SectionRunner::remake_method(uint64_t step) {
+  make_method(settle(options_, step, true).value());
 }
 
 void SectionRunner::follow_schedule(uint64_t step) {

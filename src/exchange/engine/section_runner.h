@@ -53,6 +53,9 @@ class SectionRunner {
 
   void end(bool skipped);
 
+  // Between two steps, of which `step` is the second: where the context asks for another kind of method.
+  void remake_method(uint64_t step);
+
  private:
   // The codecs that the schedule has in a step, in critical regimes and outside.
   struct Codecs {

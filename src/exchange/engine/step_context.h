@@ -28,6 +28,8 @@ inline uint64_t dense_fp32_bytes(size_t values, size_t ranks, Results results) n
   return ways * (ranks - 1) * sizeof(float) * values / ranks;
 }
 
+class Roster;
+
 struct StepContext {
   Group& group;
   TensorTable& tensors;
@@ -37,6 +39,9 @@ struct StepContext {
   Attendance attendance = Attendance(group);
   float factor = 1;          // of this rank's gradients
   bool gives_zeros = false;  // whatever this rank's tensors hold: it asked to skip the step
+  Roster* roster =
+      nullptr;  // of exchanges that go on without faulty ranks; null: a fault skips the step
+  bool left_out = false;  // this rank's values do not count in the step
   BufferPool buffers = {};
   double compress_seconds = 0;
   double decompress_seconds = 0;

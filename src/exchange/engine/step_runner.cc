@@ -7,8 +7,10 @@
 #include <set>
 #include <string>
 
+#include "codec/codec_schedule.h"
 #include "core/check.h"
 #include "exchange/wire/stream_keys.h"
+#include "thinwire/feedback.h"
 
 namespace thinwire {
 
@@ -33,8 +35,31 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
   arrange(sections, plan_of(sections, given_, options_));
 }
 
+// Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by itself, and none
+// needs more of another than its values. Memories that follow the result must see every result.
+bool StepRunner::may_leave_out(const Sections& sections) const {
+  const auto goes_on = [](const Section& section) {
+    if (!section.terms.method->everybody) return false;
+    for (const std::string& spec : CodecSchedule::parse(section.options.codec).value().ends())
+      if (make_codec(spec).value().codec->info().agreed == Agreed::kScale) return false;
+    return !make_feedback(section.terms.feedback, StreamSpec{}).value()->shares_state();
+  };
+  return options_.inside == 1 && options_.columns == 1 && combine_.rule->wants_rows() &&
+         combine_.rule->tolerates(context_.ranks()) > 0 &&
+         std::all_of(sections.used.begin(), sections.used.end(), goes_on);
+}
+
+// Before methods are made. In a weighted exchange every rank waits for the weights of all.
+void StepRunner::settle_faulty_ranks() {
+  const bool possible = may_leave_out_ && !options_.weighted;
+  if (possible && faulty_ == nullptr) faulty_ = std::make_unique<FaultyRanks>(context_, combine_);
+  context_.roster = possible ? &faulty_->roster() : nullptr;
+}
+
 // Opens every stream with the codec of its section, and gives each section its buckets and tags.
 void StepRunner::arrange(const Sections& sections, Plan plan) {
+  may_leave_out_ = may_leave_out(sections);
+  settle_faulty_ranks();
   plan_ = std::move(plan);
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     const PlannedStream& planned = plan_.streams[i];
@@ -156,6 +181,9 @@ void StepRunner::set_weighted(bool weighted) {
   check_exchange(asked).or_throw();
   options_.weighted = weighted;
   weight_ = 1;
+  if (!may_leave_out_) return;
+  settle_faulty_ranks();
+  for (const auto& section : sections_) section->remake_method(context_.call.step + 1);
 }
 
 // Rules that are given rows count every rank alike.
@@ -163,7 +191,7 @@ void StepRunner::settle_attendance() {
   const size_t count = context_.attendance.count();
   context_.factor = combine_.rule->wants_rows() ? 1.0f : context_.attendance.factor();
   enough_ = count > 0 && lack_of_ranks(combine_, count).empty();
-  if (round_ != nullptr && enough_) round_->begin();
+  if (round_ != nullptr && enough_ && !leaves_out()) round_->begin();
 }
 
 void StepRunner::begin(uint64_t step) {
@@ -173,6 +201,8 @@ void StepRunner::begin(uint64_t step) {
   context_.faults.clear();
   context_.gives_zeros = abstains_ == Abstention::kSkipsStep;
   if (context_.gives_zeros) context_.faults.ask_to_skip(context_.group.rank());
+  context_.left_out = false;
+  if (leaves_out()) faulty_->begin(context_.gives_zeros);
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;
   sent_before_ = channel_->bytes_sent();
@@ -204,7 +234,7 @@ bool StepRunner::advance() {
   }
   bool moved = false;
   for (const auto& section : sections_) moved |= section->method().advance();
-  if (round_ != nullptr && takes_place()) moved |= choose();
+  if (round_ != nullptr && takes_place() && !leaves_out()) moved |= choose();
   if (moved) last_receive_ = Clock::now();
   return moved;
 }
@@ -227,7 +257,8 @@ bool StepRunner::choose() {
 }
 
 bool StepRunner::idle() const noexcept {
-  const bool ends_with_round = round_ != nullptr && takes_place() && begun_ == places_.size();
+  const bool ends_with_round =
+      round_ != nullptr && takes_place() && begun_ == places_.size() && !leaves_out();
   return may_begin() && (!ends_with_round || round_->done()) &&
          std::all_of(sections_.begin(), sections_.end(),
                      [](const auto& section) { return section->method().done(); });
@@ -236,7 +267,7 @@ bool StepRunner::idle() const noexcept {
 // Where one section waits for what an owner makes and another for a rank itself, the second knows
 // more. None does while statistics are on their way.
 const Method* StepRunner::waiting() const noexcept {
-  const bool has_round = round_ != nullptr && takes_place();
+  const bool has_round = round_ != nullptr && takes_place() && !leaves_out();
   const bool collects = has_round && !round_->under_way();
   if (has_round && !collects && !round_->known()) return nullptr;
   const Method* first = nullptr;
@@ -264,12 +295,51 @@ bool StepRunner::awaits_owner() const noexcept {
                            : round_ != nullptr && round_->under_way() && !round_->done();
 }
 
-StepReport StepRunner::end() { return conclude(channel_->max(context_.faults.word())); }
+bool StepRunner::stop_waiting() noexcept {
+  if (!leaves_out() || !faulty_->roster().waits()) return false;
+  faulty_->roster().stop_waiting();
+  return true;
+}
+
+StepReport StepRunner::end() {
+  if (!leaves_out()) return conclude(channel_->max(context_.faults.word()));
+  const Verdict verdict = combine_without_faulty();
+  word_ = pack(verdict);
+  std::string at_fault;
+  if (verdict.code == ErrorCode::kTimeout)
+    at_fault = faulty_->text();
+  else if (verdict.code != ErrorCode::kOk)
+    at_fault = specs_[std::min(verdict.stream, specs_.size() - 1)].name;
+  return conclude(verdict, at_fault);
+}
 
 StepReport StepRunner::conclude(uint64_t word) {
+  if (leaves_out())
+    throw Error(
+        ErrorCode::kUnsupported,
+        "exchange: a step counted on other ranks and failed here; combine = " + combine_.canonical +
+            " left ranks out there, and this rank does not know which");
   const Verdict verdict = read_verdict(word, channel_->size(), streams_.size(), "exchange");
   word_ = word;
   return conclude(verdict, verdict.code == ErrorCode::kOk ? "" : specs_[verdict.stream].name);
+}
+
+// Whatever faults this rank alone saw, all ranks combine the same rows here.
+Verdict StepRunner::combine_without_faulty() {
+  if (!faulty_->agree()) return faulty_->verdict();
+  context_.faults.clear();
+  const std::vector<bool> kept = faulty_->kept();
+  for (const auto& section : sections_) section->method().keep(kept, faulty_->rule());
+  std::span<const float> row_weights;
+  if (const VectorRule* const rule = faulty_->rule().over_vectors()) {
+    round_->begin(*rule, static_cast<size_t>(std::count(kept.begin(), kept.end(), true)));
+    for (const auto& section : sections_) section->method().add_statistics(*round_);
+    round_->send();  // nothing: no rank owns values
+    round_->advance();
+    row_weights = round_->row_weights();
+  }
+  for (const auto& section : sections_) section->method().choose(row_weights);
+  return unpack_verdict(context_.faults.word());
 }
 
 // Whatever is on its way is abandoned with the methods that wait for it.
@@ -285,10 +355,27 @@ void StepRunner::give_results() {
   for (const auto& stream : streams_) stream->give_result(context_);
 }
 
+// Rows are those of the ranks that take part and are not left out by a fault.
+std::vector<int> StepRunner::unchosen() const {
+  std::vector<size_t> ranks;
+  for (size_t rank = 0; rank < context_.ranks(); ++rank)
+    if (leaves_out() ? !faulty_->decision().leaves_out(rank) : context_.takes_part(rank))
+      ranks.push_back(rank);
+  std::vector<int> found;
+  for (const size_t row : round_->unchosen())
+    found.push_back(context_.number_of(static_cast<int>(ranks[row])));
+  return found;
+}
+
 StepReport StepRunner::conclude(const Verdict& verdict, const std::string& stream_at_fault) {
   StepReport report;
   report.step = context_.call.step;
   report.participants = context_.attendance.count();
+  if (leaves_out()) {
+    for (const Decision::Entry& entry : faulty_->decision().left_out)
+      report.left_out.push_back(entry.left_out);
+    report.participants -= report.left_out.size();
+  }
   report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !takes_place();
   if (verdict.code != ErrorCode::kOk)
     report.fault = {.code = verdict.code, .rank = verdict.rank, .stream = stream_at_fault};
@@ -297,6 +384,7 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   else if (!takes_place() && report.participants > 0)
     report.fault.stream = lack_of_ranks(combine_, report.participants) + ", and " +
                           std::to_string(report.participants) + " took part";
+  if (round_ != nullptr && !report.skipped) report.unchosen = unchosen();
   if (options_.hold && !report.skipped) {
     give_results();
   } else {

@@ -13,6 +13,7 @@
 #include "exchange/engine/sections.h"
 #include "exchange/engine/shared_state.h"
 #include "exchange/engine/tensor_table.h"
+#include "exchange/faulty/faulty_ranks.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/statistics_round.h"
@@ -50,6 +51,8 @@ class StepRunner final : public Runner {
   bool idle() const noexcept override;
   std::string awaited() const override;
   bool awaits_owner() const noexcept override;
+  bool outlives_ranks() const noexcept override { return leaves_out(); }
+  bool stop_waiting() noexcept override;
   StepReport end() override;
   uint64_t word() const override { return word_; }
   StepReport conclude(uint64_t word) override;
@@ -78,14 +81,21 @@ class StepRunner final : public Runner {
   void arrange(const Sections& sections, Plan plan);
   void settle_attendance();
   bool choose();
+  bool leaves_out() const noexcept { return context_.roster != nullptr; }
+  bool may_leave_out(const Sections& sections) const;
+  void settle_faulty_ranks();
+  Verdict combine_without_faulty();
+  std::vector<int> unchosen() const;
   const Method* waiting() const noexcept;
 
   ExchangeOptions options_;
+  bool may_leave_out_ = false;  // ranks, as far as the sections are concerned
   const std::vector<TensorSpec> given_;
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
   StepContext context_;
+  std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
   Plan plan_;
   Streams streams_;
   std::vector<StreamSpec> specs_;  // theirs

@@ -161,7 +161,7 @@ void ThreadedExchange::run() noexcept {
 // deadline.
 void ThreadedExchange::give_up(const std::string& why) {
   intake_.fail(std::current_exception());  // the caller first: telling the others may take a while
-  runner_->channel().abort(why);
+  if (!runner_->outlives_ranks()) runner_->channel().abort(why);
 }
 
 // While a bucket is on the wire the next one that is ready is compressed, and those that arrived
@@ -193,11 +193,11 @@ void ThreadedExchange::run_buckets(uint64_t step) {
   }
 }
 
-void ThreadedExchange::check_deadline(Clock::time_point quiet_since) const {
+void ThreadedExchange::check_deadline(Clock::time_point quiet_since) {
   const auto deadline = runner_->channel().deadline();
   // Who waits for a rank itself speaks first, and names it.
   const auto patience = runner_->awaits_owner() ? deadline + deadline / 4 : deadline;
-  if (Clock::now() - quiet_since <= patience) return;
+  if (Clock::now() - quiet_since <= patience || runner_->stop_waiting()) return;
   throw Error(ErrorCode::kTimeout, "exchange: nothing moved for " +
                                        std::to_string(deadline.count()) +
                                        " ms: " + runner_->awaited());

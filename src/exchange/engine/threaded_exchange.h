@@ -69,7 +69,7 @@ class ThreadedExchange final : public Exchange {
   void run() noexcept;
   void give_up(const std::string& why);
   void run_buckets(uint64_t step);
-  void check_deadline(Clock::time_point quiet_since) const;
+  void check_deadline(Clock::time_point quiet_since);
   std::exception_ptr judge(const StepReport& report);
 
   Regrouped regroup_now(Group& group, uint32_t epoch);

@@ -31,6 +31,10 @@ void BucketMethod::choose(std::span<const float> row_weights) {
   for (const auto& bucket : buckets_) bucket->choose(row_weights);
 }
 
+void BucketMethod::keep(const std::vector<bool>& ranks, const Combine& rule) {
+  for (const auto& bucket : buckets_) bucket->keep(ranks, rule);
+}
+
 void BucketMethod::end(bool skipped) noexcept {
   for (const auto& bucket : buckets_) bucket->end(skipped);
 }

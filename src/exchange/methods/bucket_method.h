@@ -23,6 +23,7 @@ class Collective {
   virtual bool has_rows() const noexcept { return false; }
   virtual void add_statistics(StatisticsRound& /*to*/) {}
   virtual void choose(std::span<const float> /*row_weights*/) {}
+  virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
   virtual void end(bool /*skipped*/) noexcept {}
   virtual void add_owned(size_t /*rank*/, std::vector<Piece>& /*to*/) const {}
   virtual const Transfer* awaited() const noexcept = 0;
@@ -41,6 +42,7 @@ class BucketMethod final : public Method {
   bool has_rows() const noexcept override;
   void add_statistics(StatisticsRound& to) override;
   void choose(std::span<const float> row_weights) override;
+  void keep(const std::vector<bool>& ranks, const Combine& rule) override;
   void end(bool skipped) noexcept override;
   std::vector<Piece> owned(size_t rank) const override;
 

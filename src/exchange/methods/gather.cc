@@ -8,6 +8,8 @@
 //
 // Codecs that settle a scale first (terngrad) have their rounds before that, bucket by bucket.
 //
+// Where a rule tolerates faulty ranks, robust_gather.cc goes on without them.
+//
 // Rules other than the mean are given all rows; those over whole vectors keep the rows of all buckets
 // until they know the statistics of the last one.
 //
@@ -17,6 +19,7 @@
 #include <algorithm>
 
 #include "exchange/methods/bucket_method.h"
+#include "exchange/methods/robust_gather.h"
 #include "exchange/owner/contributions.h"
 #include "exchange/wire/rounds.h"
 #include "exchange/wire/sized_message.h"
@@ -213,18 +216,22 @@ class Gather final : public Collective {
 
 }  // namespace
 
-extern const MethodEntry kGather{.name = "gather",
-                                 .preference = 4,
-                                 .carries = [](const Codec& /*any*/) { return true; },
-                                 .refusal = "carries every codec, and so",
-                                 .combines = true,
-                                 .owners_remember = no_owner_remembers,
-                                 .make =
-                                     [](const MethodParts& parts) {
-                                       return for_each_bucket(
-                                           parts, [&](const Bucket& bucket, int tag) {
-                                             return std::make_unique<Gather>(parts, bucket, tag);
-                                           });
-                                     }};
+extern const MethodEntry kGather{
+    .name = "gather",
+    .preference = 4,
+    .carries = [](const Codec& /*any*/) { return true; },
+    .refusal = "carries every codec, and so",
+    .combines = true,
+    .everybody = true,
+    .owners_remember = no_owner_remembers,
+    .make =
+        [](const MethodParts& parts) {
+          return for_each_bucket(parts,
+                                 [&](const Bucket& bucket, int tag) -> std::unique_ptr<Collective> {
+                                   if (parts.context.roster != nullptr)
+                                     return make_robust_gather(parts, bucket, tag);
+                                   return std::make_unique<Gather>(parts, bucket, tag);
+                                 });
+        }};
 
 }  // namespace thinwire

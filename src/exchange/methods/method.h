@@ -43,6 +43,10 @@ class Method {
   virtual void add_statistics(StatisticsRound& /*to*/) {}
   virtual void choose(std::span<const float> /*row_weights, until the step ends*/) {}
 
+  // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of those ranks that
+  // are true, by `rule`, which outlives the step; add_statistics, if it is a VectorRule, and choose follow.
+  virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
+
   // The step counts, or never happened: for what the method itself remembers.
   virtual void end(bool /*skipped*/) noexcept {}
 
@@ -85,6 +89,7 @@ struct MethodEntry {
 
   bool cuts_anywhere = false;  // buckets may cut a stream at any value
   bool combines = false;       // takes every rule of combine.h; the others give means alone
+  bool everybody = false;      // each rank combines the contributions of all by itself
   bool leaves_shards = false;  // can leave results with their owners
   bool blocks = false;         // begin waits for other ranks
 

@@ -23,6 +23,7 @@ class Bulyan final : public VectorRule {
   explicit Bulyan(size_t f) : f_(f) {}
 
   LeastRanks least_ranks() const noexcept override { return {4 * f_ + 3, "4 f + 3"}; }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return f_; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
   // 1/t for the chosen ones.

@@ -20,6 +20,7 @@ class Cge final : public VectorRule {
   explicit Cge(size_t f) : f_(f) {}
 
   LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return f_; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareNorms; }
 
   void weigh(std::span<const double> statistics, const RuleCall& /*call*/,

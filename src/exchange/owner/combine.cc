@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/combine.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 class Mean final : public Combine {
  public:
   bool wants_rows() const noexcept override { return false; }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return 0; }
   void combine(std::span<const float> /*result itself*/, size_t ranks,
                std::span<const float> /*none*/, std::span<float> result) const override {
     kernel::scale(result, mean_weight(ranks));
@@ -51,21 +53,43 @@ std::span<const CombineEntry* const> list_combines() noexcept {
   return kAll;
 }
 
-Result<NamedCombine> make_combine(std::string_view text) {
+namespace {
+
+// Finds a row of rules or mixes, and again with a smaller f.
+template <typename Table>
+auto find_with_fewer(const Table& table, std::string_view what, std::string_view text,
+                     size_t excused) {
+  auto named = find_named_row(table, what, text);
+  if (!named || excused == 0) return named;
+  std::string fewer(named.value().row->name);
+  for (const OptionInfo& option : named.value().row->options) {
+    std::string value = named.value().options.canonical(option.name);
+    if (option.name == "f")
+      value = std::to_string(
+          std::max<int64_t>(0, named.value().options.integer("f") - static_cast<int64_t>(excused)));
+    fewer +=
+        (fewer.find(':') == std::string::npos ? ":" : ",") + std::string(option.name) + "=" + value;
+  }
+  return find_named_row(table, what, fewer);
+}
+
+}  // namespace
+
+Result<NamedCombine> make_combine(std::string_view text, size_t excused) {
   constexpr std::string_view kThen = " then ";
   const auto failed = [](const Status& status) {
     return Status::fail(status.code(), "exchange: " + status.message());
   };
   if (const size_t at = text.find(kThen); at != std::string_view::npos) {
-    auto mix = find_named_row(list_mixes(), "combine before 'then'", text.substr(0, at));
+    auto mix = find_with_fewer(list_mixes(), "combine before 'then'", text.substr(0, at), excused);
     if (!mix) return failed(mix.status());
-    Result<NamedCombine> rule = make_combine(text.substr(at + kThen.size()));
+    Result<NamedCombine> rule = make_combine(text.substr(at + kThen.size()), excused);
     if (!rule) return rule;
     return NamedCombine{
         .rule = make_mixed_rule(mix.value().row->make(mix.value().options), rule.value().rule),
         .canonical = mix.value().canonical() + std::string(kThen) + rule.value().canonical};
   }
-  auto named = find_named_row(list_combines(), "combine", text);
+  auto named = find_with_fewer(list_combines(), "combine", text, excused);
   if (!named) return failed(named.status());
   return NamedCombine{.rule = named.value().row->make(named.value().options),
                       .canonical = named.value().canonical()};

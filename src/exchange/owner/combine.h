@@ -44,6 +44,9 @@ class Combine {
 
   virtual LeastRanks least_ranks() const noexcept { return {}; }
 
+  // How many of `ranks` ranks may send anything: f. REQUIRES: ranks >= least_ranks().count.
+  virtual size_t tolerates(size_t ranks) const noexcept = 0;
+
   // The same rule, if it chooses among whole vectors; else null.
   virtual const VectorRule* over_vectors() const noexcept { return nullptr; }
 };
@@ -72,7 +75,10 @@ struct NamedCombine {
 
 // The rule that `text` names, for example "median" or "cge:f=1", perhaps after mixes (mix.h), "nnm:f=1
 // then median". Errors name what is known.
-Result<NamedCombine> make_combine(std::string_view text);
+//
+// With `excused` of the f faulty ranks known and left out of the rows, it is the rule for the others: f of the
+// rule and of its mixes is smaller by as many.
+Result<NamedCombine> make_combine(std::string_view text, size_t excused = 0);
 
 // The rule of exchanges that only add.
 const Combine& mean_of_ranks() noexcept;

@@ -2,39 +2,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/contributions.h"
 
+#include <algorithm>
+
 #include "exchange/owner/vector_rule.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
 
 Contributions::Contributions(const Combine& rule, size_t ranks, size_t most)
-    : rule_(rule),
+    : usual_(rule),
+      rule_(&rule),
       ranks_(ranks),
       rows_(rule.wants_rows() ? ranks * most : most),
       result_(rule.wants_rows() && rule.over_vectors() == nullptr ? most : 0) {}
 
 void Contributions::begin(size_t count, size_t participants) {
+  rule_ = &usual_;
   count_ = count;
   participants_ = participants;
   next_ = 0;
-  kernel::fill(std::span(rows_).first(rule_.wants_rows() ? participants * count : count), -0.0f);
+  kernel::fill(std::span(rows_).first(rule_->wants_rows() ? participants * count : count), -0.0f);
 }
 
 std::span<float> Contributions::next() noexcept {
-  return std::span(rows_).subspan(rule_.wants_rows() ? next_++ * count_ : 0, count_);
+  return std::span(rows_).subspan(rule_->wants_rows() ? next_++ * count_ : 0, count_);
+}
+
+std::span<float> Contributions::row(size_t index) noexcept {
+  return std::span(rows_).subspan(index * count_, count_);
+}
+
+void Contributions::keep(const std::vector<bool>& participants, const Combine& rule) {
+  rule_ = &rule;
+  size_t kept = 0;
+  for (size_t from = 0; from < participants.size(); ++from) {
+    if (!participants[from]) continue;
+    if (const auto source = row(from); kept != from)
+      std::copy(source.begin(), source.end(), row(kept).begin());
+    ++kept;
+  }
+  participants_ = kept;
 }
 
 void Contributions::add_statistics(std::span<double> statistics) const {
-  rule_.over_vectors()->add_statistics(std::span(rows_).first(participants_ * count_),
-                                       participants_, statistics);
+  rule_->over_vectors()->add_statistics(std::span(rows_).first(participants_ * count_),
+                                        participants_, statistics);
 }
 
 std::span<float> Contributions::combine(std::span<const float> row_weights) {
-  const bool rows = rule_.wants_rows();
+  const bool rows = rule_->wants_rows();
   const std::span<float> result =
-      std::span(rows && rule_.over_vectors() == nullptr ? result_ : rows_).first(count_);
-  rule_.combine(std::span(rows_).first(rows ? participants_ * count_ : count_),
-                rows ? participants_ : ranks_, row_weights, result);
+      std::span(rows && rule_->over_vectors() == nullptr ? result_ : rows_).first(count_);
+  rule_->combine(std::span(rows_).first(rows ? participants_ * count_ : count_),
+                 rows ? participants_ : ranks_, row_weights, result);
   return result;
 }
 

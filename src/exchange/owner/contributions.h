@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "core/aligned.h"
 #include "exchange/owner/combine.h"
@@ -23,6 +24,13 @@ class Contributions {
   // Where the contribution of the next participant is added. They come in the order of ranks.
   std::span<float> next() noexcept;
 
+  // The same for those that come in any order: the row of participant `index`.
+  std::span<float> row(size_t index) noexcept;
+
+  // After the last rank: goes on with the rows of those participants that are true, and with `rule`, until the
+  // next begin. REQUIRES: rows; `rule` is of the same kind as the one given.
+  void keep(const std::vector<bool>& participants, const Combine& rule);
+
   // After the last rank: what these values add to the statistics. REQUIRES: a VectorRule.
   void add_statistics(std::span<double> statistics) const;
 
@@ -31,7 +39,8 @@ class Contributions {
   std::span<float> combine(std::span<const float> row_weights = {});
 
  private:
-  const Combine& rule_;
+  const Combine& usual_;
+  const Combine* rule_;
   const size_t ranks_;
   size_t count_ = 0;
   size_t participants_ = 0;

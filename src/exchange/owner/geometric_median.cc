@@ -86,6 +86,7 @@ class GeometricMedian final : public VectorRule {
  public:
   explicit GeometricMedian(double nu) : nu_(nu) {}
 
+  size_t tolerates(size_t ranks) const noexcept override { return (ranks - 1) / 2; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
 
   void weigh(std::span<const double> statistics, const RuleCall& /*call*/,

@@ -43,6 +43,7 @@ class Krum final : public VectorRule {
     if (2 * f_ + 3 >= f_ + m_) return {2 * f_ + 3, "2 f + 3"};
     return {f_ + m_, "f + m"};
   }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return f_; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
   void weigh(std::span<const double> statistics, const RuleCall& /*call*/,

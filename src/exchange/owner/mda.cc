@@ -72,6 +72,7 @@ class Mda final : public VectorRule {
   explicit Mda(size_t f) : f_(f) {}
 
   LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return f_; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kSquareDistances; }
 
   void weigh(std::span<const double> statistics, const RuleCall& /*call*/,

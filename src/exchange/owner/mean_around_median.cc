@@ -16,6 +16,7 @@ class MeanAroundMedian final : public ColumnRule {
   explicit MeanAroundMedian(size_t f) : f_(f) {}
 
   LeastRanks least_ranks() const noexcept override { return {2 * f_ + 1, "2 f + 1"}; }
+  size_t tolerates(size_t /*ranks*/) const noexcept override { return f_; }
 
  private:
   void of_sorted(const SortedBlock& sorted, std::span<float> result) const override {

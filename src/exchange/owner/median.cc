@@ -13,6 +13,10 @@ namespace thinwire {
 namespace {
 
 class Median final : public ColumnRule {
+ public:
+  size_t tolerates(size_t ranks) const noexcept override { return (ranks - 1) / 2; }
+
+ private:
   void of_sorted(const SortedBlock& sorted, std::span<float> result) const override {
     mean_of_rows(sorted, (sorted.rows - 1) / 2, sorted.rows / 2 + 1, result);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ class Mix {
     std::string formula;
   };
   virtual Need needs(const Need& of_rule) const = 0;
+
+  // How many ranks may send anything, as far as the mix cares.
+  virtual size_t tolerates() const noexcept { return SIZE_MAX; }
 
   // weights[row * ranks + rank]: what each rank counts in each row. Products
   // may be infinite, if an owner is hostile.

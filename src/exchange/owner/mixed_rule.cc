@@ -57,6 +57,9 @@ class MixedRule final : public VectorRule {
   }
 
   LeastRanks least_ranks() const noexcept override { return {need_.count, need_.formula}; }
+  size_t tolerates(size_t ranks) const noexcept override {
+    return std::min(mix_->tolerates(), rule_->tolerates(mix_->rows(ranks)));
+  }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
 
   size_t weights(size_t ranks) const noexcept override {
@@ -76,6 +79,17 @@ class MixedRule final : public VectorRule {
       inner->weigh(statistics_of(inner->decides_by(), of_ranks, of_mix, rows),
                    {.ranks = rows, .seed = call.seed, .step = call.step},
                    row_weights.subspan(rows * ranks));
+  }
+
+  // None of the rows that the rule chose has a part of it.
+  bool leaves_out(size_t rank, size_t ranks, std::span<const float> row_weights) const override {
+    const VectorRule* const inner = rule_->over_vectors();
+    const size_t rows = mix_->rows(ranks);
+    for (size_t row = 0; row < rows; ++row)
+      if (row_weights[row * ranks + rank] != 0 &&
+          (inner == nullptr || !inner->leaves_out(row, rows, row_weights.subspan(rows * ranks))))
+        return false;
+    return true;
   }
 
   // Block by block, so that the first row may be the result.

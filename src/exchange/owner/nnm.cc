@@ -18,6 +18,7 @@ class Nnm final : public Mix {
  public:
   explicit Nnm(size_t f) : f_(f) {}
 
+  size_t tolerates() const noexcept override { return f_; }
   Need needs(const Need& of_rule) const override {
     if (of_rule.count >= 2 * f_ + 1) return of_rule;
     return {2 * f_ + 1, "2 f + 1"};

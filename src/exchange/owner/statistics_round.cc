@@ -17,15 +17,20 @@ constexpr int kStatisticsTag = 29001;  // attendance.cc has the tag before
 
 StatisticsRound::StatisticsRound(StepContext& context, std::shared_ptr<const VectorRule> rule)
     : context_(context),
-      rule_(std::move(rule)),
+      usual_(std::move(rule)),
+      rule_(usual_.get()),
       of_owners_(context.ranks()),
       peers_(context.ranks()) {}
 
-void StatisticsRound::begin() {
-  const size_t count = rule_->statistics(context_.attendance.count());
+void StatisticsRound::begin() { begin(*usual_, context_.attendance.count()); }
+
+void StatisticsRound::begin(const VectorRule& rule, size_t ranks) {
+  rule_ = &rule;
+  participants_ = ranks;
+  const size_t count = rule_->statistics(ranks);
   alike_.assign(count, 0.0);
   for (auto& of_owner : of_owners_) of_owner.assign(count, 0.0);
-  row_weights_.assign(rule_->weights(context_.attendance.count()), 0.0f);
+  row_weights_.assign(rule_->weights(ranks), 0.0f);
   has_owners_ = under_way_ = known_ = false;
   sent_ = true;
 }
@@ -94,11 +99,16 @@ void StatisticsRound::settle() {
   for (const std::vector<double>& of_owner : of_owners_) add(of_owner);
   add(alike_);
   rule_->weigh(total,
-               {.ranks = context_.attendance.count(),
-                .seed = context_.call.seed,
-                .step = context_.call.step},
+               {.ranks = participants_, .seed = context_.call.seed, .step = context_.call.step},
                row_weights_);
   known_ = true;
+}
+
+std::vector<size_t> StatisticsRound::unchosen() const {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < participants_; ++row)
+    if (rule_->leaves_out(row, participants_, row_weights_)) rows.push_back(row);
+  return rows;
 }
 
 const Transfer* StatisticsRound::awaited() const noexcept {

@@ -29,6 +29,9 @@ class StatisticsRound {
   // REQUIRES: it is known who takes part, and these ranks are enough for the rule.
   void begin();
 
+  // The same for a step with another rule of the same kind, and with as many ranks. `rule` outlives the step.
+  void begin(const VectorRule& rule, size_t ranks);
+
   // Where statistics are added: of values that this rank owns; of values that every rank has alike,
   // with the same bits.
   std::span<double> own() noexcept;
@@ -48,6 +51,9 @@ class StatisticsRound {
   // Of the rule, for the ranks that take part. REQUIRES: known.
   std::span<const float> row_weights() const noexcept { return row_weights_; }
 
+  // The numbers of those whose rows have no weight, among the ranks that take part. REQUIRES: known.
+  std::vector<size_t> unchosen() const;
+
   // A transfer that it waits for, for errors; null when it waits for none.
   const Transfer* awaited() const noexcept;
 
@@ -61,7 +67,9 @@ class StatisticsRound {
   void settle();
 
   StepContext& context_;
-  const std::shared_ptr<const VectorRule> rule_;
+  const std::shared_ptr<const VectorRule> usual_;
+  const VectorRule* rule_;  // of this step
+  size_t participants_ = 0;
   std::vector<double> alike_;
   std::vector<std::vector<double>> of_owners_;  // by rank
   std::vector<uint64_t> message_;               // this rank's

@@ -52,6 +52,11 @@ class VectorRule : public Combine {
   virtual void weigh(std::span<const double> statistics, const RuleCall& call,
                      std::span<float> row_weights) const = 0;
 
+  // Whether the weights leave nothing of the vector of rank `rank`, of `ranks`.
+  virtual bool leaves_out(size_t rank, size_t /*ranks*/, std::span<const float> row_weights) const {
+    return row_weights[rank] == 0;
+  }
+
  protected:
   // The rows of the `count` least scores weigh 1/count each, the others 0. A score that is not finite
   // counts as infinite; of equal ones, that of the lower rank counts as smaller.

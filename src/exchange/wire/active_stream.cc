@@ -350,7 +350,7 @@ void ActiveStream::end(StepContext& context, bool skipped) {
   if (absent_)
     settled_ && !skipped ? encoder().commit() : encoder().rollback();
   else
-    skipped ? coded_.rollback() : coded_.commit();
+    skipped || context.left_out ? coded_.rollback() : coded_.commit();
 }
 
 // What was delivered, in the order of the stream.

@@ -1,0 +1,123 @@
+// AccountRounds: the rounds, and what is learnt in them.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/faulty/account_rounds.h"
+
+#include <algorithm>
+
+#include "comm/sealed_words.h"
+
+namespace thinwire {
+namespace {
+
+constexpr int kAccountsTag = 29002;  // statistics_round.cc has the tag before
+constexpr size_t kHeader =
+    2;  // words of a message before the accounts: step and round; a seal follows
+
+}  // namespace
+
+AccountRounds::AccountRounds(StepContext& context, Roster& roster)
+    : context_(context),
+      roster_(roster),
+      ranks_(context.ranks()),
+      rounds_(std::max<size_t>(2, roster.most() + 1)),
+      outbox_(context.group, roster, rounds_),
+      peers_(ranks_) {
+  for (Peer& peer : peers_) peer.message.resize(kHeader + ranks_ * ranks_ + 1);
+}
+
+std::vector<Account> AccountRounds::call(std::span<const Account> mine) {
+  accounts_.assign(ranks_ * ranks_, kNoAccount);
+  std::copy(mine.begin(), mine.end(),
+            accounts_.begin() + static_cast<std::ptrdiff_t>(context_.rank() * ranks_));
+  confirmed_ = ranks_ == 1;
+  outbox_.set_under_way(true);
+  for (size_t round = 0; round < rounds_; ++round) {
+    send(round);
+    wait_for_round(round);
+  }
+  outbox_.set_under_way(false);
+  // A rank that came too late decides as the others do, who do not know its accounts.
+  if (!confirmed_)
+    std::fill_n(accounts_.begin() + static_cast<std::ptrdiff_t>(context_.rank() * ranks_), ranks_,
+                kNoAccount);
+  return accounts_;
+}
+
+void AccountRounds::send(size_t round) {
+  std::vector<uint64_t> words = {context_.call.step, round};
+  words.insert(words.end(), accounts_.begin(), accounts_.end());
+  words.push_back(seal_of(words, context_.call.step, context_.group.rank()));
+  const auto bytes = std::as_bytes(std::span(words));
+  Buffer message = context_.buffers.take(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), message.bytes().begin());
+  outbox_.send(std::move(message), bytes.size(), kAccountsTag);
+}
+
+void AccountRounds::wait_for_round(size_t round) {
+  for (Peer& peer : peers_) peer.heard = false;
+  const auto patience = context_.group.deadline() * static_cast<int>(round + 3) / 2;
+  poll_until(Clock::now() + patience, [&] {
+    bool all = true;
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      if (rank == context_.rank() || roster_.is_lost(rank) || peers_[rank].heard) continue;
+      while (listen(rank, round)) continue;
+      all &= peers_[rank].heard || !roster_.awaits(rank);
+    }
+    outbox_.tidy(context_.buffers);
+    return all;
+  });
+  for (size_t rank = 0; rank < ranks_; ++rank)
+    if (roster_.awaits(rank) && !peers_[rank].heard) roster_.note_absence(rank);
+}
+
+// Whether there may be more from the rank.
+bool AccountRounds::listen(size_t rank, size_t round) {
+  Peer& peer = peers_[rank];
+  if (peer.ahead) return look_at(rank, round);
+  try {
+    if (peer.transfer == nullptr)
+      peer.transfer = context_.group.receive(std::as_writable_bytes(std::span(peer.message)),
+                                             static_cast<int>(rank), kAccountsTag);
+    if (!peer.transfer->done()) return false;
+    peer.transfer.reset();
+  } catch (const Error& error) {
+    roster_.lose(rank, error);
+    return false;
+  }
+  return look_at(rank, round);
+}
+
+// Messages of earlier rounds are passed over. A damaged one is taken for that of this round.
+bool AccountRounds::look_at(size_t rank, size_t round) {
+  Peer& peer = peers_[rank];
+  const uint64_t step = peer.message[0], of_round = peer.message[1], now = context_.call.step;
+  const auto words = std::span(peer.message).first(peer.message.size() - 1);
+  peer.ahead = false;
+  peer.heard = seal_of(words, step, static_cast<int>(rank)) != peer.message.back();
+  if (peer.heard) return false;
+  if (step < now || (step == now && of_round < round)) return true;
+  peer.heard = true;  // a rank that is ahead has nothing to say in this round
+  peer.ahead = step > now || of_round > round;
+  if (!peer.ahead) learn(rank, round);
+  return false;
+}
+
+void AccountRounds::learn(size_t rank, size_t round) {
+  const auto theirs =
+      std::span<const Account>(peers_[rank].message).subspan(kHeader, ranks_ * ranks_);
+  for (size_t of = 0; of < ranks_; ++of)
+    if (round > 0 || of == rank) learn_row(of, theirs.subspan(of * ranks_, ranks_));
+}
+
+// Two different accounts of one rank are twofold for ever, so that the order of messages does not matter.
+void AccountRounds::learn_row(size_t of, std::span<const Account> row) {
+  if (row[of] == kNoAccount) return;
+  const auto known = std::span(accounts_).subspan(of * ranks_, ranks_);
+  confirmed_ |= of == context_.rank();
+  if (known[of] == kNoAccount)
+    std::copy(row.begin(), row.end(), known.begin());
+  else if (!std::equal(row.begin(), row.end(), known.begin()))
+    std::fill(known.begin(), known.end(), account_of_fault(LeftOutFor::kEquivocation));
+}
+
+}  // namespace thinwire
