@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "thinwire/codec.h"
+#include "thinwire/device_memory.h"
 #include "thinwire/feedback.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -30,6 +31,7 @@ struct TensorView {
   size_t count = 0;
   DType dtype = DType::kFloat32;
   Device device = Device::kCpu;
+  DeviceQueue queue = nullptr;  // of memory on a device: behind what this queue holds, it is ready
 };
 
 // Which values of the mean a rank has after a step.
@@ -91,6 +93,9 @@ struct ExchangeOptions {
   // states until Exchange::settle. For callers that decide later whether they use the means. Requires a memory that
   // does not follow the mean (not ef21), and no accordion.
   bool hold = false;
+  // Where tensors of Device::kCuda are; without it they are refused. They are copied to page-locked memory of the
+  // processor, compressed there, and their means are copied back, all on queues of the exchange's own. Ranks may differ.
+  std::shared_ptr<DeviceMemory> device = nullptr;
   bool norms = true;  // measure the norms of StreamCounters: one more read of each vector
 
   // Is called with the signal of every encoder, except those of dense kinds, before it encodes.
@@ -229,8 +234,11 @@ class Exchange {
 
   // The gradient of tensor `index` is ready. The caller must not touch it until the step ends. Then
   // it holds the mean over ranks, with the same bits on every rank, or zeros if the step was
-  // skipped. Returns at once. Throws Error(kUnsupported) for CUDA tensors, and Error(kContract) if
-  // a tensor is started twice in a step.
+  // skipped. Returns at once. Throws Error(kUnsupported) for CUDA tensors if the options
+  // have no device, and Error(kContract) if a tensor is started twice in a step.
+  //
+  // A tensor on a device is ready behind what its queue holds. What is put into that queue once finish or wait has
+  // returned comes after the mean.
   virtual Ticket start(size_t index, TensorView tensor) = 0;
 
   // Ends the step. Tensors that were not started take part and count as zero. Returns when all

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "exchange/engine/staging.h"
 #include "exchange/layout/plan.h"
 #include "thinwire/exchange.h"
 
@@ -19,7 +20,8 @@ namespace thinwire {
 // from finish, and closed to further tensors once all were started or finish was called.
 class Intake {
  public:
-  Intake(const Plan& plan, std::vector<TensorSpec> tensors);
+  // `staging` is null, or where tensors of a device are fetched; it outlives this.
+  Intake(const Plan& plan, std::vector<TensorSpec> tensors, Staging* staging);
 
   // What callers do, as Exchange says.
   Ticket start(size_t index, const TensorView& view);
@@ -59,6 +61,9 @@ class Intake {
   const std::vector<size_t>& tensors_of(size_t bucket) const { return tensors_of_[bucket]; }
   TensorView view(size_t tensor);
 
+  // Whether the tensors of a bucket that is ready are in the processor's memory.
+  bool arrived(size_t bucket) const;
+
   // The step is over, and with it the exchange when there is an `error`: every call throws it.
   void end_step(StepReport report, std::exception_ptr error = nullptr);
   void fail(std::exception_ptr error);
@@ -74,6 +79,7 @@ class Intake {
   StepReport await_end(std::unique_lock<std::mutex>& lock, uint64_t step);
 
   const std::vector<TensorSpec> tensors_;
+  Staging* const staging_;
   std::vector<std::vector<size_t>> tensors_of_;  // by bucket
   std::vector<size_t> bucket_of_;                // by tensor
 

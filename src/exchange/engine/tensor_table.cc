@@ -17,10 +17,11 @@ std::span<uint16_t> bfloats(const TensorView& view) {
 
 }  // namespace
 
-void check_view(const TensorSpec& tensor, const TensorView& view) {
-  if (view.device != Device::kCpu)
-    throw Error(ErrorCode::kUnsupported, "exchange: tensor '" + tensor.name +
-                                             "' is on CUDA; only CPU tensors are supported");
+void check_view(const TensorSpec& tensor, const TensorView& view, bool staged) {
+  if (view.device != Device::kCpu && !staged)
+    throw Error(ErrorCode::kUnsupported,
+                "exchange: tensor '" + tensor.name +
+                    "' is on CUDA; that needs ExchangeOptions::device, see make_cuda_memory");
   THINWIRE_CHECK(view.count == tensor.count(),
                  "exchange: tensor '" + tensor.name + "' has " + std::to_string(tensor.count()) +
                      " values, given were " + std::to_string(view.count));

@@ -35,7 +35,8 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       options_(std::move(options)),
       sections_(std::move(sections)),
       runner_(std::move(runner)),
-      intake_(runner_->plan(), tensors_),
+      staging_(options_.device ? std::make_unique<Staging>(options_.device, tensors_) : nullptr),
+      intake_(runner_->plan(), tensors_, staging_.get()),
       epoch_(options_.generation),
       rank_(group.rank()),
       size_(group.size()),
@@ -146,6 +147,7 @@ void ThreadedExchange::run() noexcept {
       run_buckets(step);
       open_ = Open::kVoting;
       StepReport report = runner_->end();
+      if (staging_ != nullptr) staging_->give_back();
       over = judge(report);
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
       intake_.end_step(std::move(report), over);
@@ -168,7 +170,9 @@ void ThreadedExchange::give_up(const std::string& why) {
 // are decoded.
 void ThreadedExchange::run_buckets(uint64_t step) {
   runner_->begin(step);
-  int looks = 0;  // in a row, at which nothing had moved
+  int looks = 0;     // in a row, at which nothing had moved
+  int arrivals = 0;  // in a row, at which a bucket had not arrived
+  auto awaited_since = Clock::now();
   auto quiet_since = Clock::now();
   for (size_t next = 0; next < bucket_count_ || !runner_->idle();) {
     bool moved = runner_->advance();
@@ -178,7 +182,15 @@ void ThreadedExchange::run_buckets(uint64_t step) {
     if (others_wait && !may_begin && intake_.await_closed(patience)) others_wait = false;
     if (others_wait && may_begin) {
       if (runner_->idle()) patience = Intake::kForever;
-      if (intake_.await_bucket(next, patience)) {
+      if (!intake_.await_bucket(next, patience)) {
+        // Its tensors are still to come.
+      } else if (!intake_.arrived(next)) {
+        // On their way from the device, which wakes nobody.
+        if (arrivals == 0) awaited_since = Clock::now();
+        check_arrival(next, awaited_since);
+        std::this_thread::sleep_for(nap_after(arrivals++));
+      } else {
+        arrivals = 0;
         for (const size_t tensor : intake_.tensors_of(next))
           runner_->open(tensor, intake_.view(tensor));
         runner_->begin_bucket(next++);
@@ -191,6 +203,15 @@ void ThreadedExchange::run_buckets(uint64_t step) {
     if (moved) looks = 0;
     if (moved || others_wait) quiet_since = Clock::now();
   }
+}
+
+void ThreadedExchange::check_arrival(size_t bucket, Clock::time_point since) const {
+  const auto deadline = runner_->channel().deadline();
+  if (Clock::now() - since <= deadline) return;
+  throw Error(ErrorCode::kTimeout, "exchange: tensor '" +
+                                       tensors_[intake_.tensors_of(bucket).front()].name +
+                                       "' has not arrived from " + options_.device->name() +
+                                       " within " + std::to_string(deadline.count()) + " ms");
 }
 
 void ThreadedExchange::check_deadline(Clock::time_point quiet_since) {

@@ -12,6 +12,7 @@
 #include "exchange/engine/intake.h"
 #include "exchange/engine/runner.h"
 #include "exchange/engine/sections.h"
+#include "exchange/engine/staging.h"
 #include "exchange/engine/step_context.h"
 #include "exchange/members/roll_call.h"
 #include "thinwire/exchange.h"
@@ -69,6 +70,7 @@ class ThreadedExchange final : public Exchange {
   void run() noexcept;
   void give_up(const std::string& why);
   void run_buckets(uint64_t step);
+  void check_arrival(size_t bucket, Clock::time_point since) const;
   void check_deadline(Clock::time_point quiet_since);
   std::exception_ptr judge(const StepReport& report);
 
@@ -88,6 +90,7 @@ class ThreadedExchange final : public Exchange {
   int skipped_ = 0;                             // in a row
   std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
   std::unique_ptr<Runner> runner_;              // null before it is a member of a group
+  std::unique_ptr<Staging> staging_;            // of tensors on a device
   Intake intake_;
   std::atomic<Open> open_ = Open::kNothing;
 

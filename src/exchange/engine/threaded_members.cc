@@ -38,7 +38,8 @@ ThreadedExchange::ThreadedExchange(Store& store, std::vector<TensorSpec> tensors
     : store_(store),
       tensors_(std::move(tensors)),
       options_(std::move(options)),
-      intake_(Plan{}, tensors_) {
+      staging_(options_.device ? std::make_unique<Staging>(options_.device, tensors_) : nullptr),
+      intake_(Plan{}, tensors_, staging_.get()) {
   intake_.restart(options_.first_step);
 }
 

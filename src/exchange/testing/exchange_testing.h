@@ -18,6 +18,7 @@
 #include "exchange/engine/terms.h"
 #include "exchange/methods/method.h"
 #include "exchange/testing/agreeing_codecs.h"
+#include "exchange/testing/staged_exchange.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -180,7 +181,8 @@ class Side {
       : rank_(group.rank()),
         model_(std::move(model)),
         store_(std::move(store)),
-        exchange_(make_exchange(group, *store_, model_, options)) {}
+        exchange_(on_fake_devices() ? make_staged_exchange(group, *store_, model_, options)
+                                    : make_exchange(group, *store_, model_, options)) {}
 
   // A whole step: all tensors from last to first. Tensors of `skip` are not started.
   StepReport step(uint64_t number, const std::function<bool(size_t)>& skip = {}) {

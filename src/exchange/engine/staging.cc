@@ -1,0 +1,112 @@
+// Queues copies and orders them by events; nothing here waits for a device but the destructor.
+// SPDX-License-Identifier: Apache-2.0
+#include "exchange/engine/staging.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace thinwire {
+namespace {
+
+constexpr size_t kAlign = 256;  // bytes
+
+size_t bytes_of(const TensorView& view) {
+  return view.count * (view.dtype == DType::kFloat32 ? 4 : 2);
+}
+
+}  // namespace
+
+Staging::Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorSpec>& tensors)
+    : device_(std::move(device)), places_(tensors.size()) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    places_[i].offset = bytes_;
+    bytes_ += (4 * tensors[i].count() + kAlign - 1) / kAlign * kAlign;
+  }
+  bytes_ = std::max(bytes_, kAlign);
+}
+
+Staging::~Staging() {
+  if (host_ == nullptr) return;
+  try {
+    // Copies still use the memory. A device that is stuck is given up.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (const DeviceQueue queue : {fetches_, returns_}) {
+      const auto end = device_->make_event();
+      device_->record(*end, queue);
+      while (!device_->reached(*end) && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  } catch (...) {
+    // The device failed: it copies no more.
+  }
+  device_->free_host(host_);
+}
+
+void Staging::fetch(size_t tensor, const TensorView& view) {
+  if (host_ == nullptr) {
+    fetches_ = device_->make_queue();
+    returns_ = device_->make_queue();
+    returned_ = device_->make_event();
+    for (Place& place : places_) {
+      place.ready = device_->make_event();
+      place.arrived = device_->make_event();
+    }
+    host_ = device_->allocate_host(bytes_);
+  }
+  Place& place = places_[tensor];
+  device_->record(*place.ready, view.queue);
+  device_->wait_for(fetches_, *place.ready);
+  device_->wait_for(fetches_, *returned_);  // the last mean has left the host memory
+  if (view.count > 0)
+    device_->copy_to_host(host_ + place.offset, view.data, bytes_of(view), fetches_);
+  device_->record(*place.arrived, fetches_);
+  place.view = view;
+  place.fetched = true;
+  if (std::find(callers_.begin(), callers_.end(), view.queue) == callers_.end())
+    callers_.push_back(view.queue);
+}
+
+bool Staging::arrived(size_t tensor) const {
+  const Place& place = places_[tensor];
+  return !place.fetched || device_->reached(*place.arrived);
+}
+
+TensorView Staging::host_view(size_t tensor) const {
+  const Place& place = places_[tensor];
+  if (!place.fetched) return {};
+  return {.data = host_ + place.offset, .count = place.view.count, .dtype = place.view.dtype};
+}
+
+void Staging::give_back() {
+  bool any = false;
+  for (Place& place : places_) {
+    if (!place.fetched) continue;
+    any = true;
+    if (place.view.count > 0)
+      device_->copy_from_host(place.view.data, host_ + place.offset, bytes_of(place.view),
+                              returns_);
+    place.fetched = false;
+    place.view = {};
+  }
+  if (any) device_->record(*returned_, returns_);
+}
+
+void Staging::forget() {
+  for (Place& place : places_) {
+    place.fetched = false;
+    place.view = {};
+  }
+  callers_.clear();
+}
+
+void Staging::close_step() {
+  waiting_ = std::move(callers_);
+  callers_.clear();
+}
+
+void Staging::order_callers() {
+  for (const DeviceQueue queue : waiting_) device_->wait_for(queue, *returned_);
+}
+
+}  // namespace thinwire

@@ -1,0 +1,67 @@
+// Staging: tensors of a device's memory, in page-locked memory of the processor for the length of a step.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "thinwire/device_memory.h"
+#include "thinwire/exchange.h"
+
+namespace thinwire {
+
+// Copies use two queues of their own, one each way, so that they run beside each other and beside what the caller
+// computes. The host memory of a tensor is allocated once, with that of all, when the first is fetched.
+//
+//   caller's queue   ... gradient | ready                        returned -> what the caller does next
+//   fetch queue                     ready -> copy | arrived
+//   exchange's thread                                 arrived -> compress, exchange, mean
+//   return queue                                                             copy | returned
+//
+// fetch, close_step and order_callers are called under the lock of Intake; the other functions by the exchange's thread.
+class Staging {
+ public:
+  Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorSpec>& tensors);
+  ~Staging();  // waits for its own copies
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // Queues the copy of a tensor of the device, behind what its queue holds now.
+  void fetch(size_t tensor, const TensorView& view);
+
+  // Whether the copy of a tensor has arrived; true of tensors that were not fetched.
+  bool arrived(size_t tensor) const;
+
+  // The host memory of a tensor that was fetched; no data for others.
+  TensorView host_view(size_t tensor) const;
+
+  // The step is over: queues the copies of all means to where the gradients were.
+  void give_back();
+
+  // The step was given up: tensors keep what they hold.
+  void forget();
+
+  // The queues of this step's callers are those that order_callers makes wait for the last give_back.
+  void close_step();
+  void order_callers();
+
+ private:
+  struct Place {
+    size_t offset = 0;  // in host_
+    TensorView view;    // this step's; no data where it was not fetched
+    bool fetched = false;
+    std::unique_ptr<DeviceEvent> ready, arrived;
+  };
+
+  std::shared_ptr<DeviceMemory> device_;
+  std::vector<Place> places_;
+  size_t bytes_ = 0;
+  std::byte* host_ = nullptr;
+  DeviceQueue fetches_ = nullptr, returns_ = nullptr;
+  std::unique_ptr<DeviceEvent> returned_;
+  std::vector<DeviceQueue> callers_;  // of this step
+  std::vector<DeviceQueue> waiting_;  // of the last one that was closed
+};
+
+}  // namespace thinwire

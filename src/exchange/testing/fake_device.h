@@ -1,0 +1,185 @@
+// A device for tests, whose queues run late and in any order that events allow.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "thinwire/device_memory.h"
+#include "thinwire/status.h"
+
+namespace thinwire::testing {
+
+// A thread takes the first operation of a queue that may go on, drawn at random, so that whoever does not wait for an
+// event finds old bits sooner or later. Addresses of its memory are such that the processor cannot follow them.
+class FakeDevice final : public DeviceMemory {
+ public:
+  explicit FakeDevice(uint32_t seed = 1) : random_(seed), thread_([this] { run(); }) {}
+  ~FakeDevice() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    work_.notify_all();
+    thread_.join();
+  }
+
+  std::string name() const override { return "fake:0"; }
+
+  std::byte* allocate_host(size_t bytes) override {
+    ++allocations;
+    return new std::byte[bytes];
+  }
+  void free_host(std::byte* memory) noexcept override {
+    --allocations;
+    delete[] memory;
+  }
+  std::atomic<int> allocations = 0;  // of host memory that are there
+
+  DeviceQueue make_queue() override {
+    const std::lock_guard lock(mutex_);
+    return queues_.emplace_back(std::make_unique<Queue>()).get();
+  }
+
+  // Memory of the device, under an address that faults on the processor.
+  static void* hide(void* memory) { return turn(memory); }
+
+  void copy_to_host(std::byte* to, const void* from, size_t bytes, DeviceQueue queue) override {
+    const void* const memory = turn(const_cast<void*>(from));
+    put(queue, {.run = [=] { std::memcpy(to, memory, bytes); }});
+  }
+  void copy_from_host(void* to, const std::byte* from, size_t bytes, DeviceQueue queue) override {
+    void* const memory = turn(to);
+    put(queue, {.run = [=] { std::memcpy(memory, from, bytes); }});
+  }
+  // A computation of the caller's.
+  void compute(DeviceQueue queue, std::function<void()> work) {
+    put(queue, {.run = std::move(work)});
+  }
+  // A computation that lasts until `over` says so.
+  void compute_until(DeviceQueue queue, std::function<bool()> over) {
+    put(queue, {.over = std::move(over)});
+  }
+
+  std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
+  void record(DeviceEvent& event, DeviceQueue queue) override {
+    const auto& state = static_cast<Event&>(event).state;
+    const std::lock_guard lock(mutex_);
+    append(queue, {.event = state, .ticket = ++state->asked, .records = true});
+  }
+  void wait_for(DeviceQueue queue, const DeviceEvent& event) override {
+    const auto& state = static_cast<const Event&>(event).state;
+    const std::lock_guard lock(mutex_);
+    append(queue, {.event = state, .ticket = state->asked});
+  }
+  bool reached(const DeviceEvent& event) override {
+    const auto& state = static_cast<const Event&>(event).state;
+    const std::lock_guard lock(mutex_);
+    if (failed_) throw Error(ErrorCode::kIo, "device fake:0: it fell off the bus");
+    return state->done >= state->asked;
+  }
+
+  // Returns when all that the queue holds has happened; other queues may go on.
+  void finish(DeviceQueue queue) {
+    const auto end = make_event();
+    record(*end, queue);
+    const auto& state = static_cast<Event&>(*end).state;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return state->done >= state->asked; });
+  }
+
+  // From now on nothing happens any more; or reached throws.
+  void stop_now() {
+    const std::lock_guard lock(mutex_);
+    stuck_ = true;
+  }
+  void fail_now() {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+  }
+
+ private:
+  struct State {
+    uint64_t asked = 0, done = 0;  // of the recordings of an event
+  };
+  struct Event final : DeviceEvent {
+    std::shared_ptr<State> state = std::make_shared<State>();
+  };
+  struct Operation {
+    std::function<void()> run = {};
+    std::function<bool()> over = {};  // nothing behind it happens before
+    std::shared_ptr<State> event = {};
+    uint64_t ticket = 0;
+    bool records = false;
+  };
+  using Queue = std::deque<Operation>;
+
+  static void* turn(void* memory) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory) ^ (uintptr_t{0x5A} << 56));
+  }
+
+  void put(DeviceQueue queue, Operation operation) {
+    const std::lock_guard lock(mutex_);
+    append(queue, std::move(operation));
+  }
+  void append(DeviceQueue queue, Operation operation) {
+    static_cast<Queue*>(queue)->push_back(std::move(operation));
+    work_.notify_all();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopped_) {
+      std::vector<Queue*> free;
+      bool computing = false;
+      for (const auto& queue : queues_) {
+        if (queue->empty()) continue;
+        const Operation& first = queue->front();
+        if (first.over && !first.over()) {
+          computing = true;
+          continue;
+        }
+        if (!first.event || first.records || first.event->done >= first.ticket)
+          free.push_back(queue.get());
+      }
+      if (free.empty() || stuck_) {
+        if (computing)
+          work_.wait_for(lock, std::chrono::microseconds(100));
+        else
+          work_.wait(lock);
+        continue;
+      }
+      Queue& queue = *free[random_() % free.size()];
+      const Operation operation = std::move(queue.front());
+      queue.pop_front();
+      if (operation.records) operation.event->done = operation.ticket;
+      const bool late = random_() % 16 == 0;
+      lock.unlock();
+      if (late) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (operation.run) operation.run();
+      lock.lock();
+      done_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_, done_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::minstd_rand random_;
+  bool stopped_ = false, stuck_ = false, failed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace thinwire::testing
