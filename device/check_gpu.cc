@@ -1,0 +1,271 @@
+// Runs every kernel text on a GPU: compares its bits with the SIMD kernel's, and times it. Writes a line of JSON for each
+// kernel and size. check_gpu.py calls it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/coded_values.h"
+#include "device/cuda/cuda_launcher.h"
+#include "device/cuda/driver.h"
+#include "device/memory_kernels.h"
+#include "device/testing/coded_cases.h"
+#include "kernel/half_float.h"
+
+namespace thinwire::device {
+namespace {
+
+constexpr int kRepeats = 20;
+
+// A GPU, a stream on it, and memory.
+class Gpu {
+ public:
+  explicit Gpu(std::vector<std::string> nvrtc_folders)
+      : context_(0), current_(context_), driver_(context_.driver()) {
+    driver_.check(driver_.stream_create(&stream_, 1, 0), "making a stream");
+    launcher_ = std::make_unique<CudaLauncher>(context_, stream_, std::move(nvrtc_folders));
+    for (CudaHandle& event : events_) driver_.check(driver_.event_create(&event, 0), "an event");
+  }
+
+  Launcher& launcher() { return *launcher_; }
+  const CudaContext& context() const { return context_; }
+
+  // Memory with this content; `shift` bytes behind where it was allocated.
+  template <class T>
+  T* make(std::span<const T> content, size_t shift = 0) {
+    CudaAddress memory = 0;
+    driver_.check(driver_.allocate(&memory, content.size_bytes() + shift + 16), "allocating");
+    memories_.push_back(memory);
+    if (!content.empty())
+      driver_.check(
+          driver_.copy_to_device(memory + shift, content.data(), content.size_bytes(), stream_),
+          "copying");
+    finish();
+    return reinterpret_cast<T*>(memory + shift);
+  }
+
+  template <class T>
+  std::vector<T> read(const T* memory, size_t count) {
+    std::vector<T> content(count);
+    if (count > 0)
+      driver_.check(driver_.copy_to_host(content.data(), reinterpret_cast<CudaAddress>(memory),
+                                         count * sizeof(T), stream_),
+                    "copying back");
+    finish();
+    return content;
+  }
+
+  void free_all() {
+    for (const CudaAddress memory : memories_) driver_.free(memory);
+    memories_.clear();
+  }
+
+  // The least milliseconds of several runs.
+  double time(const std::function<void()>& work) {
+    double least = 1e9;
+    for (int i = 0; i < kRepeats; ++i) {
+      driver_.check(driver_.event_record(events_[0], stream_), "timing");
+      work();
+      driver_.check(driver_.event_record(events_[1], stream_), "timing");
+      finish();
+      float milliseconds = 0;
+      driver_.check(driver_.event_elapsed(&milliseconds, events_[0], events_[1]), "timing");
+      least = std::min<double>(least, milliseconds);
+    }
+    return least;
+  }
+
+  // Bytes read and written in a millisecond of a copy of 100 million floats.
+  double copy_rate() {
+    const size_t bytes = size_t{400} << 20;
+    CudaAddress from = 0, to = 0;
+    driver_.check(driver_.allocate(&from, bytes), "allocating");
+    driver_.check(driver_.allocate(&to, bytes), "allocating");
+    const double milliseconds =
+        time([&] { driver_.check(driver_.copy_on_device(to, from, bytes, stream_), "copying"); });
+    driver_.free(from);
+    driver_.free(to);
+    return 2.0 * static_cast<double>(bytes) / milliseconds;
+  }
+
+ private:
+  void finish() { driver_.check(driver_.stream_synchronise(stream_), "running kernels"); }
+
+  CudaContext context_;
+  CudaContext::Current current_;
+  const CudaDriver& driver_;
+  CudaHandle stream_ = nullptr;
+  CudaHandle events_[2] = {};
+  std::unique_ptr<CudaLauncher> launcher_;
+  std::vector<CudaAddress> memories_;
+};
+
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), sizeof(T) * a.size()) == 0);
+}
+
+// A codec's kernels, there and here.
+struct Coded {
+  std::string name;
+  std::function<size_t(size_t)> size;
+  std::function<void(std::span<const float>, std::span<std::byte>, std::span<float>)> encode;
+  std::function<void(std::span<const std::byte>, std::span<float>)> add;
+  std::function<void(Launcher&, const float*, size_t, std::byte*, float*, void*)> gpu_encode;
+  std::function<void(Launcher&, const std::byte*, size_t, float*, uint32_t*)> gpu_add;
+};
+
+constexpr float kWeight = 0.3f;
+
+std::vector<Coded> all_coded() {
+  std::vector<Coded> all;
+  for (const Float16 format : {Float16::kHalf, Float16::kBfloat}) {
+    const bool half = format == Float16::kHalf;
+    all.push_back({.name = half ? "fp16" : "bf16",
+                   .size = [](size_t n) { return 2 * n; },
+                   .encode = half ? kernel::to_half_saturated : kernel::to_bfloat_saturated,
+                   .add =
+                       [=](auto in, auto out) {
+                         half ? kernel::add_half(in, kWeight, out)
+                              : kernel::add_bfloat(in, kWeight, out);
+                       },
+                   .gpu_encode = [=](auto& on, auto x, auto n, auto out, auto rest,
+                                     void*) { encode_floats(on, format, x, n, out, rest); },
+                   .gpu_add = [=](auto& on, auto in, auto n, auto out,
+                                  auto bad) { add_floats(on, format, in, n, kWeight, out, bad); }});
+  }
+  for (const size_t bits : {8, 4}) {
+    const kernel::ScaledBlocks blocks{.block = 256, .bits = bits};
+    all.push_back({.name = "int" + std::to_string(bits),
+                   .size = [=](size_t n) { return blocks.size(n); },
+                   .encode = [=](auto x, auto out,
+                                 auto rest) { kernel::quantise_blocks(x, blocks, out, rest); },
+                   .add = [=](auto in, auto out) { kernel::add_blocks(in, blocks, kWeight, out); },
+                   .gpu_encode = [=](auto& on, auto x, auto n, auto out, auto rest,
+                                     void*) { quantise_blocks(on, x, n, blocks, out, rest); },
+                   .gpu_add = [=](auto& on, auto in, auto n, auto out,
+                                  auto bad) { add_blocks(on, in, n, blocks, kWeight, out, bad); }});
+  }
+  for (const auto rule : {kernel::LevelRule::kMagnitude, kernel::LevelRule::kMeans})
+    for (const size_t block : {size_t{256}, size_t{1} << 40}) {
+      const kernel::LevelBlocks blocks{.block = block, .rule = rule};
+      const std::string kind = rule == kernel::LevelRule::kMeans ? "onebit" : "sign";
+      all.push_back(
+          {.name = kind + (block == 256 ? "" : ":block=tensor"),
+           .size = [=](size_t n) { return blocks.size(n); },
+           .encode = [=](auto x, auto out,
+                         auto rest) { kernel::encode_levels(x, blocks, out, rest); },
+           .add = [=](auto in, auto out) { kernel::add_levels(in, blocks, kWeight, out); },
+           .gpu_encode =
+               [=](auto& on, auto x, auto n, auto out, auto rest, void* scratch) {
+                 encode_levels(on, x, n, blocks, out, rest, scratch);
+               },
+           .gpu_add = [=](auto& on, auto in, auto n, auto out,
+                          auto bad) { add_levels(on, in, n, blocks, kWeight, out, bad); }});
+    }
+  return all;
+}
+
+bool all_equal = true;
+double copy_rate = 0;
+
+// `bytes` are those that the kernel must read and write at least.
+void report(const std::string& name, size_t count, bool equal, double milliseconds, double bytes) {
+  all_equal = all_equal && equal;
+  std::printf(
+      "{\"kernel\": \"%s\", \"values\": %zu, \"equal\": %s, \"ms\": %.6f, \"share\": %.4f}\n",
+      name.c_str(), count, equal ? "true" : "false", milliseconds,
+      bytes / milliseconds / copy_rate);
+  std::fflush(stdout);
+}
+
+void check_coded(Gpu& gpu, const Coded& coded, size_t count, size_t shift) {
+  const auto n = static_cast<double>(count);
+  const std::vector<float> values = make_values(Values::kHeavyTail, count);
+  const size_t size = coded.size(count);
+  std::vector<std::byte> payload(size);
+  std::vector<float> rest(count), sum = make_values(Values::kNormal, count, 17);
+  coded.encode(values, payload, rest);
+
+  const float* const x = gpu.make<float>(values, 4 * shift);
+  float* const left = gpu.make<float>(rest, 4 * shift);
+  std::byte* const bytes = gpu.make<std::byte>(std::vector<std::byte>(size), shift);
+  // The largest scratch that any of them asks for.
+  void* const scratch = gpu.make<uint64_t>(std::vector<uint64_t>(count / 8192 * 4 + 64));
+  const auto encode = [&] { coded.gpu_encode(gpu.launcher(), x, count, bytes, left, scratch); };
+  encode();
+  const bool encoded =
+      same(gpu.read(bytes, size), payload) && same(gpu.read<float>(left, count), rest);
+  report(coded.name + " encode, with rest", count, encoded, gpu.time(encode),
+         8 * n + static_cast<double>(size));
+
+  float* const out = gpu.make<float>(sum, 4 * shift);
+  uint32_t* const bad = gpu.make<uint32_t>(std::vector<uint32_t>(1));
+  const auto add = [&] { coded.gpu_add(gpu.launcher(), bytes, count, out, bad); };
+  add();
+  coded.add(payload, sum);
+  const bool added = same(gpu.read<float>(out, count), sum) && gpu.read(bad, 1)[0] == 0;
+  report(coded.name + " decode and add", count, added, gpu.time(add),
+         8 * n + static_cast<double>(size));
+  gpu.free_all();
+}
+
+void check_residual(Gpu& gpu, size_t count, size_t shift) {
+  const std::vector<float> residual = make_values(Values::kNormal, count, 2),
+                           gradient = make_values(Values::kHeavyTail, count);
+  std::vector<float> signal(count);
+  const Moments here = kernel::weighted_sum_with_moments(0.9f, residual, 1, gradient, signal);
+  const float* const a = gpu.make<float>(residual, 4 * shift);
+  const float* const b = gpu.make<float>(gradient, 4 * shift);
+  float* const out = gpu.make<float>(signal, 4 * shift);
+  ChunkMoments* const entries =
+      gpu.make<ChunkMoments>(std::vector<ChunkMoments>(moment_entries(count)));
+  const auto form = [&] {
+    weighted_sum_with_moments(gpu.launcher(), 0.9f, a, 1, b, out, count, entries);
+  };
+  form();
+  const Moments there = moments_of(gpu.read(entries, 1)[0]);
+  const bool equal = same(gpu.read<float>(out, count), signal) && there.abs_sum == here.abs_sum &&
+                     there.square_sum == here.square_sum && there.abs_max == here.abs_max;
+  report("residual's signal, with moments", count, equal, gpu.time(form),
+         12 * static_cast<double>(count));
+  gpu.free_all();
+}
+
+int run(std::vector<std::string> nvrtc_folders, size_t largest) {
+  Gpu gpu(std::move(nvrtc_folders));
+  copy_rate = gpu.copy_rate();
+  std::printf("{\"device\": \"%s\", \"architecture\": \"%s\", \"copy_gb_per_s\": %.1f}\n",
+              gpu.context().device_name().c_str(), gpu.context().architecture().c_str(),
+              copy_rate / 1e6);
+  for (size_t count = 1; count <= largest; count *= 10)
+    for (const size_t size : {count, count + 7})
+      for (const size_t shift : {0, 1}) {
+        for (const Coded& coded : all_coded()) check_coded(gpu, coded, size, shift);
+        check_residual(gpu, size, shift);
+      }
+  return all_equal ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace thinwire::device
+
+// check_gpu LARGEST [FOLDER...]: sizes up to LARGEST values; folders of libnvrtc.so.
+int main(int count, char** words) {
+  try {
+    const std::vector<std::string> folders(words + std::min(count, 2), words + count);
+    return thinwire::device::run(folders,
+                                 count > 1 ? std::strtoull(words[1], nullptr, 10) : 1000000);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "check_gpu: %s\n", error.what());
+    return 2;
+  }
+}
