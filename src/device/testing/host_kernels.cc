@@ -21,6 +21,9 @@ namespace half_float {
 namespace memories {
 #include "device/texts/memories.cu"
 }
+namespace selection {
+#include "device/texts/selection.cu"
+}
 namespace two_levels {
 #include "device/texts/two_levels.cu"
 }
@@ -77,6 +80,13 @@ constexpr HostKernel kKernels[] = {
     {"two_levels/add_levels", run<two_levels::add_levels>},
     {"two_levels/encode_signs", run<two_levels::encode_signs>},
     {"two_levels/add_signs", run<two_levels::add_signs>},
+    {"selection/count_tiles", run<selection::count_tiles>},
+    {"selection/sum_before", run<selection::sum_before>},
+    {"selection/write_selected", run<selection::write_selected>},
+    {"selection/choose_parameters", run<selection::choose_parameters>},
+    {"selection/write_low_bits", run<selection::write_low_bits>},
+    {"selection/write_high_bits", run<selection::write_high_bits>},
+    {"selection/copy_bits", run<selection::copy_bits>},
     {"half_float/encode_half", run<half_float::encode_half>},
     {"half_float/encode_bfloat", run<half_float::encode_bfloat>},
     {"half_float/add_half", run<half_float::add_half>},
