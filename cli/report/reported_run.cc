@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -57,6 +59,13 @@ class MetricsReader {
     run["steps"] = last_step_;
     run["skipped"] = skipped_;
     run["tests"] = tests_;
+    for (const auto& [rank, reasons] : left_out_) {
+      std::string text;
+      for (const auto& [why, steps] : reasons)
+        text += fmt::format("{}{} of {} steps for {}", text.empty() ? "" : ", ", steps, last_step_,
+                            why);
+      add_event(fmt::format("rank {} left out: {}", rank, text));
+    }
     run["events"] = events_;
     run["leaders"] = leaders_;
     Json& series = run["series"] = Json::object();
@@ -156,6 +165,10 @@ class MetricsReader {
       add_event(fmt::format("skipped: {}, rank {}, {}", fault.value("what", "unknown reason"),
                             fault.value("rank", -1), fault.value("stream", "")));
     }
+    for (const Json& one : line.value("left_out", Json::array()))
+      ++left_out_[one.value("rank", -1)][one.value("why", "unknown reason")];
+    for (const Json& rank : line.value("unchosen", Json::array()))
+      ++left_out_[rank.get<int>()]["the rule's choice"];
     for (const Json& worker : line.value("lost", Json::array()))
       add_event(
           fmt::format("worker {} lost: {}", worker.value("rank", -1), worker.value("why", "")));
@@ -188,6 +201,7 @@ class MetricsReader {
   double seconds_ = 0;
   double sent_ = 0;  // bytes of rank 0 until the last step
   Json tests_ = Json::array();
+  std::map<int, std::map<std::string, uint64_t>> left_out_;  // steps, by rank and reason
   Json events_ = Json::array();
   Json leaders_ = Json::array();  // [step, rank] for each global round that had one
 };

@@ -6,12 +6,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/named_row.h"
 #include "core/random.h"
 #include "thinwire/agreement.h"
+#include "train/attacking_group.h"
 #include "train/describe.h"
 
 namespace thinwire {
@@ -23,6 +25,7 @@ struct AttackScene {
   RandomKey key;  // of this worker and step
   std::span<const float> honest;
   size_t honest_workers;
+  std::vector<float>& kept;  // from step to step
 };
 
 struct AttackEntry {
@@ -30,7 +33,10 @@ struct AttackEntry {
   std::string_view summary;
   std::vector<OptionInfo> options = {};
   bool sees_honest = false;
-  void (*change)(const AttackScene& scene, std::span<float> gradient) = nullptr;  // null: of labels
+  void (*change)(const AttackScene& scene,
+                 std::span<float> gradient) = nullptr;  // of the gradient, if any
+  bool of_labels = false;
+  std::optional<MessageAttack> of_messages = std::nullopt;
 };
 
 namespace {
@@ -110,8 +116,13 @@ void send_zeros(const AttackScene& /*scene*/, std::span<float> gradient) {
   std::fill(gradient.begin(), gradient.end(), 0.0f);
 }
 
+void send_first(const AttackScene& scene, std::span<float> gradient) {
+  if (scene.kept.empty()) scene.kept.assign(gradient.begin(), gradient.end());
+  std::copy(scene.kept.begin(), scene.kept.end(), gradient.begin());
+}
+
 const auto& list_attacks() {
-  static const std::array<AttackEntry, 8> rows = {{
+  static const std::array<AttackEntry, 11> rows = {{
       {.name = "sign_flip",
        .summary = "the own gradient times -scale",
        .options = {attackers(), number("scale", "1", "of the own gradient")},
@@ -143,9 +154,22 @@ const auto& list_attacks() {
        .change = copy_one},
       {.name = "label_flip",
        .summary = "the gradient of labels C - 1 - l in place of l, of C classes",
-       .options = {attackers()}},
+       .options = {attackers()},
+       .of_labels = true},
       {.name = "nan", .summary = "NaN", .options = {attackers()}, .change = send_nan},
       {.name = "zeros", .summary = "zeros", .options = {attackers()}, .change = send_zeros},
+      {.name = "replay",
+       .summary = "the gradient of its first step, in every step",
+       .options = {attackers()},
+       .change = send_first},
+      {.name = "silence",
+       .summary = "no values at all; the worker takes part in everything else",
+       .options = {attackers()},
+       .of_messages = MessageAttack::kSilence},
+      {.name = "equivocation",
+       .summary = "other values to workers of odd ranks than to the others",
+       .options = {attackers()},
+       .of_messages = MessageAttack::kEquivocation},
   }};
   return rows;
 }
@@ -181,6 +205,15 @@ void put_gradients(torch::nn::Module& module, std::vector<float>& all) {
 }  // namespace
 
 Status check_attack(const std::string& text) { return parse_attack(text).status(); }
+
+std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group) {
+  const std::string& text = recipe.text("run.attack");
+  if (text.empty()) return nullptr;
+  const auto attack = parse_attack(text).value();
+  const bool attacks = group.rank() >= group.size() - attack.options.integer("ranks");
+  if (!attacks || !attack.row->of_messages) return nullptr;
+  return make_attacking_group(*attack.row->of_messages, group);
+}
 
 struct Attack::Plan {
   NamedRow<AttackEntry> attack;
@@ -218,8 +251,7 @@ bool Attack::holds_gradients() const noexcept {
 }
 
 torch::Tensor Attack::labels(const torch::Tensor& targets, const torch::Tensor& outputs) const {
-  if (plan_ == nullptr || !plan_->is_attacker || plan_->attack.row->change != nullptr)
-    return targets;
+  if (plan_ == nullptr || !plan_->is_attacker || !plan_->attack.row->of_labels) return targets;
   if (outputs.dim() < 2 || targets.scalar_type() != torch::kInt64)
     throw Error(ErrorCode::kUnsupported,
                 "run.attack = label_flip: this task's samples have no labels of classes");
@@ -240,7 +272,8 @@ void Attack::change(uint64_t step, torch::nn::Module& module) {
                                   .step = step,
                                   .stream = static_cast<uint32_t>(group_.rank())},
                           .honest = std::span<const float>(all),
-                          .honest_workers = plan_->honest};
+                          .honest_workers = plan_->honest,
+                          .kept = kept_};
   plan_->attack.row->change(scene, own);
   put_gradients(module, own);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "thinwire/group.h"
 #include "thinwire/options.h"
@@ -16,6 +17,10 @@ namespace thinwire {
 
 // Whether `text`, a run.attack of recipes, names an attack; errors name those that there are.
 Status check_attack(const std::string& text);
+
+// The group to which this worker's exchange sends, where the attack is on messages and this worker an attacker; else
+// null. `group` outlives it.
+std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group);
 
 // An attack changes the gradients of the last workers after the backward pass, before their memories
 // and codecs. Attacks that follow from what the other workers send gather the gradients of all
@@ -41,6 +46,7 @@ class Attack {
   struct Plan;
   Group& group_;
   std::unique_ptr<const Plan> plan_;  // null: none
+  std::vector<float> kept_;           // by the attack, from step to step
 };
 
 }  // namespace thinwire

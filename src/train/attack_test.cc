@@ -52,6 +52,19 @@ TEST(Attack, ChangesTheGradientsOfTheLastWorkers) {
   EXPECT_THAT(sent("label_flip:ranks=4"), ElementsAre(zero, one, two, three, four));
 }
 
+TEST(Attack, ReplayRepeatsTheFirstGradient) {
+  run_local(2, [](Group& group) {
+    Attack attack(recipe_with("replay"), group);
+    torch::nn::Linear module(1, 1);
+    for (uint64_t step = 3; step < 6; ++step) {
+      const auto value = static_cast<float>(step);
+      module->weight.mutable_grad() = torch::tensor({{value}});
+      attack.change(step, *module);
+      EXPECT_EQ(module->weight.grad().item<float>(), group.rank() == 1 ? 3 : value);
+    }
+  });
+}
+
 // The honest (0, 0), (1, 1), (2, 4): means 1 and 5/3, variances 2/3 and 26/9.
 TEST(Attack, ALittleIsMeanMinusDeviations) {
   const Gradient given = sent("alie:ranks=2,z=2")[3];
@@ -155,6 +168,30 @@ TEST(Attack, BreaksTheMeanAndNotTheRules) {
       EXPECT_LT(error_with(attack, rule), clean + 0.1) << attack << ", " << rule;
   }
   EXPECT_LT(error_with("sign_flip:ranks=2,scale=10", "trimmed_mean:f=2", "int8"), clean + 0.1);
+}
+
+// The log names the attackers, whose values no result has.
+TEST(Attack, WhatIsDoneToMessagesIsNamed) {
+  const std::pair<std::string, std::string> attacks[] = {{"equivocation:ranks=2", "equivocation"},
+                                                         {"silence:ranks=2", "silence"}};
+  for (const auto& [attack, why] : attacks) {
+    const auto results = run_toy(5, {.settings = {{"run.attack", attack},
+                                                  {"exchange.combine", "trimmed_mean:f=2"},
+                                                  {"exchange.method", "gather"},
+                                                  {"exchange.deadline_seconds", "1"},
+                                                  {"train.batch", "100"},
+                                                  {"train.epochs", "8"},
+                                                  {"train.evaluate_every", "0"}},
+                                     .samples = 720});
+    EXPECT_EQ(results[0].summary.skipped_steps, 0u);
+    EXPECT_THAT(
+        results[0].notes,
+        ::testing::IsSupersetOf(
+            {"step 0: rank 3 was left out for " + why, "step 0: rank 4 was left out for " + why,
+             "rank 3 is left out constantly: of 50 steps in a row, now for " + why,
+             "rank 4 is left out constantly: of 50 steps in a row, now for " + why}))
+        << attack;
+  }
 }
 
 }  // namespace

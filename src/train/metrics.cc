@@ -5,10 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/machine.h"
 #include "thinwire/version.h"
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
-#include "core/machine.h"
 #include "train/manifest.h"
 
 namespace thinwire {
@@ -68,6 +68,12 @@ void add_fault(Json& json, const StepReport& report) {
     json["fault"] = {{"what", to_string(report.fault.code)},
                      {"rank", report.fault.rank},
                      {"stream", report.fault.stream}};
+}
+
+void add_left_out(Json& json, const StepReport& report) {
+  for (const LeftOut& left_out : report.left_out)
+    json["left_out"].push_back({{"rank", left_out.rank}, {"why", to_string(left_out.why)}});
+  if (!report.unchosen.empty()) json["unchosen"] = report.unchosen;
 }
 
 Json direction_json(const PipelineReport::Direction& direction) {
@@ -141,6 +147,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
                {"loss", event.loss},       {"learning_rate", event.learning_rate},
                {"samples", event.samples}, {"seconds", event.seconds}};
   add_fault(json, report);
+  add_left_out(json, report);
   json["dense_bytes"] = report.dense_bytes;
   json["sent_bytes"] = report.sent_bytes;
   json["received_bytes"] = report.received_bytes;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "exchange/levels/holders.h"
+#include "train/attack.h"
 #include "train/broadcast_weights.h"
 #include "train/named_tensors.h"
 #include "train/optimizer.h"
@@ -44,10 +45,13 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     options.observe = [recorder](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder->observe(stream, signal, call);
     };
-  if (local || pipeline.stages > 0)
+  if (local || pipeline.stages > 0) {
     broadcast_weights(*task_.module, group);
-  else
-    parallel_ = std::make_unique<DataParallel>(*task_.module, group, store_, options);
+  } else {
+    attacking_ = attacking_group(recipe, group);
+    parallel_ = std::make_unique<DataParallel>(
+        *task_.module, attacking_ != nullptr ? *attacking_ : group, store_, options);
+  }
   buffers_ = &store_.open<OwnBuffers>("module/buffers",
                                       [&] { return std::make_unique<OwnBuffers>(*task_.module); });
   optimizer_ = make_optimizer(recipe, *task_.module);

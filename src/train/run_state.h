@@ -49,6 +49,7 @@ class RunState {
   const Task task_;
   Store store_;
   StateArrays saved_optimizer_;
+  std::unique_ptr<Group> attacking_;  // null: the run's own
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OwnBuffers* buffers_ = nullptr;  // in the store

@@ -70,6 +70,7 @@ void TrainingRun::tell(const StepOutcome& outcome) {
   totals_.add(report, kinds, outcome.times);
   if (!report.skipped) totals_.delivered_norm = outcome.delivered_norm;
   if (report.skipped) note("step " + std::to_string(step_) + " skipped: " + describe(report.fault));
+  for (const std::string& line : absentees_.add(report)) note(line);
   if (outcome.round && outcome.round->skipped)
     note("round " + std::to_string(outcome.round->round) +
          " skipped: " + describe(outcome.round->fault));

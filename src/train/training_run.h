@@ -10,6 +10,7 @@
 
 #include "thinwire/torch.h"
 #include "thinwire/trainer.h"
+#include "train/absentees.h"
 #include "train/elapsed_time.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/run_files.h"
@@ -75,6 +76,7 @@ class TrainingRun {
   RunTotals totals_;
   RunFiles files_;  // outlives the exchange whose signals it records
   RunState state_;
+  Absentees absentees_;
   RunJudge judge_;
 
   uint64_t step_ = 0;         // steps done

@@ -111,11 +111,16 @@ class Report(program.ProgramTest):
             self.step(2, round={"global": True, "leader": 3, "sent_bytes": 7, "seconds": 0.5}),
             self.step(3, pipeline={"idle_share": 0.25, "boundaries": [
                 {"behind": "block1", "forward": way, "backward": way}]}),
-            self.step(4, lost=[{"rank": 2, "why": "silent"}])])
+            self.step(4, lost=[{"rank": 2, "why": "silent"}], unchosen=[0]),
+            self.step(5, left_out=[{"rank": 3, "why": "silence"}]),
+            self.step(6, left_out=[{"rank": 3, "why": "silence"}], unchosen=[3])])
         self.thinwire("report", "run")
         [run] = data_of(self.page("run/report.html"))["runs"]
         self.assertEqual(run["events"], [{"step": 1, "what": "skipped: non finite, rank 1, fc.weight"},
-                                         {"step": 4, "what": "worker 2 lost: silent"}])
+                                         {"step": 4, "what": "worker 2 lost: silent"},
+                                         {"step": 6, "what": "rank 0 left out: 1 of 6 steps for the rule's choice"},
+                                         {"step": 6, "what": "rank 3 left out: 2 of 6 steps for silence, "
+                                                             "1 of 6 steps for the rule's choice"}])
         self.assertEqual(run["leaders"], [[2, 3]])
         self.assertEqual(run["series"]["round/global/seconds"][1], 0.5)
         self.assertEqual(run["series"]["boundary/forward after block1/payload_bytes"][2], 40)
