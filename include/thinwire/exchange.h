@@ -211,7 +211,7 @@ struct Regrouped {
   std::optional<StepReport> ended = std::nullopt;
   // This rank is new, or missed steps that counted: it has the shared state of `source` now, a rank of the new group,
   // and the caller takes everything else from there that all ranks hold alike, such as weights. What it owes itself
-  // stays. Ranks of which this is false hold the same already.
+  // stays. It is said again until a step has counted here. Ranks of which this is false hold the same already.
   bool takes_over = false;
   int source = 0;
   std::vector<LostRank> lost = {};

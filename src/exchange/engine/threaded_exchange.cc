@@ -150,6 +150,7 @@ void ThreadedExchange::run() noexcept {
       if (staging_ != nullptr) staging_->give_back();
       over = judge(report);
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
+      if (!report.skipped) lacks_ = false;
       intake_.end_step(std::move(report), over);
     }
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -76,7 +77,7 @@ class ThreadedExchange final : public Exchange {
 
   Regrouped regroup_now(Group& group, uint32_t epoch);
   Member member() const;
-  void end_failed_step(const RollCall& call, size_t me, Regrouped& how);
+  void end_failed_step(const RollCall& call, size_t me);
   void build(Group& group);
   void share_state(Group& group, const RollCall& call, size_t me);
   void count_debts(Group& group, uint64_t step);
@@ -100,6 +101,9 @@ class ThreadedExchange final : public Exchange {
   size_t debtors_ = 0;           // its memories are those of one rank of so many; 0: new ones
   std::vector<LostRank> debts_;  // by rank
   std::vector<bool> left_;       // by rank: handed over
+  std::atomic<bool> lacks_ =
+      false;  // it was to take over what others have, and no step has counted since
+  std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards
   std::thread thread_;
 };
 

@@ -102,7 +102,8 @@ Member ThreadedExchange::member() const {
           .epoch = epoch_,
           .rank = rank_,
           .size = size_,
-          .voted = open_ == Open::kVoting ? 1u : 0u};
+          .voted = static_cast<uint16_t>(open_ == Open::kVoting),
+          .lacks = static_cast<uint16_t>(lacks_)};
 }
 
 Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
@@ -142,7 +143,7 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
     if (size_ > 0 && epoch_ == call.members()[call.witness()].epoch &&
         !left_[static_cast<size_t>(rank)])
       how.lost.push_back(debts_[static_cast<size_t>(rank)]);
-  end_failed_step(call, me, how);
+  end_failed_step(call, me);
   options_ = std::move(options);
   sections_ = std::move(sections);
   store_.follow_ranks(debtors_, static_cast<size_t>(group.size()));
@@ -152,6 +153,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   runner_->compare_shared(group);
   count_debts(group, how.step);
 
+  how.ended = std::exchange(ended_, std::nullopt);
+  lacks_ = how.takes_over;
   group_ = &group;
   epoch_ = epoch;
   rank_ = group.rank();
@@ -164,12 +167,14 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   return how;
 }
 
-// Those on which the step counted have the verdict; those that voted have all of the step.
-void ThreadedExchange::end_failed_step(const RollCall& call, size_t me, Regrouped& how) {
+// Those on which the step counted have the verdict; those that voted have all of the step. If this call of regroup
+// fails later, the step has ended all the same, and the next one says so.
+void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
   if (open_ == Open::kNothing) return;
   if (call.counted_elsewhere(me)) {
-    how.ended = runner_->conclude(call.furthest().word);
-    if (options_.hold && !how.ended->skipped) runner_->settle(true);
+    ended_ = runner_->conclude(call.furthest().word);
+    if (options_.hold && !ended_->skipped) runner_->settle(true);
+    intake_.restart(call.furthest().step);
   } else {
     runner_->settle(false);
   }

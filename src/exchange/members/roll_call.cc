@@ -11,9 +11,14 @@ RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(members_)));
   witness_ = members_.size();
   const auto is_new = [this](size_t i) { return members_[i].size == 0; };
+  const auto better = [&](size_t i, size_t than) {
+    const Member &one = members_[i], &other = members_[than];
+    if (is_new(i) || is_new(than)) return is_new(than) && !is_new(i);
+    if (one.lacks != other.lacks) return one.lacks < other.lacks;
+    return one.step > other.step;
+  };
   for (size_t i = 0; i < members_.size(); ++i) {
-    const bool further = members_[i].step > members_[source_].step || is_new(source_);
-    if (!is_new(i) && (i == 0 || further)) source_ = i;
+    if (better(i, source_)) source_ = i;
     if (!is_new(i) && (witness_ == members_.size() || members_[i].epoch > members_[witness_].epoch))
       witness_ = i;
   }
@@ -28,7 +33,8 @@ bool RollCall::counted_elsewhere(size_t member) const noexcept {
 bool RollCall::is_behind(size_t member) const noexcept {
   const Member& one = members_[member];
   if (furthest().size == 0) return false;  // all are new
-  return one.size == 0 || (one.step != furthest().step && !counted_elsewhere(member));
+  return one.size == 0 || one.lacks != 0 ||
+         (one.step != furthest().step && !counted_elsewhere(member));
 }
 
 std::vector<int> RollCall::absent() const {

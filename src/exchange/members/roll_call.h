@@ -18,8 +18,9 @@ struct Member {
   uint32_t epoch = 0;    // the last one
   int32_t rank = -1;     // in that epoch
   int32_t size = 0;      // of its group; 0: new
-  uint32_t voted =
+  uint16_t voted =
       0;  // its step failed after all that it has to send was encoded and all that it gets had come
+  uint16_t lacks = 0;  // it was to take over what others have, and no step has counted since
 };
 
 // What follows from what all members said; the same on all of them.
