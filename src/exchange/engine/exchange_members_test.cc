@@ -8,10 +8,10 @@
 #include <map>
 #include <thread>
 
+#include "exchange/testing/elastic_workers.h"
 #include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/lost_rank.h"
-#include "exchange/testing/workers.h"
 
 namespace thinwire::testing {
 namespace {
@@ -19,9 +19,10 @@ namespace {
 using ::testing::HasSubstr;
 
 // What workers owe to the mean together: of each value, the sum of residuals divided by their number.
-std::map<std::string, std::vector<double>> owed_to_mean(const std::vector<Worker*>& workers) {
+std::map<std::string, std::vector<double>> owed_to_mean(
+    const std::vector<ElasticWorker*>& workers) {
   std::map<std::string, std::vector<double>> owed;
-  for (const Worker* worker : workers)
+  for (const ElasticWorker* worker : workers)
     for (const auto& [name, values] : arrays_of(worker->store, "/residual")) {
       auto& sum = owed[name];
       sum.resize(values.size());
@@ -34,11 +35,11 @@ std::map<std::string, std::vector<double>> owed_to_mean(const std::vector<Worker
 const ExchangeOptions kSparse{.codec = "topk:density=0.05", .method = "gather"};
 
 TEST(ExchangeMembers, WhoJoinsOwesNothingAndWhatIsOwedToTheMeanStays) {
-  Worker a(0), b(1), c(2);
+  ElasticWorker a(0), b(1), c(2);
   regroup({&a, &b}, 1, kSparse);
   EXPECT_FALSE(a.how.takes_over);
   for (uint64_t number = 0; number < 3; ++number)
-    on_each({&a, &b}, [&](Worker& worker) { step(worker, number); });
+    on_each({&a, &b}, [&](ElasticWorker& worker) { step(worker, number); });
   const auto before = owed_to_mean({&a, &b});
   ASSERT_FALSE(before.empty());
 
@@ -55,7 +56,7 @@ TEST(ExchangeMembers, WhoJoinsOwesNothingAndWhatIsOwedToTheMeanStays) {
     for (size_t i = 0; i < values.size(); ++i)
       ASSERT_NEAR(after.at(name)[i], values[i], 1e-7) << name << " " << i;
 
-  on_each({&a, &b, &c}, [&](Worker& worker) {
+  on_each({&a, &b, &c}, [&](ElasticWorker& worker) {
     const StepReport report = step(worker, 3);
     EXPECT_EQ(report.step, 3u);
     EXPECT_EQ(report.participants, 3u);
@@ -70,13 +71,13 @@ struct Three {
   explicit Three(const ExchangeOptions& options,
                  std::chrono::milliseconds deadline = kLongDeadline) {
     auto groups = make_local_groups(3);
-    std::map<Worker*, std::unique_ptr<Group>> of;
+    std::map<ElasticWorker*, std::unique_ptr<Group>> of;
     for (size_t i = 0; i < 3; ++i) {
       groups[i]->set_deadline(deadline);
       of[all[i]] = std::move(groups[i]);
     }
     of[&c] = std::make_unique<FrailGroup>(std::move(of[&c]), life);
-    on_each(all, [&](Worker& worker) {
+    on_each(all, [&](ElasticWorker& worker) {
       worker.group = std::move(of.at(&worker));
       ExchangeOptions own = options;
       own.generation = 1;
@@ -91,13 +92,14 @@ struct Three {
   // All do step 2; returns on which of them it counted.
   std::vector<bool> last_step() {
     std::array<std::atomic<bool>, 3> counted{};
-    on_each(all,
-            [&](Worker& worker) { counted[static_cast<size_t>(worker.id)] = try_step(worker, 2); });
+    on_each(all, [&](ElasticWorker& worker) {
+      counted[static_cast<size_t>(worker.id)] = try_step(worker, 2);
+    });
     return {counted[0], counted[1], counted[2]};
   }
 
-  Worker a{0}, b{1}, c{2};
-  std::vector<Worker*> all{&a, &b, &c};
+  ElasticWorker a{0}, b{1}, c{2};
+  std::vector<ElasticWorker*> all{&a, &b, &c};
   std::shared_ptr<Life> life = std::make_shared<Life>();
   int in_step = 0;  // transfers of c
 };
@@ -113,7 +115,7 @@ TEST(ExchangeMembers, AStepThatOneRankLostCountsOnAllOthersOrOnNone) {
     ASSERT_FALSE(counted[2]) << dies_at;
     regroup({&three.a, &three.b}, 2, kSparse);
     const bool any = counted[0] || counted[1];
-    for (const Worker* worker : {&three.a, &three.b}) {
+    for (const ElasticWorker* worker : {&three.a, &three.b}) {
       EXPECT_EQ(worker->how.step, any ? 3u : 2u);
       EXPECT_EQ(worker->how.ended.has_value(), any && !counted[static_cast<size_t>(worker->id)]);
       EXPECT_FALSE(worker->how.takes_over);
@@ -126,8 +128,9 @@ TEST(ExchangeMembers, AStepThatOneRankLostCountsOnAllOthersOrOnNone) {
         EXPECT_THAT(values, ::testing::Each(0.0f));
       }
     }
-    on_each({&three.a, &three.b},
-            [&](Worker& worker) { EXPECT_EQ(step(worker, worker.how.step).participants, 2u); });
+    on_each({&three.a, &three.b}, [&](ElasticWorker& worker) {
+      EXPECT_EQ(step(worker, worker.how.step).participants, 2u);
+    });
     EXPECT_TRUE(same_bits(three.a.values, three.b.values)) << dies_at;
   }
 }
@@ -162,7 +165,7 @@ TEST(ExchangeMembers, AStepThatNobodyCountedLeavesNoTrace) {
     options.feedback = feedback;
     Three three(options);
     std::vector<StateArrays> before;
-    for (const Worker* worker : {&three.a, &three.b}) before.push_back(worker->store.save());
+    for (const ElasticWorker* worker : {&three.a, &three.b}) before.push_back(worker->store.save());
     three.life->transfers = 3;
     ASSERT_EQ(three.last_step(), std::vector<bool>(3));
     three.a.exchange->settle(false);
@@ -170,7 +173,7 @@ TEST(ExchangeMembers, AStepThatNobodyCountedLeavesNoTrace) {
     EXPECT_TRUE(same_state(three.a.store.save(), before[0])) << feedback;
     EXPECT_TRUE(same_state(three.b.store.save(), before[1])) << feedback;
     regroup({&three.a, &three.b}, 2, options);
-    on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+    on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, 2); });
     EXPECT_TRUE(same_bits(three.a.values, three.b.values));
   }
 }
@@ -181,7 +184,7 @@ TEST(ExchangeMembers, WhoComesBackKeepsItsMemoryAndTakesWhatIsShared) {
   Three three(options);
   const auto own = arrays_of(three.c.store, "/residual");
   regroup({&three.a, &three.b}, 2, options);
-  on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, 2); });
   regroup(three.all, 3, options);
   EXPECT_TRUE(three.c.how.takes_over);
   EXPECT_EQ(three.c.how.source, 0);
@@ -191,7 +194,7 @@ TEST(ExchangeMembers, WhoComesBackKeepsItsMemoryAndTakesWhatIsShared) {
     EXPECT_EQ(values, own.at(name)) << name;
   EXPECT_TRUE(same_state(three.a.store.save_shared(), three.c.store.save_shared()));
   EXPECT_FALSE(three.a.store.save_shared().empty());
-  on_each(three.all, [&](Worker& worker) { step(worker, 3); });
+  on_each(three.all, [&](ElasticWorker& worker) { step(worker, 3); });
   EXPECT_TRUE(same_bits(three.a.values, three.c.values));
 }
 
@@ -199,13 +202,13 @@ TEST(ExchangeMembers, WhoComesBackKeepsItsMemoryAndTakesWhatIsShared) {
 TEST(ExchangeMembers, EstimatesOfRanksThatAreGoneDoNotStayInTheMean) {
   ExchangeOptions options{.codec = "topk:density=0.2", .feedback = "ef21", .method = "gather"};
   Three three(options);
-  Worker d(7);
+  ElasticWorker d(7);
   regroup({&three.a, &d, &three.b}, 2, options);
   EXPECT_TRUE(d.how.takes_over);
-  on_each({&three.a, &d, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  on_each({&three.a, &d, &three.b}, [&](ElasticWorker& worker) { step(worker, 2); });
   const auto mean = arrays_of(three.a.store, "/mean_estimate");
   std::map<std::string, std::vector<double>> sums;
-  for (const Worker* worker : {&three.a, &d, &three.b})
+  for (const ElasticWorker* worker : {&three.a, &d, &three.b})
     for (const auto& [name, values] : arrays_of(worker->store, "/estimate")) {
       auto& sum = sums[name];
       sum.resize(values.size());
@@ -222,9 +225,9 @@ TEST(ExchangeMembers, EstimatesOfRanksThatAreGoneDoNotStayInTheMean) {
 TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
   ExchangeOptions options{.codec = "onebit", .method = "scatter-reduce", .chunk_values = 64};
   Three three(options);
-  const auto add_up = [&](const std::vector<Worker*>& workers) {
+  const auto add_up = [&](const std::vector<ElasticWorker*>& workers) {
     std::map<std::string, Values> sums;
-    for (const Worker* worker : workers)
+    for (const ElasticWorker* worker : workers)
       for (const TensorSpec& tensor : small_model()) {
         const auto own = owed_by_owner(worker->store.save(), tensor.name, tensor.count());
         if (!own) continue;
@@ -236,15 +239,15 @@ TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
   };
   const auto before = add_up(three.all);
   ASSERT_FALSE(before.empty());
-  Worker d(3);
+  ElasticWorker d(3);
   regroup({&three.a, &three.b, &three.c, &d}, 2, options);
   const auto after = add_up({&three.a, &three.b, &three.c, &d});
   for (const auto& [name, values] : before) EXPECT_EQ(after.at(name), values) << name;
 
   // Where they stray, they count as many times as there are ranks.
   const auto shares = owed_to_mean({&three.a, &three.b, &three.c, &d});
-  std::vector<Worker*> four{&three.a, &three.b, &three.c, &d};
-  on_each(four, [&](Worker& worker) { step(worker, 2); });
+  std::vector<ElasticWorker*> four{&three.a, &three.b, &three.c, &d};
+  on_each(four, [&](ElasticWorker& worker) { step(worker, 2); });
   std::map<std::string, std::vector<double>> rest = owed_to_mean(four);
   const auto left = add_up(four);
   for (const auto& [name, values] : left) {
@@ -254,7 +257,7 @@ TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
     const std::string key = name + "/feedback/residual";
     for (size_t i = 0; i < values.size(); ++i) {
       double given = shares.at(key)[i] + before.at(name)[i];
-      for (const Worker* worker : four) given += gradient(model[at], worker->id, 2)[i] / 4.0;
+      for (const ElasticWorker* worker : four) given += gradient(model[at], worker->id, 2)[i] / 4.0;
       const double got = three.a.values[at][i] + rest.at(key)[i] + values[i];
       ASSERT_NEAR(got, given, 1e-6) << name << " " << i;
     }
@@ -265,7 +268,8 @@ TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
 TEST(ExchangeMembers, WhoLeavesHandsOverWhatItOwes) {
   Three three(kSparse);
   const auto before = owed_to_mean(three.all);
-  on_each(three.all, [&](Worker& worker) { worker.exchange->hand_over(&worker == &three.c); });
+  on_each(three.all,
+          [&](ElasticWorker& worker) { worker.exchange->hand_over(&worker == &three.c); });
   regroup({&three.a, &three.b}, 2, kSparse);
   const auto after = owed_to_mean({&three.a, &three.b});
   for (const auto& [name, values] : before)
@@ -275,7 +279,7 @@ TEST(ExchangeMembers, WhoLeavesHandsOverWhatItOwes) {
 
 TEST(ExchangeMembers, SomebodyMustStay) {
   Three three(kSparse);
-  on_each(three.all, [&](Worker& worker) {
+  on_each(three.all, [&](ElasticWorker& worker) {
     EXPECT_THAT(error_of([&] { worker.exchange->hand_over(true); }), HasSubstr("all ranks leave"));
   });
 }
@@ -286,9 +290,9 @@ TEST(ExchangeMembers, WhatTheLostOwedIsReported) {
   regroup(three.all, 2, kSparse);
   const double owed = three.c.store.owed_norm();
   EXPECT_GT(owed, 0);
-  on_each(three.all, [&](Worker& worker) { step(worker, 2); });
+  on_each(three.all, [&](ElasticWorker& worker) { step(worker, 2); });
   regroup({&three.b, &three.a}, 3, kSparse);
-  for (const Worker* worker : {&three.a, &three.b}) {
+  for (const ElasticWorker* worker : {&three.a, &three.b}) {
     ASSERT_EQ(worker->how.lost.size(), 1u);
     EXPECT_EQ(worker->how.lost[0].rank, 2);
     EXPECT_EQ(worker->how.lost[0].owed, owed);
@@ -299,14 +303,14 @@ TEST(ExchangeMembers, WhatTheLostOwedIsReported) {
 
 TEST(ExchangeMembers, MistakesAreThrownOnAllAndAnotherGroupMayFollow) {
   Three three(kSparse);
-  Worker d(3);
+  ElasticWorker d(3);
   ExchangeOptions other = kSparse;
   other.seed = 9;
   auto groups = make_local_groups(3);
-  const std::vector<Worker*> with_d{&three.a, &three.b, &d};
-  std::map<Worker*, Group*> of;
+  const std::vector<ElasticWorker*> with_d{&three.a, &three.b, &d};
+  std::map<ElasticWorker*, Group*> of;
   for (size_t i = 0; i < 3; ++i) of[with_d[i]] = groups[i].get();
-  on_each(with_d, [&](Worker& worker) {
+  on_each(with_d, [&](ElasticWorker& worker) {
     const std::string error = error_of([&] {
       other.generation = 2;
       if (&worker == &d) {
@@ -319,13 +323,13 @@ TEST(ExchangeMembers, MistakesAreThrownOnAllAndAnotherGroupMayFollow) {
     EXPECT_THAT(error, HasSubstr("'seed 9' on rank 2"));
   });
   auto again = make_local_groups(2);
-  on_each({&three.a, &three.b}, [&](Worker& worker) {
+  on_each({&three.a, &three.b}, [&](ElasticWorker& worker) {
     const std::string error =
         error_of([&] { worker.exchange->regroup(*again[static_cast<size_t>(worker.id)], 1); });
     EXPECT_THAT(error, HasSubstr("epoch 1 does not follow epoch 1"));
   });
   regroup({&three.a, &three.b}, 2, kSparse);
-  on_each({&three.a, &three.b}, [&](Worker& worker) { step(worker, 2); });
+  on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, 2); });
   EXPECT_TRUE(same_bits(three.a.values, three.b.values));
 }
 

@@ -149,6 +149,7 @@ void ThreadedExchange::run() noexcept {
       StepReport report = runner_->end();
       if (staging_ != nullptr) staging_->give_back();
       over = judge(report);
+      word_ = runner_->word();
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
       if (!report.skipped) lacks_ = false;
       intake_.end_step(std::move(report), over);

@@ -104,6 +104,8 @@ class ThreadedExchange final : public Exchange {
   std::atomic<bool> lacks_ =
       false;  // it was to take over what others have, and no step has counted since
   std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards
+  uint64_t word_ =
+      0;  // on which ranks agreed at the end of the last step that ended, whatever became of the next
   std::thread thread_;
 };
 

@@ -47,6 +47,7 @@ void ThreadedExchange::settle(bool counts) {
   if (open_ == Open::kNothing) return;
   if (open_ == Open::kHeld) {
     intake_.between_steps("settle", [&] { runner_->settle(counts); });
+    word_ = runner_->word();
     open_ = Open::kNothing;
     return;
   }
@@ -97,7 +98,7 @@ void ThreadedExchange::hand_over(bool leaves) {
 
 Member ThreadedExchange::member() const {
   return {.step = intake_.next_step(),
-          .word = runner_ != nullptr ? runner_->word() : 0,
+          .word = word_,
           .skipped = static_cast<uint64_t>(skipped_),
           .epoch = epoch_,
           .rank = rank_,
@@ -173,6 +174,7 @@ void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
   if (open_ == Open::kNothing) return;
   if (call.counted_elsewhere(me)) {
     ended_ = runner_->conclude(call.furthest().word);
+    word_ = call.furthest().word;
     if (options_.hold && !ended_->skipped) runner_->settle(true);
     intake_.restart(call.furthest().step);
   } else {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/testing/workers.h"
+#include "exchange/testing/elastic_workers.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire::testing {
@@ -33,8 +33,8 @@ uint64_t setting(const char* name, uint64_t fallback) {
 }
 
 // A worker with weights, and what is known of it when it dies.
-struct Trainee : Worker {
-  explicit Trainee(int number) : Worker(number) {
+struct Trainee : ElasticWorker {
+  explicit Trainee(int number) : ElasticWorker(number) {
     for (const TensorSpec& tensor : small_model()) weights.emplace_back(tensor.count());
   }
   Tensors weights;
@@ -105,9 +105,9 @@ class Churn {
 
   void timed(const std::function<void(Trainee&)>& body) {
     const auto since = Clock::now();
-    std::vector<Worker*> workers;
+    std::vector<ElasticWorker*> workers;
     for (const auto& one : alive_) workers.push_back(one.get());
-    on_each(workers, [&](Worker& worker) { body(static_cast<Trainee&>(worker)); });
+    on_each(workers, [&](ElasticWorker& worker) { body(static_cast<Trainee&>(worker)); });
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
     longest_ = std::max(longest_, took);
     EXPECT_LT(took, 20 * kDeadline);  // several waits in a row may end by the deadline
@@ -117,7 +117,7 @@ class Churn {
   bool come_together() {
     ++epoch_;
     auto groups = make_local_groups(static_cast<int>(alive_.size()));
-    std::map<Worker*, std::unique_ptr<Group>> of;
+    std::map<ElasticWorker*, std::unique_ptr<Group>> of;
     for (size_t i = 0; i < alive_.size(); ++i) {
       groups[i]->set_deadline(kDeadline);
       of[alive_[i].get()] = std::make_unique<FrailGroup>(std::move(groups[i]), alive_[i]->life);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,8 +22,8 @@
 namespace thinwire::testing {
 
 // A process of an elastic run: its store and exchange outlive groups.
-struct Worker {
-  explicit Worker(int number) : id(number) {}
+struct ElasticWorker {
+  explicit ElasticWorker(int number) : id(number) {}
 
   const int id;
   Store store;
@@ -33,18 +34,20 @@ struct Worker {
 };
 
 // Calls body(worker) on a thread for each of them.
-inline void on_each(const std::vector<Worker*>& workers, const std::function<void(Worker&)>& body) {
+inline void on_each(const std::vector<ElasticWorker*>& workers,
+                    const std::function<void(ElasticWorker&)>& body) {
   std::vector<std::jthread> threads;
-  for (Worker* const worker : workers) threads.emplace_back([&body, worker] { body(*worker); });
+  for (ElasticWorker* const worker : workers)
+    threads.emplace_back([&body, worker] { body(*worker); });
 }
 
 // All of them go on together, in this order of ranks; those without an exchange join.
-inline void regroup(const std::vector<Worker*>& workers, uint32_t epoch,
+inline void regroup(const std::vector<ElasticWorker*>& workers, uint32_t epoch,
                     const ExchangeOptions& options) {
   auto groups = make_local_groups(static_cast<int>(workers.size()));
-  std::map<Worker*, std::unique_ptr<Group>> of;
+  std::map<ElasticWorker*, std::unique_ptr<Group>> of;
   for (size_t i = 0; i < workers.size(); ++i) of[workers[i]] = std::move(groups[i]);
-  on_each(workers, [&](Worker& worker) {
+  on_each(workers, [&](ElasticWorker& worker) {
     std::unique_ptr<Group> group = std::move(of.at(&worker));
     group->set_deadline(kLongDeadline);
     ExchangeOptions own = options;
@@ -57,7 +60,7 @@ inline void regroup(const std::vector<Worker*>& workers, uint32_t epoch,
   });
 }
 
-inline StepReport step(Worker& worker, uint64_t number) {
+inline StepReport step(ElasticWorker& worker, uint64_t number) {
   worker.values = gradients(small_model(), worker.id, number);
   for (size_t i = worker.values.size(); i-- > 0;)
     worker.exchange->start(i, {.data = worker.values[i].data(), .count = worker.values[i].size()});
@@ -119,7 +122,7 @@ class FrailGroup final : public Group {
 };
 
 // Whether a worker's step counted there.
-inline bool try_step(Worker& worker, uint64_t number) {
+inline bool try_step(ElasticWorker& worker, uint64_t number) {
   try {
     return !step(worker, number).skipped;
   } catch (const Error&) {
