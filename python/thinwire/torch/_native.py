@@ -44,6 +44,7 @@ BoundarySender = _engine.BoundarySender
 KeptPositions = _engine.KeptPositions
 Gather = _engine.Gather
 Wire = _engine.Wire
+check_options = _engine.check_options
 check_seal = _engine.check_seal
 close_group = _engine.close_group
 place_momentum = _engine.place_momentum

@@ -100,6 +100,10 @@ PYBIND11_MODULE(_engine, module) {
     return py::make_tuple(plan.in_memory, plan.feedback, of_rules);
   });
 
+  module.def("check_options", [](const py::dict& options) {
+    thinwire::check_exchange(thinwire::python::exchange_options_of(options)).or_throw();
+  });
+
   module.def("first_moment_acts", [](const py::dict& options, const std::string& place) {
     return thinwire::first_moment_acts(place, thinwire::python::exchange_options_of(options))
         .value();

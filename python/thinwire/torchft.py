@@ -1,0 +1,282 @@
+"""Compressed gradients for torchft, whose replicas come and go.
+
+    from thinwire.torchft import DistributedDataParallel, ProcessGroup
+
+    group = ProcessGroup("sidco:density=0.01")
+    manager = Manager(pg=group, min_replica_size=1, ...)
+    group.attach(manager)
+    model = DistributedDataParallel(manager, model)
+
+docs/elastic.md has the rest.
+"""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from typing import Any, NamedTuple, Optional, Union
+
+try:
+    import torchft  # noqa: F401 - first: says what is missing
+    from torchft import process_group as _groups
+    from torchft.ddp import DistributedDataParallel as _Replicated
+except ImportError as error:
+    raise ImportError(
+        "thinwire.torchft needs torchft: `pip install torchft`, or `pip install torchft-nightly` "
+        f"({error})"
+    ) from error
+
+import torch
+import torch.distributed as dist
+
+from .codec import Codec
+from .errors import ContractError, Error, UnsupportedError
+from .torch._arguments import Arguments, exchange_options
+from .torch._lossy import warn_of_loss
+from .torch._native import Engine, check_options, close_group
+
+__all__ = ["DistributedDataParallel", "Loss", "ProcessGroup"]
+
+_log = logging.getLogger("thinwire")
+_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Loss(NamedTuple):
+    """A replica that was lost, and with it what its memory of one vector owed."""
+
+    epoch: int
+    """The number of the group that goes on without it."""
+    rank: int
+    """Its rank in the group before."""
+    vector: str
+    """The vector whose memory it was."""
+    owed: float
+    """The l2 norm of what it owed when ranks last told each other: when the group before was made."""
+    steps: int
+    """Steps since then; what it left out in these is not in `owed`."""
+
+
+class _Vector:
+    """What one call of a step averages: an exchange, in whichever group it was last."""
+
+    def __init__(self, name: str, like: torch.Tensor) -> None:
+        self.name, self.shape, self.dtype = name, [like.numel()], like.dtype
+        self.engine: Optional[Engine] = None
+        self.epoch = 0
+        self.step: Optional[int] = None  # of the manager, in which its last step was, until that is settled
+
+
+class _Finished(dist._Work):
+    """Work that is over. What failed is in its future alone: torchft looks for it there, and reports it."""
+
+    def __init__(self, result: list[torch.Tensor], error: Optional[BaseException] = None) -> None:
+        super().__init__()
+        self._future: torch.futures.Future[Any] = torch.futures.Future()
+        if error is None:
+            self._future.set_result(result)
+        else:
+            self._future.set_exception(error)
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        return self._future
+
+
+class ProcessGroup(_groups.ProcessGroupGloo):
+    """A process group for torchft's Manager that sends what it averages through a codec.
+
+    Every vector that a step averages has a memory of its own, by its place among the calls of the
+    step. Call `attach` with the manager before the first step.
+
+    Args:
+        codec: "name:key=value", or a `thinwire.Codec`.
+        feedback, method, seed: as for `thinwire.torch.compress`. A memory that follows the mean
+            (ef21) is refused, and so is the codec powersgd.
+        smallest: vectors with fewer values than this are sent uncompressed, by gloo.
+        fragments: of torchft's DiLoCo, the number of its model fragments, each of which then has
+            memories of its own.
+        timeout: the longest wait for another replica.
+
+    Raises:
+        thinwire.errors.Error: a name or option is wrong; the text says which.
+    """
+
+    def __init__(
+        self,
+        codec: Union[str, Codec] = "sidco:density=0.01",
+        *,
+        feedback: str = "auto",
+        method: str = "auto",
+        seed: int = 0,
+        smallest: int = 1024,
+        fragments: int = 1,
+        timeout: timedelta = timedelta(seconds=60),
+    ) -> None:
+        super().__init__(timeout=timeout)
+        self._options = {
+            **exchange_options("ProcessGroup", scaler=None, deadline_seconds=timeout.total_seconds(),
+                               feedback=feedback, method=method, combine="mean", grouping="auto",
+                               bucket_kb=2048, steps_per_epoch=None, seed=seed, max_skipped=0, norms=False,
+                               weighted=True, inside=1),
+            "codec": Arguments("ProcessGroup").codec(codec), "rules": [], "hold": True,
+        }
+        for what, number in (("smallest", smallest), ("fragments", fragments)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise ContractError(f"ProcessGroup: {what}={number!r} is not a whole number of at least 1")
+        check_options(self._options)
+        if self._options["codec"].split(":")[0] == "powersgd":
+            raise UnsupportedError("ProcessGroup: torchft gives flat vectors, in which powersgd finds no matrices; choose "
+                                   "another codec, such as sidco:density=0.01")
+        warn_of_loss(self._options, [])
+        self._smallest, self._fragments = smallest, fragments
+        self._manager: Any = None
+        self._vectors: dict[str, _Vector] = {}
+        self._epoch = 0
+        self._joined: Optional[dist.ProcessGroup] = None  # the group of this epoch
+        self._at: tuple[int, int] = (0, -1)  # the epoch and the manager's step of the calls that are counted
+        self._calls = 0
+        self._report: dict[str, int] = {}
+        self._losses: list[Loss] = []
+
+    def attach(self, manager: Any) -> None:
+        """Names the manager that has this group. It says which steps count and which replicas take part."""
+        for name in ("current_step", "is_participating"):
+            if not callable(getattr(manager, name, None)):
+                raise ContractError(f"attach: a {type(manager).__name__} is no torchft.Manager: it has no {name}()")
+        self._manager = manager
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Replicas that were lost without handing over what they owed, as far as this replica knows."""
+        return tuple(self._losses)
+
+    def metrics(self) -> dict[str, int]:
+        """What this replica sent in its last step: sent_bytes, and dense_bytes that an uncompressed all-reduce
+        would send; vectors, participants and epoch. Empty before the first step."""
+        return dict(self._report)
+
+    def getBackendName(self) -> str:
+        return "thinwire-torchft-gloo"
+
+    def _create_pg(self, store: Any, rank: int, world_size: int) -> dist.ProcessGroup:
+        self._leave()
+        group = super()._create_pg(store, rank, world_size)
+        # Ranks come from different epochs, and must take one that is new to all.
+        store.set(f"thinwire/epoch/{rank}", str(self._epoch))
+        told = [int(store.get(f"thinwire/epoch/{one}")) for one in range(world_size)]
+        self._epoch = max(told) + 1
+        self._joined = group
+        return group
+
+    def shutdown(self) -> None:
+        self._leave()
+        super().shutdown()
+
+    def _leave(self) -> None:
+        """Ends the old group's threads, beside what goes on."""
+        if self._joined is not None:
+            threading.Thread(target=close_group, args=(self._joined,), daemon=True, name="thinwire").start()
+            self._joined = None
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        op = getattr(opts, "reduceOp", opts)
+        if not (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG) or len(tensors) != 1 or not self._takes(tensors[0]):
+            return super().allreduce(tensors, opts)
+        try:
+            self._average(tensors[0], is_sum=op == dist.ReduceOp.SUM)
+        except (Error, RuntimeError) as error:
+            _log.warning("thinwire.torchft: %s", error)
+            return _Finished(tensors, error)
+        return _Finished(tensors)
+
+    def _takes(self, tensor: torch.Tensor) -> bool:
+        if not tensor.is_floating_point() or tensor.numel() < self._smallest:
+            return False
+        if tensor.device.type != "cpu" or tensor.dtype not in _TYPES:
+            raise UnsupportedError(f"ProcessGroup: a {tensor.dtype} tensor on {tensor.device} was given; it must be "
+                                   "float32, bfloat16 or float16, in the processor's memory")
+        return True
+
+    def _average(self, tensor: torch.Tensor, is_sum: bool) -> None:
+        manager = self._manager
+        if manager is None:
+            raise ContractError("ProcessGroup: call attach(manager) before the first step, so that it is known which "
+                                "steps count")
+        if self._joined is None:
+            raise ContractError("ProcessGroup: there is no group of replicas yet; start_quorum makes one")
+        vector = self._vector_of_call(manager.current_step(), tensor)
+        self._join(vector)
+        engine = vector.engine
+        if not manager.is_participating():
+            engine.abstain()
+        flat = tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
+        vector.step = manager.current_step()
+        engine.start(0, flat)
+        report = engine.wait()
+        if report["fault"] and report["skipped"]:
+            _log.warning("thinwire.torchft: %s", report["fault"])
+        if is_sum:
+            flat.mul_(report["participants"])
+        if not tensor.is_contiguous():
+            tensor.copy_(flat.view(tensor.shape))
+        self._report["vectors"] += 1
+        self._report["participants"] = report["participants"]
+        for key in ("sent_bytes", "received_bytes", "dense_bytes"):
+            self._report[key] += report[key]
+
+    def _vector_of_call(self, step: int, tensor: torch.Tensor) -> _Vector:
+        """All replicas make the same calls in a step. What the step before left open is settled first."""
+        if self._at != (self._epoch, step):
+            self._at, self._calls = (self._epoch, step), 0
+            self._report = {"epoch": self._epoch, "vectors": 0, "participants": 0, "sent_bytes": 0,
+                            "received_bytes": 0, "dense_bytes": 0}
+            self._settle(step)
+        name = f"{step % self._fragments}.{self._calls}" if self._fragments > 1 else str(self._calls)
+        self._calls += 1
+        vector = self._vectors.get(name)
+        if vector is None or vector.shape != [tensor.numel()]:
+            vector = self._vectors[name] = _Vector(name, tensor)
+        return vector
+
+    def _settle(self, step: int) -> None:
+        """The manager's step has grown past those that count, also where this replica did not see that they do: it
+        healed from one that did."""
+        for vector in self._vectors.values():
+            if vector.step is not None:
+                vector.engine.settle(step > vector.step)
+                vector.step = None
+
+    def _join(self, vector: _Vector) -> None:
+        if vector.epoch == self._epoch:
+            return
+        if vector.engine is None:
+            vector.engine = Engine.join(self._joined, [(vector.name, vector.shape, "other")], self._options,
+                                        self._timeout.total_seconds(), self._epoch)
+        else:
+            vector.engine.regroup(self._joined, self._epoch)
+        vector.epoch = self._epoch
+        joined = vector.engine.joined()
+        for rank, owed, since in joined["lost"]:
+            loss = Loss(self._epoch, rank, vector.name, owed, joined["step"] - since)
+            self._losses.append(loss)
+            _log.warning("thinwire.torchft: rank %d of the group before epoch %d was lost, and with it what it owed of "
+                         "vector %s: a norm of %.3g as of %d steps ago", rank, self._epoch, vector.name, owed,
+                         loss.steps)
+
+
+class DistributedDataParallel(_Replicated):
+    """torchft's, whose replicas go on if another one is lost in the backward pass, with every version of torchft."""
+
+    # Without annotations: torch compares them with its classes, and they are texts in this file.
+    @staticmethod
+    def _comm_hook(state, bucket):  # type: ignore[no-untyped-def, override]
+        # torchft 0.2.0 asserts in its own hook that no error came before. The manager knows of errors, and the
+        # step does not count.
+        state.allreduce(bucket.buffer()).wait()
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future

@@ -1,0 +1,304 @@
+"""Tests of thinwire.torchft: replicas are threads, each with its manager. SPDX-License-Identifier: Apache-2.0"""
+import contextlib
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from datetime import timedelta
+
+os.environ.setdefault("RUST_LOG", "error")
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import thinwire
+from thinwire.errors import BadOptionError, ContractError, UnknownNameError, UnsupportedError
+
+try:
+    import torchft
+except ImportError:
+    torchft = None
+else:
+    from torchft.coordination import LighthouseServer
+    from torchft.local_sgd import DiLoCo
+    from torchft.manager import WorldSizeMode
+
+    from thinwire.torchft import DistributedDataParallel, ProcessGroup
+
+torch.set_num_threads(1)
+for name in ("torchft", "torchft.manager", "torchft.checkpointing", "thinwire"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class Killed(Exception):
+    """What a replica dies of."""
+
+
+def net():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 10))
+
+
+def batch(replica, step):
+    draws = torch.Generator().manual_seed(1000 * replica + step)
+    x = torch.randn(16, 40, generator=draws)
+    return x, (x[:, :10] + x[:, 10:20]) ** 2
+
+
+def memories(group):
+    """What this replica owes, by vector."""
+    return {vector.name: data for vector in group._vectors.values() if vector.engine is not None
+            for name, *_, data in vector.engine.save() if name.endswith("/feedback/residual")}
+
+
+class Replica(threading.Thread):
+    """Trains until the manager's step is `steps`.
+
+    Args:
+        trouble: is called with the replica in each step: after "quorum", "backward" and "commit".
+    """
+
+    def __init__(self, lighthouse, number, steps, codec, trouble=lambda *_: None, **settings):
+        super().__init__(daemon=True)
+        self.number, self.steps, self.trouble, self.error = number, steps, trouble, None
+        self.lighthouse, self.codec = lighthouse, codec
+        self.manager_settings = settings.pop("manager", {})
+        self.settings = {"timeout": timedelta(seconds=10), "smallest": 1, **settings}
+        self.model, self.losses, self.participants = net(), [], []
+        self.start()
+
+    def run(self):
+        try:
+            self.train()
+        except BaseException as error:  # noqa: BLE001 - goes to the test
+            self.error = error
+        finally:
+            with contextlib.suppress(Exception):
+                self.manager.shutdown(wait=False)
+                self.group.shutdown()
+
+    def make(self):
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
+        self.group = ProcessGroup(self.codec, **self.settings)
+        self.manager = torchft.Manager(
+            pg=self.group, load_state_dict=self.load, state_dict=lambda: self.model.state_dict(),
+            replica_id=f"replica_{self.number}_", store_addr="127.0.0.1", store_port=self.store.port, rank=0, world_size=1,
+            lighthouse_addr=self.lighthouse, hostname="127.0.0.1",
+            **{"min_replica_size": 1, "timeout": timedelta(seconds=10), **self.manager_settings})
+        self.group.attach(self.manager)
+
+    def load(self, state):
+        self.model.load_state_dict(state)
+
+    def train(self):
+        self.make()
+        replicated = DistributedDataParallel(self.manager, self.model)
+        elastic = torchft.Optimizer(self.manager, self.optimizer)
+        while self.manager.current_step() < self.steps:
+            x, y = batch(self.number, self.manager.current_step())
+            elastic.zero_grad()
+            self.trouble(self, "quorum")
+            loss = nn.functional.mse_loss(replicated(x), y)
+            loss.backward()
+            self.trouble(self, "backward")
+            elastic.step()
+            self.losses.append(loss.item())
+            self.participants.append(self.manager.num_participants())
+            self.trouble(self, "commit")
+
+    def weights(self):
+        return torch.cat([parameter.detach().flatten() for parameter in self.model.parameters()])
+
+
+@unittest.skipUnless(torchft, "torchft is not installed: pip install torchft")
+class Torchft(unittest.TestCase):
+    def setUp(self):
+        self.server = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=1000, quorum_tick_ms=20,
+                                       heartbeat_timeout_ms=1000)
+        self.lighthouse = f"http://127.0.0.1:{self.server.address().rsplit(':', 1)[1]}"
+        self.addCleanup(self.server.shutdown)
+
+    def start(self, number, steps, codec, trouble=lambda *_: None, **settings):
+        return Replica(self.lighthouse, number, steps, codec, trouble, **settings)
+
+    def end(self, *replicas):
+        for replica in replicas:
+            replica.join(120)
+            self.assertFalse(replica.is_alive(), f"replica {replica.number} hangs")
+            if replica.error is not None:
+                raise AssertionError(f"replica {replica.number}") from replica.error
+        for replica in replicas[1:]:
+            self.assertTrue(torch.equal(replicas[0].weights(), replica.weights()), replica.number)
+
+    def test_fp32_is_the_mean_of_those_that_take_part(self):
+        replicas = [self.start(number, 6, "fp32", manager={"init_sync": False}) for number in range(3)]
+        self.end(*replicas)
+        expected = net()
+        optimizer = torch.optim.SGD(expected.parameters(), lr=0.02)
+        self.assertEqual([one.participants for one in replicas], [replicas[0].participants] * 3)
+        if set(replicas[0].participants) != {3}:
+            self.skipTest("a replica came late")
+        for step in range(6):
+            optimizer.zero_grad()
+            for number in range(3):
+                x, y = batch(number, step)
+                (nn.functional.mse_loss(expected(x), y) / 3).backward()
+            optimizer.step()
+        torch.testing.assert_close(replicas[0].weights(), torch.cat([p.detach().flatten() for p in expected.parameters()]))
+
+    def test_every_kind_of_codec_trains(self):
+        for codec in ("int8", "sidco:density=0.1", "dgc:density=0.1"):
+            with self.subTest(codec):
+                replicas = [self.start(number, 25, codec) for number in range(2)]
+                self.end(*replicas)
+                self.assertLess(sum(replicas[0].losses[-5:]), 0.9 * sum(replicas[0].losses[:5]))
+                sent = replicas[0].group.metrics()
+                self.assertGreater(sent["dense_bytes"], 1.5 * sent["sent_bytes"])
+
+    def test_one_dies_and_others_join(self):
+        died, at_start = threading.Event(), {}
+
+        def dies(replica, where):
+            if replica.manager.current_step() == 8 and where == "backward":
+                died.set()
+                raise Killed()
+
+        def looks(replica, where):
+            if where == "quorum":
+                at_start.setdefault(replica.number, memories(replica.group))
+            if where == "backward" and replica.number not in taken:
+                # It did not take part in its first step, healed beside it, and owes nothing yet.
+                taken[replica.number] = (replica.manager.is_participating(), memories(replica.group))
+
+        taken = {}
+        first = [self.start(0, 30, "topk:density=0.05"), self.start(1, 30, "topk:density=0.05", dies),
+                 self.start(2, 30, "topk:density=0.05")]
+        self.assertTrue(died.wait(60))
+        others = [self.start(number, 30, "topk:density=0.05", looks) for number in (1, 3)]
+        self.end(first[0], first[2], *others)
+        self.assertIsInstance(first[1].error, Killed)
+        self.assertLess(sum(first[0].losses[-5:]), sum(first[0].losses[:5]))
+        lost = first[0].group.losses
+        self.assertTrue(lost)
+        self.assertEqual({loss.vector for loss in lost}, {"0"})
+        # Memories were counted when the group was made, so that what was left out since is only known by its steps.
+        self.assertTrue(all(loss.steps > 0 and loss.owed >= 0 for loss in lost), lost)
+        for number in (1, 3):
+            takes_part, owed = taken[number]
+            if not takes_part:
+                self.assertTrue(all(not any(values) for values in owed.values()), number)
+
+    def test_a_step_that_does_not_count_leaves_memories_as_they_were(self):
+        seen = []
+
+        def refuses(replica, where):
+            step = replica.manager.current_step()
+            if where == "backward" and step == 5 and len(seen) == 0:
+                replica.manager.report_error(RuntimeError("the batch was bad"))
+                seen.append(memories(replica.group))  # the step is held
+            elif where == "quorum" and len(seen) == 1:
+                replica.manager.wait_quorum()
+                replica.group._settle(replica.manager.current_step())
+                seen.append(memories(replica.group))
+
+        replica = self.start(0, 8, "topk:density=0.05", refuses)
+        self.end(replica)
+        # As saved: the state of the last step that counts, also while a step is held.
+        self.assertEqual(len(seen), 2)
+        self.assertTrue(seen[0] == seen[1])  # assertEqual would take minutes to show how bytes differ
+        self.assertEqual(len(replica.losses), 9)
+
+    def test_a_spare_keeps_its_memory(self):
+        owed = {}
+
+        def looks(replica, where):
+            if where == "commit" and replica.manager.num_participants() == 2:
+                owed.setdefault(replica.number, []).append((replica.manager.is_participating(), memories(replica.group)))
+
+        spares = {"world_size_mode": WorldSizeMode.FIXED_WITH_SPARES, "min_replica_size": 2}
+        replicas = [self.start(number, 12, "topk:density=0.05", looks, manager=spares) for number in range(3)]
+        self.end(*replicas)
+        spare = [steps for steps in owed.values() if not any(takes_part for takes_part, _ in steps[3:])]
+        self.assertEqual(len(spare), 1)
+        for _, memory in spare[0][3:]:
+            self.assertTrue(memory == spare[0][2][1])
+        others = [steps for steps in owed.values() if all(takes_part for takes_part, _ in steps[3:])]
+        self.assertFalse(others[0][3] == others[0][4])
+
+    def test_diloco_with_fragments(self):
+        class Outer(Replica):
+            def train(self):
+                self.make()
+                self.losses = []
+                fragments = [self.model[0], self.model[2]]
+                outer = [torch.optim.SGD(part.parameters(), lr=0.7, momentum=0.9, nesterov=True) for part in fragments]
+                with DiLoCo(self.manager, fragments, self.optimizer, outer, sync_every=4):
+                    while self.manager.current_step() < self.steps:
+                        x, y = batch(self.number, len(self.losses))
+                        self.optimizer.zero_grad()
+                        loss = nn.functional.mse_loss(self.model(x), y)
+                        loss.backward()
+                        self.optimizer.step()
+                        self.losses.append(loss.item())
+
+        replicas = [Outer(self.lighthouse, number, 12, "topk:density=0.2", fragments=2, smallest=64,
+                          manager={"use_async_quorum": False}) for number in range(2)]
+        for replica in replicas:
+            replica.join(120)
+            self.assertFalse(replica.is_alive())
+            if replica.error is not None:
+                raise AssertionError from replica.error
+        names = {*replicas[0].group._vectors}
+        self.assertEqual(names, {"0.0", "1.0"})
+        sizes = {vector.name: vector.shape for vector in replicas[0].group._vectors.values()}
+        self.assertEqual(sizes, {"0.0": [2000], "1.0": [500]})
+        self.assertLess(sum(replicas[0].losses[-4:]), sum(replicas[0].losses[:4]))
+
+    def test_mistakes_are_named(self):
+        with self.assertRaisesRegex(UnknownNameError, "topc"):
+            ProcessGroup("topc")
+        with self.assertRaisesRegex(BadOptionError, "density"):
+            ProcessGroup("topk:density=2")
+        with self.assertRaisesRegex(UnsupportedError, "ef21"):
+            ProcessGroup("topk", feedback="ef21")
+        with self.assertRaisesRegex(UnsupportedError, "powersgd"):
+            ProcessGroup("powersgd:rank=2")
+        with self.assertRaisesRegex(ContractError, "fragments=0"):
+            ProcessGroup("topk", fragments=0)
+        with self.assertRaisesRegex(ContractError, "no torchft.Manager"):
+            ProcessGroup("topk").attach(object())
+        group = ProcessGroup("topk", smallest=1)
+        work = group.allreduce([torch.ones(8)], dist.ReduceOp.SUM)
+        with self.assertRaisesRegex(ContractError, "attach"):
+            work.get_future().wait()
+
+    def test_the_example(self):
+        example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "elastic.py"
+        ended = subprocess.run([sys.executable, str(example), "--steps", "30", "--width", "32", "--layers", "1"],
+                               text=True, capture_output=True, timeout=400)
+        self.assertEqual(ended.returncode, 0, ended.stdout[-3000:] + ended.stderr[-3000:])
+        self.assertIn("four replicas end with equal weights", ended.stdout)
+        self.assertIn(" of 4 replicas", ended.stdout)
+        self.assertIn(" lost Loss(", ended.stdout)
+        losses = [float(line.split("loss ")[1].split(",")[0]) for line in ended.stdout.splitlines() if ", loss " in line]
+        self.assertLess(sum(losses[-5:]), sum(losses[:5]))
+
+
+class WithoutTorchft(unittest.TestCase):
+    def test_it_says_what_to_install(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "torchft.py").write_text("raise ImportError('none here')\n")
+            path = os.pathsep.join([folder, str(pathlib.Path(thinwire.__file__).parents[1])])
+            ended = subprocess.run([sys.executable, "-c", "import thinwire.torchft"], text=True, capture_output=True,
+                                   env={**os.environ, "PYTHONPATH": path})
+        self.assertIn("ImportError: thinwire.torchft needs torchft: `pip install torchft`", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
