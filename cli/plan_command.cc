@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/cost_file.h"
 #include "cli/data_option.h"
 #include "cli/exit_code.h"
+#include "cli/mpirun.h"
 #include "cli/plan_table.h"
 #include "cli/recipe_file.h"
 #include "cli/session.h"
@@ -26,6 +26,7 @@ namespace {
 
 struct PlanArguments : RunArguments {
   LinkSpec link;
+  bool probes = false;  // the link between mpirun's ranks
   std::optional<int> ranks;
   double step_seconds = 0;  // 0: measured
   int steps = 8;
@@ -180,9 +181,27 @@ double break_even_of(const PlanTable& plan, CostTable& costs) {
       .value();
 }
 
-void run(const PlanArguments& arguments) {
+// Measures the link between mpirun's ranks, which are those of the plan. Whether this rank is the one that plans.
+bool probe(PlanArguments& arguments) {
+  if (!arguments.probes) return true;
+  if (!mpirun_world())
+    throw UsageError(
+        ErrorCode::kBadOption,
+        "--link probe: measures the link between the ranks of mpirun, and this process has none: "
+        "mpirun -n 2 --host A,B thinwire plan ...; or name a link, as in 1gbit,20ms");
+  const std::unique_ptr<Group> group = make_mpi_group().value();
+  if (arguments.ranks && *arguments.ranks != group->size())
+    throw UsageError(ErrorCode::kBadOption, fmt::format("--ranks: is {}, and mpirun has {} ranks",
+                                                        *arguments.ranks, group->size()));
+  arguments.link = probe_link(*group);
+  arguments.ranks = group->size();
+  return group->rank() == 0;
+}
+
+void run(PlanArguments& arguments) {
+  if (!probe(arguments)) return;
   const auto subject = subject_of(arguments);
-  CostTable costs = read_costs(arguments.costs);
+  CostTable costs = or_usage_error(read_costs(arguments.costs));
   const size_t known = costs.size();
   PlanTable plan;
   plan.name = subject->name();
@@ -210,10 +229,12 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
       .add_option_function<std::string>(
           "--link",
           [&arguments](const std::string& text) {
-            arguments.link = or_usage_error(parse_link(text));
+            arguments.probes = text == "probe";
+            if (!arguments.probes) arguments.link = or_usage_error(parse_link(text));
           },
           "Rate of each rank's link, and the latency of one way,\n"
-          "as in 1gbit,20ms; none: no limit")
+          "as in 1gbit,20ms; none: no limit; probe: under mpirun,\n"
+          "what half a second of messages between its ranks shows")
       ->default_str("none")
       ->type_name("RATE[,TIME]");
   command.add_option("--ranks", arguments.ranks, "Else as many as run.workers says, or 2")

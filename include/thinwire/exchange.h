@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "thinwire/codec.h"
@@ -45,6 +46,7 @@ struct ExchangeOptions {
   // codecs follow each other, "fp32 | 1: topk:density=warmup(0.001;4)": docs/memories.md,
   // Schedules. Memories are kept across changes. With an accordion it also follows the norms of what
   // each stream is delivered.
+  // "auto" is for make_auto_exchange: thinwire/auto_codec.h.
   std::string codec = "fp32";
   uint64_t steps_per_epoch = 1;   // length of an epoch in schedules; 0: unknown, epochs are refused
   uint64_t first_step = 0;        // of a resumed run, as for set_step
@@ -115,6 +117,16 @@ struct StreamCounters {
   uint64_t dense_frames = 0;  // sparse-reduce: frames with all values, because positions cost more
   double rest_norm = 0;       // l2 norm of what the memory kept; 0 without memory or norms
   double gradient_norm = 0;   // l2 norm of the gradient given; 0 without norms
+  std::string codec = {};     // of the stream in this step, with every option spelt out
+};
+
+// What codec "auto" chose (thinwire/auto_codec.h), from a step on.
+struct AutoDecision {
+  uint64_t step = 0;
+  std::string codec;  // "int8", or with its method, "topk:density=0.01 @ sparse-reduce"
+  std::vector<std::pair<std::string, std::string>> others =
+      {};           // tensors by name, with another codec
+  std::string why;  // one line
 };
 
 // Why a step did not count.
@@ -339,9 +351,13 @@ class Exchange {
   // that is lost meanwhile, it may be called again, with another group and a higher epoch. Throws Error(kUnsupported)
   // with inside or columns above 1, and Error(kContract) during a step.
   virtual Regrouped regroup(Group& group, uint32_t epoch) = 0;
+
+  // All that codec "auto" decided, the first decision first; with a codec of the caller's own, none. The last one
+  // holds. The same on all ranks.
+  virtual const std::vector<AutoDecision>& decisions() const noexcept;
 };
 
-// Builds the exchange. Throws Error(kMismatch), which names the first difference, unless all ranks
+// Builds the exchange, with a codec other than "auto". Throws Error(kMismatch), which names the first difference, unless all ranks
 // agree on tensors, options and version.
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by

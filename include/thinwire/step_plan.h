@@ -31,6 +31,12 @@ Result<LinkSpec> parse_link(std::string_view text);
 // "1 Gbit/s, 20 ms"; "no limit".
 std::string to_string(const LinkSpec& link);
 
+// Measures the links between the ranks of a group for about `seconds`, half a second for messages of 10 Mbit/s: each
+// rank sends to the next one while it receives from the one before. The latency and the rate are those of the slowest
+// rank, the same on all ranks. A rate of 100 Gbit/s and more counts as no limit. Called by all ranks; a single rank has
+// no limit.
+LinkSpec probe_link(Group& group, double seconds = 0.5);
+
 // A rank's own arithmetic in one step, without any exchange. Seconds count from the step's start.
 struct StepTimeline {
   std::vector<TensorSpec> tensors;
@@ -79,6 +85,13 @@ class CostTable {
   std::string processor_;
   std::map<std::string, CodecCost> costs_;  // by "codec with every option / memory"
 };
+
+// The file that keeps costs from run to run, ~/.cache/thinwire/costs.txt; empty if there is no such folder.
+std::string usual_cost_file();
+
+// The table in a file; an empty one if there is none, and if the usual file is of another processor.
+Result<CostTable> read_costs(const std::string& path);
+Status write_costs(const std::string& path, const CostTable& costs);
 
 // Runs the exchange of one rank with these options on heavy-tailed values, and measures it.
 CodecCost measure_codec(const ExchangeOptions& options);

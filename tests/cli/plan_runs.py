@@ -48,6 +48,17 @@ class Plan(program.ProgramTest):
                                           r"topk:density=0\.01 would be faster, and may cost accuracy\. ")
         self.assertGreater(plan["break_even_bits_per_second"], 10e6)
 
+    def test_the_link_between_ranks_is_probed(self):
+        net = self.tensors()
+        self.make_costs(net)
+        words = ("plan", net, "--step-seconds", "0.01", "--link", "probe", "--costs", "costs.txt", *TWO, "--json")
+        _, err = self.thinwire(*words, code=2)
+        self.assertIn("--link probe: measures the link between the ranks of mpirun", err)
+        if not self.mpirun:
+            self.skipTest("built without MPI")
+        out, _ = self.under_mpirun(*words)  # rank 0 alone speaks
+        self.assertEqual(json.loads(out)["ranks"], 2)
+
     def test_what_costs_accuracy_or_may_is_said(self):
         net = self.tensors()
         for codec, said in (("topk:density=0.01", "Its error was char-lstm +0.1, resnet20 +24.9 points above fp32."),

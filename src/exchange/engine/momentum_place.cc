@@ -8,6 +8,7 @@
 
 #include "core/named_row.h"
 #include "core/number_text.h"
+#include "exchange/engine/auto_terms.h"
 #include "exchange/engine/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
@@ -112,7 +113,8 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
 Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options, std::string_view usual) {
   if (Status status = check_place(place); !status) return status;
-  const std::vector<ExchangeOptions> settings = settings_of(options);
+  if (Status status = check_auto(options); !status) return status;
+  const std::vector<ExchangeOptions> settings = settings_of(auto_stand_in(options));
   std::vector<MomentumPlan> plans;
   const auto place_all = [&](std::string_view where) {
     plans.clear();
@@ -140,7 +142,8 @@ Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& op
   if (place == "memory")
     return refuse("Adam's moments cannot act in the memory; use auto or optimizer");
   if (place == "optimizer") return true;
-  const std::vector<ExchangeOptions> settings = settings_of(options);
+  if (Status status = check_auto(options); !status) return status;
+  const std::vector<ExchangeOptions> settings = settings_of(auto_stand_in(options));
   return std::none_of(settings.begin(), settings.end(), [&](const ExchangeOptions& setting) {
     if (setting.feedback != "auto") return false;
     Result<MomentumPlan> plan = place_for("auto", {.momentum = 0.5}, setting, "auto");

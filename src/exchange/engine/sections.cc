@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exchange/engine/auto_terms.h"
 #include "thinwire/near_miss.h"
 
 namespace thinwire {
@@ -75,7 +76,9 @@ std::string name_of_setting(const ExchangeOptions& options, size_t setting) {
   return setting == 0 ? "" : "rule '" + options.rules[setting - 1].pattern + "': ";
 }
 
-Status check_exchange(const ExchangeOptions& options) {
+Status check_exchange(const ExchangeOptions& given) {
+  if (Status status = check_auto(given); !status) return status;
+  const ExchangeOptions options = auto_stand_in(given);
   const std::vector<ExchangeOptions> settings = settings_of(options);
   for (size_t setting = 0; setting < settings.size(); ++setting)
     if (const auto settled =

@@ -391,7 +391,10 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
     for (const auto& section : sections_) section->end(report.skipped);
     for (const auto& stream : streams_) stream->end(context_, report.skipped);
   }
-  for (const auto& stream : streams_) report.streams.push_back(stream->counters());
+  for (const auto& stream : streams_) {
+    report.streams.push_back(stream->counters());
+    report.streams.back().codec = stream->codec_text();
+  }
   {
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);

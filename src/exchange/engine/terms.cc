@@ -7,6 +7,7 @@
 #include "codec/codec_schedule.h"
 #include "codec/global_codec.h"
 #include "core/named_row.h"
+#include "exchange/engine/auto_terms.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "thinwire/feedback.h"
@@ -220,7 +221,8 @@ std::string describe(const Fault& fault) {
 }
 
 Result<SettledOptions> settled_options(const ExchangeOptions& options) {
-  Result<Terms> settled = settle(options, options.first_step);
+  if (Status status = check_auto(options); !status) return status;
+  Result<Terms> settled = settle(auto_stand_in(options), options.first_step);
   if (!settled) return settled.status();
   const Terms& terms = settled.value();
   return SettledOptions{.codec = terms.codec_text,
@@ -231,6 +233,10 @@ Result<SettledOptions> settled_options(const ExchangeOptions& options) {
 
 // What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
 Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critical) {
+  if (is_auto(options.codec))
+    return Status::fail(ErrorCode::kUnsupported,
+                        "exchange: codec 'auto' is chosen where a run of steps begins "
+                        "(make_auto_exchange); name a codec here");
   Result<CodecSchedule> parsed = CodecSchedule::parse(options.codec);
   if (!parsed) return parsed.status();
   const CodecSchedule& schedule = parsed.value();

@@ -281,6 +281,11 @@ Sections settle_for_group(const ExchangeOptions& options, const std::vector<Tens
   return sections;
 }
 
+const std::vector<AutoDecision>& Exchange::decisions() const noexcept {
+  static const std::vector<AutoDecision> kNone;
+  return kNone;
+}
+
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");

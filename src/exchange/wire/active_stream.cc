@@ -26,7 +26,8 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
       first_(planned.first),
       owner_(planned.owner),
       index_(index),
-      norms_(options.norms) {
+      norms_(options.norms),
+      codec_text_(planned.plain ? "fp32" : terms.codec_text) {
   if (!plain_) observe_ = options.observe;
 }
 
@@ -41,7 +42,9 @@ bool ActiveStream::is_critical() const noexcept {
 }
 
 void ActiveStream::change_codec(const Terms& terms) {
-  if (!plain_) coded_.change_codec({.codec = terms.codec, .text = encoder_text(terms, spec())});
+  if (plain_) return;
+  coded_.change_codec({.codec = terms.codec, .text = encoder_text(terms, spec())});
+  codec_text_ = terms.codec_text;
 }
 
 bool ActiveStream::open(const StepContext& context) {

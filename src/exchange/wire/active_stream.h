@@ -59,6 +59,7 @@ class ActiveStream {
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
+  const std::string& codec_text() const noexcept { return codec_text_; }  // with every option spelt out
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
@@ -219,6 +220,7 @@ class ActiveStream {
   double gradient_square_ = 0;
   double rest_square_ = 0;
   StreamCounters counters_;
+  std::string codec_text_;
 };
 
 }  // namespace thinwire

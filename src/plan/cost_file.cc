@@ -1,20 +1,19 @@
 // Reads and replaces the file of costs.
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/cost_file.h"
-
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
-#include "cli/exit_code.h"
-#include "cli/recipe_file.h"
+#include "thinwire/step_plan.h"
 
-namespace thinwire::cli {
+namespace thinwire {
 
 namespace fs = std::filesystem;
 
+// In $XDG_CACHE_HOME, if that is set.
 std::string usual_cost_file() {
   const auto folder = [](const char* variable) {
     const char* value = std::getenv(variable);
@@ -25,14 +24,17 @@ std::string usual_cost_file() {
   return home.empty() ? "" : (home / ".cache/thinwire/costs.txt").string();
 }
 
-CostTable read_costs(const std::string& path) {
+Result<CostTable> read_costs(const std::string& path) {
   std::error_code absent;
-  if (path.empty() || !fs::exists(path, absent)) return {};
-  Result<CostTable> read = CostTable::from_text(or_usage_error(read_text(path)));
-  if (!read) throw UsageError(read.status().code(), path + ": " + read.status().message());
+  if (path.empty() || !fs::exists(path, absent)) return CostTable();
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) return Status::fail(ErrorCode::kIo, path + ": cannot be read");
+  Result<CostTable> read = CostTable::from_text(text);
+  if (!read) return Status::fail(read.status().code(), path + ": " + read.status().message());
   const bool ours = read.value().processor() == CostTable().processor();
-  if (!ours && path == usual_cost_file()) return {};
-  return std::move(read).value();
+  if (!ours && path == usual_cost_file()) return CostTable();
+  return read;
 }
 
 // By another name first, so that a reader finds the old table or the new one.
@@ -50,4 +52,4 @@ Status write_costs(const std::string& path, const CostTable& costs) {
   return Status::ok();
 }
 
-}  // namespace thinwire::cli
+}  // namespace thinwire

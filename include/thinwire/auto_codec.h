@@ -1,0 +1,68 @@
+// Codec "auto": an exchange that chooses the codec of each tensor by what it measures. docs/choosing.md.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "thinwire/exchange.h"
+#include "thinwire/status.h"
+#include "thinwire/step_plan.h"
+
+namespace thinwire {
+
+// What codecs may lose.
+enum class AllowedLoss : uint8_t {
+  kNone,   // nothing: fp32 and other lossless codecs
+  kSmall,  // rounding: codecs of 16 and 8 bits, too
+  kAny,    // sparse and low-rank codecs with a memory, too
+};
+std::string_view to_string(AllowedLoss loss) noexcept;
+
+// "auto", "auto:loss=any", "auto:plan=FILE".
+struct AutoCodec {
+  AllowedLoss loss = AllowedLoss::kSmall;
+  std::string plan;  // file of decisions to follow, instead of deciding; empty: decide
+};
+
+// Whether a codec's text is for parse_auto.
+bool is_auto(std::string_view codec) noexcept;
+Result<AutoCodec> parse_auto(std::string_view codec);
+
+// `options` with a codec of the same loss where they say "auto", by which it is decided what must not change in
+// mid-run: where momentum acts, which memory holds what is owed. Others are returned as they are.
+ExchangeOptions auto_stand_in(ExchangeOptions options);
+
+// What auto chooses from, in the order in which they are tried: "fp32" first, each perhaps with a method.
+std::vector<std::string> auto_candidates(AllowedLoss loss);
+
+// Decisions as a file has them, which "auto:plan=FILE" follows: a line each, its reason in a comment before it.
+// decisions_from fails with the line that it cannot read.
+std::string to_text(const std::vector<AutoDecision>& decisions);
+Result<std::vector<AutoDecision>> decisions_from(std::string_view text);
+
+// Where codec "auto" gets its measurements; tests give their own. An absent one is the real one.
+struct AutoSources {
+  std::function<double()> clock;  // seconds
+  std::function<LinkSpec(Group&, double seconds)>
+      probe;  // the slowest of all ranks' links; called by all ranks
+  std::optional<CostTable>
+      costs;  // of rank 0; else those of usual_cost_file, where new ones are kept
+};
+
+// As make_exchange. With codec "auto" it begins with fp32, or with what the probed link asks for if uncompressed steps
+// would take long. It then watches the steps, and changes codecs by Exchange::change when others promise shorter steps:
+// at the first `start` of a step, by agreement of all ranks. It keeps its decisions in `store` as "auto/decisions", with
+// which a resumed run goes on. A call of Exchange::change ends that: the caller's codec stays. Throws Error(kIo) on all
+// ranks if rank 0 cannot read the file of a plan.
+std::unique_ptr<Exchange> make_auto_exchange(Group& group, Store& store,
+                                             std::vector<TensorSpec> tensors,
+                                             const ExchangeOptions& options,
+                                             AutoSources sources = {});
+
+}  // namespace thinwire

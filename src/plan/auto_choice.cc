@@ -1,0 +1,163 @@
+// AutoChoice: one codec for all tensors first, then others for those of a size where that is faster.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/auto_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace thinwire {
+namespace {
+
+constexpr double kWorthMoreLoss = 1.02;
+constexpr double kWorthAnException = 1.01;
+
+// Values: a tensor of the first class is smaller than its frames' costs, one of the last is in chunks of its own.
+constexpr std::array<size_t, 3> kClassEnds = {size_t{1} << 12, size_t{1} << 16, SIZE_MAX};
+
+// Of an exchange or a rule.
+template <typename Setting>
+void set_codec(Setting& setting, const std::string& text) {
+  const size_t at = text.find(" @ ");
+  setting.codec = text.substr(0, at);
+  setting.method = at == std::string::npos ? "auto" : text.substr(at + 3);
+  setting.grouping = Grouping::kTensor;
+}
+
+std::string pattern_of(const std::string& name) {
+  std::string pattern;
+  for (const char letter : name)
+    pattern += letter == '*' || letter == '?' || letter == '[' ? std::string("[") + letter + "]"
+                                                               : std::string(1, letter);
+  return pattern;
+}
+
+// What is decided, without when and why.
+std::string key_of(AutoDecision decision) {
+  decision.step = 0;
+  decision.why.clear();
+  return to_text({decision});
+}
+
+}  // namespace
+
+std::vector<std::string> auto_candidates(AllowedLoss loss) {
+  std::vector<std::string> all = {"fp32"};
+  for (const CodecEntry* entry : list_codecs())
+    if (entry->info.lossless && entry->info.name != "fp32") all.emplace_back(entry->info.name);
+  if (loss == AllowedLoss::kNone) return all;
+  all.insert(all.end(), {"fp16", "bf16", "int8"});
+  if (loss == AllowedLoss::kSmall) return all;
+  all.insert(all.end(), {"powersgd:rank=4", "sidco:density=0.01", "topk:density=0.01",
+                         "topk:density=0.01 @ sparse-reduce"});
+  return all;
+}
+
+ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decision) {
+  set_codec(base, decision.codec);
+  for (const auto& [name, codec] : decision.others) {
+    TensorRule rule{.pattern = pattern_of(name), .codec = {}, .feedback = base.feedback};
+    set_codec(rule, codec);
+    base.rules.push_back(std::move(rule));
+  }
+  return base;
+}
+
+std::string name_of(const AutoDecision& decision, size_t tensors) {
+  std::map<std::string, size_t> others;
+  for (const auto& [name, codec] : decision.others) ++others[codec];
+  std::string text = decision.codec;
+  for (const auto& [codec, count] : others)
+    text += ", " + codec + " for " + std::to_string(count) + " of " + std::to_string(tensors) +
+            " tensors";
+  return text;
+}
+
+AutoChoice::AutoChoice(ExchangeOptions base, std::vector<TensorSpec> tensors, CostTable costs)
+    : base_(std::move(base)),
+      tensors_(std::move(tensors)),
+      candidates_(auto_candidates(parse_auto(base_.codec).value().loss)),
+      costs_(std::move(costs)) {}
+
+// A candidate that does not go with the caller's memory is left out by expected, too.
+bool AutoChoice::measure(size_t index) {
+  if (index >= candidates_.size()) return false;
+  ExchangeOptions options =
+      decided_options(base_, {.step = 0, .codec = candidates_[index], .why = {}});
+  options.rules.clear();
+  if (check_exchange(options)) costs_.of(options);
+  return true;
+}
+
+double AutoChoice::predicted(const Situation& now, const AutoDecision& decision) {
+  ExchangeOptions options = decided_options(base_, decision);
+  options.weighted = false;
+  auto step = predict_step(now.timeline, options, now.request, costs_);
+  return step ? step.value().seconds : std::numeric_limits<double>::infinity();
+}
+
+double AutoChoice::expected(const Situation& now, const AutoDecision& decision) {
+  const auto known = factors_.find(key_of(decision));
+  return predicted(now, decision) * (known == factors_.end() ? worst_factor() : known->second);
+}
+
+void AutoChoice::learn(const Situation& now, const AutoDecision& decision, double seconds) {
+  factors_[key_of(decision)] = std::clamp(seconds / predicted(now, decision), 0.1, 10.0);
+}
+
+double AutoChoice::worst_factor() const {
+  double worst = 0;
+  for (const auto& [key, factor] : factors_) worst = std::max(worst, factor);
+  return worst > 0 ? worst : 1;
+}
+
+bool AutoChoice::is_free(const TensorSpec& tensor) const {
+  const auto& dense = base_.dense_kinds;
+  if (std::find(dense.begin(), dense.end(), tensor.kind) != dense.end()) return false;
+  return std::none_of(base_.rules.begin(), base_.rules.end(), [&](const TensorRule& rule) {
+    return fits_pattern(tensor.name, rule.pattern);
+  });
+}
+
+void AutoChoice::refine(const Situation& now, AutoDecision& best) {
+  double least = expected(now, best);
+  size_t begin = 0;
+  for (const size_t end : kClassEnds) {
+    std::vector<std::string> names;
+    size_t others = 0;
+    for (const TensorSpec& tensor : tensors_) {
+      if (!is_free(tensor)) continue;
+      tensor.count() >= begin&& tensor.count() < end ? names.push_back(tensor.name)
+                                                     : void(++others);
+    }
+    begin = end;
+    if (names.empty() || others == 0) continue;
+    const AutoDecision before = best;
+    for (const std::string& codec : candidates_) {
+      if (codec == before.codec) continue;
+      AutoDecision other = before;
+      for (const std::string& name : names) other.others.emplace_back(name, codec);
+      const double seconds = expected(now, other);
+      if (kWorthAnException * seconds >= least) continue;
+      least = seconds;
+      best = std::move(other);
+    }
+  }
+}
+
+AutoDecision AutoChoice::best(const Situation& now) {
+  AutoDecision best{.step = 0, .codec = candidates_.front(), .why = {}};
+  double least = expected(now, best);
+  for (const std::string& codec : candidates_) {
+    const AutoDecision other{.step = 0, .codec = codec, .why = {}};
+    const double seconds = expected(now, other);
+    if (kWorthMoreLoss * seconds >= least) continue;
+    least = seconds;
+    best = other;
+  }
+  refine(now, best);
+  return best;
+}
+
+}  // namespace thinwire

@@ -1,0 +1,59 @@
+// AutoChoice: finds the codecs with which the predicted step is shortest, tensors of one size together.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "thinwire/auto_codec.h"
+
+namespace thinwire {
+
+// The options of an exchange that does what was decided; `base` says auto. The rules of `base` come first.
+ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decision);
+
+// "int8"; "int8, fp32 for 3 of 8 tensors".
+std::string name_of(const AutoDecision& decision, size_t tensors);
+
+// What is the same for all decisions that are compared.
+struct Situation {
+  StepTimeline timeline;
+  PlanRequest request;
+};
+
+// Of rank 0. Predictions are corrected by what steps with a decision really took.
+class AutoChoice {
+ public:
+  AutoChoice(ExchangeOptions base, std::vector<TensorSpec> tensors, CostTable costs);
+
+  // Number `index` of the candidates gets its cost measured, unless known. False behind the last one.
+  bool measure(size_t index);
+  const CostTable& costs() const noexcept { return costs_; }
+
+  // Seconds of a step; infinite where such an exchange cannot be.
+  double predicted(const Situation& now, const AutoDecision& decision);
+  double expected(const Situation& now, const AutoDecision& decision);
+
+  // Steps with `decision` took `seconds`. Decisions that were never tried are taken to be as far from their predictions
+  // as the worst of those that were, so that one codec that disappoints speaks for all.
+  void learn(const Situation& now, const AutoDecision& decision, double seconds);
+  // What others took was under other conditions.
+  void forget() { factors_.clear(); }
+
+  // A decision with more loss is chosen if it is at least 2 % faster than those before it.
+  AutoDecision best(const Situation& now);
+
+ private:
+  bool is_free(const TensorSpec& tensor) const;
+  double worst_factor() const;
+  void refine(const Situation& now, AutoDecision& best);
+
+  const ExchangeOptions base_;
+  const std::vector<TensorSpec> tensors_;
+  const std::vector<std::string> candidates_;
+  CostTable costs_;
+  std::map<std::string, double> factors_;  // by to_text: taken / predicted
+};
+
+}  // namespace thinwire

@@ -1,0 +1,54 @@
+// AutoChooser: decides codecs for all ranks, by probes and watched steps, or by a recorded plan.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/auto_choice.h"
+#include "plan/auto_judge.h"
+#include "plan/auto_link.h"
+#include "plan/step_watch.h"
+#include "thinwire/auto_codec.h"
+
+namespace thinwire {
+
+// Every method but watch's is called by all ranks, with the same arguments.
+class AutoChooser {
+ public:
+  AutoChooser(Group& group, const ExchangeOptions& base, std::vector<TensorSpec> tensors,
+              AutoSources sources);
+
+  // The decision of the first step. `resumed`: what holds already, which stays.
+  AutoDecision begin(uint64_t step, const AutoDecision* resumed);
+
+  // Before step `step`: what is to hold from there on, if that is something else than `now`.
+  std::optional<AutoDecision> next(uint64_t step, const AutoDecision& now);
+
+  AutoLink& link() noexcept { return link_; }
+  double clock() const { return sources_.clock(); }
+  StepWatch watch;  // of this rank
+
+ private:
+  void read_plan(const std::string& path);
+  void measure_codecs();
+  void probe(double seconds);
+  Situation situation(const WatchedStep& steps) const;
+  std::string decide(const WatchedStep& steps, const AutoDecision& now);
+  std::string reason(const Situation& now, const AutoDecision& decision) const;
+
+  const ExchangeOptions base_;
+  const std::vector<TensorSpec> tensors_;
+  AutoSources sources_;
+  AutoLink link_;
+  std::vector<AutoDecision> plan_;  // recorded
+  LinkSpec speed_;
+  std::unique_ptr<AutoChoice> choice_;  // of rank 0
+  double compute_ = 0;                  // seconds, at the last decision
+  AutoJudge judge_;
+};
+
+}  // namespace thinwire

@@ -1,0 +1,176 @@
+// Tests of codec auto under adversity: links, computation and ranks that change, predictions that are wrong.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/testing/simulated_run.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// 44 kB of gradients need 3.7 ms at 100 Mbit/s, and 37 ms at 10 Mbit/s.
+constexpr LinkSpec kFast{.bits_per_second = 1e10, .latency_seconds = 1e-5};
+constexpr LinkSpec kSlow{.bits_per_second = 1e7, .latency_seconds = 1e-5};
+constexpr uint64_t kPrompt = 50;  // steps
+
+World always(LinkSpec link, double compute) {
+  return {.link = [link](uint64_t) { return link; },
+          .compute = [compute](uint64_t, int) { return compute; }};
+}
+
+std::string codec_after(int ranks, const World& world, const std::string& codec, uint64_t steps) {
+  std::string found;
+  run_local(ranks, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = codec});
+    run.steps(steps);
+    if (group.rank() == 0) found = run.decision().codec;
+  });
+  return found;
+}
+
+TEST(AutoExchange, ChoosesByTheLinkAndByWhatMayBeLost) {
+  EXPECT_EQ(codec_after(2, always(kFast, 0.01), "auto:loss=any", 40), "fp32");
+  EXPECT_EQ(codec_after(2, always(kSlow, 0.01), "auto:loss=none", 40), "fp32");
+  EXPECT_EQ(codec_after(2, always(kSlow, 0.01), "auto", 40), "int8");
+  EXPECT_THAT(codec_after(3, always(kSlow, 0.01), "auto:loss=any", 40),
+              AnyOf(HasSubstr("topk"), HasSubstr("sidco"), HasSubstr("powersgd")));
+}
+
+// Without compression nothing needs to be known, and a single rank asks nobody.
+TEST(AutoExchange, ASingleRankProbesNothing) {
+  run_local(1, [](Group& group) {
+    const World world = always(kSlow, 0.01);
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(30);
+    EXPECT_EQ(run.probes, 0);
+    EXPECT_EQ(run.exchange().decisions().size(), 1u);
+    EXPECT_THAT(run.decision().why, HasSubstr("a single rank"));
+  });
+}
+
+TEST(AutoExchange, FollowsALinkThatChangesInMidRun) {
+  World world = always(kFast, 0.01);
+  world.link = [](uint64_t step) { return step < 40 || step >= 140 ? kFast : kSlow; };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(40);
+    EXPECT_EQ(run.decision().codec, "fp32");
+    run.steps(kPrompt);
+    EXPECT_EQ(run.decision().codec, "int8");
+    EXPECT_THAT(run.decision().why, AllOf(HasSubstr("x as fast as fp32"), HasSubstr("10 Mbit/s"),
+                                          HasSubstr("fp32 took")));
+    run.steps(50 + kPrompt);
+    EXPECT_EQ(run.decision().codec, "fp32");
+    EXPECT_EQ(run.exchange().decisions().size(), 3u);  // no more than needed
+  });
+}
+
+TEST(AutoExchange, FollowsComputationThatGetsFaster) {
+  World world = always(kSlow, 1);
+  world.compute = [](uint64_t step, int) { return step < 40 ? 1 : 0.005; };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(40);
+    EXPECT_EQ(run.decision().codec, "fp32");  // hidden behind the backward pass, but for its end
+    run.steps(kPrompt);
+    EXPECT_EQ(run.decision().codec, "int8");
+  });
+}
+
+// All wait for it, and meanwhile there is time to send every byte.
+TEST(AutoExchange, ARankThatIsSlowCounts) {
+  World world = always(kSlow, 0.005);
+  EXPECT_EQ(codec_after(3, world, "auto", 40), "int8");
+  world.compute = [](uint64_t, int rank) { return rank == 2 ? 3 : 0.005; };
+  EXPECT_EQ(codec_after(3, world, "auto", 40), "fp32");
+}
+
+TEST(AutoExchange, GoesBackFromACodecThatDisappoints) {
+  World world = always(kSlow, 0.01);
+  world.wrong = [](const AutoDecision& decision) { return decision.codec == "fp32" ? 1.0 : 5.0; };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(200);
+    EXPECT_EQ(run.decision().codec, "fp32");
+    EXPECT_LE(run.exchange().decisions().size(), 5u);  // each other codec is tried once at most
+    EXPECT_GE(run.exchange().decisions().size(), 3u);
+  });
+}
+
+// Steps that take now more, now less, by what a busy machine makes of them.
+TEST(AutoExchange, NoiseChangesNothing) {
+  World world = always({.bits_per_second = 1e8, .latency_seconds = 1e-5}, 0.01);
+  world.compute = [](uint64_t step, int rank) {
+    return 0.01 *
+           (1 + 0.1 * static_cast<double>((7 * step + 3 * static_cast<uint64_t>(rank)) % 5) / 5) *
+           (step % 17 == 0 ? 3 : 1);
+  };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(400);
+    EXPECT_LE(run.exchange().decisions().size(), 2u);
+  });
+}
+
+TEST(AutoExchange, LosesNothingThatIsOwed) {
+  World world = always(kSlow, 0.01);
+  world.link = [](uint64_t step) { return step < 60 ? kSlow : kFast; };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    std::vector<std::vector<double>> left;
+    for (const TensorSpec& tensor : run.model()) left.emplace_back(tensor.count());
+    double most = 0;
+    for (uint64_t step = 0; step < 700; ++step) {
+      run.step();
+      const auto all = all_gradients(run.model(), 2, step);
+      for (size_t t = 0; t < left.size(); ++t)
+        for (size_t k = 0; k < left[t].size(); ++k) {
+          for (const Tensors& given : all) left[t][k] += double{given[t][k]} / 2;
+          left[t][k] -= run.values[t][k];
+          most = std::max(most, std::abs(left[t][k]));
+        }
+    }
+    EXPECT_GE(run.exchange().decisions().size(), 2u);
+    EXPECT_EQ(run.decision().codec, "fp32");
+    EXPECT_GT(most, 1e-3);
+    for (const auto& tensor : left)
+      for (const double value : tensor) ASSERT_NEAR(value, 0, 1e-6);
+  });
+}
+
+TEST(AutoExchange, CountsWhatRanksTellEachOther) {
+  const World world = always(kFast, 0.01);
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int i = 0; i < 30; ++i) {
+      const uint64_t sent = run.step().sent_bytes;
+      least = std::min(least, sent);
+      most = std::max(most, sent);
+    }
+    EXPECT_GT(most, least);
+  });
+}
+
+TEST(AutoExchange, AChangeByTheCallerEndsIt) {
+  World world = always(kFast, 0.01);
+  world.link = [](uint64_t step) { return step < 20 ? kFast : kSlow; };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(20);
+    ExchangeOptions options = run.exchange().options();
+    EXPECT_EQ(options.codec, "auto");
+    options.codec = "fp16";
+    run.exchange().change(options);
+    run.steps(60);
+    EXPECT_EQ(run.exchange().options().codec, "fp16");
+    EXPECT_EQ(run.exchange().decisions().size(), 1u);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

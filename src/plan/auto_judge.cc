@@ -1,0 +1,43 @@
+// AutoJudge: two odd windows in a row count, one may be chance.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/auto_judge.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace thinwire {
+namespace {
+
+constexpr double kOdd = 0.15;
+constexpr int kOddInARow = 2;
+// Then a probe of 50 ms is due even if steps are as they were: with few bytes, they do not tell of a link that got faster.
+constexpr double kSecondsWithoutProbe = 5;
+constexpr double kShareOfProbes = 0.01, kShareAfterOdd = 0.1;  // of the time since the last one
+
+bool differ(double a, double b) { return std::abs(a - b) > kOdd * std::min(a, b); }
+
+}  // namespace
+
+AutoJudge::Wish AutoJudge::look(double step, double compute) {
+  if (!known_) {
+    known_ = true;
+    step_ = step;
+    compute_ = compute;
+    odd_ = 0;
+    return Wish::kPlan;
+  }
+  odd_ = differ(step, step_) || differ(compute, compute_) ? odd_ + 1 : 0;
+  const bool other = odd_ >= kOddInARow;
+  if (!other && since_probe_ < kSecondsWithoutProbe) return Wish::kNothing;
+  share_ = other ? kShareAfterOdd : kShareOfProbes;
+  odd_ = 0;
+  step_ = step;
+  compute_ = compute;
+  return Wish::kProbe;
+}
+
+double AutoJudge::probe_seconds() const { return std::clamp(share_ * since_probe_, 0.02, 0.5); }
+
+double needed_gain(bool to_dense) noexcept { return to_dense ? 0.98 : 1.05; }
+
+}  // namespace thinwire

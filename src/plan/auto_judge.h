@@ -1,0 +1,44 @@
+// AutoJudge: when measured steps are a reason to look at the link again, or to plan again.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace thinwire {
+
+// Of windows of some steps each, of all ranks together. Rank 0 has it.
+class AutoJudge {
+ public:
+  enum class Wish : uint8_t {
+    kNothing,
+    kPlan,   // with what is known of the link
+    kProbe,  // the link first, then a plan
+  };
+
+  // Seconds of a step, and of its arithmetic alone.
+  Wish look(double step, double compute);
+
+  // Other codecs from here on, so that steps are others, too.
+  void changed() { known_ = false; }
+
+  // Of a probe: 1 % of what passed since the last one, 10 % if steps take another time; 20 ms to half a second.
+  double probe_seconds() const;
+  void probed() { since_probe_ = 0; }
+
+  void passed(double seconds) { since_probe_ += seconds; }
+
+ private:
+  bool known_ = false;  // how long steps take with these codecs:
+  double step_ = 0;
+  double compute_ = 0;
+  int odd_ = 0;  // windows in a row in which they took another time
+  double since_probe_ = 0;
+  double share_ = 0;  // of that, for the next one
+};
+
+// How many times as fast as steps of now those of a new decision must be. For a return to fp32, which loses nothing, they
+// may be 2 % longer.
+double needed_gain(bool to_dense) noexcept;
+
+}  // namespace thinwire

@@ -1,0 +1,67 @@
+// Tests of when codec auto looks at the link again, and of what it takes as a step's time.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/auto_judge.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/step_watch.h"
+
+namespace thinwire {
+namespace {
+
+using Wish = AutoJudge::Wish;
+
+TEST(AutoJudge, TwoOddWindowsInARowAskForAProbe) {
+  AutoJudge judge;
+  EXPECT_EQ(judge.look(1, 0.5), Wish::kPlan);
+  EXPECT_EQ(judge.look(1.1, 0.5), Wish::kNothing);
+  EXPECT_EQ(judge.look(1.5, 0.5), Wish::kNothing);
+  EXPECT_EQ(judge.look(1, 0.5), Wish::kNothing);
+  EXPECT_EQ(judge.look(1.5, 0.5), Wish::kNothing);
+  EXPECT_EQ(judge.look(1.5, 0.5), Wish::kProbe);
+  EXPECT_EQ(judge.look(1.5, 0.5), Wish::kNothing);  // that is how they are
+  EXPECT_EQ(judge.look(1.5, 0.3), Wish::kNothing);
+  EXPECT_EQ(judge.look(1.5, 0.3), Wish::kProbe);
+  judge.changed();
+  EXPECT_EQ(judge.look(9, 0.3), Wish::kPlan);
+}
+
+TEST(AutoJudge, TimeAsksForAProbeToo) {
+  AutoJudge judge;
+  judge.look(1, 1);
+  judge.passed(4.9);
+  EXPECT_EQ(judge.look(1, 1), Wish::kNothing);
+  judge.passed(0.2);
+  EXPECT_EQ(judge.look(1, 1), Wish::kProbe);
+  EXPECT_NEAR(judge.probe_seconds(), 0.051, 1e-9);  // a hundredth of what passed
+  judge.probed();
+  EXPECT_EQ(judge.look(1, 1), Wish::kNothing);
+}
+
+TEST(StepWatch, TakesMediansWithoutTheFirstSteps) {
+  StepWatch watch(2);
+  watch.restart(3, 1);
+  double clock = 100;
+  const auto step = [&](double first, double last, double end) {
+    watch.started(1, clock + first);
+    if (last > 0) watch.started(0, clock + last);
+    watch.ended(clock += end);
+  };
+  step(5, 5, 50);  // from no known beginning
+  step(9, 9, 90);  // unsteady
+  EXPECT_FALSE(watch.is_full());
+  step(1, 2, 10);
+  step(3, 0, 12);  // tensor 0 is not started
+  EXPECT_FALSE(watch.is_full());
+  step(2, 4, 30);
+  ASSERT_TRUE(watch.is_full());
+  const WatchedStep found = watch.medians();
+  EXPECT_DOUBLE_EQ(found.step, 12);
+  EXPECT_DOUBLE_EQ(found.ready[0], 3);  // of 2, 3 and 4
+  EXPECT_DOUBLE_EQ(found.ready[1], 2);
+  watch.restart(1, 0);
+  EXPECT_FALSE(watch.is_full());
+}
+
+}  // namespace
+}  // namespace thinwire

@@ -1,0 +1,167 @@
+// Tests of recorded decisions: text and back, runs that follow them, checkpoints.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "plan/testing/simulated_run.h"
+
+namespace thinwire::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+World changing() {
+  return {.link =
+              [](uint64_t step) {
+                return LinkSpec{.bits_per_second = step < 30 ? 1e10 : 1e7, .latency_seconds = 1e-5};
+              },
+          .compute = [](uint64_t, int) { return 0.01; }};
+}
+
+bool same(const std::vector<AutoDecision>& a, const std::vector<AutoDecision>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.step == other.step && one.codec == other.codec && one.others == other.others &&
+           one.why == other.why;
+  });
+}
+
+std::string text_file(const std::string& text) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const auto path =
+      std::filesystem::temp_directory_path() / (std::string("thinwire-") + test->name() + ".txt");
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+TEST(AutoRecord, TextAndBack) {
+  const std::vector<AutoDecision> all = {{.step = 0, .codec = "fp32", .why = "first"},
+                                         {.step = 40,
+                                          .codec = "topk:density=0.01 @ sparse-reduce",
+                                          .others = {{"a weight[0]", "fp32"}, {"b", "int8"}},
+                                          .why = "slow"}};
+  EXPECT_TRUE(same(decisions_from(to_text(all)).value(), all));
+  const auto why = [](const std::string& text) { return decisions_from(text).status().message(); };
+  EXPECT_THAT(why("codecs\n"), HasSubstr("line 1: is not 'thinwire decisions 1'"));
+  const std::string title = "thinwire decisions 1\n";
+  EXPECT_THAT(why(title), HasSubstr("there is no decision"));
+  EXPECT_THAT(why(title + "0\tfp32\n# x\n5 int8\n"),
+              HasSubstr("line 4: is not a step and a codec"));
+  EXPECT_THAT(why(title + "0\tfp32\tint8\n"), HasSubstr("line 2"));
+  EXPECT_THAT(why(title + "5\tfp32\n5\tint8\n"), HasSubstr("line 3: steps do not ascend"));
+}
+
+// Exceptions are by name, whatever letters are in it.
+TEST(AutoRecord, NamesAreNoPatterns) {
+  const ExchangeOptions options =
+      decided_options({}, {.step = 0, .codec = "int8", .others = {{"a[1]*?", "fp32"}}, .why = {}});
+  ASSERT_EQ(options.rules.size(), 1u);
+  EXPECT_TRUE(fits_pattern("a[1]*?", options.rules[0].pattern));
+  EXPECT_FALSE(fits_pattern("a1*?", options.rules[0].pattern));
+  EXPECT_FALSE(fits_pattern("a[1]bc", options.rules[0].pattern));
+}
+
+TEST(AutoRecord, ARecordedRunIsRepeatedToTheBit) {
+  std::vector<AutoDecision> decisions;
+  std::vector<Tensors> means;
+  const World world = changing();
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    for (int i = 0; i < 90; ++i) {
+      run.step();
+      if (group.rank() == 0) means.push_back(run.values);
+    }
+    if (group.rank() == 0) decisions = run.exchange().decisions();
+  });
+  ASSERT_GE(decisions.size(), 2u);
+  const std::string path = text_file(to_text(decisions));
+  const World other{.link = [](uint64_t) { return LinkSpec{}; },
+                    .compute = [](uint64_t, int) { return 1.0; }};
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, other, {.codec = "auto:loss=any,plan=" + path});
+    for (int i = 0; i < 90; ++i) {
+      run.step();
+      ASSERT_TRUE(same_bits(run.values, means[static_cast<size_t>(i)])) << i;
+    }
+    EXPECT_EQ(run.probes, 0);
+    EXPECT_TRUE(same(run.exchange().decisions(), decisions));
+  });
+  std::filesystem::remove(path);
+}
+
+TEST(AutoRecord, APlanThatCannotBeReadIsToldToAll) {
+  const World world = changing();
+  const std::string bad = text_file("int8\n");
+  for (const std::string& path : {std::string("/no/such/file"), bad}) {
+    std::vector<std::string> told(2);
+    run_local(2, [&](Group& group) {
+      try {
+        SimulatedRun run(group, world, {.codec = "auto:plan=" + path});
+      } catch (const Error& error) {
+        told[static_cast<size_t>(group.rank())] = error.what();
+      }
+    });
+    EXPECT_THAT(told, Each(HasSubstr("plan " + path)));
+  }
+  std::filesystem::remove(bad);
+}
+
+// What was decided and what is owed go on; the link is probed anew.
+TEST(AutoRecord, ARestartGoesOnAlike) {
+  const World world = changing();
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(75);
+    ASSERT_EQ(run.exchange().decisions().size(), 2u);
+    const auto store = std::make_shared<Store>();
+    const std::vector<StateArrays> saved(2, run.store().save());
+    std::vector<StateArrays> own(2);
+    own[static_cast<size_t>(group.rank())] = run.store().save();
+    own[static_cast<size_t>(1 - group.rank())] = own[static_cast<size_t>(group.rank())];
+    ASSERT_TRUE(store->load(own, group.rank(), 2));
+    ExchangeOptions options{.codec = "auto:loss=any"};
+    options.first_step = 75;
+    SimulatedRun resumed(group, world, options, store);
+    EXPECT_TRUE(same(resumed.exchange().decisions(), run.exchange().decisions()));
+    EXPECT_TRUE(store->unclaimed().empty());
+    for (int i = 0; i < 5; ++i) {
+      run.step();
+      resumed.step();
+      ASSERT_TRUE(same_bits(run.values, resumed.values));
+    }
+  });
+}
+
+TEST(AutoRecord, SaysWhereItCannotWork) {
+  const auto why = [](const ExchangeOptions& options) {
+    return std::string(check_exchange(options).message());
+  };
+  EXPECT_EQ(why({.codec = "auto"}), "");
+  EXPECT_THAT(why({.codec = "auto:loss=big"}), HasSubstr("none, small, any"));
+  EXPECT_THAT(why({.codec = "auto", .method = "gather"}), HasSubstr("chooses the method, too"));
+  EXPECT_THAT(why({.codec = "auto", .combine = "median"}), HasSubstr("combine = mean"));
+  EXPECT_THAT(why({.codec = "auto", .inside = 2}), HasSubstr("hierarchies"));
+  EXPECT_THAT(why({.codec = "auto", .columns = 2}), HasSubstr("columns = 1"));
+  ExchangeOptions held{.codec = "auto"};
+  held.hold = true;
+  EXPECT_THAT(why(held), HasSubstr("hold = false"));
+  EXPECT_THAT(why({.codec = "auto", .results = Results::kShard}), HasSubstr("full results"));
+  EXPECT_THAT(why({.codec = "auto", .grouping = Grouping::kModel}), HasSubstr("grouping tensor"));
+  EXPECT_THAT(why({.codec = "fp32", .rules = {{.pattern = "a*", .codec = "auto"}}}),
+              HasSubstr("rule 'a*'"));
+  run_local(2, [](Group& group) {
+    Store store;
+    try {
+      make_exchange(group, store, simulated_model(), {.codec = "auto"});
+      ADD_FAILURE() << "was made";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("make_auto_exchange"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

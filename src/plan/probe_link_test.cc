@@ -1,0 +1,57 @@
+// Tests of probes: the rate of a simulated link is found within bounds, and the slowest rank counts.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "plan/testing/slow_group.h"
+
+namespace thinwire::testing {
+namespace {
+
+// Of each rank's probe.
+std::array<LinkSpec, 3> probed(const std::array<LinkSpec, 3>& links) {
+  std::array<LinkSpec, 3> found;
+  run_local(3, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    SlowGroup slow(group, links[rank]);
+    found[rank] = probe_link(slow, 0.2);
+  });
+  return found;
+}
+
+// A busy machine makes links slower, and latency, of which at most half of a round is taken off, longer: twice the rate at
+// most is found. A tenth of it is left whatever the machine does.
+TEST(ProbeLink, FindsTheSlowestRank) {
+  const LinkSpec fast{.bits_per_second = 4e9, .latency_seconds = 0};
+  const LinkSpec slow{.bits_per_second = 2e7, .latency_seconds = 0.003};
+  const auto found = probed({fast, slow, fast});
+  for (const LinkSpec& link : found) {
+    EXPECT_EQ(link.bits_per_second, found[0].bits_per_second);
+    EXPECT_EQ(link.latency_seconds, found[0].latency_seconds);
+    EXPECT_GE(link.latency_seconds, 0.003);
+    EXPECT_LE(link.bits_per_second, 4.2e7);
+    EXPECT_GE(link.bits_per_second, 2e6);
+  }
+  EXPECT_GT(probed({fast, fast, fast})[0].bits_per_second, found[0].bits_per_second);
+}
+
+TEST(ProbeLink, ASingleRankHasNoLimit) {
+  run_local(1, [](Group& group) {
+    EXPECT_EQ(probe_link(group).bits_per_second, 0);
+    EXPECT_EQ(group.bytes_sent(), 0u);
+  });
+}
+
+// One message of the first size takes longer than the time that is given, and is the last.
+TEST(ProbeLink, EndsSoonOverAVerySlowLink) {
+  run_local(2, [](Group& group) {
+    SlowGroup slow(group, {.bits_per_second = 1e6, .latency_seconds = 0});
+    const LinkSpec link = probe_link(slow, 0.01);
+    EXPECT_LE(link.bits_per_second, 2.1e6);
+    EXPECT_LT(slow.bytes_sent(), 20000u);
+  });
+}
+
+}  // namespace
+}  // namespace thinwire::testing

@@ -1,0 +1,78 @@
+// For tests: a group whose ranks have slow links to the others.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "thinwire/group.h"
+#include "thinwire/step_plan.h"
+
+namespace thinwire::testing {
+
+// Messages of this rank leave one after another at the rate of `link`, and each a latency later than it would.
+class SlowGroup final : public Group {
+ public:
+  SlowGroup(Group& inner, LinkSpec link) : inner_(&inner), link_(link) {
+    set_deadline(inner.deadline());
+  }
+
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    count_sent(buffer.size());
+    free_ = std::max(free_, Clock::now()) +
+            seconds(link_.seconds_for(static_cast<double>(buffer.size())));
+    return std::make_unique<Late>(free_ + seconds(link_.latency_seconds), [this, buffer, to, tag] {
+      return inner_->send(buffer, to, tag);
+    });
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    count_received(buffer.size());
+    return inner_->receive(buffer, from, tag);
+  }
+  std::unique_ptr<Group> split(int colour) override {
+    std::unique_ptr<Group> part = inner_->split(colour);
+    auto slow = std::make_unique<SlowGroup>(*part, link_);
+    slow->owned_ = std::move(part);
+    return slow;
+  }
+  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static Clock::duration seconds(double count) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
+  }
+
+  class Late final : public Transfer {
+   public:
+    Late(Clock::time_point when, std::function<std::unique_ptr<Transfer>()> begin)
+        : when_(when), begin_(std::move(begin)) {}
+    bool done() override {
+      if (transfer_ == nullptr && Clock::now() < when_) return false;
+      if (transfer_ == nullptr) transfer_ = begin_();
+      return transfer_->done();
+    }
+    std::string describe() const override { return "slow send"; }
+
+   private:
+    const Clock::time_point when_;
+    const std::function<std::unique_ptr<Transfer>()> begin_;
+    std::unique_ptr<Transfer> transfer_;
+  };
+
+  Group* inner_;
+  std::unique_ptr<Group> owned_;
+  const LinkSpec link_;
+  Clock::time_point free_{};
+};
+
+}  // namespace thinwire::testing
