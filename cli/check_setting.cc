@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/text.h"
+#include "thinwire/auto_codec.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
@@ -24,6 +25,10 @@ Status fail(ErrorCode code, const std::string& origin, const std::string& why) {
 }
 
 Status check_codec(const Setting& setting) {
+  if (is_auto(setting.value)) {
+    const Status read = parse_auto(setting.value).status();
+    return read ? read : fail(read.code(), setting.origin, read.message());
+  }
   const auto codec = scheduled_codecs(setting.value);
   if (codec) return Status::ok();
   return fail(codec.status().code(), setting.origin, codec.status().message());

@@ -19,6 +19,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "thinwire/auto_codec.h"
 
 namespace thinwire::cli {
 namespace {
@@ -46,6 +47,7 @@ std::string folder_of(size_t index, const std::string& codec) {
 // fp32, the recipe's own codec, and SIDCo or else AdaComp: what a recipe is compared by.
 std::string usual_codecs(const std::string& own) {
   constexpr std::string_view kSidco = "sidco:density=0.01";
+  if (is_auto(own)) return fmt::format("fp32;{};{}", own, kSidco);
   auto parts = scheduled_codecs(own).value();
   const auto all = [&](const auto& is) {
     return std::all_of(parts.begin(), parts.end(),

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "cli/text.h"
+#include "thinwire/auto_codec.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire::cli {
@@ -24,7 +25,8 @@ std::string warn_about(const Recipe& recipe) {
     return fmt::format("batches of {} for {} workers: some have no samples in a step",
                        whole("train.batch"), whole("run.workers"));
   if (recipe.options.text("exchange.feedback") != "none") return "";
-  auto codecs = scheduled_codecs(recipe.options.text("exchange.codec"));
+  const std::string& codec = recipe.options.text("exchange.codec");
+  auto codecs = scheduled_codecs(auto_stand_in({.codec = codec}).codec);
   for (const NamedCodec& named : codecs.value()) {
     const CodecInfo& info = named.codec->info();
     if (!info.unbiased && !info.lossless)

@@ -310,6 +310,17 @@
     by_id('more').hidden = by_id('more').children.length === 1;
   };
 
+  // Which codec each tensor had, from which step on.
+  const codecs = () => {
+    const listed = (names) => (names.length > 6 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', '));
+    const rows = runs.flatMap((run) => run.codecs.flatMap(({ step, codecs, why }) =>
+      Object.entries(codecs).map(([codec, tensors]) => [run.name, whole(step), codec, listed(tensors), why])));
+    by_id('codecs').hidden = rows.length === 0;
+    if (rows.length === 0) return;
+    const table = fill_table(element('table', { className: 'texts' }), ['run', 'from step', 'codec', 'tensors', 'why'], rows);
+    by_id('codecs').append(element('div', { className: 'scrolls' }, table));
+  };
+
   const events = () => {
     const rows = runs.flatMap((run) => run.events.map((event) => [run.name, whole(event.step), event.what]));
     const skipped = runs.reduce((sum, run) => sum + run.skipped, 0);
@@ -371,6 +382,7 @@
   step_time();
   compression();
   more();
+  codecs();
   events();
   settings();
   document.body.dataset.charts = String(charts.length);  // says that everything was drawn

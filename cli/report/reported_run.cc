@@ -68,6 +68,7 @@ class MetricsReader {
     }
     run["events"] = events_;
     run["leaders"] = leaders_;
+    run["codecs"] = codecs_;
     Json& series = run["series"] = Json::object();
     for (const std::string& column : steps_.columns())
       series[column] = is_position(column) ? steps_.last(column) : steps_.means(column);
@@ -106,7 +107,18 @@ class MetricsReader {
     add_streams(line);
     add_round(line);
     add_pipeline(line);
+    add_codecs(line);
     add_events(line);
+  }
+
+  // Where they changed, and in the first step.
+  void add_codecs(const Json& line) {
+    const auto codecs = line.find("codecs");
+    if (codecs == line.end() || !codecs->is_object() || codecs_.size() >= kEvents) return;
+    std::string why;
+    for (const Json& decision : line.value("decisions", Json::array()))
+      why = decision.value("why", "");
+    codecs_.push_back({{"step", last_step_}, {"codecs", *codecs}, {"why", why}});
   }
 
   void add(const Json& object, const char* key, const std::string& column) {
@@ -203,6 +215,7 @@ class MetricsReader {
   Json tests_ = Json::array();
   std::map<int, std::map<std::string, uint64_t>> left_out_;  // steps, by rank and reason
   Json events_ = Json::array();
+  Json codecs_ = Json::array();   // tensors by codec, from a step on
   Json leaders_ = Json::array();  // [step, rank] for each global round that had one
 };
 

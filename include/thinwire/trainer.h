@@ -78,7 +78,8 @@ struct StepEvent {
   const StepReport* exchange = nullptr;
   const RoundReport* round = nullptr;  // if workers step by themselves and this step had a round
   const PipelineReport* pipeline = nullptr;
-  std::vector<LostWorker> lost = {};  // losses that rank 0 learned of since the step before
+  std::vector<LostWorker> lost = {};         // losses that rank 0 learned of since the step before
+  std::vector<AutoDecision> decisions = {};  // of codec "auto" before this step
 };
 
 // One pass over the test data. It is the same on every rank.

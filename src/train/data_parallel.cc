@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "thinwire/auto_codec.h"
 #include "thinwire/torch.h"
 #include "train/broadcast_weights.h"
 #include "train/describe.h"
@@ -87,7 +88,7 @@ DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store
   }
   state_->started.assign(state_->names.size(), false);
   state_->alone = group.size() == 1;
-  state_->exchange = make_exchange(group, store, describe_parameters(module), options);
+  state_->exchange = make_auto_exchange(group, store, describe_parameters(module), options);
   broadcast_weights(module, group);
 
   for (size_t i = 0; i < state_->parameters.size(); ++i)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exchange/engine/sections.h"
+#include "thinwire/auto_codec.h"
 #include "thinwire/feedback.h"
 #include "thinwire/settled.h"
 
@@ -18,7 +19,7 @@ Status refuse(const std::string& why) { return Status::fail(ErrorCode::kBadOptio
 // The exchange's own, then those of its rules.
 std::vector<SettledOptions> all_settled(const ExchangeOptions& options) {
   std::vector<SettledOptions> all;
-  for (const ExchangeOptions& setting : settings_of(options))
+  for (const ExchangeOptions& setting : settings_of(auto_stand_in(options)))
     all.push_back(settled_options(setting).value());
   return all;
 }

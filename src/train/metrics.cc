@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/metrics.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/machine.h"
@@ -83,6 +85,17 @@ Json direction_json(const PipelineReport::Direction& direction) {
           {"full_samples", direction.full}};
 }
 
+// Tensors by their codec.
+Json codecs_json(const std::vector<StreamSpec>& streams, const StepReport& report) {
+  Json json = Json::object();
+  for (size_t i = 0; i < report.streams.size(); ++i) {
+    if (report.streams[i].codec.empty()) continue;
+    Json& names = json[report.streams[i].codec];
+    for (const TensorSpec& tensor : streams[i].tensors) names.push_back(tensor.name);
+  }
+  return json;
+}
+
 Json pipeline_json(const PipelineReport& report) {
   Json json = {{"idle_share", report.idle_share}, {"warming_up", report.warming_up}};
   for (const PipelineReport::Boundary& boundary : report.boundaries)
@@ -140,6 +153,17 @@ void MetricsFile::sync() {
   sync_file(path_);
 }
 
+// In the first step of the file, too; of streams without codecs, never.
+bool MetricsFile::new_codecs(const StepReport& report) {
+  std::vector<std::string> codecs;
+  for (const StreamCounters& stream : report.streams) codecs.push_back(stream.codec);
+  if (codecs == codecs_ ||
+      std::all_of(codecs.begin(), codecs.end(), std::mem_fn(&std::string::empty)))
+    return false;
+  codecs_ = std::move(codecs);
+  return true;
+}
+
 void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kinds& kinds,
                        const std::vector<StreamSpec>& streams) {
   const StepReport& report = *event.exchange;
@@ -164,6 +188,9 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
                    {"decompress", report.decompress_seconds},
                    {"wait", report.wait_seconds}};
   json["kinds"] = kinds_json(kinds);
+  if (new_codecs(report)) json["codecs"] = codecs_json(streams, report);
+  for (const AutoDecision& decision : event.decisions)
+    json["decisions"].push_back({{"step", decision.step}, {"why", decision.why}});
   if (event.round != nullptr) json["round"] = Json::parse(to_json(*event.round));
   if (event.pipeline != nullptr) json["pipeline"] = pipeline_json(*event.pipeline);
   for (const LostWorker& worker : event.lost)

@@ -33,11 +33,13 @@ class MetricsFile {
 
  private:
   void line(const std::string& json);
+  bool new_codecs(const StepReport& report);
 
   std::filesystem::path path_;
   std::ofstream file_;
   bool with_streams_;
-  double flushed_at_ = 0;  // in the run's seconds
+  double flushed_at_ = 0;            // in the run's seconds
+  std::vector<std::string> codecs_;  // of the streams in the last step
 };
 
 // Everything known about the run: the fields of RunSummary, totals, kinds, machine, version and the

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "thinwire/auto_codec.h"
 #include "thinwire/trainer.h"
 #include "train/attack.h"
 #include "train/flush.h"
@@ -153,6 +154,17 @@ Faults find_exchange_faults(const Options& recipe) {
   };
   const bool pipeline = recipe.integer("pipeline.stages") > 0;
   const bool levels = recipe.integer("exchange.inside") != 1;
+  const std::string& codec = recipe.text("exchange.codec");
+  if (is_auto(codec) && (is_local(recipe) || pipeline))
+    return not_for("exchange.codec",
+                   is_local(recipe)
+                       ? "auto chooses codecs for gradients of each step, and local methods send "
+                         "weights now and then; name a codec"
+                       : "auto predicts no pipelines, whose stages exchange gradients apart; name "
+                         "a codec");
+  if (is_auto(codec))
+    if (Status status = parse_auto(codec).status(); !status)
+      return {{"exchange.codec", std::move(status)}};
   if (is_local(recipe)) {
     if (levels)
       return not_for("exchange.inside",

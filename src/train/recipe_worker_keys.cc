@@ -37,7 +37,9 @@ std::vector<OptionInfo> exchange_keys() {
       {.name = "exchange.codec",
        .type = kText,
        .fallback = "fp32",
-       .help = "name:key=value,key=value; thinwire codecs lists them"},
+       .help =
+           "name:key=value,key=value; thinwire codecs lists them; auto:loss=none|small|any chooses "
+           "by measured steps"},
       {.name = "exchange.feedback",
        .type = kText,
        .fallback = "auto",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "thinwire/agreement.h"
+#include "thinwire/auto_codec.h"
 #include "train/durable_file.h"
 #include "train/recipe_text.h"
 #include "train/safetensors.h"
@@ -68,6 +69,12 @@ void RunFiles::save(Group& group, Checkpoint checkpoint) {
 void RunFiles::write_weights(const StateArrays& model) const {
   const auto bytes = write_safetensors({.metadata = {{"format", "pt"}}, .arrays = model});
   replace_durably(std::filesystem::path(places_.out) / kWeights, bytes);
+}
+
+void RunFiles::write_decisions(const std::vector<AutoDecision>& decisions) const {
+  const std::string text = to_text(decisions);
+  replace_durably(std::filesystem::path(places_.out) / "decisions.txt",
+                  std::as_bytes(std::span(text)));
 }
 
 void RunFiles::write_summary(const RunSummary& summary, const RunTotals& totals) const {

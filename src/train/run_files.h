@@ -45,6 +45,9 @@ class RunFiles {
   // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier end.
   void write_weights(const StateArrays& model) const;
 
+  // OUT/decisions.txt, which codec "auto:plan=FILE" follows.
+  void write_decisions(const std::vector<AutoDecision>& decisions) const;
+
   void write_summary(const RunSummary& summary, const RunTotals& totals) const;
 
  private:

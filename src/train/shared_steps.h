@@ -30,6 +30,9 @@ class SharedSteps final : public StepTaker {
   // Brings back the weights before take_owed.
   void take_back();
 
+  // Of codec "auto".
+  const std::vector<AutoDecision>& decisions() const { return parallel_.exchange().decisions(); }
+
   const std::vector<StreamSpec>& streams() const override { return parallel_.exchange().streams(); }
 
   // Ranks have the same weights, and statistics of batch norm of their own.

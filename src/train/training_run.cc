@@ -63,6 +63,20 @@ void TrainingRun::resume() {
          ": residuals were redistributed; (1/n) times their sum over ranks is unchanged");
 }
 
+// What codec "auto" decided since the last call.
+std::vector<AutoDecision> TrainingRun::new_decisions() {
+  if (state_.shared() == nullptr) return {};
+  const std::vector<AutoDecision>& all = state_.shared()->decisions();
+  const std::vector<AutoDecision> recent(all.begin() + static_cast<std::ptrdiff_t>(told_),
+                                         all.end());
+  told_ = all.size();
+  for (const AutoDecision& decision : recent)
+    note("codec auto, step " + std::to_string(decision.step) + ": " + decision.why);
+  if (recorded_ != all.size() && first() && files_.writes()) files_.write_decisions(all);
+  recorded_ = all.size();
+  return recent;
+}
+
 void TrainingRun::tell(const StepOutcome& outcome) {
   const StepReport& report = outcome.report;
   const auto& streams = state_.taker().streams();
@@ -84,7 +98,8 @@ void TrainingRun::tell(const StepOutcome& outcome) {
                         .exchange = &report,
                         .round = outcome.round ? &*outcome.round : nullptr,
                         .pipeline = outcome.pipeline ? &*outcome.pipeline : nullptr,
-                        .lost = new_losses()};
+                        .lost = new_losses(),
+                        .decisions = new_decisions()};
   if (files_.metrics() != nullptr) files_.metrics()->step(event, outcome.times, kinds, streams);
   if (events_.step) events_.step(event);
 }
@@ -216,8 +231,8 @@ RunSummary TrainingRun::summarise(bool finished) {
   summary.world_size = whole_.size();
   summary.lost_workers = lost_workers_;
   const std::string& codec = recipe_.options.text("exchange.codec");
-  auto codecs = scheduled_codecs(codec);
-  summary.codec = codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
+  auto codecs = scheduled_codecs(codec);  // of auto, none
+  summary.codec = codecs && codecs.value().size() == 1 ? codecs.value().front().canonical : codec;
   summary.samples = timetable_.samples_before(step_);
   if (state_.local() != nullptr && state_.local()->asynchronous())
     summary.samples = sum_over_ranks(group(), own_samples_);
@@ -250,6 +265,9 @@ RunSummary TrainingRun::train() {
   });
   state_.task().module->train();
   state_.start(recipe_.options, pipeline_, timetable_, data_, group(), step_, files_.recorder());
+  if (state_.shared() != nullptr)
+    for (const AutoDecision& decision : state_.shared()->decisions())
+      told_ += decision.step < step_;
   for (const std::string& key : state_.store().unclaimed())
     note("checkpoint: nobody took '" + key + "'");
 

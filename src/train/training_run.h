@@ -48,6 +48,7 @@ class TrainingRun {
   void take_steps_alone();
   bool asked_to_stop();
   std::vector<LostWorker> new_losses();
+  std::vector<AutoDecision> new_decisions();
   void tell(const StepOutcome& outcome);
   void tell(const EvaluationEvent& event) const;
   void note(const std::string& text) const {
@@ -82,6 +83,8 @@ class TrainingRun {
   uint64_t step_ = 0;         // steps done
   uint64_t own_samples_ = 0;  // of asynchronous workers
   std::vector<int> lost_workers_;
+  size_t told_ = 0,
+         recorded_ = 0;  // decisions of codec auto, in this run or the one that it goes on with
   std::optional<FlushReport> flush_;
   ElapsedTime clock_;
   double earlier_seconds_ = 0;  // of the run that is resumed

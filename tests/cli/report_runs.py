@@ -64,6 +64,16 @@ class Report(program.ProgramTest):
         self.assertTrue("default-src 'none'" in page)
         self.assertEqual(re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=[^>]*>", page), [])
 
+    def test_the_page_says_which_codec_each_tensor_had_when(self):
+        (self.folder / "plan.txt").write_text("thinwire decisions 1\n0\tfp32\n# few bytes\n2\tint8\n")
+        self.train("run", "--report", exchange__codec="auto:plan=plan.txt")
+        [run] = data_of(self.page("run/report.html"))["runs"]
+        first, second = run["codecs"]
+        self.assertEqual((first["step"], list(first["codecs"])), (1, ["fp32"]))
+        self.assertEqual((second["step"], second["why"]), (3, "few bytes"))
+        self.assertIn("int8:block=256", second["codecs"])
+        self.assertTrue(all("weight" in name for name in second["codecs"]["int8:block=256"]))
+
     def test_compare_and_sweep_write_the_page_of_their_runs(self):
         out, _ = self.thinwire("compare", "demo", "--workers", "2", "--codecs", "fp32;int8", "--out",
                                "both", *settings())
