@@ -6,7 +6,7 @@
 
 namespace thinwire::python {
 
-// Calls `set` with the name and value of every number of one stream.
+// Calls `set` with the name and value of every number of one stream, and with its codec.
 template <typename Set>
 void each_counter(const StreamCounters& counters, const Set& set) {
   set("values", counters.values);
@@ -18,6 +18,7 @@ void each_counter(const StreamCounters& counters, const Set& set) {
   set("dense_frames", counters.dense_frames);
   set("rest_norm", counters.rest_norm);
   set("gradient_norm", counters.gradient_norm);
+  set("codec", counters.codec);
 }
 
 // The same of a whole step, but for its fault and its streams.

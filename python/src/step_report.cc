@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "step_report.h"
 
+#include <nanobind/stl/string.h>
+
 #include "option_rows.h"
 #include "report_members.h"
 
@@ -13,7 +15,7 @@ namespace {
 nb::dict counters_row(const StreamCounters& counters, const StreamSpec& stream) {
   nb::dict row;
   row["name"] = to_str(stream.name);
-  each_counter(counters, [&](const char* name, auto value) { row[name] = value; });
+  each_counter(counters, [&](const char* name, const auto& value) { row[name] = nb::cast(value); });
   return row;
 }
 

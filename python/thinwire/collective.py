@@ -48,6 +48,8 @@ class StreamCounters:
     """l2 norm of what the memory kept; 0 without one."""
     gradient_norm: float
     """l2 norm of the gradient given."""
+    codec: str
+    """With every option spelt out."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,9 @@ def compress(
     Args:
         model: a DistributedDataParallel, or a model sharded by fully_shard, or the result of torch.compile on one,
             before its first backward pass, on process groups of backend gloo.
-        codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them.
+        codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them. "auto" chooses the
+            codec of each parameter by measured steps, among those that `auto:loss=none`, `small` or `any` allows,
+            and may change it later: docs/choosing.md, `Link.decisions`.
         replicate: of a sharded model, the dimension of the mesh whose ranks are replicas, mesh["replicate"]. FSDP2
             then averages inside each replica, and thinwire between them: docs/sharded.md. Without it, thinwire replaces
             the reduce-scatter of a sharded model.

@@ -86,6 +86,16 @@ class Exchange:
         saved = {stream_of(name) for name, _ in self._engine.saved_shapes()}
         return {stream: names for stream, names in self._engine.streams() if stream in saved and names != [stream]}
 
+    @property
+    def chooses(self) -> bool:
+        """Whether codec "auto" chooses, so that memories depend on what it chose."""
+        return self.settings["codec"].partition(":")[0] == "auto"
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """What codec "auto" decided, the first decision first."""
+        return [{"step": step, "codec": codec, "others": dict(others), "why": why}
+                for step, codec, others, why in self._engine.decisions()]
+
     def remembered_shapes(self) -> dict[str, list[int]]:
         """What the memories save, by name."""
         return memories(self._engine.saved_shapes())

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Optional, Union
@@ -23,6 +24,8 @@ from ._optimizer import LinkedOptimizer
 from ._parameters import Parameter
 from ._reports import counters, rows_of_step
 from ._saved import Saved, of_rank, together
+
+_log = logging.getLogger("thinwire")
 
 
 class Link:
@@ -61,7 +64,7 @@ class Link:
         self._weight, self._abstains, self._skips = 1.0, False, False
         self._step: Optional[Any] = None  # the one under way
         self._report: Optional[dict[str, Any]] = None  # of the last step
-        self._steps = 0
+        self._steps = self._told = 0
         self._loggers = Loggers()
         self._error: Optional[BaseException] = None
         watch(self)
@@ -85,6 +88,7 @@ class Link:
         """Waits for the means of the step; its report."""
         self._report = self._exchange.wait()
         self._steps += 1
+        self._tell_decisions()
         return self._report
 
     def _write_logs(self) -> None:
@@ -100,7 +104,7 @@ class Link:
             groups of ranks), wire_ratio, codec_ratio, compress_seconds, wire_seconds,
             decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
             memories keep; 0 unless `compress` was given norms=True), and streams: one dict of
-            counters per compressed vector. Empty before the first step.
+            counters per vector, with its codec. Empty before the first step.
         """
         return counters(self._report, self._steps) if self._report else {}
 
@@ -164,6 +168,18 @@ class Link:
                 every compressed vector, "thinwire/fc.weight/density".
         """
         self._loggers.add(writer, tag, layers)
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """What codec "auto" decided, the first decision first: `step`, the `codec` from there on, `others` (codecs
+        by parameter, for exceptions), and `why`. Empty with a codec of your own."""
+        return self._exchange.decisions()
+
+    def _tell_decisions(self) -> None:
+        """On rank 0, to the logger "thinwire"."""
+        if self._exchange.rank == 0 and self._exchange.chooses:
+            for one in self._exchange.decisions()[self._told:]:
+                _log.info("codec auto, step %d: %s", one["step"], one["why"])
+                self._told += 1
 
     def _rows(self, layers: bool) -> Iterator[tuple[str, float]]:
         return rows_of_step(self.metrics(), self._exchange.options["norms"], layers)
@@ -260,5 +276,6 @@ class Link:
         exchange.load(arrays, steps)
         self._exchange, self._steps, self._changed = exchange, steps, bool(changed)
         self._resumed = True
+        self._told = len(exchange.decisions())
         self._optimizer.follow(exchange)
         return unfit

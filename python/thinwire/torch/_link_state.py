@@ -93,6 +93,8 @@ def settings_of(changed: Mapping[str, Any], exchange: Exchange) -> dict[str, Any
 def fitting(states: Sequence[LinkState], exchange: Exchange, strict: bool) -> tuple[list[_Arrays], Unfit]:
     """What every old rank's state has for this exchange; all of it, if `strict`."""
     first, shapes, own = states[0], exchange.shapes, exchange.remembered_shapes()
+    if exchange.chooses and _ALL in first.arrays:  # it goes on with the codecs that the memories were of
+        own = memories_in(first.arrays[_ALL])
     _require_groups(first.head, exchange)
     known = "tensors" in first.head
     saved: _Shapes = first.head["tensors"] if known else shapes

@@ -47,6 +47,7 @@ Wire = _engine.Wire
 check_options = _engine.check_options
 check_seal = _engine.check_seal
 close_group = _engine.close_group
+probe_link = _engine.probe_link
 place_momentum = _engine.place_momentum
 first_moment_acts = _engine.first_moment_acts
 

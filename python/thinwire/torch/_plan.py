@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from ..errors import ContractError
 from ..planning import USUAL_CODECS, Plan
 from ..planning import plan as plan_tensors
 from ..streams import TensorSpec
+from ._native import probe_link
 from ._parameters import Parameter, describe
 
 _UNCOUNTED = 2  # passes that allocate
@@ -62,6 +64,16 @@ def _timed_pass(parameters: list[Parameter], run: Callable[[], Any]) -> tuple[li
     return [seconds or end for seconds in ready], end
 
 
+def probed_link() -> tuple[str, int]:
+    """The slowest of all ranks' links, as `plan` takes it, and how many ranks there are."""
+    if not dist.is_initialized():
+        raise ContractError('plan: link="probe" measures the link between ranks, and needs '
+                            "torch.distributed.init_process_group(\"gloo\") first; or name a link, \"1gbit,0.1ms\"")
+    bits, latency = probe_link(dist.distributed_c10d._get_default_group(), 0.5)
+    rate = f"{bits / 1e6:.3g}mbit" if bits else "none"
+    return f"{rate},{max(latency, 1e-7) * 1e6:.3g}us", dist.get_world_size()
+
+
 def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
          loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Iterable[str] = USUAL_CODECS,
          steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False) -> Plan:
@@ -73,8 +85,11 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     `loss(outputs, targets)` is cross entropy unless given. Then a step with fp32 and with each codec is played over
     `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
-    stay as they are.
+    stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in
+    half a second, and `ranks` is their number; then all ranks call it.
     """
+    if link == "probe":
+        link, ranks = probed_link()
     parameters = describe(module, set())
     if not parameters:
         raise ContractError("plan: the module has no parameters that are trained")

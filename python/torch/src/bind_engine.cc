@@ -13,6 +13,7 @@
 #include "report_members.h"
 #include "thinwire/c10d.h"
 #include "thinwire/momentum.h"
+#include "thinwire/step_plan.h"
 #include "thinwire/threads.h"
 #include "thinwire/version.h"
 
@@ -109,6 +110,14 @@ PYBIND11_MODULE(_engine, module) {
         .value();
   });
 
+  module.def("probe_link",
+             [](const c10::intrusive_ptr<c10d::ProcessGroup>& processes, double seconds) {
+               const NoGil released;
+               const thinwire::LinkSpec link =
+                   thinwire::probe_link(*thinwire::make_c10d_group(processes), seconds);
+               return std::make_pair(link.bits_per_second, link.latency_seconds);
+             });
+
   thinwire::python::bind_boundary(module);
   thinwire::python::bind_gather(module);
   thinwire::python::bind_worker(module);
@@ -167,6 +176,14 @@ PYBIND11_MODULE(_engine, module) {
            })
       .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())
+      .def("decisions",
+           [](const Engine& engine) {
+             py::list rows;
+             for (const thinwire::AutoDecision& decision : engine.decisions())
+               rows.append(
+                   py::make_tuple(decision.step, decision.codec, decision.others, decision.why));
+             return rows;
+           })
       .def("saved_shapes", &Engine::saved_shapes)
       .def("streams",
            [](const Engine& engine) {

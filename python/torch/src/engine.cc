@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "thinwire/auto_codec.h"
 #include "thinwire/c10d.h"
 #include "thinwire/status.h"
 
@@ -33,7 +34,7 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
       tensors_(specs_of(tensors)),
       columns_(options.columns) {
   group_->set_deadline(deadline_);
-  exchange_ = make_exchange(*group_, *store_, tensors_, options);
+  exchange_ = make_auto_exchange(*group_, *store_, tensors_, options);
 }
 
 Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
@@ -131,10 +132,10 @@ void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t st
   exchange_.reset();  // before a store that it writes to
   try {
     options.first_step = step;
-    exchange_ = make_exchange(*group_, *store, tensors_, options);
+    exchange_ = make_auto_exchange(*group_, *store, tensors_, options);
   } catch (const Error& error) {
     options.first_step = next_step_;
-    if (may_go_on(error)) exchange_ = make_exchange(*group_, *store_, tensors_, options);
+    if (may_go_on(error)) exchange_ = make_auto_exchange(*group_, *store_, tensors_, options);
     throw;
   }
   store_ = std::move(store);

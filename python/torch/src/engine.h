@@ -91,6 +91,9 @@ class Engine {
   // Names and shapes of what it would save.
   std::vector<std::pair<std::string, std::vector<uint64_t>>> saved_shapes() const;
 
+  // What codec "auto" decided, the first decision first.
+  const std::vector<AutoDecision>& decisions() const { return exchange_->decisions(); }
+
   const std::vector<StreamSpec>& streams() const { return exchange_->streams(); }
   // Of the ranks that average with each other: those of a column, where the options have columns.
   int rank() const { return group_->rank() / columns_; }
