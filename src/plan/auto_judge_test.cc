@@ -40,7 +40,7 @@ TEST(AutoJudge, TimeAsksForAProbeToo) {
 
 TEST(StepWatch, TakesMediansWithoutTheFirstSteps) {
   StepWatch watch(2);
-  watch.restart(3, 1);
+  watch.restart(3, 2);
   double clock = 100;
   const auto step = [&](double first, double last, double end) {
     watch.started(1, clock + first);
@@ -49,6 +49,7 @@ TEST(StepWatch, TakesMediansWithoutTheFirstSteps) {
   };
   step(5, 5, 50);  // from no known beginning
   step(9, 9, 90);  // unsteady
+  step(8, 8, 80);
   EXPECT_FALSE(watch.is_full());
   step(1, 2, 10);
   step(3, 0, 12);  // tensor 0 is not started

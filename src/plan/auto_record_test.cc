@@ -118,10 +118,7 @@ TEST(AutoRecord, ARestartGoesOnAlike) {
     ASSERT_EQ(run.exchange().decisions().size(), 2u);
     const auto store = std::make_shared<Store>();
     const std::vector<StateArrays> saved(2, run.store().save());
-    std::vector<StateArrays> own(2);
-    own[static_cast<size_t>(group.rank())] = run.store().save();
-    own[static_cast<size_t>(1 - group.rank())] = own[static_cast<size_t>(group.rank())];
-    ASSERT_TRUE(store->load(own, group.rank(), 2));
+    ASSERT_TRUE(store->load(saved, group.rank(), 2));
     ExchangeOptions options{.codec = "auto:loss=any"};
     options.first_step = 75;
     SimulatedRun resumed(group, world, options, store);
@@ -133,6 +130,27 @@ TEST(AutoRecord, ARestartGoesOnAlike) {
       ASSERT_TRUE(same_bits(run.values, resumed.values));
     }
   });
+}
+
+// fp16 alone has no memory; after topk it has that of topk, also after a restart.
+TEST(AutoRecord, ARestartKeepsTheMemoryOfAnEarlierDecision) {
+  const World world = changing();
+  const std::string path = text_file("thinwire decisions 1\n0\ttopk:density=0.1\n3\tfp16\n");
+  run_local(2, [&](Group& group) {
+    ExchangeOptions options{.codec = "auto:loss=any,plan=" + path};
+    SimulatedRun run(group, world, options);
+    run.steps(5);
+    const auto store = std::make_shared<Store>();
+    const std::vector<StateArrays> saved(2, run.store().save());
+    ASSERT_TRUE(store->load(saved, group.rank(), 2));
+    options.first_step = 5;
+    SimulatedRun resumed(group, world, options, store);
+    EXPECT_TRUE(store->unclaimed().empty());
+    run.step();
+    resumed.step();
+    EXPECT_TRUE(same_bits(run.values, resumed.values));
+  });
+  std::filesystem::remove(path);
 }
 
 TEST(AutoRecord, SaysWhereItCannotWork) {
