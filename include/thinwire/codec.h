@@ -41,7 +41,8 @@ enum class ValueFormat : uint8_t {
   kBf16 = 2,
   kInt8 = 3,
   kSign = 4,
-  kMean = 5
+  kMean = 5,
+  kInt2 = 6
 };
 
 struct CodecInfo {

@@ -64,6 +64,65 @@ bool read_int8(std::span<const std::byte> in, std::span<float> out) {
   return !lowest && !std::signbit(scale) && std::isfinite(scale * kLevels);
 }
 
+// The two magnitudes of a block: the means of the magnitudes up to their common mean and above it.
+struct TwoLevels {
+  float split = 0;
+  float low = 0;
+  float high = 0;
+
+  explicit TwoLevels(std::span<const float> values) {
+    split = mean_of(values, [](float) { return true; });
+    low = mean_of(values, [this](float magnitude) { return !(magnitude > split); });
+    high = mean_of(values, [this](float magnitude) { return magnitude > split; });
+    if (high < low) high = low;  // there are none above: 0
+  }
+
+ private:
+  // Summed in double one by one. 0 if there are none.
+  template <typename Takes>
+  static float mean_of(std::span<const float> values, Takes takes) {
+    double sum = 0;
+    size_t count = 0;
+    for (const float value : values) {
+      const float magnitude = std::abs(value);
+      if (!takes(magnitude)) continue;
+      sum += magnitude;
+      ++count;
+    }
+    return count == 0 ? 0 : static_cast<float>(sum / static_cast<double>(count));
+  }
+};
+
+void write_int2(std::span<const float> values, std::span<std::byte> out, std::span<float> left) {
+  const TwoLevels levels(values);
+  std::memcpy(out.data(), &levels.low, sizeof levels.low);
+  std::memcpy(out.data() + sizeof levels.low, &levels.high, sizeof levels.high);
+  const auto codes = out.subspan(2 * sizeof(float));
+  std::fill(codes.begin(), codes.end(), std::byte{0});
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool large = std::abs(values[i]) > levels.split;
+    const bool negative = std::signbit(values[i]);
+    codes[i / 4] |=
+        static_cast<std::byte>((unsigned{large} | unsigned{negative} << 1) << i % 4 * 2);
+    const float magnitude = large ? levels.high : levels.low;
+    if (!left.empty()) left[i] = values[i] - (negative ? -magnitude : magnitude);
+  }
+}
+
+bool read_int2(std::span<const std::byte> in, std::span<float> out) {
+  float levels[2];
+  std::memcpy(levels, in.data(), sizeof levels);
+  const auto codes = in.subspan(sizeof levels);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const unsigned code = std::to_integer<unsigned>(codes[i / 4]) >> i % 4 * 2;
+    const float magnitude = levels[code & 1];
+    out[i] = (code & 2) != 0 ? -magnitude : magnitude;
+  }
+  const size_t used = out.size() % 4 * 2;
+  return !std::signbit(levels[0]) && levels[0] <= levels[1] && std::isfinite(levels[1]) &&
+         (used == 0 || std::to_integer<unsigned>(codes.back()) >> used == 0);
+}
+
 void write_signs(std::span<const float> values, float mean, std::span<std::byte> out,
                  std::span<float> left) {
   std::fill(out.begin(), out.end(), std::byte{0});
@@ -97,6 +156,8 @@ size_t block_bytes(ValueFormat format, size_t values) {
       return 2 * values;
     case ValueFormat::kInt8:
       return sizeof(float) + values;
+    case ValueFormat::kInt2:
+      return 2 * sizeof(float) + (values + 3) / 4;
     case ValueFormat::kSign:
       return (values + 7) / 8;
     case ValueFormat::kMean:
@@ -111,8 +172,10 @@ OptionInfo value_format_option() {
   return {.name = "values",
           .type = OptionType::kChoice,
           .fallback = "fp32",
-          .choices = {"fp32", "fp16", "bf16", "int8", "sign"},
-          .help = "what kept values travel as; int8: a scale per 512; sign: with one mean"};
+          .choices = {"fp32", "fp16", "bf16", "int8", "int2", "sign"},
+          .help =
+              "what kept values travel as; int8: a scale per 512; int2: two magnitudes per 512; "
+              "sign: with one mean"};
 }
 
 ValueFormat value_format(const Options& options) {
@@ -120,6 +183,7 @@ ValueFormat value_format(const Options& options) {
   if (name == "fp16") return ValueFormat::kFp16;
   if (name == "bf16") return ValueFormat::kBf16;
   if (name == "int8") return ValueFormat::kInt8;
+  if (name == "int2") return ValueFormat::kInt2;
   if (name == "sign") return ValueFormat::kSign;
   return ValueFormat::kFp32;
 }
@@ -155,6 +219,9 @@ void ValueWriter::write(std::span<const float> values, std::span<float> left) no
     case ValueFormat::kInt8:
       write_int8(values, out, left);
       break;
+    case ValueFormat::kInt2:
+      write_int2(values, out, left);
+      break;
     case ValueFormat::kSign:
       write_signs(values, mean_, out, left);
       break;
@@ -188,6 +255,9 @@ void ValueReader::read(std::span<float> out) noexcept {
       break;
     case ValueFormat::kInt8:
       good_ &= read_int8(in, out);
+      break;
+    case ValueFormat::kInt2:
+      good_ &= read_int2(in, out);
       break;
     case ValueFormat::kSign:
       good_ &= read_signs(in, mean_, out);

@@ -15,13 +15,17 @@ namespace thinwire {
 //   int8   per block of 512 values, the last may be shorter:
 //            f32 scale     >= 0, and 127 x scale is finite
 //            i8  q[]       -127 to 127; decoded: q x scale
+//   int2   per block of 512 values, the last may be shorter:
+//            f32 low       >= 0: the mean of the magnitudes up to the block's mean magnitude
+//            f32 high      >= low: the mean of the others; low if there are none
+//            u2  codes[]   from the lowest bits up, unused bits 0; bit 0: high, bit 1: negative
 //   sign   f32 mean      >= 0: of the magnitudes; nothing if there are no values
 //          u8  signs[]   ceil(kept / 8) bytes from the lowest bit up, 1 = negative, unused bits 0
 //   mean   f32 mean      of the values; nothing if there are none
 //
 // All decoded values are finite.
 
-// The option `values=fp32|fp16|bf16|int8|sign` that sparsifiers share, and its value.
+// The option `values=fp32|fp16|bf16|int8|int2|sign` that sparsifiers share, and its value.
 OptionInfo value_format_option();
 ValueFormat value_format(const Options& options);
 

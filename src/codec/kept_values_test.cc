@@ -21,7 +21,8 @@ using Bytes = std::vector<std::byte>;
 using Floats = std::vector<float>;
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFp32, ValueFormat::kFp16, ValueFormat::kBf16,
-                                    ValueFormat::kInt8, ValueFormat::kSign, ValueFormat::kMean};
+                                    ValueFormat::kInt8, ValueFormat::kInt2, ValueFormat::kSign,
+                                    ValueFormat::kMean};
 constexpr float kMax = std::numeric_limits<float>::max();
 constexpr float kLeast = std::numeric_limits<float>::denorm_min();
 
@@ -72,7 +73,9 @@ std::vector<int> as_ints(const Bytes& bytes) {
 TEST(KeptValues, HaveTheDocumentedBytes) {
   const Floats values = {127.0f, -254.0f, 3.0f};  // scale 2
   EXPECT_THAT(as_ints(write(ValueFormat::kInt8, values)),
-              ElementsAre(0, 0, 0, 0x40, 64, 0x81, 2));  // 63.5 and 1.5 to even
+              ElementsAre(0, 0, 0, 0x40, 64, 0x81, 2));    // 63.5 and 1.5 to even
+  EXPECT_THAT(as_ints(write(ValueFormat::kInt2, values)),  // 65 and 254, split at 128
+              ElementsAre(0, 0, 0x82, 0x42, 0, 0, 0x7e, 0x43, 0x0c));
   EXPECT_THAT(as_ints(write(ValueFormat::kSign, values)), ElementsAre(0, 0, 0, 0x43, 2));  // 128
   EXPECT_THAT(as_ints(write(ValueFormat::kMean, {1.0f, 3.0f})), ElementsAre(0, 0, 0, 0x40));
   for (const ValueFormat format : kFormats) EXPECT_TRUE(write(format, {}).empty());
@@ -105,6 +108,29 @@ TEST(KeptValues, SignsCarryTheMeanMagnitude) {
   EXPECT_THAT(round_trip(ValueFormat::kMean, {-1.0f, -2.0f, -6.0f}), ElementsAre(-3, -3, -3));
 }
 
+TEST(KeptValues, Int2IsTheMeanOfTheMagnitudesOnItsSideOfTheMeanOfItsBlock) {
+  for (const size_t count : {1, 3, 4, 5, 511, 512, 513, 3000}) {
+    const Floats values = normals(count, 2);
+    const Floats decoded = round_trip(ValueFormat::kInt2, values);
+    for (size_t begin = 0; begin < count; begin += 512) {
+      const size_t end = std::min(begin + 512, count);
+      double all = 0, sums[2] = {}, counts[2] = {};
+      for (size_t i = begin; i < end; ++i) all += std::abs(values[i]);
+      const auto split = static_cast<float>(all / static_cast<double>(end - begin));
+      for (size_t i = begin; i < end; ++i) {
+        sums[std::abs(values[i]) > split] += std::abs(values[i]);
+        ++counts[std::abs(values[i]) > split];
+      }
+      for (size_t i = begin; i < end; ++i) {
+        const bool large = std::abs(values[i]) > split;
+        const auto magnitude = static_cast<float>(sums[large] / counts[large]);
+        ASSERT_EQ(decoded[i], std::copysign(magnitude, values[i])) << i;
+      }
+    }
+  }
+  EXPECT_THAT(round_trip(ValueFormat::kInt2, {2.0f, -2.0f, 2.0f}), ElementsAre(2, -2, 2));
+}
+
 // What is left never has more energy than what there was, so that feedback converges.
 TEST(KeptValues, LeaveLessThanThereWas) {
   for (const ValueFormat format : kFormats) {
@@ -116,6 +142,7 @@ TEST(KeptValues, LeaveLessThanThereWas) {
       after += std::pow(double{values[i]} - decoded[i], 2);
     }
     EXPECT_LT(after, before * (format == ValueFormat::kSign   ? 0.4  // 1 - 2/pi
+                               : format == ValueFormat::kInt2 ? 0.15
                                : format == ValueFormat::kMean ? 1.0
                                                               : 1e-4));
   }
@@ -153,6 +180,14 @@ TEST(KeptValues, RefuseWhatBreaksARule) {
   EXPECT_FALSE(good(ValueFormat::kInt8, -0.5f, {1, 2, 0}));
   EXPECT_FALSE(good(ValueFormat::kInt8, -0.0f, {1, 2, 0}));
   EXPECT_FALSE(good(ValueFormat::kInt8, kMax / 126, {1, 2, 0}));
+  // 0.5 and 2; high, negative, negative and high.
+  EXPECT_TRUE(good(ValueFormat::kInt2, 0.5f, {0, 0, 0, 0x40, 0x39}));
+  EXPECT_THAT(out, ElementsAre(2, -0.5f, -2));
+  EXPECT_FALSE(good(ValueFormat::kInt2, 0.5f, {0, 0, 0, 0x40, 0x79}));  // a fourth code
+  EXPECT_FALSE(good(ValueFormat::kInt2, 2.5f, {0, 0, 0, 0x40, 0x39}));  // low above high
+  EXPECT_FALSE(good(ValueFormat::kInt2, -0.5f, {0, 0, 0, 0x40, 0x39}));
+  EXPECT_FALSE(good(ValueFormat::kInt2, -0.0f, {0, 0, 0, 0x40, 0x39}));
+  EXPECT_FALSE(good(ValueFormat::kInt2, 0.5f, {0, 0, 0x80, 0x7f, 0x39}));  // an infinity
   EXPECT_TRUE(good(ValueFormat::kSign, 0.5f, {5}));
   EXPECT_THAT(out, ElementsAre(-0.5f, 0.5f, -0.5f));
   EXPECT_FALSE(good(ValueFormat::kSign, 0.5f, {8}));  // a fourth sign
@@ -161,6 +196,7 @@ TEST(KeptValues, RefuseWhatBreaksARule) {
   EXPECT_THAT(out, ElementsAre(-0.5f, -0.5f, -0.5f));
   for (const float bad : {inf, -inf, nan}) {
     EXPECT_FALSE(good(ValueFormat::kInt8, bad, {0, 0, 0}));
+    EXPECT_FALSE(good(ValueFormat::kInt2, bad, {0, 0, 0, 0x40, 0}));
     EXPECT_FALSE(good(ValueFormat::kSign, bad, {0}));
     EXPECT_FALSE(good(ValueFormat::kMean, bad, {}));
   }

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFp32, ValueFormat::kFp16, ValueFormat::kBf16,
-                                    ValueFormat::kInt8, ValueFormat::kSign, ValueFormat::kMean};
+                                    ValueFormat::kInt8, ValueFormat::kInt2, ValueFormat::kSign,
+                                    ValueFormat::kMean};
 
 struct Sparse {
   size_t count = 0;

@@ -14,7 +14,7 @@ namespace thinwire {
 namespace {
 
 constexpr ValueFormat kFormats[] = {ValueFormat::kFp32, ValueFormat::kFp16, ValueFormat::kBf16,
-                                    ValueFormat::kInt8, ValueFormat::kSign};
+                                    ValueFormat::kInt8, ValueFormat::kInt2, ValueFormat::kSign};
 constexpr RandomKey kKey{.use = RandomUse::kTest};
 
 // `kept` of `count` offsets at even distances.
