@@ -9,15 +9,13 @@ namespace thinwire {
 
 namespace {
 
-constexpr const char* kMemory = "residual";  // of what lossy codecs leave out
-
-MomentumPlan plan_of(const SyncSetup& setup, const OuterStep& outer) {
+MomentumPlan plan_of(const SyncSetup& setup, const OuterStep& outer, const std::string& feedback) {
   ExchangeOptions options;
   options.codec = setup.options.codec;
   options.feedback = setup.options.feedback;
   options.method = setup.options.exchange;
   return place_momentum(setup.options.momentum, {.momentum = outer.momentum, .nesterov = true},
-                        options, is_lossless(options.codec) ? "none" : kMemory)
+                        options, is_lossless(options.codec) ? "none" : feedback)
       .value();
 }
 
@@ -30,17 +28,18 @@ OuterStep outside(OuterStep outer, const MomentumPlan& plan) {
 }  // namespace
 
 OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
-                   OuterStep outer)
-    : OuterSgd(setup, name, period, outer, plan_of(setup, outer)) {}
+                   OuterStep outer, std::string feedback)
+    : OuterSgd(setup, name, period, outer, feedback, plan_of(setup, outer, feedback)) {}
 
 OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
-                   OuterStep outer, MomentumPlan momentum)
-    : SyncRule(setup, name,
-               {{"anchor", copy_of(setup.start)},
-                {"velocity", AlignedVector<float>(outside(outer, momentum).momentum != 0
-                                                      ? setup.start.size()
-                                                      : 0)}}),
+                   OuterStep outer, std::string feedback, MomentumPlan momentum)
+    : SyncRule(
+          setup, name,
+          {{"anchor", copy_of(setup.start)},
+           {"velocity", AlignedVector<float>(
+                            outside(outer, momentum).momentum != 0 ? setup.start.size() : 0)}}),
       period_(period),
+      feedback_(std::move(feedback)),
       momentum_(std::move(momentum)),
       outer_(outside(outer, momentum_)),
       lossless_(is_lossless(setup.options.codec) && !momentum_.in_memory),
@@ -52,7 +51,7 @@ std::string OuterSgd::shared_memory() const { return std::to_string(memory().che
 void OuterSgd::join() {
   SynchroniserOptions settled = options();
   if (momentum_.in_memory) settled.feedback = momentum_.feedback;
-  mean_ = std::make_unique<ReplicaMean>(channel(), store(), tensors(), settled, kMemory,
+  mean_ = std::make_unique<ReplicaMean>(channel(), store(), tensors(), settled, feedback_,
                                         memory().rounds);
 }
 

@@ -31,17 +31,20 @@ struct OuterStep {
 // where place_momentum puts it there: then each worker's v is its own, as in SparseLoCo [arXiv:2508.15706].
 class OuterSgd final : public SyncRule {
  public:
-  OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer);
+  // `feedback` is the memory of lossy codecs, unless the options name one.
+  OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer,
+           std::string feedback = "residual");
 
  private:
   OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period, OuterStep outer,
-           MomentumPlan momentum);
+           std::string feedback, MomentumPlan momentum);
   std::string shared_memory() const override;
   void join() override;
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override;
   bool own_centre(std::span<float> out) override;
 
   const uint64_t period_;
+  const std::string feedback_;
   const MomentumPlan momentum_;
   const OuterStep outer_;
   const bool lossless_;  // what is sent are the weights themselves

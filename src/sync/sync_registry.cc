@@ -14,8 +14,8 @@ namespace thinwire {
 namespace {
 
 std::vector<const SyncRuleEntry*> all_rules() {
-  return {&average_entry(),  &leader_entry(), &easgd_entry(), &diloco_entry(),
-          &downpour_entry(), &parle_entry(),  &gossip_entry()};
+  return {&average_entry(),    &leader_entry(),   &easgd_entry(), &diloco_entry(),
+          &sparseloco_entry(), &downpour_entry(), &parle_entry(), &gossip_entry()};
 }
 
 auto find_rule(const std::string& method) {

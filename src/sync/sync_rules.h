@@ -20,6 +20,7 @@ const SyncRuleEntry& average_entry();
 const SyncRuleEntry& easgd_entry();
 const SyncRuleEntry& leader_entry();
 const SyncRuleEntry& diloco_entry();
+const SyncRuleEntry& sparseloco_entry();
 const SyncRuleEntry& downpour_entry();
 const SyncRuleEntry& parle_entry();
 const SyncRuleEntry& gossip_entry();

@@ -91,7 +91,7 @@ TEST(LocalSteps, TestsLeaveNoTrace) {
 
 TEST(LocalSteps, ResumesBitForBit) {
   for (const char* method : {"leader:tau=2,tau_global=4,groups=2", "easgd:tau=3", "diloco:tau=2",
-                             "parle:tau=3", "gossip"}) {
+                             "sparseloco:tau=2", "parle:tau=3", "gossip"}) {
     const TemporaryFolder folder;
     ToyOptions toy = local(method, {{"optimizer.momentum", "0.9"}});
     toy.norm = true;

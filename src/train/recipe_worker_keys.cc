@@ -12,7 +12,7 @@ std::vector<OptionInfo> sync_keys() {
        .type = kText,
        .fallback = "",
        .help = "workers step by themselves and talk now and then: leader:tau=64, average, easgd, "
-               "diloco, downpour, parle, gossip; empty: gradients meet at every step"},
+               "diloco, sparseloco, downpour, parle, gossip; empty: gradients meet at every step"},
       {.name = "sync.norm_samples",
        .type = kInteger,
        .fallback = "2048",

@@ -69,7 +69,7 @@ TEST_P(SyncCodecs, EveryCodecLeavesAllWithTheSameLeader) {
 
 TEST_P(SyncCodecs, EveryCodecLeavesMeansWithTheSameBits) {
   for (const CodecEntry* codec : all_codecs())
-    for (const std::string method : {"average:tau=2", "easgd:tau=2", "diloco:tau=2"})
+    for (const std::string method : {"average:tau=2", "easgd:tau=2", "diloco:tau=2", "sparseloco:tau=2"})
       on_all([&](Group& group) {
         const std::string name(codec->info.name);
         Worker worker(group, {.method = method, .codec = name});

@@ -1,4 +1,4 @@
-// Outer steps on what workers did: diloco, downpour and parle against their formulas.
+// Outer steps on what workers did: diloco, sparseloco, downpour and parle against their formulas.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -89,6 +89,77 @@ void SyncOuter::expect_diloco(SynchroniserOptions options) {
     std::vector<float> centre(worker.x.size());
     worker.sync().centre(worker.x, centre);
     expect_near(centre, anchor, 200, 4e-6);
+  });
+}
+
+// The values of tensors that are sent compressed, by tensor; the bias between them is sent as it is.
+constexpr std::pair<size_t, size_t> kCompressed[] = {{0, 45}, {50, 110}};
+
+// Zeros but for the `share` of each compressed tensor with the largest magnitudes, and the bias.
+Vector largest(const Vector& values, double share) {
+  Vector kept = values;
+  for (const auto& [begin, end] : kCompressed) {
+    std::vector<size_t> order;
+    for (size_t i = begin; i < end; ++i) order.push_back(i);
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
+    const auto count = static_cast<size_t>(std::lround(share * static_cast<double>(order.size())));
+    for (size_t i = count; i < order.size(); ++i) kept[order[i]] = 0;
+  }
+  return kept;
+}
+
+TEST_P(SyncOuter, SparselocoFollowsTheFormula) {
+  on_all([&](Group& group) {
+    Worker worker(group,
+                  {.method = "sparseloco:tau=5,rate=0.8,beta=0.9", .codec = "topk:density=0.2"});
+    Vectors x = starts();
+    Vector anchor = x[0];
+    Vectors owed(x.size(), Vector(anchor.size()));
+    for (uint64_t step = 0; step < 100; ++step) {
+      for (int r = 0; r < n(); ++r) {
+        Vector& mine = x[static_cast<size_t>(r)];
+        const Vector gradient = gradient_at(mine, r, step);
+        for (size_t i = 0; i < mine.size(); ++i) mine[i] -= kRate * gradient[i];
+      }
+      worker.step();
+      if (step % 5 == 4) {
+        Vectors sent;
+        for (size_t r = 0; r < x.size(); ++r) {
+          for (size_t i = 0; i < anchor.size(); ++i)
+            owed[r][i] = 0.9f * owed[r][i] + (anchor[i] - x[r][i]);
+          sent.push_back(largest(owed[r], 0.2));
+          for (size_t i = 0; i < anchor.size(); ++i) owed[r][i] -= sent[r][i];
+        }
+        const Vector mean = mean_of(sent);
+        for (size_t i = 0; i < anchor.size(); ++i) anchor[i] -= 0.8f * mean[i];
+        for (Vector& mine : x) mine = anchor;
+      }
+      expect_near(worker.x, x[static_cast<size_t>(group.rank())], step, 4e-6);
+    }
+  });
+}
+
+// As published: what is owed outlives a round that does not count, also in a saved state.
+TEST_P(SyncOuter, SparselocoKeepsWhatItOwesThroughASkippedRound) {
+  on_all([&](Group& group) {
+    const SynchroniserOptions options{.method = "sparseloco:tau=1", .codec = "topk:density=0.1"};
+    Worker worker(group, options);
+    worker.step();
+    const auto before = worker.store().save();
+    const std::vector<float> x = worker.x;
+    if (group.rank() == 0) worker.x[3] = std::numeric_limits<float>::quiet_NaN();
+    const auto report = worker.step();
+    ASSERT_TRUE(report && report->skipped);
+    const auto memory = [](const StateArrays& state) {
+      std::vector<std::pair<std::string, std::vector<std::byte>>> arrays;
+      for (const StateArray& array : state)
+        if (array.name.find("residual") != std::string::npos)
+          arrays.emplace_back(array.name, array.data);
+      return arrays;
+    };
+    EXPECT_FALSE(memory(before).empty());
+    EXPECT_EQ(memory(worker.store().save()), memory(before));
   });
 }
 

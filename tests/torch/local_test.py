@@ -96,6 +96,7 @@ METHODS = (("LeaderSGD", {"tau": 2, "tau_global": 4, "groups": 2}),
            ("ElasticAveraging", {"tau": 2}),
            ("PeriodicAveraging", {"tau": 2}),
            ("DiLoCo", {"tau": 2}),
+           ("SparseLoCo", {"tau": 2, "codec": "fp32"}),
            ("LocalOptimizer", {"method": "parle:tau=2"}))
 
 
@@ -258,11 +259,19 @@ class Local(unittest.TestCase):
             for ranks in (dense, small):  # what is judged has the same bits everywhere
                 for one in ranks:
                     self.assertTrue(torch.equal(one[1], ranks[0][1]), kind)
-                    if kind in ("PeriodicAveraging", "DiLoCo"):
+                    if kind in ("PeriodicAveraging", "DiLoCo", "SparseLoCo"):
                         self.assertTrue(torch.equal(one[0], ranks[0][0]), kind)
             sent = [sum(one[2]["total_sent_bytes"] for one in ranks) for ranks in (dense, small)]
             self.assertGreater(sent[0], 4 * values)
             self.assertLess(sent[1], 0.45 * sent[0], kind)  # biases and frames are not compressed
+
+    def test_sparseloco_sends_the_papers_codec_by_default(self):
+        named = on_ranks(2, compressed, "SparseLoCo", {"tau": 2, "codec": "topk:density=0.02,block=4096,values=int2"})
+        for kind, settings in (("SparseLoCo", {"tau": 2}), ("SparseLoCo", {"tau": 2, "rate": 1, "beta": 0.95})):
+            for one, other in zip(on_ranks(2, compressed, kind, settings), named):
+                self.assertTrue(torch.equal(one[0], other[0]))
+        other = on_ranks(2, compressed, "SparseLoCo", {"tau": 2, "beta": 0.5})
+        self.assertFalse(torch.equal(other[0][0], named[0][0]))
 
     def test_a_saved_state_continues_bit_for_bit(self):
         for codec in ("fp32", "int8"):

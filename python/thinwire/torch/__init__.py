@@ -22,7 +22,7 @@ from ._boundary import Boundary
 from ._checkpoint import Checkpoint
 from ._compress import compress
 from ._link import Link
-from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging
+from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging, SparseLoCo
 from ._plan import plan
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Link",
     "LocalOptimizer",
     "PeriodicAveraging",
+    "SparseLoCo",
     "compress",
     "plan",
 ]

@@ -365,3 +365,26 @@ class DiLoCo(LocalOptimizer):
     ) -> None:
         super().__init__(optimizer, model, _text("diloco", tau=tau, rate=rate, momentum=momentum),
                          **common)
+
+
+class SparseLoCo(LocalOptimizer):
+    """An outer step on what a sparse codec sends of a decaying sum of differences [Sarfi et al., arXiv 2508.15706].
+
+    Args:
+        rate: learning rate of the outer step.
+        beta: share of what is owed that is left after a round; it takes the place of an outer momentum.
+        codec: the paper keeps 1 to 3 % of every 4,096 values in 2 bits.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        model: nn.Module,
+        *,
+        tau: int = 30,
+        rate: Optional[float] = None,
+        beta: Optional[float] = None,
+        codec: Any = "topk:density=0.02,block=4096,values=int2",
+        **common: Any,
+    ) -> None:
+        super().__init__(optimizer, model, _text("sparseloco", tau=tau, rate=rate, beta=beta), codec=codec, **common)
