@@ -349,7 +349,8 @@ class Exchange {
   //
   // Throws Error(kMismatch) on all members if their options, tensors or epochs differ. After an error, also of a rank
   // that is lost meanwhile, it may be called again, with another group and a higher epoch. Throws Error(kUnsupported)
-  // with inside or columns above 1, and Error(kContract) during a step.
+  // with inside or columns above 1 and after a failed step of tensors in a device's memory, and Error(kContract) during
+  // a step.
   virtual Regrouped regroup(Group& group, uint32_t epoch) = 0;
 
   // All that codec "auto" decided, the first decision first; with a codec of the caller's own, none. The last one

@@ -129,6 +129,7 @@ TEST(Staging, ADeviceThatFailsEndsTheExchange) {
     on.exchange->start(1, on.view(on.b.data(), on.b.size()));
     on.exchange->start(0, on.view(on.a.data(), on.a.size()));
     EXPECT_THAT(error_of([&] { on.exchange->finish(); }), HasSubstr("fake:0"));
+    EXPECT_THAT(error_of([&] { on.exchange->regroup(group, 2); }), HasSubstr("a device's memory"));
   });
 }
 

@@ -112,6 +112,10 @@ Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
     throw Error(ErrorCode::kUnsupported,
                 "regroup: the ranks of a hierarchy, or of columns, cannot change; choose inside = "
                 "1 and columns = 1");
+  if (staging_ != nullptr && intake_.has_failed())
+    throw Error(ErrorCode::kUnsupported,
+                "regroup: what a failed step still gives cannot be copied back to a device's "
+                "memory; make a new exchange");
   if (!intake_.has_failed()) {
     require_settled();
     intake_.between_steps("regroup", [] {});
