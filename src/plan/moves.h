@@ -1,4 +1,4 @@
-// Moves: what a rank computes and sends in a step, as a method of the exchange does it.
+// Leg and Move: the coding work and the messages of a rank in a step, by method, for play_step().
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// StepLayout: what an exchange makes of its tensors: streams, buckets and sections, without any rank.
+// StepLayout: the streams, buckets, sections and codec costs of an exchange, built without running
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Plays the moves of a rank beside its arithmetic: one thread that encodes and decodes, one link.
+// play_step(): simulates one rank's step: one communication thread and one link beside the
+// computation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Compares the header of a received frame with that of the expected one.
+// frame_difference(): names the first header field in which a received frame differs from the
+// expected one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

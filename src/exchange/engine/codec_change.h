@@ -1,4 +1,5 @@
-// Checks a change of an exchange's options between two steps, so that nothing owed is lost.
+// changed_options(): checks a change of an exchange's options between two steps, so that no owed
+// value is lost.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

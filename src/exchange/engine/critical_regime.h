@@ -1,4 +1,5 @@
-// CriticalRegime: whether a stream is in a critical regime of training, from the means delivered.
+// CriticalRegime: Accordion's rule: decides from the mean gradients whether a stream is in a
+// critical regime.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

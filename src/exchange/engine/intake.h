@@ -1,4 +1,5 @@
-// Intake: between the caller's threads and the exchange's own: tensors in, finished steps out.
+// Intake: hands tensors from the caller's threads to the exchange's thread, and reports of finished
+// steps back.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

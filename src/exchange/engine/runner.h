@@ -1,4 +1,5 @@
-// Runner: what the thread of an exchange does in a step, whatever the levels of its ranks are.
+// Runner: the interface by which the exchange's thread runs a step; StepRunner, LevelsRunner and
+// ColumnRunner implement it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// SectionRunner: a section in use: its schedule of codecs, its method, and owners' debts.
+// SectionRunner: runs one section: its method, its schedule of codecs, and what its owners still
+// owe.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

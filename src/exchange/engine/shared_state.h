@@ -1,4 +1,5 @@
-// State that all ranks hold alike: common estimates, factors that were agreed on.
+// require_shared_alike(): compares, by checksums, the state that must be equal on all ranks
+// (estimates of ef21, factors of powersgd).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// StepRunner: runs one step after another on the thread that owns the channel.
+// StepRunner: the Runner of an exchange without hierarchy: runs the sections of a step over one
+// channel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

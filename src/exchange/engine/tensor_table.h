@@ -1,4 +1,5 @@
-// TensorTable: the tensors of a step as fp32 values, wherever and in whatever format they are.
+// TensorTable: gives access to the caller's tensors of a step as fp32 values, in place or through a
+// copy.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Verdict: the fault of a step as one word, so that one maximum over ranks decides.
+// Verdict and FaultLog: the worst fault of a step in one 64-bit word, on which ranks agree by a
+// maximum.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

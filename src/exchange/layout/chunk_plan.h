@@ -1,4 +1,5 @@
-// ChunkPlan: which values of an exchange each owner has, and the chunks that are sent.
+// ChunkPlan: which values each owner has in method scatter-reduce, and the chunks in which they are
+// sent.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// RoundPlan: where the offers of streams lie in the messages of rounds, and whose rounds travel together.
+// RoundPlan: the layout of the messages by which ranks agree before they encode, and which buckets
+// share one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

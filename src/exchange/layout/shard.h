@@ -1,4 +1,5 @@
-// Shards: how a bucket's values are divided among the ranks that add them.
+// make_shards() and deal_out(): divide a bucket's values among the ranks that add them, in method
+// dense.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Stripes: how a stream's positions are divided among the ranks that add them.
+// Stripes: divide a stream's positions among the ranks that add them, in method sparse-reduce.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

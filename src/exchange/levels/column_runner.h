@@ -1,4 +1,4 @@
-// ColumnRunner: one of several exchanges whose steps count together or not at all.
+// ColumnRunner: the Runner of one column of a grid of ranks; all columns agree on each step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// HandOut: the holders of a bucket's tensors send the means to the other ranks of their group.
+// HandOut: the collective by which holders send the means of a bucket to the other ranks of their
+// group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

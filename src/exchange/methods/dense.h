@@ -1,4 +1,5 @@
-// The collectives of method dense, for an exchange whose ranks are whole groups.
+// dense_buckets(): makes the collectives of method dense, for the method itself and for sums inside
+// a group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

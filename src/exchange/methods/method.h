@@ -1,4 +1,5 @@
-// Method: how the streams of an exchange become their means. One file and one table row each.
+// Method: the interface of exchange methods (dense, gather, ...), and MethodEntry, their row in the
+// registry.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Contributions: the memory for the contributions of all ranks to some values.
+// Contributions: the buffers in which an owner collects the ranks' values, as their sum or as one
+// row per rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The scores of Krum, among some of the ranks.
+// krum_scores(): for each candidate rank the sum of squared distances to its nearest neighbours.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

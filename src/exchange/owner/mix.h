@@ -1,4 +1,5 @@
-// Mix: makes other rows of the ranks' rows before a rule sees them, and the table of mixes.
+// Mix: the interface of mixes (nnm, bucketing, clip), which replace the ranks' vectors by weighted
+// sums before a rule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

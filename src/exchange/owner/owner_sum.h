@@ -1,4 +1,5 @@
-// OwnerSum: the contributions to a chunk, the owner's result of them, and its readers.
+// OwnerSum: combines the contributions to a chunk at its owner; functions that write contributions
+// and read results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// RegionCoder: a region of a stream as kept values with positions, or as all values if nearly
-// all are kept.
+// RegionCoder: encodes and decodes a region of sparse-reduce, as kept values with positions or as
+// all values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Rules that decide coordinate by coordinate start from sorted columns of the rows.
+// ColumnRule: the base of rules that decide coordinate by coordinate, and the sorting of columns
+// that they share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// StatisticsRound: the statistics of a step, put together by all ranks, and the weights that follow.
+// StatisticsRound: adds up the statistics of a step over all ranks and computes from them the
+// weights of a VectorRule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

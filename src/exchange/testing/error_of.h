@@ -1,4 +1,4 @@
-// For tests: the text of an error.
+// For tests: error_of(), which runs a function and returns the text of the Error that it throws.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

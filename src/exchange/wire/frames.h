@@ -1,4 +1,4 @@
-// Frames of an exchange: the expected header, and the result of checking a received one.
+// Functions that read, check, pad and add the frames of an exchange, and note their faults.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

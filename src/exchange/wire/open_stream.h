@@ -1,4 +1,5 @@
-// Opens a stream of an exchange's plan in a store.
+// open_stream(): makes the CodedStream of a planned stream, with its memory and encoder from a
+// store.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Rounds: what streams agree on before they encode, for all streams in one message.
+// Rounds: runs the messages by which ranks agree on scales, positions or factors before they
+// encode.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Messages that begin with their length in eight bytes.
+// SizedSend and SizedReceive: send and receive a message of any length, after a message of eight
+// bytes with that length.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
