@@ -75,7 +75,7 @@ def decode_adacomp(reader, tensors, options):
     return out
 
 
-FORMATS = ["fp32", "fp16", "bf16", "int8", "sign", "mean"]
+FORMATS = ["fp32", "fp16", "bf16", "int8", "sign", "mean", "int2"]
 BLOCK = 512
 
 
@@ -111,6 +111,17 @@ def read_kept(reader: Reader, form: str, kept: int) -> list[float]:
             levels = [reader.get("b") for _ in range(min(BLOCK, kept - begin))]
             require(-128 not in levels, "level -128")
             values += [f32(level * scale) for level in levels]
+        return values
+    if form == "int2":
+        values = []
+        for begin in range(0, kept, BLOCK):
+            low, high = read_mean(reader, False), read_mean(reader, False)
+            require(low <= high, "low above high")
+            size = min(BLOCK, kept - begin)
+            bits = bits_of(reader.take(-(-size // 4)))
+            require(not any(bits[2 * size:]), "padding is not 0")
+            magnitudes = [high if bits[2 * i] else low for i in range(size)]
+            values += [-magnitudes[i] if bits[2 * i + 1] else magnitudes[i] for i in range(size)]
         return values
     mean = read_mean(reader, form == "mean")
     if form == "mean":
