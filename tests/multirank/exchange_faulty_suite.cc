@@ -297,6 +297,40 @@ TEST_P(ExchangeFaulty, DamageInTheAgreementLeavesOutRanksThatNobodyUnderstands) 
     });
 }
 
+// In the last round one rank alone would hear of it, and could not pass it on.
+TEST_P(ExchangeFaulty, AccountsThatComeAfterTheFirstRoundAreNotTaken) {
+  const int n = GetParam();
+  const auto last = static_cast<uint64_t>(std::max(2, most() + 1) - 1);
+  on_all([&](Group& group) {
+    bool armed = false;
+    std::vector<uint64_t> own;  // what it says of itself in the first round
+    SendingGroup sending(group, [&](int to, int tag, std::span<std::byte> message) {
+      if (!armed || tag != kAccounts) return true;
+      std::vector<uint64_t> words(message.size() / 8);
+      std::memcpy(words.data(), message.data(), message.size());
+      const auto row =
+          std::span(words).subspan(2 + static_cast<size_t>((n - 1) * n), static_cast<size_t>(n));
+      if (words[1] == 0) own.assign(row.begin(), row.end());
+      std::copy(own.begin(), own.end(), row.begin());
+      words.back() = seal_of(std::span(words).first(words.size() - 1), words[0], n - 1);
+      if (words[1] != last || to != 0)
+        words.back() ^= 1;  // nobody else understands it, nor anybody before
+      std::memcpy(message.data(), words.data(), message.size());
+      return true;
+    });
+    Side side(sending, kModel, by_gather("median"));
+    for (uint64_t step = 0; step < 3; ++step) {
+      armed = group.rank() == n - 1 && step == 1;
+      const StepReport report = side.step(step);
+      EXPECT_FALSE(report.skipped);
+      std::vector<LeftOut> expected;
+      if (step == 1) expected.push_back({n - 1, LeftOutFor::kSilence});
+      EXPECT_EQ(report.left_out, expected) << "step " << step;
+      expect_same_everywhere(group, side.values, "late accounts");
+    }
+  });
+}
+
 // It tells every other rank something else of what it received, and nothing else is wrong with it.
 TEST_P(ExchangeFaulty, TwofoldAccountsAreEquivocationToo) {
   const int n = GetParam();

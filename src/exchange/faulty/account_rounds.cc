@@ -29,6 +29,8 @@ std::vector<Account> AccountRounds::call(std::span<const Account> mine) {
   accounts_.assign(ranks_ * ranks_, kNoAccount);
   std::copy(mine.begin(), mine.end(),
             accounts_.begin() + static_cast<std::ptrdiff_t>(context_.rank() * ranks_));
+  fresh_.assign(ranks_, kNever);
+  fresh_[context_.rank()] = 0;
   confirmed_ = ranks_ == 1;
   outbox_.set_under_way(true);
   for (size_t round = 0; round < rounds_; ++round) {
@@ -45,7 +47,13 @@ std::vector<Account> AccountRounds::call(std::span<const Account> mine) {
 
 void AccountRounds::send(size_t round) {
   std::vector<uint64_t> words = {context_.call.step, round};
-  words.insert(words.end(), accounts_.begin(), accounts_.end());
+  for (size_t of = 0; of < ranks_; ++of) {
+    const auto row = std::span(accounts_).subspan(of * ranks_, ranks_);
+    if (fresh_[of] == round)
+      words.insert(words.end(), row.begin(), row.end());
+    else
+      words.insert(words.end(), ranks_, kNoAccount);
+  }
   words.push_back(seal_of(words, context_.call.step, context_.group.rank()));
   const auto bytes = std::as_bytes(std::span(words));
   Buffer message = context_.buffers.take(bytes.size());
@@ -106,18 +114,20 @@ void AccountRounds::learn(size_t rank, size_t round) {
   const auto theirs =
       std::span<const Account>(peers_[rank].message).subspan(kHeader, ranks_ * ranks_);
   for (size_t of = 0; of < ranks_; ++of)
-    if (round > 0 || of == rank) learn_row(of, theirs.subspan(of * ranks_, ranks_));
+    if ((round == 0) == (of == rank)) learn_row(of, theirs.subspan(of * ranks_, ranks_), round);
 }
 
 // Two different accounts of one rank are twofold for ever, so that the order of messages does not matter.
-void AccountRounds::learn_row(size_t of, std::span<const Account> row) {
+void AccountRounds::learn_row(size_t of, std::span<const Account> row, size_t round) {
   if (row[of] == kNoAccount) return;
   const auto known = std::span(accounts_).subspan(of * ranks_, ranks_);
   confirmed_ |= of == context_.rank();
+  if (std::equal(row.begin(), row.end(), known.begin())) return;
   if (known[of] == kNoAccount)
     std::copy(row.begin(), row.end(), known.begin());
-  else if (!std::equal(row.begin(), row.end(), known.begin()))
+  else
     std::fill(known.begin(), known.end(), account_of_fault(LeftOutFor::kEquivocation));
+  fresh_[of] = round + 1;
 }
 
 }  // namespace thinwire

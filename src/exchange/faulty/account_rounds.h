@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,9 +18,10 @@
 namespace thinwire {
 
 // The agreement at the end of a step in which up to f ranks are faulty: f + 1 rounds, 2 at least, in each of which
-// every rank sends all accounts that it knows to every other one [the relays of Dolev and Strong, SIAM J. Comput.
+// every rank sends the accounts that it learnt in the round before to every other one, its own in the first [the relays of Dolev and Strong, SIAM J. Comput.
 // 1983, without signatures]. Among f + 1 rounds there is one in which no rank fails, and after which all know the
-// same. A rank whose own accounts differ from one rank to another is found, too. What is not protected: a rank that
+// same. An account that a rank brings later than in the first round is not taken, because those that hear of it in
+// the last round could not pass it on. A rank whose own accounts differ from one rank to another is found, too. What is not protected: a rank that
 // forges the accounts of others, because accounts are sealed with a checksum, and not signed.
 //
 // A message has 8 (n^2 + 3) bytes. Ranks that lag behind find the messages of earlier steps before them and read
@@ -34,6 +36,8 @@ class AccountRounds {
   std::vector<Account> call(std::span<const Account> mine);
 
  private:
+  static constexpr size_t kNever = std::numeric_limits<size_t>::max();
+
   struct Peer {
     std::vector<uint64_t> message;
     std::unique_ptr<Transfer> transfer;  // null: none is under way
@@ -45,7 +49,7 @@ class AccountRounds {
   bool listen(size_t rank, size_t round);
   bool look_at(size_t rank, size_t round);
   void learn(size_t rank, size_t round);
-  void learn_row(size_t of, std::span<const Account> row);
+  void learn_row(size_t of, std::span<const Account> row, size_t round);
   void wait_for_round(size_t round);
 
   StepContext& context_;
@@ -54,7 +58,8 @@ class AccountRounds {
   PatientOutbox outbox_;
   std::vector<Peer> peers_;  // by rank
   std::vector<Account> accounts_;
-  bool confirmed_ = false;  // others know this rank's accounts
+  std::vector<size_t> fresh_;  // by rank: the round in which its accounts are sent
+  bool confirmed_ = false;     // others know this rank's accounts
 };
 
 }  // namespace thinwire
