@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/checksum.h"
 #include "exchange/engine/terms.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/members/state_messages.h"
@@ -14,6 +15,12 @@ namespace thinwire {
 namespace {
 
 constexpr int kSizeTag = 0, kStateTag = 1;  // nothing else is under way between two steps
+
+uint64_t limit_of(const std::vector<TensorSpec>& tensors) {
+  uint64_t values = 0;
+  for (const TensorSpec& tensor : tensors) values += tensor.count();
+  return state_limit(values);
+}
 
 std::vector<std::byte> bytes_of(const uint64_t& number) {
   const auto bytes = std::as_bytes(std::span(&number, 1));
@@ -83,15 +90,23 @@ void ThreadedExchange::hand_over(bool leaves) {
                                                 group.send(state, heir, kStateTag)};
       group.wait(both);
     }
-    for (size_t rank = 0; rank < n; ++rank) {
-      if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
-      uint64_t size = 0;
-      group.wait(group.receive(std::as_writable_bytes(std::span(&size, 1)), static_cast<int>(rank),
-                               kSizeTag));
-      std::vector<std::byte> state(size);
-      group.wait(group.receive(state, static_cast<int>(rank), kStateTag));
-      store_.add_owed(unpack_state(state).value()).or_throw();
-    }
+    // Nothing is added before all have what they inherit: a hand-over that fails leaves every rank with its own debts.
+    std::vector<StateArrays> inherited;
+    on_all(group, "handed over", [&] {
+      for (size_t rank = 0; rank < n; ++rank) {
+        if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
+        uint64_t size = 0;
+        group.wait(group.receive(std::as_writable_bytes(std::span(&size, 1)),
+                                 static_cast<int>(rank), kSizeTag));
+        check_state_size(size, limit_of(tensors_), static_cast<int>(rank));
+        std::vector<std::byte> state(size);
+        group.wait(group.receive(state, static_cast<int>(rank), kStateTag));
+        inherited.push_back(unpack_state(state).value());
+      }
+    });
+    on_all(group, "handed over", [&] {
+      for (const StateArrays& owed : inherited) store_.add_owed(owed).or_throw();
+    });
     for (size_t rank = 0; rank < n; ++rank) left_[rank] = left_[rank] || leaving[rank] != 0;
   });
 }
@@ -103,7 +118,7 @@ Member ThreadedExchange::member() const {
           .epoch = epoch_,
           .rank = rank_,
           .size = size_,
-          .voted = static_cast<uint16_t>(open_ == Open::kVoting),
+          .voted = static_cast<uint16_t>(open_ == Open::kVoting && !runner_->outlives_ranks()),
           .lacks = static_cast<uint16_t>(lacks_)};
 }
 
@@ -136,7 +151,10 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   ExchangeOptions options = options_;
   options.generation = epoch;
   if (call.furthest().size > 0) options.first_step = call.furthest().step;
-  require_agreement(group, "regroup", agreement_text(options, tensors_));
+  // What members said of themselves came without a seal.
+  const uint64_t said = checksum(std::as_bytes(std::span(call.members())));
+  require_agreement(group, "regroup",
+                    agreement_text(options, tensors_) + "members " + std::to_string(said) + "\n");
   check_epoch(call, epoch);
   Sections sections = settle_for_group(options, tensors_, group.size());
 
@@ -146,7 +164,7 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
                 .source = static_cast<int>(call.source())};
   for (const int rank : call.absent())
     if (size_ > 0 && epoch_ == call.members()[call.witness()].epoch &&
-        !left_[static_cast<size_t>(rank)])
+        static_cast<size_t>(rank) < debts_.size() && !left_[static_cast<size_t>(rank)])
       how.lost.push_back(debts_[static_cast<size_t>(rank)]);
   end_failed_step(call, me);
   options_ = std::move(options);
@@ -201,7 +219,10 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
   for (size_t rank = 0; rank < call.members().size(); ++rank) any = any || call.is_behind(rank);
   if (!any) return;
   const auto source = static_cast<int>(call.source());
-  const StateArrays shared = broadcast_state(group, store_.save_shared(), source);
+  const std::vector<std::byte> bytes =
+      broadcast_state(group, store_.save_shared(), source, limit_of(tensors_));
+  StateArrays shared;
+  on_all(group, "brought up to date", [&] { shared = unpack_state(bytes).value(); });
   const auto is_regime = [](const StateArray& array) {
     return array.name.find("/regime/") != std::string::npos;
   };

@@ -69,15 +69,23 @@ Result<StateArrays> unpack_state(std::span<const std::byte> bytes) {
   return arrays;
 }
 
-StateArrays broadcast_state(Group& group, const StateArrays& mine, int from) {
-  const bool sends = group.rank() == from;
+void check_state_size(uint64_t size, uint64_t limit, int rank) {
+  if (size > limit)
+    throw Error(ErrorCode::kCorrupt, "exchange: rank " + std::to_string(rank) + " announces " +
+                                         std::to_string(size) + " bytes of state where at most " +
+                                         std::to_string(limit) + " are possible");
+}
+
+std::vector<std::byte> broadcast_state(Group& group, const StateArrays& mine, int from,
+                                       uint64_t limit) {
   std::vector<std::byte> bytes;
-  if (sends) bytes = pack_state(mine);
+  if (group.rank() == from) bytes = pack_state(mine);
   uint64_t size = bytes.size();
   group.broadcast(std::as_writable_bytes(std::span(&size, 1)), from);
+  check_state_size(size, limit, from);
   bytes.resize(size);
   group.broadcast(bytes, from);
-  return sends ? mine : unpack_state(bytes).value();
+  return bytes;
 }
 
 }  // namespace thinwire
