@@ -48,11 +48,9 @@ Ticket Intake::start(size_t index, const TensorView& view) {
                                        "' is started twice in step " + std::to_string(step_));
   THINWIRE_CHECK(!closed_, "exchange: tensor '" + tensors_[index].name +
                                "' is started while finish ends step " + std::to_string(step_));
-  views_[index] = view;
-  if (view.device != Device::kCpu) {
-    staging_->fetch(index, view);
-    views_[index] = staging_->host_view(index);
-  }
+  if (view.device != Device::kCpu)
+    staging_->fetch(index, view);  // may throw: then it was not started
+  views_[index] = view.device == Device::kCpu ? view : staging_->host_view(index);
   started_[index] = true;
   unclaimed_ = false;
   closed_ = ++started_count_ == tensors_.size();

@@ -91,8 +91,8 @@ class SizedReceive {
   uint64_t limit_ = 0;
   uint64_t size_ = 0;
   Stage stage_ = Stage::kIdle;
+  Buffer bytes_;  // before what receives into it, which is withdrawn first
   Pending size_in_, bytes_in_;
-  Buffer bytes_;
 };
 
 }  // namespace thinwire
