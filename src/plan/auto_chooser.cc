@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -64,13 +65,36 @@ void AutoChooser::read_plan(const std::string& path) {
   std::string text;
   together(link_.channel(), [&] {
     if (!link_.first()) return;
+    std::error_code absent;
     std::ifstream file(path, std::ios::binary);
-    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (!std::filesystem::is_regular_file(path, absent)) file.setstate(std::ios::failbit);
+    if (file) text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     if (!file) throw Error(ErrorCode::kIo, "codec 'auto': plan " + path + ": cannot be read");
-    if (Status read = decisions_from(text).status(); !read)
-      throw Error(read.code(), "codec 'auto': plan " + path + ": " + read.message());
+    auto decisions = decisions_from(text);
+    if (!decisions)
+      throw Error(decisions.status().code(),
+                  "codec 'auto': plan " + path + ": " + decisions.status().message());
+    for (const AutoDecision& one : decisions.value())
+      if (const Status fits = check_decision(one); !fits)
+        throw Error(fits.code(), "codec 'auto': plan " + path + ": step " +
+                                     std::to_string(one.step) + ": " + fits.message());
   });
   plan_ = decisions_from(link_.of_first(std::move(text))).value();
+}
+
+// A plan that cannot be followed to its end is refused before the first step.
+Status AutoChooser::check_decision(const AutoDecision& decision) const {
+  const auto refuse = [](const std::string& why) {
+    return Status::fail(ErrorCode::kBadOption, why);
+  };
+  if (is_auto(decision.codec)) return refuse("'" + decision.codec + "' decides nothing");
+  for (const auto& [name, codec] : decision.others) {
+    if (is_auto(codec)) return refuse("'" + codec + "' decides nothing");
+    if (std::none_of(tensors_.begin(), tensors_.end(),
+                     [&](const TensorSpec& tensor) { return tensor.name == name; }))
+      return refuse("there is no tensor '" + name + "'");
+  }
+  return check_exchange(decided_options(base_, decision));
 }
 
 // One at a time, so that no rank waits longer than one takes.

@@ -39,7 +39,10 @@ class AutoExchange final : public Exchange {
   }
   StepReport finish() override {
     if (!under_way_ && !ended_) begin();
-    return end(inner_->finish());
+    StepReport report = end(inner_->finish());
+    const std::scoped_lock lock(mutex_);
+    ended_ = false;  // another call without a start is a step of its own
+    return report;
   }
   StepReport wait(Ticket ticket) override { return end(inner_->wait(ticket)); }
 
@@ -99,7 +102,7 @@ class AutoExchange final : public Exchange {
   // Whoever hears of the end first notes it: threads may wait for the same step.
   StepReport end(StepReport report) {
     const std::scoped_lock lock(mutex_);
-    if (under_way_) {
+    if (under_way_ && report.step == next_step_) {
       under_way_ = false;
       ended_ = true;
       next_step_ = report.step + 1;
@@ -130,7 +133,7 @@ class AutoExchange final : public Exchange {
 
   std::mutex mutex_;  // end may be called from another thread than start
   bool under_way_ = false;
-  bool ended_ = false;                // and nothing was started since
+  bool ended_ = false;                // by wait, and finish was not called since
   uint64_t sent_ = 0, received_ = 0;  // in the step, beside the exchange
 };
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <optional>
+
 #include "plan/testing/simulated_run.h"
 
 namespace thinwire::testing {
@@ -49,6 +52,46 @@ TEST(AutoExchange, ASingleRankProbesNothing) {
     EXPECT_EQ(run.probes, 0);
     EXPECT_EQ(run.exchange().decisions().size(), 1u);
     EXPECT_THAT(run.decision().why, HasSubstr("a single rank"));
+  });
+}
+
+// Tensors that were not started count as zeros: the step is one like others, on all ranks.
+TEST(AutoExchange, AStepWithoutTensorsOnOneRankIsAStep) {
+  run_local(2, [](Group& group) {
+    group.set_deadline(std::chrono::seconds(20));
+    const World world = always(kSlow, 0.01);
+    SimulatedRun run(group, world, {.codec = "auto"});
+    for (int step = 0; step < 40; ++step) {
+      if (step % 7 == 3 && group.rank() == 1)
+        run.exchange().finish();
+      else
+        run.step();
+    }
+    EXPECT_EQ(run.decision().codec, "int8");
+    const auto decided = run.decision().step;
+    EXPECT_EQ(group.max(decided), decided);
+  });
+}
+
+// A thread may ask for a step that is long over while the next one is under way.
+TEST(AutoExchange, AnOldTicketDoesNotEndTheStepUnderWay) {
+  run_local(2, [](Group& group) {
+    group.set_deadline(std::chrono::seconds(20));
+    const World world = always(kSlow, 0.01);
+    SimulatedRun run(group, world, {.codec = "auto"});
+    std::optional<Ticket> old;
+    for (uint64_t step = 0; step < 40; ++step) {
+      Tensors values = gradients(run.model(), group.rank(), step);
+      Ticket ticket;
+      for (size_t i = values.size(); i-- > 0;) {
+        ticket = run.exchange().start(i, {.data = values[i].data(), .count = values[i].size()});
+        if (old && i == 1 && group.rank() == 1) run.exchange().wait(*old);
+      }
+      run.exchange().finish();
+      old = ticket;
+    }
+    const auto decisions = run.exchange().decisions().size();
+    EXPECT_EQ(group.max(decisions), decisions);
   });
 }
 

@@ -95,7 +95,12 @@ TEST(AutoRecord, ARecordedRunIsRepeatedToTheBit) {
 TEST(AutoRecord, APlanThatCannotBeReadIsToldToAll) {
   const World world = changing();
   const std::string bad = text_file("int8\n");
-  for (const std::string& path : {std::string("/no/such/file"), bad}) {
+  const std::string later = text_file("thinwire decisions 1\n0\tint8\n500\ttopk:densty=0.1\n");
+  const std::string again = text_file("thinwire decisions 1\n0\tauto\n");
+  const std::string stranger = text_file("thinwire decisions 1\n0\tint8\tfp32\tno.weight\n");
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  for (const std::string& path :
+       {std::string("/no/such/file"), folder, bad, later, again, stranger}) {
     std::vector<std::string> told(2);
     run_local(2, [&](Group& group) {
       try {
@@ -106,7 +111,7 @@ TEST(AutoRecord, APlanThatCannotBeReadIsToldToAll) {
     });
     EXPECT_THAT(told, Each(HasSubstr("plan " + path)));
   }
-  std::filesystem::remove(bad);
+  for (const std::string& path : {bad, later, again, stranger}) std::filesystem::remove(path);
 }
 
 // What was decided and what is owed go on; the link is probed anew.
@@ -170,6 +175,11 @@ TEST(AutoRecord, SaysWhereItCannotWork) {
   EXPECT_THAT(why({.codec = "auto", .grouping = Grouping::kModel}), HasSubstr("grouping tensor"));
   EXPECT_THAT(why({.codec = "fp32", .rules = {{.pattern = "a*", .codec = "auto"}}}),
               HasSubstr("rule 'a*'"));
+  EXPECT_THAT(
+      why({.codec = "auto", .rules = {{.pattern = "a*", .codec = "fp32", .method = "library"}}}),
+      HasSubstr("which rule 'a*' has"));
+  EXPECT_THAT(why({.codec = "auto", .rules = {{.pattern = "a*", .codec = "fp32 | 9steps: int8"}}}),
+              HasSubstr("predicts no schedules, and rule 'a*'"));
   run_local(2, [](Group& group) {
     Store store;
     try {

@@ -27,6 +27,8 @@ std::string usual_cost_file() {
 Result<CostTable> read_costs(const std::string& path) {
   std::error_code absent;
   if (path.empty() || !fs::exists(path, absent)) return CostTable();
+  if (!fs::is_regular_file(path, absent))
+    return Status::fail(ErrorCode::kIo, path + ": cannot be read");
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) return Status::fail(ErrorCode::kIo, path + ": cannot be read");

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "codec/codec_schedule.h"
 #include "thinwire/options.h"
 
 namespace thinwire {
@@ -65,6 +66,14 @@ Status check_auto(const ExchangeOptions& options) {
           "' is for some of its tensors; name a codec in the rule, and auto for the others");
   if (!is_auto(options.codec)) return Status::ok();
   if (Result<AutoCodec> parsed = parse_auto(options.codec); !parsed) return parsed.status();
+  for (const TensorRule& rule : options.rules) {
+    if (rule.method == "library")
+      return refuse("predicts no method library, which rule '" + rule.pattern + "' has");
+    if (auto schedule = CodecSchedule::parse(rule.codec);
+        schedule && !schedule.value().is_constant())
+      return refuse("predicts no schedules, and rule '" + rule.pattern + "' has '" + rule.codec +
+                    "'; name one codec in the rule");
+  }
   if (options.method != "auto")
     return refuse("chooses the method, too; choose method = auto, not " + options.method);
   if (options.grouping && *options.grouping != Grouping::kTensor)
