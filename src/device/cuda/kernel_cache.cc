@@ -62,9 +62,13 @@ void write(const fs::path& path, std::string_view code) {
 }  // namespace
 
 fs::path kernel_cache_folder() {
-  if (const char* folder = std::getenv("THINWIRE_CACHE")) return folder;
-  if (const char* folder = std::getenv("XDG_CACHE_HOME")) return fs::path(folder) / "thinwire";
-  if (const char* folder = std::getenv("HOME")) return fs::path(folder) / ".cache" / "thinwire";
+  const auto set = [](const char* name) {  // an empty variable counts as one that is not set
+    const char* const value = std::getenv(name);
+    return fs::path(value != nullptr ? value : "");
+  };
+  if (const fs::path folder = set("THINWIRE_CACHE"); !folder.empty()) return folder;
+  if (const fs::path folder = set("XDG_CACHE_HOME"); !folder.empty()) return folder / "thinwire";
+  if (const fs::path folder = set("HOME"); !folder.empty()) return folder / ".cache" / "thinwire";
   return {};
 }
 
