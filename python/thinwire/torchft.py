@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 
 from .codec import Codec
-from .errors import ContractError, Error, UnsupportedError
+from .errors import ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
 from .torch._arguments import Arguments, exchange_options
 from .torch._lossy import warn_of_loss
 from .torch._native import Engine, check_options, close_group
@@ -217,8 +217,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         vector.step = manager.current_step()
         engine.start(0, flat)
         report = engine.wait()
-        if report["fault"] and report["skipped"]:
-            _log.warning("thinwire.torchft: %s", report["fault"])
+        if report["skipped"] and report["participants"] > 0:  # the manager then skips the step on all replicas
+            raise NonFiniteError(report["fault"]) if "corrupt" not in report["fault"] else CorruptError(report["fault"])
         if is_sum:
             flat.mul_(report["participants"])
         if not tensor.is_contiguous():
