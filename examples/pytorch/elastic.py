@@ -14,6 +14,7 @@ import gzip
 import os
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 
 os.environ.setdefault("RUST_LOG", "error")  # or torchft prints every quorum
@@ -94,10 +95,18 @@ def run_all(options):
             replica.stdin.write("go\n")
             replica.stdin.flush()
 
+    # Reads what a replica prints, so that it need not wait for a full pipe.
+    def read(replica):
+        replica.lines = []
+        replica.reader = threading.Thread(target=lambda: replica.lines.extend(replica.stdout), daemon=True)
+        replica.reader.start()
+
     *first, again, fourth = replicas = [start(number) for number in (0, 1, 2, 1, 3)]
     try:
         for replica in replicas:
             replica.stdout.readline()  # ready
+        for replica in (first[2], again, fourth):
+            read(replica)
         go(*first)
         killed, weights = False, []
         for line in first[0].stdout:
@@ -108,7 +117,8 @@ def run_all(options):
                 go(again, fourth)
             weights += line.split(" weights ")[1:]
         for replica in (first[2], again, fourth):
-            for line in replica.communicate(timeout=120)[0].splitlines(keepends=True):
+            replica.reader.join(120)
+            for line in replica.lines:
                 if " weights " in line or " lost " in line:
                     print(line, end="", flush=True)
                 weights += line.split(" weights ")[1:]
