@@ -179,7 +179,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
     def _leave(self) -> None:
         """Ends the old group's threads, beside what goes on."""
         if self._joined is not None:
-            threading.Thread(target=close_group, args=(self._joined,), daemon=True, name="thinwire").start()
+            # Not a daemon: the interpreter would unwind it through C++ at its end.
+            threading.Thread(target=close_group, args=(self._joined,), daemon=False, name="thinwire").start()
             self._joined = None
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:

@@ -214,6 +214,20 @@ class Torchft(unittest.TestCase):
         self.assertTrue(seen[0] == seen[1])  # assertEqual would take minutes to show how bytes differ
         self.assertEqual(len(replica.losses), 9)
 
+    def test_a_gradient_that_is_not_finite_does_not_count(self):
+        hooks = []
+
+        def spoils(replica, where):
+            if where == "quorum" and replica.manager.current_step() == 5 and not hooks:
+                hooks.append(replica.model[0].weight.register_hook(lambda gradient: gradient * float("nan")))
+            elif where == "commit" and hooks:
+                hooks[0].remove()
+
+        replicas = [self.start(0, 8, "topk:density=0.05"), self.start(1, 8, "topk:density=0.05", spoils)]
+        self.end(*replicas)
+        self.assertTrue(hooks)
+        self.assertTrue(replicas[0].weights().isfinite().all())
+
     def test_a_spare_keeps_its_memory(self):
         owed = {}
 
