@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/launcher.h"
+#include "kernel/grid_blocks.h"
 #include "kernel/scaled_blocks.h"
 #include "kernel/two_levels.h"
 
@@ -28,6 +29,15 @@ void quantise_blocks(Launcher& on, const float* values, size_t count, kernel::Sc
                      std::byte* bytes, float* rest);
 void add_blocks(Launcher& on, const std::byte* bytes, size_t count, kernel::ScaledBlocks blocks,
                 float weight, float* out, uint32_t* bad);
+
+// kernel::quantise_grid and add_grid, of the rules kMinMax and kMax; what kMax wrote add_blocks reads. `scratch` has
+// grid_scratch_bytes(count, blocks) bytes, at a multiple of 8.
+size_t grid_scratch_bytes(size_t count, const kernel::GridBlocks& blocks) noexcept;
+void quantise_grid(Launcher& on, const float* values, size_t count,
+                   const kernel::GridBlocks& blocks, const kernel::Dither* dither, std::byte* bytes,
+                   float* rest, void* scratch);
+void add_grid(Launcher& on, const std::byte* bytes, size_t count, const kernel::GridBlocks& blocks,
+              float weight, float* out, uint32_t* bad);
 
 // kernel::encode_levels and add_levels. `scratch` has level_scratch_bytes(count, blocks) bytes, at a multiple of 8; null
 // where that is 0.

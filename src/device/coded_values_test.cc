@@ -116,12 +116,52 @@ Pair levels(kernel::LevelRule rule, size_t block) {
                           auto bad) { add_levels(on, bytes, count, blocks, weight, out, bad); }};
 }
 
+Pair grid(kernel::GridRule rule, size_t block, size_t bits, float levels, bool random) {
+  const kernel::GridBlocks blocks{.block = block, .bits = bits, .rule = rule, .levels = levels};
+  const kernel::Dither draws{.key = {.seed = 0x123456789A, .step = uint64_t{3} << 40, .stream = 7},
+                             .position = 5};
+  const kernel::Dither* const fixed = nullptr;
+  const auto dither = [=](const kernel::Dither& these) { return random ? &these : fixed; };
+  const bool shifted = rule == kernel::GridRule::kMinMax;
+  Pair pair = scaled(block, bits);  // its decoder reads what kMax wrote
+  pair.name = (shifted ? "uniform:bits=" : "qsgd:levels=") +
+              std::to_string(shifted ? bits : static_cast<size_t>(levels)) +
+              ",block=" + std::to_string(block) + (random ? ",random" : "");
+  pair.size = [=](size_t count) { return blocks.size(count); };
+  pair.simd_encode = [=](auto values, auto bytes, auto rest) {
+    kernel::quantise_grid(values, blocks, dither(draws), bytes, rest);
+  };
+  pair.text_encode = [=](auto& on, auto values, auto count, auto bytes, auto rest) {
+    std::vector<uint64_t> scratch(grid_scratch_bytes(count, blocks) / 8 + 1);
+    quantise_grid(on, values, count, blocks, dither(draws), bytes, rest, scratch.data());
+  };
+  if (!shifted) return pair;
+  pair.simd_add = [=](auto bytes, float weight, auto out) {
+    return kernel::add_grid(bytes, blocks, weight, out);
+  };
+  pair.text_add = [=](auto& on, auto bytes, auto count, auto weight, auto out, auto bad) {
+    add_grid(on, bytes, count, blocks, weight, out, bad);
+  };
+  return pair;
+}
+
 std::vector<Pair> all_pairs() {
   std::vector<Pair> pairs = {floats(Float16::kHalf), floats(Float16::kBfloat)};
   for (size_t bits = 2; bits <= 8; ++bits) pairs.push_back(scaled(64, bits));
   for (const size_t block : {256, 1000, 4096}) pairs.push_back(scaled(block, 8));
   for (const auto rule : {kernel::LevelRule::kMagnitude, kernel::LevelRule::kMeans})
     for (const size_t block : {64, 256, 4096, 16384, 1 << 20}) pairs.push_back(levels(rule, block));
+  for (const bool random : {false, true}) {
+    for (const size_t bits : {1, 3, 4, 8})
+      pairs.push_back(grid(kernel::GridRule::kMinMax, 256, bits, 1, random));
+    for (const size_t block : {size_t{64}, size_t{16384}, size_t{1} << 20})
+      pairs.push_back(grid(kernel::GridRule::kMinMax, block, 4, 1, random));
+    for (const float levels : {1.0f, 7.0f, 100.0f, 127.0f}) {
+      const size_t bits = levels < 2 ? 2 : levels < 8 ? 4 : 8;
+      pairs.push_back(
+          grid(kernel::GridRule::kMax, levels < 100 ? 512 : 20000, bits, levels, random));
+    }
+  }
   return pairs;
 }
 

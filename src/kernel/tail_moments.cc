@@ -277,31 +277,32 @@ int exponent_of(float largest) noexcept {
   return largest > 0 ? std::max(std::ilogb(largest), -126) : 0;
 }
 
-TailMoments unscaled(TailMoments tail, int exponent) noexcept {
-  tail.sum = std::ldexp(tail.sum, exponent);
-  tail.square_sum = std::ldexp(tail.square_sum, 2 * exponent);
-  return tail;
-}
-
 }  // namespace
 
-TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept {
+float tail_unit(float largest) noexcept { return std::ldexp(1.0f, -exponent_of(largest)); }
+
+TailMoments unscaled(TailMoments scaled, float largest) noexcept {
   const int exponent = exponent_of(largest);
-  return unscaled(HWY_DYNAMIC_DISPATCH(Tail)(values.data(), values.size(), threshold,
-                                             std::ldexp(1.0f, -exponent)),
-                  exponent);
+  scaled.sum = std::ldexp(scaled.sum, exponent);
+  scaled.square_sum = std::ldexp(scaled.square_sum, 2 * exponent);
+  return scaled;
+}
+
+TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept {
+  return unscaled(
+      HWY_DYNAMIC_DISPATCH(Tail)(values.data(), values.size(), threshold, tail_unit(largest)),
+      largest);
 }
 
 TailMoments tail_moments_and_list(std::span<const float> values, float threshold, float largest,
                                   float listed_above, std::span<uint32_t> positions,
                                   std::span<float> kept, Selection& listed) noexcept {
   assert(values.size() <= (uint64_t{1} << 32) && kept.size() >= positions.size());
-  const int exponent = exponent_of(largest);
   listed = {};
   return unscaled(HWY_DYNAMIC_DISPATCH(TailAndList)(
-                      values.data(), values.size(), threshold, std::ldexp(1.0f, -exponent),
+                      values.data(), values.size(), threshold, tail_unit(largest),
                       std::bit_cast<int32_t>(listed_above), positions, kept.data(), listed),
-                  exponent);
+                  largest);
 }
 
 size_t compact_above(std::span<const float> values, std::span<const uint32_t> positions,

@@ -30,6 +30,10 @@ struct TailMoments {
 // finite.
 TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept;
 
+// How tail_moments scales: e is multiplied by tail_unit(largest) before it is summed, and `unscaled` takes that back.
+float tail_unit(float largest) noexcept;
+TailMoments unscaled(TailMoments scaled, float largest) noexcept;
+
 // The same, and in the same read what select_above(values, 0, listed_above, positions, kept, {})
 // gives. REQUIRES: as for both.
 TailMoments tail_moments_and_list(std::span<const float> values, float threshold, float largest,

@@ -15,6 +15,12 @@ namespace thinwire::device {
 namespace {
 
 #include "device/texts/common.cu"
+namespace bins {
+#include "device/texts/bins.cu"
+}
+namespace grid_blocks {
+#include "device/texts/grid_blocks.cu"
+}
 namespace half_float {
 #include "device/texts/half_float.cu"
 }
@@ -24,6 +30,9 @@ namespace memories {
 namespace selection {
 #include "device/texts/selection.cu"
 }
+namespace tails {
+#include "device/texts/tails.cu"
+}
 namespace two_levels {
 #include "device/texts/two_levels.cu"
 }
@@ -31,13 +40,26 @@ namespace scaled_blocks {
 #include "device/texts/scaled_blocks.cu"
 }
 
+// How kernels run: HostLauncher's members.
+struct Way {
+  bool backward;
+  void* (*reach)(void*);
+
+  template <class Value>
+  void turn(Value& value) const {
+    if constexpr (std::is_pointer_v<Value>)
+      if (reach != nullptr)
+        value = static_cast<Value>(reach(const_cast<void*>(static_cast<const void*>(value))));
+  }
+};
+
 struct HostKernel {
   std::string_view name;
-  void (*run)(Grid grid, bool backward, std::span<const Argument> arguments);
+  void (*run)(Grid grid, const Way& way, std::span<const Argument> arguments);
 };
 
 template <class... Parameters, size_t... kIndex>
-void call(void (*kernel)(Parameters...), Grid grid, bool backward,
+void call(void (*kernel)(Parameters...), Grid grid, const Way& way,
           std::span<const Argument> arguments, std::index_sequence<kIndex...>) {
   constexpr size_t kSizes[] = {sizeof(Parameters)...};
   THINWIRE_CHECK(arguments.size() == sizeof...(Parameters), "kernel: not as many arguments");
@@ -46,18 +68,19 @@ void call(void (*kernel)(Parameters...), Grid grid, bool backward,
                    "kernel: argument " + std::to_string(i) + " has another size");
   std::tuple<Parameters...> values;
   (std::memcpy(&std::get<kIndex>(values), arguments[kIndex].data, kSizes[kIndex]), ...);
-  run_on_host(grid.blocks, grid.threads, backward, [&] { std::apply(kernel, values); });
+  (way.turn(std::get<kIndex>(values)), ...);
+  run_on_host(grid.blocks, grid.threads, way.backward, [&] { std::apply(kernel, values); });
 }
 
 template <class... Parameters>
-void call_all(void (*kernel)(Parameters...), Grid grid, bool backward,
+void call_all(void (*kernel)(Parameters...), Grid grid, const Way& way,
               std::span<const Argument> arguments) {
-  call(kernel, grid, backward, arguments, std::index_sequence_for<Parameters...>());
+  call(kernel, grid, way, arguments, std::index_sequence_for<Parameters...>());
 }
 
 template <auto kKernel>
-void run(Grid grid, bool backward, std::span<const Argument> arguments) {
-  call_all(kKernel, grid, backward, arguments);
+void run(Grid grid, const Way& way, std::span<const Argument> arguments) {
+  call_all(kKernel, grid, way, arguments);
 }
 
 // A kernel that is missing here is one that no test runs: kernel_texts_test.cc compares.
@@ -72,6 +95,7 @@ constexpr HostKernel kKernels[] = {
     {"memories/form_ahead", run<memories::form_ahead>},
     {"memories/settle_ahead", run<memories::settle_ahead>},
     {"memories/advance_estimate", run<memories::advance_estimate>},
+    {"memories/scale", run<memories::scale>},
     {"memories/add_and_copy", run<memories::add_and_copy>},
     {"two_levels/encode_levels", run<two_levels::encode_levels>},
     {"two_levels/level_chunks", run<two_levels::level_chunks>},
@@ -83,10 +107,28 @@ constexpr HostKernel kKernels[] = {
     {"selection/count_tiles", run<selection::count_tiles>},
     {"selection/sum_before", run<selection::sum_before>},
     {"selection/write_selected", run<selection::write_selected>},
+    {"selection/fill_words", run<selection::fill_words>},
+    {"selection/copy_values", run<selection::copy_values>},
+    {"selection/count_bins", run<selection::count_bins>},
+    {"selection/find_bin", run<selection::find_bin>},
+    {"selection/sample_values", run<selection::sample_values>},
+    {"selection/add_at", run<selection::add_at>},
+    {"selection/put_at", run<selection::put_at>},
     {"selection/choose_parameters", run<selection::choose_parameters>},
     {"selection/write_low_bits", run<selection::write_low_bits>},
     {"selection/write_high_bits", run<selection::write_high_bits>},
     {"selection/copy_bits", run<selection::copy_bits>},
+    {"tails/tail_chunks", run<tails::tail_chunks>},
+    {"tails/fold_tail", run<tails::fold_tail>},
+    {"bins/choose_bins", run<bins::choose_bins>},
+    {"bins/fold_bins", run<bins::fold_bins>},
+    {"bins/write_bins", run<bins::write_bins>},
+    {"bins/count_ends", run<bins::count_ends>},
+    {"bins/add_bins", run<bins::add_bins>},
+    {"grid_blocks/range_chunks", run<grid_blocks::range_chunks>},
+    {"grid_blocks/make_grids", run<grid_blocks::make_grids>},
+    {"grid_blocks/quantise_grid", run<grid_blocks::quantise_grid>},
+    {"grid_blocks/add_grid", run<grid_blocks::add_grid>},
     {"half_float/encode_half", run<half_float::encode_half>},
     {"half_float/encode_bfloat", run<half_float::encode_bfloat>},
     {"half_float/add_half", run<half_float::add_half>},
@@ -99,7 +141,7 @@ constexpr HostKernel kKernels[] = {
 
 void HostLauncher::launch(std::string_view kernel, Grid grid, std::span<const Argument> arguments) {
   for (const HostKernel& known : kKernels)
-    if (known.name == kernel) return known.run(grid, backward_, arguments);
+    if (known.name == kernel) return known.run(grid, {backward_, reach_}, arguments);
   throw Error(ErrorCode::kUnknownName, "device: no kernel '" + std::string(kernel) + "'");
 }
 

@@ -15,12 +15,15 @@ namespace thinwire::device {
 class HostLauncher final : public Launcher {
  public:
   // `backward`: the last block and thread first (host_threads.h).
-  explicit HostLauncher(bool backward = false) : backward_(backward) {}
+  // `reach` makes an address that the processor can follow of each that kernels are given; null: they are such.
+  explicit HostLauncher(bool backward = false, void* (*reach)(void*) = nullptr)
+      : backward_(backward), reach_(reach) {}
 
   void launch(std::string_view kernel, Grid grid, std::span<const Argument> arguments) override;
 
  private:
   bool backward_;
+  void* (*reach_)(void*);
 };
 
 // All kernels: "half_float/encode_half", ...

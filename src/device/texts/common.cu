@@ -49,6 +49,33 @@ DEVICE u64 get_codes(const u8* at, u32 bytes) {
   return codes;
 }
 
+// A block of values and its bytes: a header, then codes from a whole byte on. No values where there is no such block.
+struct Place {
+  u64 begin, values, byte;
+};
+
+DEVICE Place place_of(u64 number, u64 count, u64 block, u32 bits, u32 header) {
+  const u64 begin = number * block;
+  if (begin >= count) return {count, 0, 0};
+  return {begin, count - begin < block ? count - begin : block,
+          number * (header + code_bytes(block, bits))};
+}
+
+constexpr u32 kGroup = 8;  // values whose codes fill whole bytes, whatever their bits
+
+// How many of a group there are, of `left` values.
+DEVICE u32 group_size(u64 left) { return left < kGroup ? static_cast<u32>(left) : kGroup; }
+
+// The first n values of a group; the others become 0, or stay as they are.
+DEVICE void load_group(const float* from, u32 n, float* group) {
+  if (n == kGroup) return load8(from, group);
+  for (u32 i = 0; i < kGroup; ++i) group[i] = i < n ? from[i] : 0.0f;
+}
+DEVICE void store_group(float* to, u32 n, const float* group) {
+  if (n == kGroup) return store8(to, group);
+  for (u32 i = 0; i < n; ++i) to[i] = group[i];
+}
+
 // 1.5 * 2^23: adding it to |t| <= 2^22 rounds t to the nearest whole number, ties to even, which then
 // stands in the low bits in two's complement.
 constexpr float kWhole = 12582912.0f;
@@ -80,4 +107,20 @@ DEVICE u32 fold_max(u32 max) {
     max = other > max ? other : max;
   }
   return max;
+}
+
+// Adds what chunks came to in their order, in one block of kFold threads: they fetch, and one adds.
+constexpr u32 kFold = 256;
+template <class Chunk, class Total>
+DEVICE void fold_in_order(const Chunk* chunks, u64 count, Total* total) {
+  SHARED Chunk here[kFold];
+  Total sum = {};
+  for (u64 begin = 0; begin < count; begin += kFold) {
+    const u64 n = count - begin < kFold ? count - begin : kFold;
+    if (threadIdx.x < n) here[threadIdx.x] = chunks[begin + threadIdx.x];
+    __syncthreads();
+    for (u32 i = 0; threadIdx.x == 0 && i < n; ++i) add_chunk(sum, here[i]);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *total = sum;
 }

@@ -33,23 +33,14 @@ DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
   }
 }
 
-// Adds the moments of chunks in their order, in one block of kFold threads: they fetch, and one adds.
-constexpr u32 kFold = 256;
+DEVICE void add_chunk(ChunkMoments& sum, const ChunkMoments& chunk) {
+  sum.abs_sum = __dadd_rn(sum.abs_sum, chunk.abs_sum);
+  sum.square_sum = __dadd_rn(sum.square_sum, chunk.square_sum);
+  sum.abs_max = chunk.abs_max > sum.abs_max ? chunk.abs_max : sum.abs_max;
+}
+
 KERNEL void fold_moments(const ChunkMoments* chunks, u64 count, ChunkMoments* total) {
-  SHARED ChunkMoments here[kFold];
-  ChunkMoments sum = {0, 0, 0, 0};
-  for (u64 begin = 0; begin < count; begin += kFold) {
-    const u64 n = count - begin < kFold ? count - begin : kFold;
-    if (threadIdx.x < n) here[threadIdx.x] = chunks[begin + threadIdx.x];
-    __syncthreads();
-    for (u32 i = 0; threadIdx.x == 0 && i < n; ++i) {
-      sum.abs_sum = __dadd_rn(sum.abs_sum, here[i].abs_sum);
-      sum.square_sum = __dadd_rn(sum.square_sum, here[i].square_sum);
-      sum.abs_max = here[i].abs_max > sum.abs_max ? here[i].abs_max : sum.abs_max;
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *total = sum;
+  fold_in_order(chunks, count, total);
 }
 
 struct Plain {
@@ -175,6 +166,11 @@ KERNEL void settle_ahead(Rule rule, float tail, const float* g, const float* v, 
 KERNEL void advance_estimate(const float* estimate, const float* gradient, float* rest, u64 count) {
   for (u64 i = thread_index(); i < count; i += thread_count())
     rest[i] = __fadd_rn(estimate[i], __fsub_rn(__fsub_rn(gradient[i], estimate[i]), rest[i]));
+}
+
+KERNEL void scale(float* values, u64 count, float factor) {
+  for (u64 i = thread_index(); i < count; i += thread_count())
+    values[i] = __fmul_rn(values[i], factor);
 }
 
 KERNEL void add_and_copy(float* total, float* values, u64 count) {

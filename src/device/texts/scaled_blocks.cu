@@ -3,23 +3,10 @@
 // lane reads what it writes.
 // SPDX-License-Identifier: Apache-2.0
 
-constexpr u32 kGroup = 8;  // values whose codes fill whole bytes, whatever their bits
-
 DEVICE float scale_of(float max, float largest_code) {
   const float scale = __fdiv_rn(max, largest_code);
   if (scale < 1.17549435e-38f) return 0;  // 2^-126: the inverse would overflow
   return finite(__fmul_rn(scale, largest_code)) ? scale : float_below(scale);
-}
-
-// A block of values and its bytes.
-struct Place {
-  u64 begin, values, byte;
-};
-
-DEVICE Place place_of(u64 number, u64 count, u64 block, u32 bits) {
-  const u64 begin = number * block;
-  return {begin, count - begin < block ? count - begin : block,
-          number * (4 + code_bytes(block, bits))};
 }
 
 KERNEL void quantise_blocks(const float* x, u64 count, u64 block, u32 bits, u8* out, float* rest) {
@@ -28,7 +15,7 @@ KERNEL void quantise_blocks(const float* x, u64 count, u64 block, u32 bits, u8* 
   const float largest_code = static_cast<float>((1u << (bits - 1)) - 1);
   const u32 mask = (1u << bits) - 1;
   for (u64 number = thread_index() / 32; number < blocks; number += thread_count() / 32) {
-    const Place at = place_of(number, count, block, bits);
+    const Place at = place_of(number, count, block, bits, 4);
     const float* values = x + at.begin;
     u32 max = 0;
     for (u64 i = lane; i < at.values; i += 32) {
@@ -39,13 +26,9 @@ KERNEL void quantise_blocks(const float* x, u64 count, u64 block, u32 bits, u8* 
     const float inverse = scale == 0 ? 0.0f : __fdiv_rn(1.0f, scale);
     if (lane == 0) put32(out + at.byte, __float_as_uint(scale));
     for (u64 begin = u64{lane} * kGroup; begin < at.values; begin += 32 * kGroup) {
-      const u32 n = at.values - begin < kGroup ? static_cast<u32>(at.values - begin) : kGroup;
-      float group[kGroup] = {};
-      float left[kGroup];
-      if (n == kGroup)
-        load8(values + begin, group);
-      else
-        for (u32 i = 0; i < n; ++i) group[i] = values[begin + i];
+      const u32 n = group_size(at.values - begin);
+      float group[kGroup], left[kGroup];
+      load_group(values + begin, n, group);
       u64 codes = 0;
       for (u32 i = 0; i < kGroup; ++i) {
         const float rounded = __fadd_rn(__fmul_rn(group[i], inverse), kWhole);
@@ -54,11 +37,7 @@ KERNEL void quantise_blocks(const float* x, u64 count, u64 block, u32 bits, u8* 
       }
       put_codes(out + at.byte + 4 + begin / kGroup * bits, codes,
                 static_cast<u32>(code_bytes(n, bits)));
-      if (rest == nullptr) continue;
-      if (n == kGroup)
-        store8(rest + at.begin + begin, left);
-      else
-        for (u32 i = 0; i < n; ++i) rest[at.begin + begin + i] = left[i];
+      if (rest != nullptr) store_group(rest + at.begin + begin, n, left);
     }
   }
 }
@@ -70,30 +49,24 @@ KERNEL void add_blocks(const u8* in, u64 count, u64 block, u32 bits, float weigh
   const float largest_code = static_cast<float>((1u << (bits - 1)) - 1);
   const u32 mask = (1u << bits) - 1, sign = 1u << (bits - 1);
   for (u64 number = thread_index() / 32; number < blocks; number += thread_count() / 32) {
-    const Place at = place_of(number, count, block, bits);
+    const Place at = place_of(number, count, block, bits, 4);
     const float scale = __uint_as_float(get32(in + at.byte));
     complain(bad, negative_sign(scale) || !finite(__fmul_rn(scale, largest_code)));
     const float weighted = __fmul_rn(weight, scale);
     for (u64 begin = u64{lane} * kGroup; begin < at.values; begin += 32 * kGroup) {
-      const u32 n = at.values - begin < kGroup ? static_cast<u32>(at.values - begin) : kGroup;
+      const u32 n = group_size(at.values - begin);
       const u64 codes = get_codes(in + at.byte + 4 + begin / kGroup * bits,
                                   static_cast<u32>(code_bytes(n, bits)));
-      float group[kGroup] = {};
+      float group[kGroup];
       float* to = out + at.begin + begin;
-      if (n == kGroup)
-        load8(to, group);
-      else
-        for (u32 i = 0; i < n; ++i) group[i] = to[i];
+      load_group(to, n, group);
       for (u32 i = 0; i < n; ++i) {
         const u32 code = static_cast<u32>(codes >> i * bits) & mask;
         complain(bad, code == sign);  // -m - 1
         const i32 whole = static_cast<i32>(code ^ sign) - static_cast<i32>(sign);
         group[i] = __fadd_rn(group[i], __fmul_rn(static_cast<float>(whole), weighted));
       }
-      if (n == kGroup)
-        store8(to, group);
-      else
-        for (u32 i = 0; i < n; ++i) to[i] = group[i];
+      store_group(to, n, group);
     }
   }
 }

@@ -1,19 +1,26 @@
-// Selection above a threshold, as kernel/select.h, and positions as bits, as kernel/position_code.h.
+// Selection above a threshold, as kernel/select.h, the k-th magnitude, as kernel/kth_magnitude.h, and positions as
+// bits, as kernel/position_code.h.
 // SPDX-License-Identifier: Apache-2.0
 
 constexpr u64 kTile = 1024;        // values of a warp
 constexpr u32 kCodeBlock = 512;    // positions that share a parameter
 constexpr u32 kOfLane = kCodeBlock / 32;
 
-// A value passes where its magnitude, as an integer, is above `key`.
-KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles) {
+// A value passes where its magnitude, as an integer, is above `key`. Counts those that do, and, unless `ties` is null,
+// those that are equal.
+KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles, u64* ties) {
   const u64 number_of_tiles = (count + kTile - 1) / kTile;
   for (u64 tile = thread_index() / 32; tile < number_of_tiles; tile += thread_count() / 32) {
-    u32 found = 0;
-    for (u64 i = tile * kTile + threadIdx.x % 32; i < (tile + 1) * kTile && i < count; i += 32)
+    u32 found = 0, equal = 0;
+    for (u64 i = tile * kTile + threadIdx.x % 32; i < (tile + 1) * kTile && i < count; i += 32) {
       found += magnitude_bits(x[i]) > key;
+      equal += magnitude_bits(x[i]) == key;
+    }
     found = __reduce_add_sync(kAllLanes, found);
-    if (threadIdx.x % 32 == 0) tiles[tile] = found;
+    equal = __reduce_add_sync(kAllLanes, equal);
+    if (threadIdx.x % 32 != 0) continue;
+    tiles[tile] = found;
+    if (ties != nullptr) ties[tile] = equal;
   }
 }
 
@@ -35,28 +42,102 @@ KERNEL void sum_before(u64* numbers, u64 count, u64* total) {
 }
 
 // Writes the first `most` positions and values that pass; a rest that is not null has zeros there, and the values
-// elsewhere. It may be `x`. `tiles` are those of count_tiles, summed.
-KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles, u64 most,
-                           u32* positions, float* kept, float* rest) {
-  const u32 lane = threadIdx.x % 32;
+// elsewhere. It may be `x`. `tiles` are those of count_tiles, summed. The first `most_ties` values that are equal to the
+// key pass too; `ties` is null where that is 0.
+KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles, const u64* ties,
+                           u64 most_ties, u64 most, u32* positions, float* kept, float* rest) {
+  const u32 lane = threadIdx.x % 32, before = (1u << lane) - 1;
   const u64 number_of_tiles = (count + kTile - 1) / kTile;
   for (u64 tile = thread_index() / 32; tile < number_of_tiles; tile += thread_count() / 32) {
-    u64 next = tiles[tile];
+    u64 above = tiles[tile];  // that lie before
+    u64 equal = ties != nullptr ? ties[tile] : 0;
     for (u64 begin = tile * kTile; begin < (tile + 1) * kTile && begin < count; begin += 32) {
       const u64 i = begin + lane;
       const float value = i < count ? x[i] : 0.0f;
-      const bool passes = i < count && magnitude_bits(value) > key;
-      const u32 bits = __ballot_sync(kAllLanes, passes);
-      const u64 at = next + static_cast<u64>(__popc(bits & ((1u << lane) - 1)));
-      const bool sent = passes && at < most;
+      const bool larger = i < count && magnitude_bits(value) > key;
+      const bool tie = ties != nullptr && i < count && magnitude_bits(value) == key;
+      const u32 larger_bits = __ballot_sync(kAllLanes, larger);
+      const u32 tie_bits = __ballot_sync(kAllLanes, tie);
+      const u64 ties_before = equal + static_cast<u64>(__popc(tie_bits & before));
+      const u64 at = above + static_cast<u64>(__popc(larger_bits & before)) +
+                     (ties_before < most_ties ? ties_before : most_ties);
+      const bool sent = (larger || (tie && ties_before < most_ties)) && at < most;
       if (sent) {
         positions[at] = static_cast<u32>(i);
         kept[at] = value;
       }
       if (i < count && rest != nullptr && (sent || rest != x)) rest[i] = sent ? 0.0f : value;
-      next += static_cast<u64>(__popc(bits));
+      above += static_cast<u64>(__popc(larger_bits));
+      equal += static_cast<u64>(__popc(tie_bits));
     }
   }
+}
+
+KERNEL void fill_words(u32* words, u64 count, u32 value) {
+  for (u64 i = thread_index(); i < count; i += thread_count()) words[i] = value;
+}
+
+KERNEL void copy_values(const float* from, u64 count, float* to) {
+  for (u64 i = thread_index(); i < count; i += thread_count()) to[i] = from[i];
+}
+
+// What is known of the k-th largest magnitude: its upper bits, and how many values are larger than any with these.
+struct Kth {
+  u32 bits, unused;
+  u64 above;
+};
+
+// Adds to `bins` how many values have each pattern of `width` bits above `shift`, among those whose bits above that are
+// the k-th's.
+constexpr u32 kMostBins = 2048;
+KERNEL void count_bins(const float* x, u64 count, u32 shift, u32 width, const Kth* kth, u32* bins) {
+  SHARED u32 here[kMostBins];
+  for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x) here[bin] = 0;
+  __syncthreads();
+  const u32 known = shift + width < 31 ? kth->bits : 0;
+  for (u64 i = thread_index(); i < count; i += thread_count()) {
+    const u32 bits = magnitude_bits(x[i]);
+    if (shift + width < 31 && bits >> (shift + width) != known) continue;
+    atomicAdd(here + (bits >> shift & ((1u << width) - 1)), 1u);
+  }
+  __syncthreads();
+  for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x)
+    if (here[bin] != 0) atomicAdd(bins + bin, here[bin]);
+}
+
+// The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by one block.
+KERNEL void find_bin(u32* bins, u32 width, u64 k, Kth* kth) {
+  SHARED u32 here[kMostBins];
+  for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x) {
+    here[bin] = bins[bin];
+    bins[bin] = 0;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  u64 above = kth->above;
+  u32 bin = (1u << width) - 1;
+  while (bin > 0 && above + here[bin] < k) above += here[bin--];
+  *kth = {kth->bits << width | bin, 0, above};
+}
+
+// As kernel/value_sample.h; a thread per value of the sample.
+KERNEL void sample_values(const float* x, u64 count, u32 phase, float* sample, u64 size) {
+  const u64 stretch = count / size;
+  for (u64 i = thread_index(); i < size; i += thread_count()) {
+    const u32 scattered = phase + static_cast<u32>(i) * 2654435769u;
+    sample[i] = x[i * stretch + (scattered * stretch >> 32)];
+  }
+}
+
+// Adds the values at their positions, which differ.
+KERNEL void add_at(const u32* positions, const float* values, u64 kept, float weight, float* out) {
+  for (u64 k = thread_index(); k < kept; k += thread_count())
+    out[positions[k]] = __fadd_rn(out[positions[k]], __fmul_rn(weight, values[k]));
+}
+
+// Writes values where they were kept; `rest` has them as the format left them.
+KERNEL void put_at(const u32* positions, const float* values, u64 kept, float* rest) {
+  for (u64 k = thread_index(); k < kept; k += thread_count()) rest[positions[k]] = values[k];
 }
 
 // The distance of position k to the one before, minus 1.

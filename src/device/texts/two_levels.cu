@@ -62,18 +62,6 @@ DEVICE Levels levels_of(LevelSums sums, const float* x, u64 count, bool means) {
   return {high, -high};
 }
 
-// A block of values and its bytes.
-struct LevelPlace {
-  u64 begin, values, byte;
-};
-
-DEVICE LevelPlace level_place(u64 number, u64 count, u64 block, u32 header) {
-  const u64 begin = number * block;
-  if (begin >= count) return {count, 0, 0};
-  return {begin, count - begin < block ? count - begin : block,
-          number * (header + code_bytes(block, 1))};
-}
-
 DEVICE void put_levels(u8* at, Levels levels, bool means) {
   put32(at, __float_as_uint(levels.high));
   if (means) put32(at + 4, __float_as_uint(levels.low));
@@ -87,7 +75,7 @@ KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* o
   const u64 blocks = (count + block - 1) / block;
   const u64 most = block < count ? block : count;
   for (u64 pair = thread_index() / 32 * 2; pair < blocks; pair += thread_count() / 32 * 2) {
-    const LevelPlace at = level_place(pair + half_of_warp(), count, block, header);
+    const Place at = place_of(pair + half_of_warp(), count, block, 1, header);
     const float* values = x + at.begin;
     const LevelSums sums = chunk_sums(values, at.values, means != 0);
     const Levels levels = levels_of(sums, values, at.values, means != 0);
@@ -118,7 +106,7 @@ KERNEL void level_chunks(const float* x, u64 count, u64 block, u64 chunks, u32 m
   for (u64 pair = thread_index() / 32 * 2; pair < blocks * chunks;
        pair += thread_count() / 32 * 2) {
     const u64 number = pair + half_of_warp();
-    const LevelPlace at = level_place(number / chunks, count, block, 0);
+    const Place at = place_of(number / chunks, count, block, 1, 0);
     const u64 skip = number % chunks * kSumChunk;
     const u64 left = skip < at.values ? at.values - skip : 0;
     const LevelSums of_chunk =
@@ -133,7 +121,7 @@ KERNEL void level_headers(const float* x, u64 count, u64 block, u64 chunks, u32 
   const u32 header = means != 0 ? 8 : 4;
   const u64 blocks = (count + block - 1) / block;
   for (u64 number = thread_index(); number < blocks; number += thread_count()) {
-    const LevelPlace at = level_place(number, count, block, header);
+    const Place at = place_of(number, count, block, 1, header);
     LevelSums total = {0, 0, 0};
     for (u64 i = 0; i < chunks && i * kSumChunk < at.values; ++i) {
       const LevelSums& one = sums[number * chunks + i];
@@ -153,7 +141,7 @@ KERNEL void pack_levels(const float* x, u64 count, u64 block, u32 means, const L
   const u64 per_block = code_bytes(block, 1), blocks = (count + block - 1) / block;
   for (u64 byte = thread_index(); byte < blocks * per_block; byte += thread_count()) {
     const u64 number = byte / per_block;
-    const LevelPlace at = level_place(number, count, block, header);
+    const Place at = place_of(number, count, block, 1, header);
     const u64 begin = byte % per_block * 8;
     if (begin >= at.values) continue;
     const Levels two = levels[number];
@@ -174,7 +162,7 @@ KERNEL void add_levels(const u8* in, u64 count, u64 block, u32 means, float weig
   const u32 header = means != 0 ? 8 : 4;
   const u64 per_block = code_bytes(block, 1), blocks = (count + block - 1) / block;
   for (u64 byte = thread_index(); byte < blocks * per_block; byte += thread_count()) {
-    const LevelPlace at = level_place(byte / per_block, count, block, header);
+    const Place at = place_of(byte / per_block, count, block, 1, header);
     const u64 begin = byte % per_block * 8;
     if (begin >= at.values) continue;
     const float high = __uint_as_float(get32(in + at.byte));

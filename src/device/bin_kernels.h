@@ -1,0 +1,45 @@
+// AdaComp's bins on a device, with the bits of kernel/bin_codes.h.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/launcher.h"
+
+namespace thinwire::device {
+
+// Pointers are to memory that the launcher's kernels reach; codes may lie at any address. Everything is queued and
+// returns at once.
+
+constexpr size_t bins_of(size_t count, size_t bin) noexcept { return (count + bin - 1) / bin; }
+
+struct BinChoice {
+  float max;
+  uint32_t kept;
+};
+struct BinTotal {
+  double max_sum;
+  uint64_t kept;
+};
+
+// kernel::select_bins, in two steps, because the scale follows from the first. Choose: of each bin what it sends and
+// where its codes begin; the sum of largest magnitudes and the values that are sent; and how many codes there are.
+void choose_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,
+                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* total,
+                 uint64_t* codes_needed);
+
+// Writes the codes. A rest that is not null receives the values minus what they stand for; it may be `values`.
+void write_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,
+                size_t bin, const BinChoice* choices, const uint64_t* offsets, float scale,
+                std::byte* codes, float* rest);
+
+constexpr size_t code_tiles(size_t codes) noexcept { return (codes + 1023) / 1024; }
+
+// kernel::add_bins of the first `size` bytes. `tiles` has room for one more than code_tiles of as many codes. *used
+// becomes the number of codes that all bins took, and stays as it is where they are cut off; *bad becomes 1 where codes
+// break a rule.
+void add_bins(Launcher& on, const std::byte* codes, size_t size, size_t bin, float scale,
+              uint64_t* tiles, float* out, size_t count, uint64_t* used, uint32_t* bad);
+
+}  // namespace thinwire::device

@@ -1,0 +1,63 @@
+// The tail above a threshold, as kernel/tail_moments.h.
+// SPDX-License-Identifier: Apache-2.0
+
+// As device/selection_kernels.h has it.
+struct TailChunk {
+  double sum, square_sum;
+  u64 count;
+  u32 smallest, unused;  // its bits, those of infinity where there is none
+};
+
+DEVICE u32 fold_min(u32 min) { return ~fold_max(~min); }
+
+// Sums of the excesses of each chunk over the threshold, times `unit`; half a warp each. Lanes add in float for 32 values
+// and then in double.
+KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, TailChunk* chunks) {
+  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
+  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
+       pair += thread_count() / 32 * 2) {
+    const u64 number = pair + half_of_warp();
+    const u64 begin = number * kSumChunk;
+    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+    double sum = 0, square_sum = 0;
+    u32 above = 0, smallest = kInfinity;
+    for (u64 block = begin; block < end; block += 512) {
+      const u64 block_end = block + 512 < end ? block + 512 : end;
+      float near_sum = 0, near_square_sum = 0;
+      for (u64 i = block + sum_lane(); i < block_end; i += kSumLanes) {
+        const float value = magnitude(x[i]);
+        const bool passes = value > threshold;
+        const float excess =
+            __fmul_rn(__fsub_rn(passes ? value : threshold, threshold), unit);
+        above += passes;
+        smallest = passes && magnitude_bits(value) < smallest ? magnitude_bits(value) : smallest;
+        near_sum = __fadd_rn(near_sum, excess);
+        near_square_sum = __fadd_rn(near_square_sum, __fmul_rn(excess, excess));
+      }
+      sum = __dadd_rn(sum, near_sum);
+      square_sum = __dadd_rn(square_sum, near_square_sum);
+    }
+    sum = fold_lanes(sum);
+    square_sum = fold_lanes(square_sum);
+    above = fold_counts(above);
+    smallest = fold_min(smallest);
+    if (sum_lane() == 0 && number < number_of_chunks)
+      chunks[number] = {sum, square_sum, above, smallest, 0};
+  }
+}
+
+struct TailTotal {
+  TailChunk tail = {0, 0, 0, kInfinity, 0};
+};
+
+DEVICE void add_chunk(TailTotal& total, const TailChunk& chunk) {
+  TailChunk& tail = total.tail;
+  tail.sum = __dadd_rn(tail.sum, chunk.sum);
+  tail.square_sum = __dadd_rn(tail.square_sum, chunk.square_sum);
+  tail.count += chunk.count;
+  tail.smallest = chunk.smallest < tail.smallest ? chunk.smallest : tail.smallest;
+}
+
+KERNEL void fold_tail(const TailChunk* chunks, u64 count, TailTotal* total) {
+  fold_in_order(chunks, count, total);
+}
