@@ -15,6 +15,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/kept_memory.h"
 #include "cli/mpirun.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
@@ -128,6 +129,7 @@ int run_command(int argc, char** argv, int& output_error) {
 
 int run_program(int argc, char** argv) {
   hold_standard_streams();
+  keep_freed_memory();
   int output_error = 0;
   const int code = run_command(argc, argv, output_error);
   if (std::fflush(stdout) != 0) output_error = errno;
