@@ -72,7 +72,7 @@ def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
             command += ["--data", options.data]
         if rate:
             lab = [sys.executable, str(ROOT / "lab/thin_links.py"), "--rate", rate, "--timeout",
-                   str(options.timeout), "--"]
+                   str(options.timeout), *getattr(options, "lab", []), "--"]
             command = lab + command
         else:
             command += ["--workers", "2"]

@@ -8,6 +8,7 @@ counted. Needs root, iproute2 and Open MPI 4. Afterwards, also after errors and 
 gone; what a run that was killed outright left behind goes with the next one.
 
     sudo lab/thin_links.py --rate 100mbit -- build/wire_bench
+    sudo lab/thin_links.py --rate 1gbit --then 10mbit@30 --then 1gbit@60 -- build/thinwire train ... --mpi
     sudo lab/thin_links.py --hosts 4 --rate 1gbit --ranks 8 -- build/thinwire train ... --mpi
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -21,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 PREFIX = "thinwire-"
@@ -75,6 +77,11 @@ class Lab:
 
     def tear_down(self):
         remove(lambda space: space.startswith(self.name + "-"))
+
+    def change_rate(self, rate):
+        for host in self.hosts:
+            sh("tc", "-n", self.namespace(host), "qdisc", "change", "dev", "net0", "root", "tbf",
+               "rate", rate, *self.shape[2:])
 
     def sent_bytes(self):
         """What each host's card has sent since set_up, headers of all layers included."""
@@ -139,6 +146,14 @@ def mpirun(lab, agent, ranks, command):
     return ["ip", "netns", "exec", lab.hub, "unshare", "--uts", "sh", "-c", start]
 
 
+def later_rate(text):
+    """10mbit@30 as ("10mbit", 30.0)."""
+    rate, at, seconds = text.partition("@")
+    if not rate or not at:
+        raise argparse.ArgumentTypeError(f"{text!r} is not RATE@SECONDS, as 10mbit@30")
+    return rate, float(seconds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--hosts", type=int, default=2)
@@ -146,6 +161,8 @@ def main():
     parser.add_argument("--rate", default="1gbit", help="of every host's link, as tc writes it")
     parser.add_argument("--burst", default="256kb")
     parser.add_argument("--latency", default="50ms", help="longest wait in a link's queue")
+    parser.add_argument("--then", action="append", default=[], type=later_rate, metavar="RATE@SECONDS",
+                        help="changes the rate so many seconds after the start; may be given several times")
     parser.add_argument("--timeout", type=float, default=600, help="seconds")
     parser.add_argument("--traffic", action="store_true", help="print the bytes that each host sent")
     parser.add_argument("command", nargs="+", help="program and arguments, after --")
@@ -165,10 +182,17 @@ def main():
             line = mpirun(lab, write_agent(lab, folder), options.ranks or options.hosts,
                           options.command)
             environment = dict(os.environ, THINWIRE_LAB_RATE=options.rate)
+            timers = [threading.Timer(seconds, lab.change_rate, [rate]) for rate, seconds in options.then]
+            for timer in timers:
+                timer.daemon = True
+                timer.start()
             try:
                 status = subprocess.run(line, env=environment, timeout=options.timeout).returncode
             except subprocess.TimeoutExpired:
                 sys.exit(f"thin_links: no end after {options.timeout:g} s")
+            finally:
+                for timer in timers:
+                    timer.cancel()
         if options.traffic:
             print("bytes sent by each host:", *lab.sent_bytes())
         sys.exit(status)

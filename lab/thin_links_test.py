@@ -45,6 +45,11 @@ def main():
         check(host in done.stdout.split(), f"no process on {host}", done)
     check(done.stdout.count("rate 50Mbit") == 3, "not every link is shaped", done)
 
+    done = lab("--rate", "50mbit", "--then", "20mbit@0.5", command=["sh", "-c", "sleep 2; tc qdisc show"])
+    check(done.stdout.count("rate 20Mbit") == 2, "not every link has its later rate", done)
+    done = lab("--then", "20mbit", command=["true"])
+    check(done.returncode != 0 and "RATE@SECONDS" in done.stderr, "a later rate without a time was taken", done)
+
     done = lab(command=["sh", "-c", "exit 3"])
     check(done.returncode != 0, "a command that fails did not", done)
 
