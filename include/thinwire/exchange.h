@@ -63,6 +63,10 @@ struct ExchangeOptions {
   // Whether ranks may set weights and sit out steps: Exchange::set_weight and abstain. It costs
   // each rank n - 1 messages of 16 bytes a step, for which the first bucket waits.
   bool weighted = false;
+  // Whether ranks tell each other in every step what their memories owe: StepReport::owed, and LostRank says it as of
+  // the last step. It costs each rank a pass over its memories and n - 1 messages of 32 bytes a step, those of
+  // `weighted` included, for which the first bucket waits.
+  bool debts = false;
   // Ranks per group, for a hierarchy of two levels; consecutive ranks are a group, such as those of
   // one machine. Groups of more than 1 add their gradients uncompressed inside, and their means are
   // exchanged between groups with codec, memory and method: docs/collectives.md, Hierarchy. It must
@@ -177,6 +181,9 @@ struct StepReport {
   bool skipped = false;
   Fault fault;                // if skipped; the same on every rank
   uint64_t participants = 0;  // ranks that took part: all but those that sat out
+  // By rank: the l2 norm of what its memories owed before this step; the same on every rank. With
+  // ExchangeOptions::debts.
+  std::vector<double> owed;
   // Ranks whose values the result lacks, ascending; the same on every rank. By method gather with a rule that
   // tolerates faulty ranks (docs/robust.md).
   std::vector<LeftOut> left_out;
@@ -208,11 +215,14 @@ struct Ticket {
   uint64_t step = 0;
 };
 
-// A rank of the group before that is no member of the one that follows, and did not hand over what it owed.
+// A rank of an earlier group that is no member of the one that follows, and did not hand over what it owed.
 struct LostRank {
-  int rank = -1;      // in the group before
-  double owed = 0;    // l2 norm of what its memories kept when members last told each other
-  uint64_t step = 0;  // the next step at that time
+  int rank = -1;  // in that group
+  // The l2 norm of what its memories kept when members last told each other: in the last step with
+  // ExchangeOptions::debts, else when the group was made, which make_exchange does not count.
+  double owed = 0;
+  uint64_t step = 0;   // the next step at that time
+  uint32_t epoch = 0;  // of that group
 };
 
 // How an exchange goes on with other ranks.
@@ -226,6 +236,8 @@ struct Regrouped {
   // stays. It is said again until a step has counted here. Ranks of which this is false hold the same already.
   bool takes_over = false;
   int source = 0;
+  // The same on all members. A loss is said again until a step has counted, since some members of a group may have
+  // failed before they heard of it.
   std::vector<LostRank> lost = {};
 };
 

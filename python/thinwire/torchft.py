@@ -14,6 +14,7 @@ docs/elastic.md has the rest.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from datetime import timedelta
 from typing import Any, NamedTuple, Optional, Union
@@ -47,15 +48,16 @@ class Loss(NamedTuple):
     """A replica that was lost, and with it what its memory of one vector owed."""
 
     epoch: int
-    """The number of the group that goes on without it."""
+    """The number of the group that it was in."""
     rank: int
-    """Its rank in the group before."""
+    """Its rank there."""
     vector: str
     """The vector whose memory it was."""
     owed: float
-    """The l2 norm of what it owed when ranks last told each other: when the group before was made."""
+    """The l2 norm of what it owed when replicas last told each other, at the beginning of a step."""
     steps: int
-    """Steps since then; what it left out in these is not in `owed`."""
+    """Steps that counted since then, 0 or 1 unless it came back in between; what it left out in these is not in
+    `owed`."""
 
 
 class _Vector:
@@ -122,7 +124,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
                                feedback=feedback, method=method, combine="mean", grouping="auto",
                                bucket_kb=2048, steps_per_epoch=None, seed=seed, max_skipped=0, norms=False,
                                weighted=True, inside=1),
-            "codec": Arguments("ProcessGroup").codec(codec), "rules": [], "hold": True,
+            "codec": Arguments("ProcessGroup").codec(codec), "rules": [], "hold": True, "debts": True,
         }
         for what, number in (("smallest", smallest), ("fragments", fragments)):
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -140,7 +142,9 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         self._at: tuple[int, int] = (0, -1)  # the epoch and the manager's step of the calls that are counted
         self._calls = 0
         self._report: dict[str, int] = {}
+        self._owed: dict[int, float] = {}  # by rank: the sum of squares over the vectors of the step
         self._losses: list[Loss] = []
+        self._heard: set[tuple[int, int, str]] = set()  # epochs, ranks and vectors of replicas that were lost
 
     def attach(self, manager: Any) -> None:
         """Names the manager that has this group. It says which steps count and which replicas take part."""
@@ -153,6 +157,12 @@ class ProcessGroup(_groups.ProcessGroupGloo):
     def losses(self) -> tuple[Loss, ...]:
         """Replicas that were lost without handing over what they owed, as far as this replica knows."""
         return tuple(self._losses)
+
+    @property
+    def debts(self) -> dict[int, float]:
+        """By replica, numbered as the last step's group numbers them: the l2 norm of what its memories owed at the
+        beginning of the last step. The same on all replicas. Empty before the first step."""
+        return {rank: math.sqrt(squares) for rank, squares in sorted(self._owed.items())}
 
     def metrics(self) -> dict[str, int]:
         """What this replica sent in its last step: sent_bytes, and dense_bytes that an uncompressed all-reduce
@@ -228,6 +238,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         self._report["participants"] = report["participants"]
         for key in ("sent_bytes", "received_bytes", "dense_bytes"):
             self._report[key] += report[key]
+        for rank, owed in enumerate(report["owed"]):
+            self._owed[rank] = self._owed.get(rank, 0.0) + owed * owed
 
     def _vector_of_call(self, step: int, tensor: torch.Tensor) -> _Vector:
         """All replicas make the same calls in a step. What the step before left open is settled first."""
@@ -235,11 +247,20 @@ class ProcessGroup(_groups.ProcessGroupGloo):
             self._at, self._calls = (self._epoch, step), 0
             self._report = {"epoch": self._epoch, "vectors": 0, "participants": 0, "sent_bytes": 0,
                             "received_bytes": 0, "dense_bytes": 0}
+            self._owed = {}
             self._settle(step)
         name = f"{step % self._fragments}.{self._calls}" if self._fragments > 1 else str(self._calls)
         self._calls += 1
         vector = self._vectors.get(name)
-        if vector is None or vector.shape != [tensor.numel()]:
+        if vector is not None and vector.shape != [tensor.numel()]:
+            owed = 0.0 if vector.engine is None else vector.engine.owed()
+            _log.warning("thinwire.torchft: vector %s has %d values, and had %d; its memory begins anew, and a norm of "
+                         "%.3g that it owed is lost. With DiLoCo, give ProcessGroup the number of its fragments",
+                         name, tensor.numel(), vector.shape[0], owed)
+            if vector.engine is not None:
+                self._losses.append(Loss(vector.epoch, vector.engine.rank, name, owed, 0))
+            vector = None
+        if vector is None:
             vector = self._vectors[name] = _Vector(name, tensor)
         return vector
 
@@ -261,12 +282,14 @@ class ProcessGroup(_groups.ProcessGroupGloo):
             vector.engine.regroup(self._joined, self._epoch)
         vector.epoch = self._epoch
         joined = vector.engine.joined()
-        for rank, owed, since in joined["lost"]:
-            loss = Loss(self._epoch, rank, vector.name, owed, joined["step"] - since)
+        for epoch, rank, owed, since in joined["lost"]:
+            loss = Loss(epoch, rank, vector.name, owed, joined["step"] - since)
+            if loss[:3] in self._heard:  # it is said again until a step has counted
+                continue
+            self._heard.add(loss[:3])
             self._losses.append(loss)
-            _log.warning("thinwire.torchft: rank %d of the group before epoch %d was lost, and with it what it owed of "
-                         "vector %s: a norm of %.3g as of %d steps ago", rank, self._epoch, vector.name, owed,
-                         loss.steps)
+            _log.warning("thinwire.torchft: rank %d of epoch %d was lost, and with it what it owed of vector %s: a norm "
+                         "of %.3g as of %d steps ago", rank, epoch, vector.name, owed, loss.steps)
 
 
 class DistributedDataParallel(_Replicated):

@@ -37,6 +37,22 @@ Status copy(const StateArrays& from, std::string_view name, StateType type, std:
 
 }  // namespace
 
+double Stateful::owed_squares() const {
+  if (shares_state()) return 0;
+  double squares = 0;
+  for (const StateArray& array : save()) {
+    const bool owed =
+        array.on_resize == OnResize::kOwedToMean || array.on_resize == OnResize::kJoin;
+    if (!owed || array.type != StateType::kFloat32) continue;
+    for (size_t at = 0; at + sizeof(float) <= array.data.size(); at += sizeof(float)) {
+      float value;
+      std::memcpy(&value, array.data.data() + at, sizeof value);
+      squares += static_cast<double>(value) * value;
+    }
+  }
+  return squares;
+}
+
 size_t size_of(StateType type) noexcept {
   switch (type) {
     case StateType::kFloat32:

@@ -65,6 +65,14 @@ TEST_P(Memory, MomentsAreThoseOfTheSignal) {
   }
 }
 
+// Without a copy, where the memory can.
+TEST_P(Memory, WhatIsOwedIsTheNormOfWhatIsSaved) {
+  const auto memory = make();
+  for (uint64_t number = 0; number < 3; ++number) step(*memory, gradient(number), number);
+  const double saved = memory->Stateful::owed_squares();
+  EXPECT_NEAR(memory->owed_squares(), saved, 1e-6 * saved);
+}
+
 // A signal formed in parts, in any order, is the one formed at once, and so is what follows.
 TEST_P(Memory, PartsAreTheWhole) {
   const auto whole = make(), parts = make();

@@ -7,6 +7,7 @@
 
 #include "feedback/kept_vector.h"
 #include "feedback/step_guard.h"
+#include "kernel/vector_moments.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire {
@@ -30,6 +31,7 @@ class OneVectorMemory : public Feedback {
   }
   void rollback() override { guard_.rollback(); }
 
+  double owed_squares() const override { return kernel::moments(kept_.now).square_sum; }
   StateArrays save() const override { return {kept_.write(array_)}; }
   Status load(const StateArrays& arrays) override {
     if (Status status = kept_.read(arrays, array_); !status) return status;

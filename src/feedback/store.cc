@@ -183,14 +183,7 @@ Status Store::add_owed(const StateArrays& owed) {
 
 double Store::owed_norm() const {
   double squares = 0;
-  for (const StateArray& array : save_owed()) {
-    if (array.type != StateType::kFloat32) continue;
-    for (size_t at = 0; at + sizeof(float) <= array.data.size(); at += sizeof(float)) {
-      float value;
-      std::memcpy(&value, array.data.data() + at, sizeof value);
-      squares += static_cast<double>(value) * value;
-    }
-  }
+  for (const auto& [key, object] : objects_) squares += object->owed_squares();
   return std::sqrt(squares);
 }
 

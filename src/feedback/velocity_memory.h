@@ -8,6 +8,7 @@
 #include "feedback/kept_vector.h"
 #include "feedback/momentum_rules.h"
 #include "feedback/step_guard.h"
+#include "kernel/vector_moments.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire {
@@ -27,6 +28,9 @@ class VelocityMemory : public Feedback {
   }
   void rollback() override { guard_.rollback(); }
 
+  double owed_squares() const override {
+    return kernel::moments(velocity_.now).square_sum + kernel::moments(residual_.now).square_sum;
+  }
   StateArrays save() const override {
     StateArrays arrays = {velocity_.write("velocity"), residual_.write("residual")};
     rules_.write(arrays);

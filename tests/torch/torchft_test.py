@@ -116,6 +116,24 @@ class Replica(threading.Thread):
         return torch.cat([parameter.detach().flatten() for parameter in self.model.parameters()])
 
 
+class Outer(Replica):
+    """With DiLoCo, in two fragments."""
+
+    def train(self):
+        self.make()
+        self.losses = []
+        fragments = [self.model[0], self.model[2]]
+        outer = [torch.optim.SGD(part.parameters(), lr=0.7, momentum=0.9, nesterov=True) for part in fragments]
+        with DiLoCo(self.manager, fragments, self.optimizer, outer, sync_every=4):
+            while self.manager.current_step() < self.steps:
+                x, y = batch(self.number, len(self.losses))
+                self.optimizer.zero_grad()
+                loss = nn.functional.mse_loss(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+                self.losses.append(loss.item())
+
+
 @unittest.skipUnless(torchft, "torchft is not installed: pip install torchft")
 class Torchft(unittest.TestCase):
     def setUp(self):
@@ -187,12 +205,33 @@ class Torchft(unittest.TestCase):
         lost = first[0].group.losses
         self.assertTrue(lost)
         self.assertEqual({loss.vector for loss in lost}, {"0"})
-        # Memories were counted when the group was made, so that what was left out since is only known by its steps.
-        self.assertTrue(all(loss.steps > 0 and loss.owed >= 0 for loss in lost), lost)
+        # It told what it owed when its last step began, after five that left something out.
+        self.assertTrue(all(loss.steps in (0, 1) and loss.owed > 0 for loss in lost), lost)
+        self.assertEqual(first[2].group.losses, lost)
         for number in (1, 3):
             takes_part, owed = taken[number]
             if not takes_part:
                 self.assertTrue(all(not any(values) for values in owed.values()), number)
+
+    def test_what_is_owed_is_told_in_every_step(self):
+        told = {0: {}, 1: {}}
+
+        def looks(replica, where):
+            if where == "backward" and replica.manager.num_participants() == 2:
+                owed = [vector.engine.owed() for vector in replica.group._vectors.values()]  # the step is held
+                told[replica.number][replica.manager.current_step()] = (replica.group.debts, sum(x * x for x in owed) ** 0.5)
+
+        replicas = [self.start(number, 12, "topk:density=0.05", looks) for number in range(2)]
+        self.end(*replicas)
+        both = sorted(told[0].keys() & told[1].keys())
+        self.assertGreater(len(both), 5)
+        for step in both:
+            debts, owed = told[0][step]
+            self.assertEqual(debts, told[1][step][0])
+            self.assertEqual({*debts}, {0, 1})
+            for norm in (owed, told[1][step][1]):
+                self.assertTrue(any(abs(norm - debt) < 1e-6 * norm + 1e-12 for debt in debts.values()), (norm, debts))
+        self.assertGreater(min(told[0][both[-1]][0].values()), 0)
 
     def test_a_step_that_does_not_count_leaves_memories_as_they_were(self):
         seen = []
@@ -245,34 +284,34 @@ class Torchft(unittest.TestCase):
         others = [steps for steps in owed.values() if all(takes_part for takes_part, _ in steps[3:])]
         self.assertFalse(others[0][3] == others[0][4])
 
-    def test_diloco_with_fragments(self):
-        class Outer(Replica):
-            def train(self):
-                self.make()
-                self.losses = []
-                fragments = [self.model[0], self.model[2]]
-                outer = [torch.optim.SGD(part.parameters(), lr=0.7, momentum=0.9, nesterov=True) for part in fragments]
-                with DiLoCo(self.manager, fragments, self.optimizer, outer, sync_every=4):
-                    while self.manager.current_step() < self.steps:
-                        x, y = batch(self.number, len(self.losses))
-                        self.optimizer.zero_grad()
-                        loss = nn.functional.mse_loss(self.model(x), y)
-                        loss.backward()
-                        self.optimizer.step()
-                        self.losses.append(loss.item())
-
-        replicas = [Outer(self.lighthouse, number, 12, "topk:density=0.2", fragments=2, smallest=64,
-                          manager={"use_async_quorum": False}) for number in range(2)]
+    def outer(self, **settings):
+        """Two replicas that train with DiLoCo."""
+        replicas = [Outer(self.lighthouse, number, 12, "topk:density=0.2", smallest=64,
+                          manager={"use_async_quorum": False}, **settings) for number in range(2)]
         for replica in replicas:
             replica.join(120)
             self.assertFalse(replica.is_alive())
             if replica.error is not None:
                 raise AssertionError from replica.error
+        return replicas
+
+    def test_diloco_with_fragments(self):
+        replicas = self.outer(fragments=2)
         names = {*replicas[0].group._vectors}
         self.assertEqual(names, {"0.0", "1.0"})
         sizes = {vector.name: vector.shape for vector in replicas[0].group._vectors.values()}
         self.assertEqual(sizes, {"0.0": [2000], "1.0": [500]})
         self.assertLess(sum(replicas[0].losses[-4:]), sum(replicas[0].losses[:4]))
+        self.assertEqual(replicas[0].group.losses, ())
+
+    def test_a_vector_of_another_length_is_reported(self):
+        with self.assertLogs("thinwire", "WARNING") as logged:
+            replicas = self.outer()
+        self.assertRegex("\n".join(logged.output), "has 500 values, and had 2000; .* give ProcessGroup the number of its "
+                                                   "fragments")
+        losses = replicas[0].group.losses
+        self.assertGreater(len(losses), 5)
+        self.assertTrue(all(loss.owed > 0 and loss.vector == "0" for loss in losses), losses)
 
     def test_mistakes_are_named(self):
         with self.assertRaisesRegex(UnknownNameError, "topc"):

@@ -43,6 +43,7 @@ py::dict to_dict(const StreamSpec& stream, const StreamCounters& counters) {
 py::dict to_dict(const Engine& engine, const StepReport& report) {
   py::dict row;
   each_total(report, [&](const char* name, auto value) { row[name] = value; });
+  row["owed"] = report.owed;
   row["fault"] = report.skipped ? describe(report.fault) : std::string();
   py::list streams;
   for (size_t i = 0; i < report.streams.size(); ++i)
@@ -59,7 +60,8 @@ py::dict to_dict(const Regrouped& joined) {
   row["source"] = joined.source;
   row["ended"] = joined.ended.has_value() && !joined.ended->skipped;
   py::list lost;
-  for (const LostRank& one : joined.lost) lost.append(py::make_tuple(one.rank, one.owed, one.step));
+  for (const LostRank& one : joined.lost)
+    lost.append(py::make_tuple(one.epoch, one.rank, one.owed, one.step));
   row["lost"] = lost;
   return row;
 }
@@ -184,6 +186,7 @@ PYBIND11_MODULE(_engine, module) {
                    py::make_tuple(decision.step, decision.codec, decision.others, decision.why));
              return rows;
            })
+      .def("owed", &Engine::owed, py::call_guard<NoGil>())
       .def("saved_shapes", &Engine::saved_shapes)
       .def("streams",
            [](const Engine& engine) {

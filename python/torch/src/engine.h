@@ -83,6 +83,9 @@ class Engine {
   // Throws Error(kContract) naming the tensors that were not started.
   StepReport wait();
 
+  // The norm of what its memories owe.
+  double owed() const { return store_->owed_norm(); }
+
   std::vector<SavedArray> save() const { return save_store(*store_); }
   // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks. Where it fails all of
   // them go on as they were, unless one is lost.

@@ -56,6 +56,7 @@ ExchangeOptions exchange_options_of(const py::dict& given) {
     options.owners = given["owners"].cast<std::vector<int>>();
     options.results = Results::kShard;
   }
+  if (given.contains("debts")) options.debts = given["debts"].cast<bool>();
   if (given.contains("hold")) options.hold = given["hold"].cast<bool>();
   if (given.contains("columns")) options.columns = given["columns"].cast<int>();
   return options;

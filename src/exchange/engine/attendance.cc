@@ -14,11 +14,15 @@ namespace {
 
 constexpr int kAttendanceTag = 29000;  // buckets have those below 2 kMaxBuckets
 
+// What is owed is sealed as another subject, so that it is never taken for a weight.
+uint64_t debts_of(uint64_t step) { return ~step; }
+
 }  // namespace
 
 Attendance::Attendance(Group& group)
     : group_(group),
       weights_(static_cast<size_t>(group.size()), 1.0),
+      debts_(weights_.size()),
       others_(weights_.size()),
       sends_(weights_.size()),
       receives_(weights_.size()),
@@ -29,19 +33,24 @@ void Attendance::begin() {
   settle();
 }
 
-void Attendance::begin(uint64_t step, double weight) {
+void Attendance::begin(uint64_t step, double weight, std::optional<double> owed) {
   const auto own = static_cast<size_t>(group_.rank());
   step_ = step;
   weights_[own] = weight;
-  mine_ = seal_word(std::bit_cast<uint64_t>(weight), step, group_.rank());
+  mine_[0] = seal_word(std::bit_cast<uint64_t>(weight), step, group_.rank());
+  word_count_ = owed ? 2 : 1;
+  if (owed) {
+    debts_[own] = LostRank{.rank = group_.rank(), .owed = *owed, .step = step};
+    mine_[1] = seal_word(std::bit_cast<uint64_t>(*owed), debts_of(step), group_.rank());
+  }
   missing_ = weights_.size() - 1;
   sent_ = missing_ == 0;
   for (size_t hop = 1; hop < weights_.size(); ++hop) {  // each rank starts with another peer
     const size_t rank = (own + hop) % weights_.size();
     const int peer = static_cast<int>(rank);
-    const auto to = std::as_writable_bytes(std::span(&others_[rank], 1));
+    const auto to = std::as_writable_bytes(told(others_[rank]));
     receives_[rank] = group_.receive(to, peer, kAttendanceTag);
-    sends_[rank] = group_.send(std::as_bytes(std::span(&mine_, 1)), peer, kAttendanceTag);
+    sends_[rank] = group_.send(std::as_bytes(told(mine_)), peer, kAttendanceTag);
   }
   if (missing_ == 0) settle();
 }
@@ -52,12 +61,7 @@ bool Attendance::advance() {
   for (size_t rank = 0; rank < weights_.size(); ++rank) {
     if (receives_[rank] == nullptr || !receives_[rank]->done()) continue;
     receives_[rank].reset();
-    const auto weight =
-        std::bit_cast<double>(open_word(others_[rank], step_, static_cast<int>(rank)));
-    if (!std::isfinite(weight) || weight < 0)
-      throw Error(ErrorCode::kCorrupt,
-                  "exchange: the weight of rank " + std::to_string(rank) + " makes no sense");
-    weights_[rank] = weight;
+    take(rank);
     if (--missing_ == 0) settle();
     moved = true;
   }
@@ -65,6 +69,21 @@ bool Attendance::advance() {
     if (send != nullptr && send->done()) send.reset();
   sent_ = std::all_of(sends_.begin(), sends_.end(), [](const auto& one) { return one == nullptr; });
   return moved || known();
+}
+
+void Attendance::take(size_t rank) {
+  const int sender = static_cast<int>(rank);
+  const auto read = [&](const SealedWord& word, uint64_t subject, const std::string& what) {
+    const auto number = std::bit_cast<double>(open_word(word, subject, sender));
+    if (!std::isfinite(number) || number < 0)
+      throw Error(ErrorCode::kCorrupt,
+                  "exchange: " + what + " rank " + std::to_string(rank) + " makes no sense");
+    return number;
+  };
+  weights_[rank] = read(others_[rank][0], step_, "the weight of");
+  if (word_count_ < 2) return;
+  const double owed = read(others_[rank][1], debts_of(step_), "the norm of what is owed by");
+  debts_[rank] = LostRank{.rank = sender, .owed = owed, .step = step_};
 }
 
 const Transfer* Attendance::awaited() const noexcept {

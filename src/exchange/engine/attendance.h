@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "comm/sealed_words.h"
+#include "thinwire/exchange.h"
 #include "thinwire/group.h"
 
 namespace thinwire {
@@ -21,6 +25,8 @@ namespace thinwire {
 //     contributions, a rest that was left at weight 1 would be sent at weight 10. That factor takes all weights.
 //   - Nobody waits for messages of a rank that sits out, so that it sends none.
 //
+// Ranks may tell what they owe beside it, in 16 more bytes.
+//
 // A damaged weight is an error that ends the exchange, since ranks would otherwise divide by different sums.
 // Not shared between threads.
 class Attendance {
@@ -30,8 +36,9 @@ class Attendance {
   // A step in which all ranks take part alike: nothing is sent.
   void begin();
 
-  // A step in which this rank weighs `weight`, or sits out with 0: all ranks tell each other.
-  void begin(uint64_t step, double weight);
+  // A step in which this rank weighs `weight`, or sits out with 0: all ranks tell each other. With `owed`, the norm of
+  // what this rank's memories owe before the step, they tell that, too; all ranks give it, or none.
+  void begin(uint64_t step, double weight, std::optional<double> owed = std::nullopt);
 
   // Looks at what arrived; returns whether anything had. Throws Error(kCorrupt), naming the sender.
   bool advance();
@@ -51,14 +58,23 @@ class Attendance {
   // exactly 1 where all ranks weigh the same; 0 where this rank sits out.
   float factor() const noexcept { return factor_; }
 
+  // By rank, what it last told that it owes; of a step that failed there may be some of an earlier one, or none.
+  const std::vector<std::optional<LostRank>>& debts() const noexcept { return debts_; }
+
  private:
+  using Words = std::array<SealedWord, 2>;  // a weight; what is owed, if ranks tell it
+
+  std::span<SealedWord> told(Words& words) const { return std::span(words).first(word_count_); }
+  void take(size_t rank);
   void settle();
 
   Group& group_;
   uint64_t step_ = 0;
   std::vector<double> weights_;  // by rank
-  SealedWord mine_;
-  std::vector<SealedWord> others_;  // by rank
+  std::vector<std::optional<LostRank>> debts_;
+  size_t word_count_ = 1;
+  Words mine_;
+  std::vector<Words> others_;  // by rank
   std::vector<std::unique_ptr<Transfer>> sends_, receives_;
   size_t missing_ = 0;  // weights of others
   bool sent_ = true;

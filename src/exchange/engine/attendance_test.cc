@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <thread>
 
+#include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
 
@@ -53,6 +56,53 @@ TEST(Attendance, EqualWeightsAreExactlyOne) {
         }
         EXPECT_EQ(attendance.factor(), 1.0f) << n << " of " << weight;
       });
+}
+
+TEST(Attendance, RanksTellWhatTheyOweWhereAllDo) {
+  run_local(3, [&](Group& group) {
+    Attendance attendance(group);
+    const auto all_of = [&](uint64_t step) {
+      while (!attendance.known()) {
+        attendance.advance();
+        std::this_thread::yield();
+      }
+      for (int rank = 0; rank < 3; ++rank) {
+        const auto& debt = attendance.debts()[static_cast<size_t>(rank)];
+        ASSERT_TRUE(debt);
+        EXPECT_EQ(debt->rank, rank);
+        EXPECT_EQ(debt->owed, 0.5 * rank + 4);
+        EXPECT_EQ(debt->step, step);
+      }
+      EXPECT_EQ(attendance.factor(), group.rank() == 1 ? 0.0f : 1.5f);
+    };
+    const double weight = group.rank() == 1 ? 0 : 1;
+    attendance.begin(4, weight);
+    while (!attendance.known()) attendance.advance();
+    EXPECT_FALSE(attendance.debts()[0]);
+    for (uint64_t step = 5; step < 7; ++step) {
+      attendance.begin(step, weight, 0.5 * group.rank() + 4);
+      all_of(step);
+    }
+    attendance.begin(7, weight);
+    all_of(6);
+  });
+}
+
+// Neither a debt for a weight, nor a damaged one.
+TEST(Attendance, ADamagedDebtEndsTheExchangeOnAllRanks) {
+  const std::function<void(std::span<std::byte>)> damages[] = {
+      [](std::span<std::byte> message) { message[20] ^= std::byte{4}; },
+      [](std::span<std::byte> message) {
+        std::swap_ranges(message.begin(), message.begin() + 16, message.begin() + 16);
+      }};
+  for (const auto& damage : damages)
+    run_local(2, [&](Group& group) {
+      TamperingGroup tampering(group, [&](int /*from*/, int tag, std::span<std::byte> message) {
+        if (group.rank() == 1 && tag == kTag) damage(message);
+      });
+      Side side(tampering, small_model(), {.debts = true});
+      EXPECT_THAT(error_of([&] { side.step(0); }), HasSubstr("the word of rank 0 arrived corrupt"));
+    });
 }
 
 // Ranks would divide by different sums otherwise.

@@ -6,7 +6,9 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "exchange/testing/elastic_workers.h"
 #include "exchange/testing/error_of.h"
@@ -299,6 +301,124 @@ TEST(ExchangeMembers, WhatTheLostOwedIsReported) {
     EXPECT_EQ(worker->how.lost[0].step, 2u);
     EXPECT_EQ(worker->how.step, 3u);
   }
+}
+
+ExchangeOptions with_debts(ExchangeOptions options) {
+  options.debts = true;
+  return options;
+}
+
+// As of the last step, in which ranks told each other.
+TEST(ExchangeMembers, WhatIsOwedIsToldInEveryStep) {
+  for (const bool weighted : {false, true}) {
+    ExchangeOptions options = with_debts(kSparse);
+    options.weighted = weighted;
+    Three three(options);
+    double of_c = 0;
+    for (uint64_t number = 2; number < 5; ++number) {
+      std::vector<double> owed;
+      for (const ElasticWorker* worker : three.all) owed.push_back(worker->store.owed_norm());
+      EXPECT_GT(owed[2], 0);
+      of_c = owed[2];
+      on_each(three.all, [&](ElasticWorker& worker) {
+        if (weighted && worker.id == 1) worker.exchange->abstain(Abstention::kSitsOut);
+        EXPECT_EQ(step(worker, number).owed, owed);
+      });
+    }
+    regroup({&three.b, &three.a}, 2, options);
+    for (const ElasticWorker* worker : {&three.a, &three.b}) {
+      ASSERT_EQ(worker->how.lost.size(), 1u);
+      EXPECT_EQ(worker->how.lost[0].rank, 2);
+      EXPECT_EQ(worker->how.lost[0].owed, of_c);
+      EXPECT_EQ(worker->how.lost[0].step, 4u);
+      EXPECT_EQ(worker->how.lost[0].epoch, 1u);
+      EXPECT_EQ(worker->how.step, 5u);
+    }
+  }
+}
+
+// c dies at each of its transfers in turn, so that its last word reaches both, one, or none.
+TEST(ExchangeMembers, MembersReportTheSameDebtWhicheverHeardOfIt) {
+  const ExchangeOptions options = with_debts(kSparse);
+  const int transfers = Three(options).in_step;
+  std::set<uint64_t> told;
+  for (int dies_at = 0; dies_at < transfers; ++dies_at) {
+    Three three(options);
+    const double before = three.c.store.owed_norm();
+    three.life->transfers = dies_at;
+    ASSERT_FALSE(three.last_step()[2]);
+    regroup({&three.b, &three.a}, 2, options);
+    ASSERT_EQ(three.a.how.lost.size(), 1u);
+    ASSERT_EQ(three.b.how.lost.size(), 1u);
+    const thinwire::LostRank &lost = three.a.how.lost[0], &other = three.b.how.lost[0];
+    EXPECT_EQ(lost.owed, other.owed) << dies_at;
+    EXPECT_EQ(lost.step, other.step) << dies_at;
+    if (lost.step == 2) {
+      EXPECT_EQ(lost.owed, before) << dies_at;
+    } else {
+      EXPECT_EQ(lost.step, 1u);  // what it told in the step before
+      EXPECT_NE(lost.owed, before);
+    }
+    told.insert(lost.step);
+  }
+  EXPECT_EQ(told.size(), 2u);
+}
+
+// d is lost between steps, c at each of its transfers while the others come together: some of them may have come into a
+// group that others did not.
+TEST(ExchangeMembers, EveryLossIsReportedOnAllAndNoOther) {
+  bool some_came = false;
+  for (int dies_at = 0;; ++dies_at) {
+    std::vector<std::unique_ptr<Group>> groups;
+    Three three(kSparse);
+    ElasticWorker d(3);
+    std::vector<ElasticWorker*> four = {&three.a, &three.b, &three.c, &d};
+    regroup(four, 2, kSparse);
+    on_each(four, [&](ElasticWorker& worker) { step(worker, worker.how.step); });
+
+    three.life = std::make_shared<Life>();
+    three.life->transfers = dies_at;
+    groups = make_local_groups(3);
+    groups[2] = std::make_unique<FrailGroup>(std::move(groups[2]), three.life);
+    std::array<bool, 3> came{};
+    on_each(three.all, [&](ElasticWorker& worker) {
+      const auto i = static_cast<size_t>(worker.id);
+      came[i] = error_of([&] { worker.how = worker.exchange->regroup(*groups[i], 3); }).empty();
+      if (!came[i]) groups[i]->abort("regroup failed");
+    });
+    if (came[2]) break;  // it used all its transfers
+    some_came = some_came || came[0] != came[1];
+    regroup({&three.b, &three.a}, 4, kSparse);
+    for (const ElasticWorker* worker : {&three.a, &three.b}) {
+      std::vector<std::pair<uint32_t, int>> lost;
+      for (const thinwire::LostRank& one : worker->how.lost) lost.emplace_back(one.epoch, one.rank);
+      const uint32_t last = came[0] || came[1] ? 3 : 2;
+      EXPECT_THAT(lost, ::testing::UnorderedElementsAre(std::pair(2u, 3), std::pair(last, 2)))
+          << dies_at;
+    }
+    on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, worker.how.step); });
+    regroup({&three.a, &three.b}, 5, kSparse);
+    EXPECT_TRUE(three.a.how.lost.empty()) << "a step has counted since";
+  }
+  EXPECT_TRUE(some_came);
+}
+
+// It was given up, and comes back before a step has counted.
+TEST(ExchangeMembers, WhoComesBackIsNotLost) {
+  Three three(kSparse);
+  regroup({&three.a, &three.b}, 2, kSparse);
+  EXPECT_EQ(three.a.how.lost.size(), 1u);
+  regroup(three.all, 3, kSparse);
+  for (const ElasticWorker* worker : three.all) EXPECT_TRUE(worker->how.lost.empty());
+}
+
+TEST(ExchangeMembers, DebtsAreRefusedWhereRanksDoNotHaveThem) {
+  ExchangeOptions options = with_debts(kSparse);
+  options.inside = 2;
+  EXPECT_THAT(std::string(check_exchange(options).message()), HasSubstr("debts = false"));
+  options.inside = 1;
+  options.columns = 2;
+  EXPECT_THAT(std::string(check_exchange(options).message()), HasSubstr("debts = false"));
 }
 
 TEST(ExchangeMembers, MistakesAreThrownOnAllAndAnotherGroupMayFollow) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -89,6 +90,7 @@ class Runner {
   // last step that ended here. A step that failed in `end` is ended by conclude, by the word of a rank on which it
   // ended. settle ends a step that is held, or takes one back that failed anywhere.
   virtual uint64_t word() const { return 0; }
+  virtual std::vector<std::optional<LostRank>> debts() const { return {}; }  // as ranks last told
   virtual StepReport conclude(uint64_t word);
   virtual void settle(bool counts);
 };

@@ -49,9 +49,9 @@ bool StepRunner::may_leave_out(const Sections& sections) const {
          std::all_of(sections.used.begin(), sections.used.end(), goes_on);
 }
 
-// Before methods are made. In a weighted exchange every rank waits for the weights of all.
+// Before methods are made. In a weighted exchange, and where ranks tell what they owe, every rank waits for all.
 void StepRunner::settle_faulty_ranks() {
-  const bool possible = may_leave_out_ && !options_.weighted;
+  const bool possible = may_leave_out_ && !options_.weighted && !options_.debts;
   if (possible && faulty_ == nullptr) faulty_ = std::make_unique<FaultyRanks>(context_, combine_);
   context_.roster = possible ? &faulty_->roster() : nullptr;
 }
@@ -208,8 +208,11 @@ void StepRunner::begin(uint64_t step) {
   sent_before_ = channel_->bytes_sent();
   received_before_ = channel_->bytes_received();
   first_send_ = last_receive_ = Clock::now();
-  if (options_.weighted)
-    context_.attendance.begin(step, abstains_ == Abstention::kSitsOut ? 0 : weight_);
+  const double weight = abstains_ == Abstention::kSitsOut ? 0 : weight_;
+  if (options_.debts)
+    context_.attendance.begin(step, weight, store_.owed_norm());
+  else if (options_.weighted)
+    context_.attendance.begin(step, weight);
   else
     context_.attendance.begin();
   abstains_.reset();
@@ -371,6 +374,8 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   StepReport report;
   report.step = context_.call.step;
   report.participants = context_.attendance.count();
+  for (const auto& debt : context_.attendance.debts())
+    if (options_.debts && debt && debt->step == report.step) report.owed.push_back(debt->owed);
   if (leaves_out()) {
     for (const Decision::Entry& entry : faulty_->decision().left_out)
       report.left_out.push_back(entry.left_out);

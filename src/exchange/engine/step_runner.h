@@ -56,6 +56,9 @@ class StepRunner final : public Runner {
   bool stop_waiting() noexcept override;
   StepReport end() override;
   uint64_t word() const override { return word_; }
+  std::vector<std::optional<LostRank>> debts() const override {
+    return context_.attendance.debts();
+  }
   StepReport conclude(uint64_t word) override;
   void settle(bool counts) override;
 

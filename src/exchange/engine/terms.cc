@@ -88,6 +88,11 @@ Status check_hierarchy(const ExchangeOptions& options, const Combine& rule,
                         inside +
                             ": groups count alike, and so do their ranks: none can weigh more "
                             "than another or sit out; choose weighted = false, or inside = 1");
+  if (options.debts)
+    return Status::fail(ErrorCode::kUnsupported,
+                        inside +
+                            ": a holder has the memories of its group, and no rank knows what "
+                            "single ranks owe; choose debts = false, or inside = 1");
   if (rule.over_vectors() != nullptr)
     return Status::fail(ErrorCode::kUnsupported,
                         inside + ": combine = " + options.combine +
@@ -128,6 +133,8 @@ Status check_columns(const ExchangeOptions& options, const Combine& rule) {
     return refuse(
         "the ranks of a row count together, so that none can weigh more than another or "
         "sit out; choose weighted = false");
+  if (options.debts)
+    return refuse("ranks tell what they owe only to those of their column; choose debts = false");
   if (rule.over_vectors() != nullptr)
     return refuse("combine = " + options.combine +
                   " would choose other ranks in each column; choose one of " +
@@ -355,6 +362,7 @@ std::string fixed_text(const ExchangeOptions& options) {
   line("inside", std::to_string(options.inside));
   line("columns", std::to_string(options.columns));
   line("weighted", options.weighted ? "yes" : "no");
+  if (options.debts) line("debts", "yes");
   if (options.hold) line("hold", "yes");
   std::string owners;
   for (const int owner : options.owners)

@@ -44,7 +44,8 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       debts_(debtors_),
       left_(debtors_) {
   for (int rank = 0; rank < size_; ++rank)
-    debts_[static_cast<size_t>(rank)] = {.rank = rank, .step = options_.first_step};
+    debts_[static_cast<size_t>(rank)] = {
+        .rank = rank, .step = options_.first_step, .epoch = epoch_};
   follow();
   start_thread();
 }
@@ -151,7 +152,10 @@ void ThreadedExchange::run() noexcept {
       over = judge(report);
       word_ = runner_->word();
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
-      if (!report.skipped) lacks_ = false;
+      if (!report.skipped) {
+        lacks_ = false;
+        all_heard_ = true;
+      }
       intake_.end_step(std::move(report), over);
     }
   } catch (const std::exception& error) {

@@ -81,6 +81,8 @@ class ThreadedExchange final : public Exchange {
   void build(Group& group);
   void share_state(Group& group, const RollCall& call, size_t me);
   void count_debts(Group& group, uint64_t step);
+  void hear_debts();
+  std::vector<LostRank> share_losses(Group& group, const RollCall& call) const;
 
   Group* group_ = nullptr;
   Store& store_;
@@ -97,10 +99,14 @@ class ThreadedExchange final : public Exchange {
 
   // Of the group of the last epoch:
   uint32_t epoch_ = 0;
-  int rank_ = -1, size_ = 0;     // 0: of none yet
-  size_t debtors_ = 0;           // its memories are those of one rank of so many; 0: new ones
-  std::vector<LostRank> debts_;  // by rank
-  std::vector<bool> left_;       // by rank: handed over
+  int rank_ = -1, size_ = 0;      // 0: of none yet
+  size_t debtors_ = 0;            // its memories are those of one rank of so many; 0: new ones
+  std::vector<LostRank> debts_;   // by rank
+  std::vector<bool> left_;        // by rank: handed over
+  std::vector<LostRank> losses_;  // of which not all members may have heard
+  std::atomic<bool> all_heard_ = false;  // a step has counted since they were told
+  uint32_t tried_ = 0;                   // the epoch of the last call of regroup
+  int tried_as_ = -1;                    // this rank there
   std::atomic<bool> lacks_ =
       false;  // it was to take over what others have, and no step has counted since
   std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards

@@ -119,7 +119,9 @@ Member ThreadedExchange::member() const {
           .rank = rank_,
           .size = size_,
           .voted = static_cast<uint16_t>(open_ == Open::kVoting && !runner_->outlives_ranks()),
-          .lacks = static_cast<uint16_t>(lacks_)};
+          .lacks = static_cast<uint16_t>(lacks_),
+          .tried = tried_,
+          .tried_as = tried_as_};
 }
 
 Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
@@ -147,7 +149,10 @@ Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
 Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
   const auto me = static_cast<size_t>(group.rank());
-  const RollCall call(group, member());
+  const Member mine = member();
+  tried_ = epoch;
+  tried_as_ = group.rank();
+  const RollCall call(group, mine);
   ExchangeOptions options = options_;
   options.generation = epoch;
   if (call.furthest().size > 0) options.first_step = call.furthest().step;
@@ -162,10 +167,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
                 .step = options.first_step,
                 .takes_over = call.is_behind(me),
                 .source = static_cast<int>(call.source())};
-  for (const int rank : call.absent())
-    if (size_ > 0 && epoch_ == call.members()[call.witness()].epoch &&
-        static_cast<size_t>(rank) < debts_.size() && !left_[static_cast<size_t>(rank)])
-      how.lost.push_back(debts_[static_cast<size_t>(rank)]);
+  hear_debts();
+  how.lost = share_losses(group, call);
   end_failed_step(call, me);
   options_ = std::move(options);
   sections_ = std::move(sections);
@@ -177,6 +180,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   count_debts(group, how.step);
 
   how.ended = std::exchange(ended_, std::nullopt);
+  losses_ = how.lost;
+  all_heard_ = false;
   lacks_ = how.takes_over;
   group_ = &group;
   epoch_ = epoch;
@@ -242,13 +247,60 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
   take(shared);
 }
 
+// What ranks told in the last step is newer than what they told when the group was made.
+void ThreadedExchange::hear_debts() {
+  if (runner_ == nullptr) return;
+  for (const std::optional<LostRank>& told : runner_->debts()) {
+    if (!told || static_cast<size_t>(told->rank) >= debts_.size()) continue;
+    LostRank& debt = debts_[static_cast<size_t>(told->rank)];
+    debt.owed = told->owed;
+    debt.step = told->step;
+  }
+}
+
+// The witness says who is lost, so that all members report the same. It knows of losses that others have not heard of,
+// where it alone came into the last group.
+std::vector<LostRank> ThreadedExchange::share_losses(Group& group, const RollCall& call) const {
+  if (call.witness() == call.members().size()) return {};  // all are new
+  std::vector<LostRank> lost;
+  if (static_cast<int>(call.witness()) == group.rank()) {
+    for (const LostRank& loss : losses_)
+      if (!all_heard_ && !call.has(loss.epoch, loss.rank)) lost.push_back(loss);
+    for (const int rank : call.absent())
+      if (!left_[static_cast<size_t>(rank)]) lost.push_back(debts_[static_cast<size_t>(rank)]);
+  }
+  std::vector<double> rows;
+  for (const LostRank& loss : lost)
+    for (const double number : {static_cast<double>(loss.rank), loss.owed,
+                                static_cast<double>(loss.step), static_cast<double>(loss.epoch)})
+      rows.push_back(number);
+  const std::vector<std::byte> bytes =
+      broadcast_state(group, {make_state("lost", std::span<const double>(rows), OnResize::kShared)},
+                      static_cast<int>(call.witness()), limit_of(tensors_));
+  on_all(group, "told who is lost", [&] {
+    const StateArrays told = unpack_state(bytes).value();
+    rows.resize(told.empty() ? 0 : told[0].data.size() / sizeof(double));
+    copy_state(told, "lost", std::span(rows)).or_throw();
+  });
+  lost.clear();
+  for (size_t i = 0; i + 4 <= rows.size(); i += 4)
+    lost.push_back({.rank = static_cast<int>(rows[i]),
+                    .owed = rows[i + 1],
+                    .step = static_cast<uint64_t>(rows[i + 2]),
+                    .epoch = static_cast<uint32_t>(rows[i + 3])});
+  return lost;
+}
+
 void ThreadedExchange::count_debts(Group& group, uint64_t step) {
   const double mine = store_.owed_norm();
   std::vector<double> all(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   debts_.clear();
   for (const double owed : all)
-    debts_.push_back({.rank = static_cast<int>(debts_.size()), .owed = owed, .step = step});
+    debts_.push_back({.rank = static_cast<int>(debts_.size()),
+                      .owed = owed,
+                      .step = step,
+                      .epoch = options_.generation});
   left_.assign(all.size(), false);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -14,6 +15,8 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "exchange/testing/elastic_workers.h"
@@ -39,8 +42,10 @@ struct Trainee : ElasticWorker {
   }
   Tensors weights;
   std::shared_ptr<Life> life = std::make_shared<Life>();
-  uint64_t next = 0;    // step
-  bool failed = false;  // its last step, or regroup
+  std::map<uint64_t, double> owed;  // norm, before each step
+  uint32_t epoch = 0;               // of its group
+  uint64_t next = 0;                // step
+  bool failed = false;              // its last step, or regroup
   bool dead = false;
   size_t of_ranks = 0;                      // in its group
   std::map<std::string, Values> residuals;  // before its last step
@@ -60,9 +65,12 @@ class Churn {
     std::cout << "kills " << kills_ << " (silent " << silent_ << ", in regroup " << in_regroup_
               << ", between steps " << in_save_ << "), joins " << joins_ << ", departures "
               << departures_ << ", steps " << steps_ << ", steps mended " << mended_
-              << ", longest round " << longest_.count() << " ms\n";
+              << ", longest round " << longest_.count() << " ms, losses reported "
+              << reported_.size() << " with norms of " << std::sqrt(reported_squares_)
+              << " together\n";
     EXPECT_GT(kills_, 0u);
     EXPECT_GT(steps_, events / 2);
+    EXPECT_GT(reported_squares_, 0);
   }
 
  private:
@@ -116,6 +124,7 @@ class Churn {
   // False if somebody failed; then the next round tries again without the dead.
   bool come_together() {
     ++epoch_;
+    for (size_t i = 0; i < alive_.size(); ++i) numbered_[{epoch_, static_cast<int>(i)}] = alive_[i];
     auto groups = make_local_groups(static_cast<int>(alive_.size()));
     std::map<ElasticWorker*, std::unique_ptr<Group>> of;
     for (size_t i = 0; i < alive_.size(); ++i) {
@@ -158,11 +167,42 @@ class Churn {
       if (one->how.ended) ++mended_;
       EXPECT_EQ(one->how.step, alive_[0]->how.step);
       one->next = one->how.step;
+      one->epoch = epoch_;
+      one->owed[one->next] = one->store.owed_norm();
     }
+    hear_losses();
     for (const auto& one : alive_)
       if (one->how.takes_over) one->weights = alive_[static_cast<size_t>(one->how.source)]->weights;
     check();
     return true;
+  }
+
+  // All members report the same losses: those of the dead, each once, with what they told in their last step.
+  void hear_losses() {
+    const auto key = [](const thinwire::LostRank& lost) {
+      return std::tuple(lost.epoch, lost.rank, lost.step, lost.owed);
+    };
+    for (const auto& one : alive_) {
+      const auto &mine = one->how.lost, &first = alive_[0]->how.lost;
+      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), first.begin(), first.end(),
+                             [&](const thinwire::LostRank& a, const thinwire::LostRank& b) {
+                               return key(a) == key(b);
+                             }));
+    }
+    for (const thinwire::LostRank& lost : alive_[0]->how.lost) {
+      const Trainee& who = *numbered_.at({lost.epoch, lost.rank});
+      EXPECT_TRUE(who.dead) << "worker " << who.id << " is reported lost";
+      if (!reported_.insert(who.id).second) continue;
+      EXPECT_GE(lost.step + 1, who.next) << who.id;
+      if (lost.epoch == who.epoch) {
+        EXPECT_NEAR(lost.owed, who.owed.at(lost.step), 1e-6) << who.id;
+      }
+      reported_squares_ += lost.owed * lost.owed;
+    }
+    for (const auto& [at, who] : numbered_) {
+      const bool counts = who->dead && who->of_ranks > 0;
+      EXPECT_TRUE(!counts || reported_.contains(who->id)) << who->id;
+    }
   }
 
   void apply(Trainee& one) {
@@ -177,6 +217,7 @@ class Churn {
     timed([&](Trainee& one) {
       for (uint64_t number = first; number < first + steps && !one.dead; ++number) {
         one.residuals = arrays_of(one.store, "/residual");
+        one.owed[number] = one.store.owed_norm();
         const int before = one.life->transfers;
         one.failed = !try_step(one, number);
         one.dead = one.life->transfers < 0;
@@ -289,7 +330,10 @@ class Churn {
   const ExchangeOptions options_;
   std::mt19937_64 draws_;
   Graves graves_;
-  std::vector<std::shared_ptr<Trainee>> alive_;  // in the order of ranks
+  std::vector<std::shared_ptr<Trainee>> alive_;                            // in the order of ranks
+  std::map<std::pair<uint32_t, int>, std::shared_ptr<Trainee>> numbered_;  // by epoch and rank
+  std::set<int> reported_;                                                 // workers that were lost
+  double reported_squares_ = 0;
   int number_ = 0;
   uint32_t epoch_ = 0;
   bool whole_ = false;       // nobody died since members came together
@@ -305,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, ChurnTest,
                          ::testing::Values("topk:density=0.05", "powersgd:rank=1"));
 
 TEST_P(ChurnTest, NothingHangsWeightsStayEqualAndDebtsAreAccountedFor) {
-  Churn churn({.codec = GetParam()}, setting("THINWIRE_CHURN_SEED", 3));
+  Churn churn({.codec = GetParam(), .debts = true}, setting("THINWIRE_CHURN_SEED", 3));
   churn.run(setting("THINWIRE_CHURN_EVENTS", 50) / 2);
 }
 

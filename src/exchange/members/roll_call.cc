@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/members/roll_call.h"
 
+#include <algorithm>
 #include <span>
 
 namespace thinwire {
 
 RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size_t>(group.size())) {
-  static_assert(sizeof(Member) == 40);  // no gaps, whose bytes would be nobody's
+  static_assert(sizeof(Member) == 48);  // no gaps, whose bytes would be nobody's
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(members_)));
   witness_ = members_.size();
   const auto is_new = [this](size_t i) { return members_[i].size == 0; };
@@ -37,16 +38,19 @@ bool RollCall::is_behind(size_t member) const noexcept {
          (one.step != furthest().step && !counted_elsewhere(member));
 }
 
+bool RollCall::has(uint32_t epoch, int rank) const noexcept {
+  return std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
+    return (one.size > 0 && one.epoch == epoch && one.rank == rank) ||
+           (one.tried == epoch && one.tried_as == rank);
+  });
+}
+
 std::vector<int> RollCall::absent() const {
-  if (witness_ == members_.size()) return {};
-  const Member& last = members_[witness_];
-  std::vector<bool> here(static_cast<size_t>(last.size));
-  for (const Member& one : members_)
-    if (one.size > 0 && one.epoch == last.epoch && one.rank >= 0 && one.rank < last.size)
-      here[static_cast<size_t>(one.rank)] = true;
   std::vector<int> gone;
-  for (size_t rank = 0; rank < here.size(); ++rank)
-    if (!here[rank]) gone.push_back(static_cast<int>(rank));
+  if (witness_ == members_.size()) return gone;
+  const Member& last = members_[witness_];
+  for (int rank = 0; rank < last.size; ++rank)
+    if (!has(last.epoch, rank)) gone.push_back(rank);
   return gone;
 }
 

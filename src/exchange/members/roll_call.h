@@ -20,7 +20,9 @@ struct Member {
   int32_t size = 0;      // of its group; 0: new
   uint16_t voted =
       0;  // its step failed after all that it has to send was encoded and all that it gets had come
-  uint16_t lacks = 0;  // it was to take over what others have, and no step has counted since
+  uint16_t lacks = 0;     // it was to take over what others have, and no step has counted since
+  uint32_t tried = 0;     // a later epoch, into which it could not come, though others may have
+  int32_t tried_as = -1;  // its rank there
 };
 
 // What follows from what all members said; the same on all of them.
@@ -42,6 +44,10 @@ class RollCall {
 
   // Whether a member lacks steps that the source has, even once its failed step counts.
   bool is_behind(size_t member) const noexcept;
+
+  // Whether the one that was `rank` in `epoch` is a member, also if it could not come into that group. For the last epoch
+  // that any member was in, and earlier ones of members that were in no later one.
+  bool has(uint32_t epoch, int rank) const noexcept;
 
   // Ranks of the last epoch that any member was in which are no members.
   std::vector<int> absent() const;
