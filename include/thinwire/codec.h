@@ -21,6 +21,9 @@
 #include "thinwire/stream.h"
 
 namespace thinwire {
+namespace device {
+class DeviceWork;
+}
 
 // What ranks agree on, in rounds, before they encode, if an exchange offers rounds (Codec::rounds).
 enum class Agreed : uint8_t {
@@ -214,6 +217,9 @@ struct CodecEntry {
   CodecInfo info;
   std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Codec>(const Options&)> make;
+  // Makes the codec for values in a device's memory; null for options that have no such form. Absent: none has.
+  std::function<std::unique_ptr<Codec>(const Options&, std::shared_ptr<device::DeviceWork>)>
+      on_device = nullptr;
 };
 
 // A codec and the text that selects it, with every option written out.

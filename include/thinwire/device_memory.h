@@ -1,12 +1,17 @@
-// The memory of a GPU, as far as an exchange needs it to bring tensors to the processor and back.
+// The memory of a GPU, as far as an exchange needs it: copies to the processor and back, and room for kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace thinwire {
+namespace device {
+class Launcher;
+}
 
 // A queue of a device: what is put into it happens in order. Queues wait for each other by events alone. CUDA calls a
 // queue a stream and its handle CUstream.
@@ -45,11 +50,20 @@ class DeviceMemory {
   virtual void wait_for(DeviceQueue queue, const DeviceEvent& event) = 0;
 
   virtual bool reached(const DeviceEvent& event) = 0;
+
+  // Memory of the device, at a multiple of 256 bytes; a device that runs no kernels has none to give. What still works on
+  // memory must have ended when it is freed.
+  virtual void* allocate(size_t bytes);
+  virtual void free(void* /*memory*/) noexcept {}
+
+  // Runs thinwire's kernels in a queue; null where this device runs none, and `why` then says what is missing.
+  virtual std::unique_ptr<device::Launcher> make_launcher(DeviceQueue queue, std::string& why);
 };
 
 // The memory of CUDA device number `device`, by the driver's interface (libcuda.so.1), which is looked for when this is
 // called. Queues are streams of the device's primary context, which PyTorch uses too. Throws Error(kUnsupported), which
-// says what is missing.
-std::shared_ptr<DeviceMemory> make_cuda_memory(int device = 0);
+// says what is missing. Kernels need NVRTC: libnvrtc.so of these folders, or else of the loader's path.
+std::shared_ptr<DeviceMemory> make_cuda_memory(int device = 0,
+                                               std::vector<std::string> nvrtc_folders = {});
 
 }  // namespace thinwire

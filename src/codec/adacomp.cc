@@ -24,8 +24,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
+#include <utility>
 
+#include "codec/adacomp_parts.h"
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
 #include "core/bytes.h"
@@ -65,21 +66,10 @@ constexpr OptionInfo kOptions[] = {
      .help = "s: 1 sends one value per bin, larger s more; 1.5 to 3 are usual"},
 };
 
-// What encoder and decoder know of a tensor.
-struct Part {
-  size_t count;
-  size_t bin;
-
-  size_t bins() const noexcept { return (count + bin - 1) / bin; }
-  size_t max_code_size() const noexcept { return count * kernel::bin_code_size(bin); }
-};
-
-using Parts = std::vector<Part>;
-
 class AdaCompEncoder final : public Encoder {
  public:
-  AdaCompEncoder(Parts parts, float factor) : parts_(std::move(parts)), factor_(factor) {
-    for (const Part& part : parts_) count_ += part.count;
+  AdaCompEncoder(BinParts parts, float factor) : parts_(std::move(parts)), factor_(factor) {
+    for (const BinPart& part : parts_) count_ += part.count;
   }
 
   Encoded encode(const Signal& signal, const Call& /*call*/, std::span<std::byte> out,
@@ -92,12 +82,12 @@ class AdaCompEncoder final : public Encoder {
       std::copy(values.begin(), values.end(), rest.begin());
     Encoded encoded;
     size_t begin = 0;
-    for (const Part& part : parts_) {
+    for (const BinPart& part : parts_) {
       if (part.count == 0) continue;
       const auto codes = out.subspan(encoded.size + sizeof(float), part.max_code_size());
       auto sent = kernel::select_bins(values.subspan(begin, part.count),
                                       fresh.subspan(begin, part.count), factor_, part.bin, codes);
-      const auto scale = static_cast<float>(sent.max_sum / static_cast<double>(part.bins()));
+      const float scale = bin_scale(sent.max_sum, part);
       if (scale == 0) sent = {};  // all zero, or too small for a mean
       ByteWriter(out.subspan(encoded.size)).put(scale);
       // The scale is known only now: take it off where the codes say, as the decoder will.
@@ -111,20 +101,20 @@ class AdaCompEncoder final : public Encoder {
   }
 
  private:
-  Parts parts_;
+  BinParts parts_;
   size_t count_ = 0;
   float factor_;  // s - 1
 };
 
 class AdaCompDecoder final : public Decoder {
  public:
-  explicit AdaCompDecoder(Parts parts) : parts_(std::move(parts)) {}
+  explicit AdaCompDecoder(BinParts parts) : parts_(std::move(parts)) {}
 
   Status decode_add(std::span<const std::byte> payload, float weight,
                     std::span<float> out) const override {
     if (!keeps_finite(weight)) return add_checked(*this, "adacomp", payload, weight, out);
     size_t begin = 0;
-    for (const Part& part : parts_) {
+    for (const BinPart& part : parts_) {
       if (part.count == 0) continue;
       ByteReader reader(payload);
       const auto scale = reader.get<float>();
@@ -146,7 +136,7 @@ class AdaCompDecoder final : public Decoder {
   }
 
  private:
-  Parts parts_;
+  BinParts parts_;
 };
 
 class AdaCompCodec final : public Codec {
@@ -160,7 +150,7 @@ class AdaCompCodec final : public Codec {
 
   size_t max_encoded_size(const StreamSpec& stream) const override {
     size_t size = 0;
-    for (const Part& part : parts_of(stream))
+    for (const BinPart& part : parts_of(stream))
       size += part.count == 0 ? 0 : sizeof(float) + part.max_code_size();
     return size;
   }
@@ -174,15 +164,8 @@ class AdaCompCodec final : public Codec {
   }
 
  private:
-  // Bins run over each tensor by itself.
-  Parts parts_of(const StreamSpec& stream) const {
-    Parts parts;
-    for (const TensorSpec& tensor : stream.tensors) {
-      const bool convolution = tensor.kind == TensorKind::kConvolution;
-      parts.push_back(
-          {.count = tensor.count(), .bin = convolution ? bin_convolution_ : bin_linear_});
-    }
-    return parts;
+  BinParts parts_of(const StreamSpec& stream) const {
+    return bin_parts(stream, bin_convolution_, bin_linear_);
   }
 
   size_t bin_convolution_;
@@ -190,13 +173,24 @@ class AdaCompCodec final : public Codec {
   float factor_;
 };
 
+std::unique_ptr<Codec> make_on_device(const Options& options, SharedWork work) {
+  return make_adacomp_device_codec(
+      std::make_unique<AdaCompCodec>(options), std::move(work),
+      static_cast<float>(options.number("scale_factor") - 1),
+      [convolution = static_cast<size_t>(options.integer("bin_convolution")),
+       linear = static_cast<size_t>(options.integer("bin_linear"))](const StreamSpec& stream) {
+        return bin_parts(stream, convolution, linear);
+      });
+}
+
 }  // namespace
 
 const CodecEntry& adacomp_entry() {
   static const CodecEntry entry{
       .info = kInfo,
       .options = {std::begin(kOptions), std::end(kOptions)},
-      .make = [](const Options& options) { return std::make_unique<AdaCompCodec>(options); }};
+      .make = [](const Options& options) { return std::make_unique<AdaCompCodec>(options); },
+      .on_device = make_on_device};
   return entry;
 }
 

@@ -26,12 +26,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "codec/builtin.h"
+#include "codec/device_sparse.h"
 #include "codec/sparse_codec.h"
 #include "core/check.h"
 #include "core/random.h"
+#include "device/selection_kernels.h"
 #include "kernel/value_sample.h"
 
 namespace thinwire {
@@ -87,6 +90,15 @@ struct Method {
   double excess;
 };
 
+// Where this step's sample lies.
+uint32_t sample_phase(const Call& call) {
+  const RandomKey key{.seed = call.seed,
+                      .use = RandomUse::kCodec,
+                      .step = call.step,
+                      .stream = static_cast<uint32_t>(call.salt)};
+  return random_word(key, call.offset);
+}
+
 class DgcEncoder final : public Encoder {
  public:
   DgcEncoder(const Method& method, size_t count, ValueFormat format)
@@ -113,11 +125,7 @@ class DgcEncoder final : public Encoder {
 
  private:
   float threshold(std::span<const float> values, const Call& call) {
-    const RandomKey key{.seed = call.seed,
-                        .use = RandomUse::kCodec,
-                        .step = call.step,
-                        .stream = static_cast<uint32_t>(call.salt)};
-    kernel::sample_values(values, random_word(key, call.offset), sample_);
+    kernel::sample_values(values, sample_phase(call), sample_);
     list_.select(sample_, 0.0f, rank_, {});
     return list_.size() < rank_ ? 0.0f : list_.keep_largest(rank_, {});
   }
@@ -131,14 +139,50 @@ class DgcEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
+class DgcDeviceEncoder final : public DeviceSparseEncoder {
+ public:
+  DgcDeviceEncoder(SharedWork work, const Method& method, size_t count, ValueFormat format)
+      : DeviceSparseEncoder(std::move(work), format, count, method.target(count)),
+        target_(method.target(count)),
+        most_(method.most(count)),
+        sample_(method.sample_size(count)),
+        rank_(kept_target(method.density, sample_)) {}
+
+ private:
+  Keeping keeping(const Signal& signal, const Call& call) override {
+    if (sample_ == 0) return {.threshold = 0, .most = target_, .keep = target_};
+    auto* const sample = work().room<float>(sample_);
+    device::sample_values(work().launcher(), signal.values.data(), signal.values.size(),
+                          sample_phase(call), sample, sample_);
+    const float least = device_kth_magnitude(work(), {sample, sample_}, rank_);
+    return {.threshold = just_below(least), .most = most_, .keep = target_};
+  }
+
+  size_t target_;
+  size_t most_;
+  size_t sample_;  // values; 0: none is taken
+  size_t rank_;    // j
+};
+
+std::unique_ptr<Codec> make_codec_of(const Options& options) {
+  return std::make_unique<MethodCodec<Method, DgcEncoder>>(kInfo, options, value_format(options));
+}
+
+std::unique_ptr<Codec> make_on_device(const Options& options, const SharedWork& work) {
+  return make_sparse_device_codec(
+      make_codec_of(options), work,
+      [=, method = Method(options), format = value_format(options)](size_t count) {
+        return std::make_unique<DgcDeviceEncoder>(work, method, count, format);
+      });
+}
+
 }  // namespace
 
 const CodecEntry& dgc_entry() {
-  static const CodecEntry entry{
-      .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<MethodCodec<Method, DgcEncoder>>(kInfo, options,
-                                                                 value_format(options));
-      }};
+  static const CodecEntry entry{.info = kInfo,
+                                .options = options_table(),
+                                .make = make_codec_of,
+                                .on_device = make_on_device};
   return entry;
 }
 

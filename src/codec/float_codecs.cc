@@ -12,9 +12,12 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
+#include "codec/device_codec.h"
+#include "device/coded_values.h"
 #include "kernel/add_floats.h"
 #include "kernel/half_float.h"
 
@@ -130,6 +133,28 @@ CodecEntry make_entry(const Format& format) {
           }};
 }
 
+// Of 16 bits: fp32 has nothing to make smaller.
+BlockKernels kernels_of(device::Float16 format) {
+  return {
+      .size = [](const Part& part) { return 2 * part.count; },
+      .encode = [=](auto& on, const Part& part, const Call& /*call*/, auto* values, auto* bytes,
+                    auto* rest,
+                    void*) { device::encode_floats(on, format, values, part.count, bytes, rest); },
+      .add =
+          [=](auto& on, const Part& part, auto* bytes, float weight, auto* out, auto* bad) {
+            device::add_floats(on, format, bytes, part.count, weight, out, bad);
+          }};
+}
+
+CodecEntry make_entry(const Format& format, device::Float16 on_device) {
+  CodecEntry entry = make_entry(format);
+  entry.on_device = [&format, on_device](const Options& /*options*/, SharedWork work) {
+    return make_block_device_codec(std::make_unique<FloatCodec>(format), 1, std::move(work),
+                                   [=](const StreamSpec&) { return kernels_of(on_device); });
+  };
+  return entry;
+}
+
 }  // namespace
 
 const CodecEntry& fp32_entry() {
@@ -138,12 +163,12 @@ const CodecEntry& fp32_entry() {
 }
 
 const CodecEntry& fp16_entry() {
-  static const CodecEntry entry = make_entry(kFp16);
+  static const CodecEntry entry = make_entry(kFp16, device::Float16::kHalf);
   return entry;
 }
 
 const CodecEntry& bf16_entry() {
-  static const CodecEntry entry = make_entry(kBf16);
+  static const CodecEntry entry = make_entry(kBf16, device::Float16::kBfloat);
   return entry;
 }
 

@@ -12,6 +12,7 @@
 #include "codec/codec_random.h"
 #include "codec/decode_parts.h"
 #include "core/bytes.h"
+#include "device/coded_values.h"
 #include "kernel/scaled_blocks.h"
 
 namespace thinwire {
@@ -26,11 +27,15 @@ GridBlocks blocks_of(GridBlocks blocks, const Part& part) {
   return blocks;
 }
 
+kernel::ScaledBlocks scaled(const GridBlocks& blocks) {
+  return {.block = blocks.block, .bits = blocks.bits};
+}
+
 bool add(std::span<const std::byte> payload, const GridBlocks& blocks, float weight,
          std::span<float> out) {
   if (blocks.rule == GridRule::kMinMax || blocks.rule == GridRule::kHalf)
     return kernel::add_grid(payload, blocks, weight, out);
-  return kernel::add_blocks(payload, {.block = blocks.block, .bits = blocks.bits}, weight, out);
+  return kernel::add_blocks(payload, scaled(blocks), weight, out);
 }
 
 // Scales of all parts, one for each block.
@@ -163,7 +168,38 @@ class GridCodec final : public Codec {
   bool random_;
 };
 
+BlockKernels kernels_of(const GridBlocks& of_codec, bool random, const std::string& stream) {
+  return {.size = [=](const Part& part) { return blocks_of(of_codec, part).size(part.count); },
+          .scratch =
+              [=](const Part& part) {
+                return device::grid_scratch_bytes(part.count, blocks_of(of_codec, part));
+              },
+          .encode =
+              [=](auto& on, const Part& part, const Call& call, auto* values, auto* bytes,
+                  auto* rest, void* scratch) {
+                const Dither dither{.key = codec_random_key(call, stream),
+                                    .position = call.offset + part.begin};
+                device::quantise_grid(on, values, part.count, blocks_of(of_codec, part),
+                                      random ? &dither : nullptr, bytes, rest, scratch);
+              },
+          .add =
+              [=](auto& on, const Part& part, auto* bytes, float weight, auto* out, auto* bad) {
+                const GridBlocks blocks = blocks_of(of_codec, part);
+                if (blocks.rule == GridRule::kMinMax)
+                  device::add_grid(on, bytes, part.count, blocks, weight, out, bad);
+                else
+                  device::add_blocks(on, bytes, part.count, scaled(blocks), weight, out, bad);
+              }};
+}
+
 }  // namespace
+
+std::unique_ptr<Codec> make_grid_device_codec(const CodecInfo& info, const GridBlocks& blocks,
+                                              bool random, SharedWork work) {
+  return make_block_device_codec(
+      make_grid_codec(info, blocks, random), blocks.block, std::move(work),
+      [=](const StreamSpec& stream) { return kernels_of(blocks, random, stream.name); });
+}
 
 std::unique_ptr<Codec> make_grid_codec(const CodecInfo& info, const GridBlocks& blocks,
                                        bool random) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "codec/device_codec.h"
 #include "kernel/grid_blocks.h"
 #include "thinwire/codec.h"
 #include "thinwire/options.h"
@@ -15,6 +16,11 @@ namespace thinwire {
 // largest scale of each block; REQUIRES then a rule of one scale.
 std::unique_ptr<Codec> make_grid_codec(const CodecInfo& info, const kernel::GridBlocks& blocks,
                                        bool random);
+
+// The same for values in a device's memory. REQUIRES: kMinMax or kMax, nothing agreed.
+std::unique_ptr<Codec> make_grid_device_codec(const CodecInfo& info,
+                                              const kernel::GridBlocks& blocks, bool random,
+                                              SharedWork work);
 
 // The option `rounding=nearest|random`, and its value.
 OptionInfo rounding_option();

@@ -18,10 +18,13 @@
 // time from cache, and `rest` is written once.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
+#include "codec/device_codec.h"
+#include "device/coded_values.h"
 #include "kernel/scaled_blocks.h"
 
 namespace thinwire {
@@ -92,11 +95,29 @@ class IntCodec final : public Codec {
   ScaledBlocks blocks_;
 };
 
+BlockKernels kernels_of(const ScaledBlocks& blocks) {
+  return {.size = [=](const Part& part) { return blocks.size(part.count); },
+          .encode =
+              [=](auto& on, const Part& part, const Call& /*call*/, auto* values, auto* bytes,
+                  auto* rest,
+                  void*) { device::quantise_blocks(on, values, part.count, blocks, bytes, rest); },
+          .add =
+              [=](auto& on, const Part& part, auto* bytes, float weight, auto* out, auto* bad) {
+                device::add_blocks(on, bytes, part.count, blocks, weight, out, bad);
+              }};
+}
+
 CodecEntry make_entry(const CodecInfo& info, size_t bits) {
+  const auto make = [info, bits](const Options& options) -> std::unique_ptr<Codec> {
+    return std::make_unique<IntCodec>(info, ScaledBlocks{block_length(options), bits});
+  };
   return {.info = info,
           .options = {block_option("256")},
-          .make = [info, bits](const Options& options) -> std::unique_ptr<Codec> {
-            return std::make_unique<IntCodec>(info, ScaledBlocks{block_length(options), bits});
+          .make = make,
+          .on_device = [=](const Options& options, SharedWork work) {
+            const ScaledBlocks blocks{block_length(options), bits};
+            return make_block_device_codec(make(options), blocks.block, std::move(work),
+                                           [=](const StreamSpec&) { return kernels_of(blocks); });
           }};
 }
 

@@ -24,12 +24,15 @@
 // time from cache unless it is a tensor that is longer, and `rest` is written once.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
 #include "codec/decode_parts.h"
+#include "codec/device_codec.h"
+#include "device/coded_values.h"
 #include "kernel/two_levels.h"
 
 namespace thinwire {
@@ -123,11 +126,37 @@ class LevelCodec final : public Codec {
   size_t block_;
 };
 
+BlockKernels kernels_of(LevelRule rule) {
+  const auto blocks_of = [=](const Part& part) {
+    return LevelBlocks{.block = part.block, .rule = rule};
+  };
+  return {.size = [=](const Part& part) { return blocks_of(part).size(part.count); },
+          .scratch =
+              [=](const Part& part) {
+                return device::level_scratch_bytes(part.count, blocks_of(part));
+              },
+          .encode =
+              [=](auto& on, const Part& part, const Call& /*call*/, auto* values, auto* bytes,
+                  auto* rest, void* scratch) {
+                device::encode_levels(on, values, part.count, blocks_of(part), bytes, rest,
+                                      scratch);
+              },
+          .add =
+              [=](auto& on, const Part& part, auto* bytes, float weight, auto* out, auto* bad) {
+                device::add_levels(on, bytes, part.count, blocks_of(part), weight, out, bad);
+              }};
+}
+
 CodecEntry make_entry(const CodecInfo& info, LevelRule rule, OptionInfo block) {
+  const auto make = [info, rule](const Options& options) -> std::unique_ptr<Codec> {
+    return std::make_unique<LevelCodec>(info, rule, block_length(options));
+  };
   return {.info = info,
           .options = {std::move(block)},
-          .make = [info, rule](const Options& options) -> std::unique_ptr<Codec> {
-            return std::make_unique<LevelCodec>(info, rule, block_length(options));
+          .make = make,
+          .on_device = [=](const Options& options, SharedWork work) {
+            return make_block_device_codec(make(options), block_length(options), std::move(work),
+                                           [=](const StreamSpec&) { return kernels_of(rule); });
           }};
 }
 

@@ -22,6 +22,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "codec/block_option.h"
 #include "codec/builtin.h"
@@ -142,15 +143,24 @@ class EliasCodec final : public Codec {
   GridBlocks blocks_;
 };
 
-std::unique_ptr<Codec> make(const Options& options) {
+GridBlocks blocks_of(const Options& options) {
   const auto levels = static_cast<unsigned>(options.integer("levels"));
   const bool l2 = options.text("norm") == "l2";
-  const GridBlocks blocks{.block = block_length(options),
-                          .bits = static_cast<size_t>(std::bit_width(levels)) + 1,
-                          .rule = l2 ? kernel::GridRule::kNorm : kernel::GridRule::kMax,
-                          .levels = static_cast<float>(levels)};
+  return {.block = block_length(options),
+          .bits = static_cast<size_t>(std::bit_width(levels)) + 1,
+          .rule = l2 ? kernel::GridRule::kNorm : kernel::GridRule::kMax,
+          .levels = static_cast<float>(levels)};
+}
+
+std::unique_ptr<Codec> make(const Options& options) {
+  const GridBlocks blocks = blocks_of(options);
   if (options.text("coding") == "elias") return std::make_unique<EliasCodec>(blocks);
   return make_grid_codec(kInfo, blocks, true);
+}
+
+std::unique_ptr<Codec> make_on_device(const Options& options, SharedWork work) {
+  if (options.text("coding") == "elias" || options.text("norm") == "l2") return nullptr;
+  return make_grid_device_codec(kInfo, blocks_of(options), true, std::move(work));
 }
 
 }  // namespace
@@ -176,7 +186,8 @@ const CodecEntry& qsgd_entry() {
                    .fallback = "fixed",
                    .choices = {"fixed", "elias"},
                    .help = "elias is shorter where most levels are 0"}},
-      .make = make};
+      .make = make,
+      .on_device = make_on_device};
   return entry;
 }
 

@@ -15,12 +15,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "codec/builtin.h"
+#include "codec/device_sparse.h"
 #include "codec/sparse_codec.h"
 #include "codec/stage_control.h"
 #include "codec/tail_estimator.h"
 #include "core/check.h"
+#include "device/selection_kernels.h"
 #include "kernel/select.h"
 #include "kernel/vector_moments.h"
 
@@ -117,6 +122,15 @@ struct Method {
   double cap;
 };
 
+// The number of stages of this step, and their estimate.
+TailEstimator::Estimate estimate_tail(TailEstimator& estimator, StageControl& stages, size_t target,
+                                      ExceedanceList& list) {
+  if (!stages.scan_due()) return estimator.estimate(stages.stages(), list);
+  const auto choice = estimator.nearest(stages.max_stages(), target, list);
+  stages.choose(choice.stages);
+  return choice.estimate;
+}
+
 class SidcoEncoder final : public Encoder {
  public:
   SidcoEncoder(const Method& method, size_t count, ValueFormat format)
@@ -151,14 +165,7 @@ class SidcoEncoder final : public Encoder {
       list_.select(values, 0.0f, target_, rest);
       return;
     }
-    TailEstimator::Estimate estimate;
-    if (stages_.scan_due()) {
-      const auto choice = estimator_.nearest(stages_.max_stages(), target_, list_);
-      stages_.choose(choice.stages);
-      estimate = choice.estimate;
-    } else {
-      estimate = estimator_.estimate(stages_.stages(), list_);
-    }
+    const auto estimate = estimate_tail(estimator_, stages_, target_, list_);
     size_t estimated;
     if (estimate.listed) {
       estimated = list_.size();
@@ -166,8 +173,11 @@ class SidcoEncoder final : public Encoder {
       list_.leave(values, rest);
     } else {
       list_.select(values, estimate.threshold, most_, rest);
-      estimated =
-          list_.size() < most_ ? list_.size() : kernel::count_above(values, estimate.threshold);
+      estimated = list_.size();
+      if (estimated == most_) {  // those listed are zeros in `values` where that is `rest`
+        estimated = kernel::count_above(values, estimate.threshold);
+        if (rest.data() == values.data()) estimated += most_;
+      }
     }
     stages_.record(static_cast<double>(estimated) / static_cast<double>(target_));
   }
@@ -181,14 +191,102 @@ class SidcoEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
+// Passes over a vector in the device's memory. Lists are brought to the processor: they hold what a second stage keeps.
+class DeviceTailEstimator final : public TailEstimator {
+ public:
+  DeviceTailEstimator(const TailMethod& method, SharedWork work)
+      : TailEstimator(method), work_(std::move(work)) {}
+
+ private:
+  kernel::TailMoments tail(float threshold) override {
+    work_->begin();
+    return tail_of(values(), threshold);
+  }
+  kernel::TailMoments tail_of_list(float threshold) override {
+    work_->begin();
+    return tail_of(device_values_above(*work_, values(), threshold), threshold);
+  }
+  bool collect(float threshold, ExceedanceList& list) override {
+    work_->begin();
+    return device_collect(*work_, values(), threshold, list_limit(), list);
+  }
+  bool collect_with_tail(float /*threshold*/, ExceedanceList& /*list*/, float /*tail_threshold*/,
+                         std::optional<kernel::TailMoments>& /*tail*/) override {
+    return false;
+  }
+  size_t count_above(float threshold) override {
+    work_->begin();
+    return device_count_above(*work_, values(), threshold);
+  }
+
+  kernel::TailMoments tail_of(std::span<const float> list, float threshold) {
+    auto* const entries = work_->room<device::TailEntry>(device::tail_entries(list.size()));
+    device::tail_moments(work_->launcher(), list.data(), list.size(), threshold, largest(),
+                         entries);
+    return device::tail_of(work_->fetch(entries), largest());
+  }
+
+  SharedWork work_;
+};
+
+class SidcoDeviceEncoder final : public DeviceSparseEncoder {
+ public:
+  SidcoDeviceEncoder(const SharedWork& work, const Method& method, size_t count, ValueFormat format)
+      : DeviceSparseEncoder(work, format, count, method.target(count)),
+        target_(method.target(count)),
+        most_(method.most(count)),
+        estimator_(method.tail, work),
+        stages_(method.rule) {}
+
+  void commit() override { stages_.commit(); }
+  void rollback() override { stages_.rollback(); }
+  StateArrays save() const override { return stages_.save(); }
+  Status load(const StateArrays& arrays) override { return stages_.load(arrays); }
+
+ private:
+  Keeping keeping(const Signal& signal, const Call& /*call*/) override {
+    const Moments moments =
+        signal.moments ? *signal.moments : device::measure(work(), signal.values);
+    THINWIRE_CHECK(moments.finite, "sidco: values are not finite");
+    stages_.rollback();  // an encode that was neither committed nor rolled back
+    fits_ = estimator_.begin(signal.values, moments);
+    if (!fits_) return {.threshold = 0, .most = target_, .keep = target_};
+    const auto estimate = estimate_tail(estimator_, stages_, target_, list_);
+    return {.threshold = estimate.threshold, .most = most_, .keep = most_};
+  }
+  void exceeded(size_t values) override {
+    if (fits_) stages_.record(static_cast<double>(values) / static_cast<double>(target_));
+  }
+
+  size_t target_;
+  size_t most_;
+  DeviceTailEstimator estimator_;
+  StageControl stages_;
+  ExceedanceList list_;
+  bool fits_ = false;  // a law, this step
+};
+
+std::unique_ptr<Codec> make_codec_of(const Options& options) {
+  return std::make_unique<MethodCodec<Method, SidcoEncoder>>(kInfo, options, value_format(options));
+}
+
+// Sums of logarithms, which a gamma law needs, have no form on a device.
+std::unique_ptr<Codec> make_on_device(const Options& options, const SharedWork& work) {
+  if (options.text("law") == "gamma_pareto") return nullptr;
+  return make_sparse_device_codec(
+      make_codec_of(options), work,
+      [=, method = Method(options), format = value_format(options)](size_t count) {
+        return std::make_unique<SidcoDeviceEncoder>(work, method, count, format);
+      });
+}
+
 }  // namespace
 
 const CodecEntry& sidco_entry() {
-  static const CodecEntry entry{
-      .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<MethodCodec<Method, SidcoEncoder>>(kInfo, options,
-                                                                   value_format(options));
-      }};
+  static const CodecEntry entry{.info = kInfo,
+                                .options = options_table(),
+                                .make = make_codec_of,
+                                .on_device = make_on_device};
   return entry;
 }
 

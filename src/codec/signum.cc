@@ -17,9 +17,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
+#include "codec/device_codec.h"
+#include "device/coded_values.h"
 #include "kernel/code_bits.h"
 #include "kernel/two_levels.h"
 
@@ -90,13 +94,31 @@ class Signum final : public Codec {
   }
 };
 
+BlockKernels device_kernels() {
+  return {.size = [](const Part& part) { return kernel::code_bytes(part.count, 1); },
+          .encode =
+              [](auto& on, const Part& part, const Call& call, auto* values, auto* bytes,
+                 auto* rest, void*) {
+                device::encode_signs(on, values, part.count, call.offset + part.begin + call.step,
+                                     bytes, rest);
+              },
+          .add = [](auto& on, const Part& part, auto* bytes, float weight, auto* out,
+                    auto* /*bad*/) { device::add_signs(on, bytes, part.count, weight, out); }};
+}
+
 }  // namespace
 
 const CodecEntry& signum_entry() {
   static const CodecEntry entry{
-      .info = kSignum, .options = {}, .make = [](const Options& /*options*/) {
-        return std::make_unique<Signum>();
-      }};
+      .info = kSignum,
+      .options = {},
+      .make = [](const Options& /*options*/) { return std::make_unique<Signum>(); },
+      .on_device =
+          [](const Options& /*options*/, SharedWork work) {
+            return make_block_device_codec(std::make_unique<Signum>(), kSignum.block,
+                                           std::move(work),
+                                           [](const StreamSpec&) { return device_kernels(); });
+          }};
   return entry;
 }
 

@@ -24,20 +24,42 @@ void append(kernel::TailMoments& total, const kernel::TailMoments& chunk) noexce
   total.smallest = std::min(total.smallest, chunk.smallest);
 }
 
-// tail_moments of the list of values above `threshold`, the same bits, without the list.
-kernel::TailMoments streamed_tail(std::span<const float> values, float threshold, float largest) {
+}  // namespace
+
+kernel::TailMoments TailEstimator::tail(float threshold) {
+  return kernel::tail_moments(values_, threshold, largest_);
+}
+
+// Chunk by chunk of the list, without the list.
+kernel::TailMoments TailEstimator::tail_of_list(float threshold) {
   std::vector<uint32_t> positions(kernel::kTailChunk);
   std::vector<float> kept(kernel::kTailChunk);
   kernel::TailMoments total{.smallest = std::numeric_limits<float>::infinity()};
-  for (size_t begin = 0; begin < values.size();) {
-    const auto got = kernel::select_above(values, begin, threshold, positions, kept);
-    append(total, kernel::tail_moments(std::span(kept).first(got.kept), threshold, largest));
+  for (size_t begin = 0; begin < values_.size();) {
+    const auto got = kernel::select_above(values_, begin, threshold, positions, kept);
+    append(total, kernel::tail_moments(std::span(kept).first(got.kept), threshold, largest_));
     begin = got.next;
   }
   return total;
 }
 
-}  // namespace
+bool TailEstimator::collect(float threshold, ExceedanceList& list) {
+  return list.collect(values_, threshold, list_limit());
+}
+
+bool TailEstimator::collect_with_tail(float threshold, ExceedanceList& list, float tail_threshold,
+                                      std::optional<kernel::TailMoments>& tail) {
+  tail.emplace();
+  return list.collect(values_, threshold, list_limit(), tail_threshold, largest_, *tail);
+}
+
+size_t TailEstimator::count_above(float threshold) {
+  return kernel::count_above(values_, threshold);
+}
+
+double TailEstimator::log_sum(double guard, double unit) {
+  return kernel::log_sum(values_, guard, unit);
+}
 
 bool TailEstimator::begin(std::span<const float> values, const Moments& moments) {
   values_ = values;
@@ -65,7 +87,7 @@ float TailEstimator::first_threshold(double ratio) {
     // ln(a + epsilon) of magnitudes over their norm, taken in units of the mean; the authors' guard is the
     // float64 machine epsilon, 2^-52.
     constexpr double kGuard = std::numeric_limits<double>::epsilon();
-    const double logs = kernel::log_sum(values_, kGuard * norm_, mean_);
+    const double logs = log_sum(kGuard * norm_, mean_);
     gamma_ = fit_gamma(mean_, -logs / static_cast<double>(values_.size()));
   }
   return to_threshold(method_.closed_gamma ? gamma_threshold_closed(*gamma_, ratio)
@@ -73,7 +95,7 @@ float TailEstimator::first_threshold(double ratio) {
 }
 
 const kernel::TailMoments& TailEstimator::first_tail() {
-  if (!tail_) tail_ = kernel::tail_moments(values_, first_threshold(method_.first_ratio), largest_);
+  if (!tail_) tail_ = tail(first_threshold(method_.first_ratio));
   return *tail_;
 }
 
@@ -81,9 +103,7 @@ const kernel::TailMoments& TailEstimator::first_tail() {
 // none.
 bool TailEstimator::first_tail_and_list(float hint, ExceedanceList& list) {
   if (tail_ || hint == 0) return false;
-  tail_.emplace();
-  return list.collect(values_, hint, list_limit(), first_threshold(method_.first_ratio), largest_,
-                      *tail_);
+  return collect_with_tail(hint, list, first_threshold(method_.first_ratio), tail_);
 }
 
 std::optional<float> TailEstimator::next_threshold(const kernel::TailMoments& tail, float threshold,
@@ -115,7 +135,7 @@ TailEstimator::Estimate TailEstimator::estimate(int stages, ExceedanceList& list
   hint_stages_ = stages;
   hint_ = kHint * *second;
   if (!listed && stages == 2) return {.threshold = *second};  // the caller's pass selects
-  if (!listed && !list.collect(values_, *second, list_limit()))
+  if (!listed && !collect(*second, list))
     return {.threshold = stream_stages(stages, *second, ratios.later)};
   return {.threshold = list_stages(stages, *second, ratios.later, list), .listed = true};
 }
@@ -136,10 +156,10 @@ float TailEstimator::list_stages(int stages, float second, double ratio,
 }
 
 // The same for a tail too long to list: a read of memory for each stage.
-float TailEstimator::stream_stages(int stages, float second, double ratio) const {
+float TailEstimator::stream_stages(int stages, float second, double ratio) {
   float threshold = second;
   for (int stage = 3; stage <= stages; ++stage) {
-    const auto next = next_threshold(streamed_tail(values_, threshold, largest_), threshold, ratio);
+    const auto next = next_threshold(tail_of_list(threshold), threshold, ratio);
     if (!next) break;
     threshold = *next;
   }
@@ -179,16 +199,15 @@ TailEstimator::Choice TailEstimator::nearest(int most, size_t target, Exceedance
   // The more stages, the lower the second threshold: one list serves all.
   const bool hinted = first_tail_and_list(scan_hint_, list);
   const auto lowest = second(most);
-  const bool listed =
-      lowest && ((hinted && scan_hint_ <= *lowest) || list.collect(values_, *lowest, list_limit()));
+  const bool listed = lowest && ((hinted && scan_hint_ <= *lowest) || collect(*lowest, list));
   scan_hint_ = lowest ? kHint * *lowest : 0;
   const auto count = [&](int stages) {
     if (stages == 1)
       return listed && single >= *lowest ? kernel::count_above(list.values(), single)
-                                         : kernel::count_above(values_, single);
+                                         : count_above(single);
     if (!lowest) return first_tail().count;
     if (listed) return count_from_list(stages, *second(stages), ratio(stages), list);
-    return kernel::count_above(values_, stream_stages(stages, *second(stages), ratio(stages)));
+    return count_above(stream_stages(stages, *second(stages), ratio(stages)));
   };
   int best = 1;
   size_t shortest = std::numeric_limits<size_t>::max();

@@ -44,6 +44,7 @@ class TailEstimator {
   static constexpr size_t kFewest = 64;  // values of a vector
 
   explicit TailEstimator(const TailMethod& method) : method_(method) {}
+  virtual ~TailEstimator() = default;
 
   // Takes a vector, which must stay until the last estimate. Returns false when no law can be
   // fitted: fewer than kFewest values, or all magnitudes alike to a millionth (zeros included).
@@ -64,16 +65,31 @@ class TailEstimator {
   // least of equals, and none that keeps nothing if another keeps something. With its estimate.
   Choice nearest(int most, size_t target, ExceedanceList& list);
 
+ protected:
+  std::span<const float> values() const noexcept { return values_; }
+  float largest() const noexcept { return largest_; }
+  // More entries than this are no list.
+  size_t list_limit() const noexcept;
+
  private:
+  // The passes over the vector. One that lies in another memory than the processor's has its own.
+  virtual kernel::TailMoments tail(float threshold);
+  virtual kernel::TailMoments tail_of_list(float threshold);  // of the list above it
+  virtual bool collect(float threshold, ExceedanceList& list);
+  // Both in one pass, or false and nothing else.
+  virtual bool collect_with_tail(float threshold, ExceedanceList& list, float tail_threshold,
+                                 std::optional<kernel::TailMoments>& tail);
+  virtual size_t count_above(float threshold);
+  virtual double log_sum(double guard, double unit);
+
   float first_threshold(double ratio);
   const kernel::TailMoments& first_tail();
   bool first_tail_and_list(float hint, ExceedanceList& list);
   std::optional<float> next_threshold(const kernel::TailMoments& tail, float threshold,
                                       double ratio) const;
   float list_stages(int stages, float second, double ratio, ExceedanceList& list) const;
-  float stream_stages(int stages, float second, double ratio) const;
+  float stream_stages(int stages, float second, double ratio);
   size_t count_from_list(int stages, float second, double ratio, const ExceedanceList& list);
-  size_t list_limit() const noexcept;
 
   TailMethod method_;
   std::span<const float> values_;

@@ -14,7 +14,10 @@
 //
 // Encoding reads the values once.
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "codec/builtin.h"
+#include "codec/device_sparse.h"
 #include "codec/sparse_codec.h"
 #include "core/check.h"
 
@@ -89,13 +92,42 @@ class ThresholdCodec final : public SparseCodec {
   double max_density_;
 };
 
+class ThresholdDeviceEncoder final : public DeviceSparseEncoder {
+ public:
+  ThresholdDeviceEncoder(SharedWork work, ValueFormat format, size_t count, float threshold,
+                         size_t most)
+      : DeviceSparseEncoder(std::move(work), format, count, 0),
+        threshold_(threshold),
+        most_(most) {}
+
+ private:
+  Keeping keeping(const Signal& /*signal*/, const Call& /*call*/) override {
+    return {.threshold = just_below(threshold_), .most = most_, .keep = most_};
+  }
+
+  float threshold_;
+  size_t most_;
+};
+
+std::unique_ptr<Codec> make_on_device(const Options& options, const SharedWork& work) {
+  const auto threshold = static_cast<float>(options.number("threshold"));
+  const double most = options.number("max_density");
+  const ValueFormat format = value_format(options);
+  return make_sparse_device_codec(std::make_unique<ThresholdCodec>(options), work,
+                                  [=](size_t count) {
+                                    return std::make_unique<ThresholdDeviceEncoder>(
+                                        work, format, count, threshold, kept_target(most, count));
+                                  });
+}
+
 }  // namespace
 
 const CodecEntry& threshold_entry() {
   static const CodecEntry entry{
-      .info = kInfo, .options = options_table(), .make = [](const Options& options) {
-        return std::make_unique<ThresholdCodec>(options);
-      }};
+      .info = kInfo,
+      .options = options_table(),
+      .make = [](const Options& options) { return std::make_unique<ThresholdCodec>(options); },
+      .on_device = make_on_device};
   return entry;
 }
 

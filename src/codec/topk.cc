@@ -17,6 +17,7 @@
 
 #include "codec/block_top_selector.h"
 #include "codec/builtin.h"
+#include "codec/device_sparse.h"
 #include "codec/sparse_codec.h"
 #include "kernel/top_selector.h"
 
@@ -87,6 +88,29 @@ class TopkCodec final : public SparseCodec {
   size_t block_;  // 0: none
 };
 
+class TopkDeviceEncoder final : public DeviceSparseEncoder {
+ public:
+  TopkDeviceEncoder(SharedWork work, ValueFormat format, size_t count, size_t target)
+      : DeviceSparseEncoder(std::move(work), format, count, target), target_(target) {}
+
+ private:
+  Keeping keeping(const Signal& /*signal*/, const Call& /*call*/) override {
+    return {.threshold = 0, .most = target_, .keep = target_};
+  }
+
+  size_t target_;
+};
+
+// The largest of blocks have no form on a device.
+std::unique_ptr<Codec> make_on_device(const Options& options, const SharedWork& work) {
+  if (options.integer("block") != 0) return nullptr;
+  const double density = options.number("density");
+  const ValueFormat format = value_format(options);
+  return make_sparse_device_codec(std::make_unique<TopkCodec>(options), work, [=](size_t count) {
+    return std::make_unique<TopkDeviceEncoder>(work, format, count, kept_target(density, count));
+  });
+}
+
 }  // namespace
 
 const CodecEntry& topk_entry() {
@@ -101,7 +125,8 @@ const CodecEntry& topk_entry() {
                    .unit = "values",
                    .help = "the largest of each block of so many; 0: of the whole stream"},
                   value_format_option()},
-      .make = [](const Options& options) { return std::make_unique<TopkCodec>(options); }};
+      .make = [](const Options& options) { return std::make_unique<TopkCodec>(options); },
+      .on_device = make_on_device};
   return entry;
 }
 

@@ -15,6 +15,8 @@
 //   f32 mid, f32 step    step at least +0, |mid| + (2^k - 1) / 2 x step finite
 //       codes            two's complement, k bits each, from bit 0 up
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "codec/block_option.h"
 #include "codec/builtin.h"
 #include "codec/grid_codec.h"
@@ -27,14 +29,16 @@ constexpr CodecInfo kInfo{.name = "uniform",
                           .summary = "k bits between smallest and largest",
                           .paper = "arXiv:2401.07788"};
 
-std::unique_ptr<Codec> make(const Options& options) {
+CodecInfo info_of(const Options& options) {
   CodecInfo info = kInfo;
   info.unbiased = random_rounding(options);
-  return make_grid_codec(info,
-                         {.block = block_length(options),
-                          .bits = static_cast<size_t>(options.integer("bits")),
-                          .rule = kernel::GridRule::kMinMax},
-                         info.unbiased);
+  return info;
+}
+
+kernel::GridBlocks blocks_of(const Options& options) {
+  return {.block = block_length(options),
+          .bits = static_cast<size_t>(options.integer("bits")),
+          .rule = kernel::GridRule::kMinMax};
 }
 
 }  // namespace
@@ -51,7 +55,15 @@ const CodecEntry& uniform_entry() {
                    .help = "k, of each value"},
                   block_option("256", {"64", "256", "1024", "4096", "tensor"}),
                   rounding_option()},
-      .make = make};
+      .make =
+          [](const Options& options) {
+            return make_grid_codec(info_of(options), blocks_of(options), random_rounding(options));
+          },
+      .on_device =
+          [](const Options& options, SharedWork work) {
+            return make_grid_device_codec(info_of(options), blocks_of(options),
+                                          random_rounding(options), std::move(work));
+          }};
   return entry;
 }
 

@@ -1,10 +1,15 @@
 // DeviceMemory by CUDA's driver.
 // SPDX-License-Identifier: Apache-2.0
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "device/cuda/cuda_launcher.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/nvrtc.h"
 #include "thinwire/device_memory.h"
+#include "thinwire/status.h"
 
 namespace thinwire::device {
 namespace {
@@ -36,7 +41,8 @@ CudaHandle handle_of(const DeviceEvent& event) {
 
 class CudaMemory final : public DeviceMemory {
  public:
-  explicit CudaMemory(int device) : context_(device) {}
+  CudaMemory(int device, std::vector<std::string> nvrtc_folders)
+      : context_(device), nvrtc_folders_(std::move(nvrtc_folders)) {}
   ~CudaMemory() override {
     for (const CudaHandle stream : streams_) driver().stream_destroy(stream);
   }
@@ -92,10 +98,32 @@ class CudaMemory final : public DeviceMemory {
     return code == 0;
   }
 
+  void* allocate(size_t bytes) override {
+    const CudaContext::Current current(context_);
+    CudaAddress memory = 0;
+    driver().check(driver().allocate(&memory, bytes), "allocating memory of the device");
+    return reinterpret_cast<void*>(memory);
+  }
+  void free(void* memory) noexcept override {
+    const CudaContext::Current current(context_);
+    driver().free(address(memory));
+  }
+
+  std::unique_ptr<Launcher> make_launcher(DeviceQueue queue, std::string& why) override {
+    try {
+      const Nvrtc nvrtc(nvrtc_folders_);
+    } catch (const Error& error) {
+      why = error.what();
+      return nullptr;
+    }
+    return std::make_unique<CudaLauncher>(context_, queue, nvrtc_folders_);
+  }
+
  private:
   const CudaDriver& driver() const noexcept { return context_.driver(); }
 
   CudaContext context_;
+  std::vector<std::string> nvrtc_folders_;
   std::mutex mutex_;
   std::vector<CudaHandle> streams_;
 };
@@ -105,8 +133,9 @@ class CudaMemory final : public DeviceMemory {
 
 namespace thinwire {
 
-std::shared_ptr<DeviceMemory> make_cuda_memory(int device) {
-  return std::make_shared<device::CudaMemory>(device);
+std::shared_ptr<DeviceMemory> make_cuda_memory(int device,
+                                               std::vector<std::string> nvrtc_folders) {
+  return std::make_shared<device::CudaMemory>(device, std::move(nvrtc_folders));
 }
 
 }  // namespace thinwire

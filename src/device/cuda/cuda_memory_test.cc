@@ -98,6 +98,41 @@ TEST(CudaMemory, CopiesInItsContextOnItsQueues) {
   });
 }
 
+TEST(CudaMemory, AllocatesAndRunsKernelsOnItsQueues) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    setenv("THINWIRE_CACHE", (testing::TempDir() + "/thinwire_memory").c_str(), 1);
+    const auto memory = make_cuda_memory(0, nvrtc_folders());
+    void* const values = memory->allocate(4000);
+    std::string why;
+    const DeviceQueue queue = memory->make_queue();
+    const auto launcher = memory->make_launcher(queue, why);
+    if (launcher == nullptr) {  // no NVRTC on this machine
+      EXPECT_THAT(why, HasSubstr("nvidia-cuda-nvrtc"));
+      return;
+    }
+    launch(*launcher, "selection/fill_words", Grid{.blocks = 4, .threads = 256}, values,
+           uint64_t{1000}, uint32_t{0});
+    EXPECT_EQ(heard(),
+              "alloc priorities stream module function:fill_words launch:4x256,stream1,count1000 ");
+    memory->free(values);
+    EXPECT_EQ(contexts_left(), 0);
+  });
+}
+
+TEST(CudaMemory, SaysThatThereIsNoNvrtc) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    try {
+      const Nvrtc nvrtc;
+      return;  // the system has one
+    } catch (const Error&) {
+    }
+    std::string why;
+    const auto memory = make_cuda_memory(0);
+    EXPECT_EQ(memory->make_launcher(memory->make_queue(), why), nullptr);
+    EXPECT_THAT(why, HasSubstr("pip install nvidia-cuda-nvrtc"));
+  });
+}
+
 TEST(CudaLauncher, LoadsATextOnceAndLaunchesItsKernels) {
   try {
     const Nvrtc nvrtc(nvrtc_folders());

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cmath>
 
+#include "device/testing/fake_device.h"
 #include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
-#include "exchange/testing/fake_device.h"
 
 namespace thinwire::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/testing/fake_device.h"
+#include "device/testing/fake_device.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"

@@ -1,4 +1,4 @@
-// A device for tests, whose queues run late and in any order that events allow.
+// A device for tests, whose queues run late and in any order that events allow, kernels included.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,22 +11,36 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "device/launcher.h"
+#include "device/testing/host_kernels.h"
 #include "thinwire/device_memory.h"
 #include "thinwire/status.h"
 
 namespace thinwire::testing {
 
+// ThreadSanitizer does not follow the jumps between stacks by which kernels run on the processor.
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool kKernelsRun = false;
+#else
+inline constexpr bool kKernelsRun = true;
+#endif
+
 // A thread takes the first operation of a queue that may go on, drawn at random, so that whoever does not wait for an
 // event finds old bits sooner or later. Addresses of its memory are such that the processor cannot follow them.
 class FakeDevice final : public DeviceMemory {
  public:
-  explicit FakeDevice(uint32_t seed = 1) : random_(seed), thread_([this] { run(); }) {}
+  // Kernels run on the processor, as texts; without `kernels` it has none.
+  explicit FakeDevice(uint32_t seed = 1, bool kernels = kKernelsRun)
+      : kernels_(kernels), random_(seed), thread_([this] { run(); }) {}
   ~FakeDevice() override {
     {
       const std::lock_guard lock(mutex_);
@@ -56,11 +70,36 @@ class FakeDevice final : public DeviceMemory {
   // Memory of the device, under an address that faults on the processor.
   static void* hide(void* memory) { return turn(memory); }
 
+  void* allocate(size_t bytes) override {
+    if (!kernels_) return DeviceMemory::allocate(bytes);
+    ++device_allocations;
+    void* const memory = ::operator new(bytes, std::align_val_t(256));
+    std::memset(memory, 0xEE, bytes);
+    return turn(memory);
+  }
+  void free(void* memory) noexcept override {
+    if (memory == nullptr) return;
+    --device_allocations;
+    ::operator delete(turn(memory), std::align_val_t(256));
+  }
+  std::atomic<int> device_allocations = 0;
+
+  std::unique_ptr<device::Launcher> make_launcher(DeviceQueue queue, std::string& why) override {
+    if (!kernels_) return DeviceMemory::make_launcher(queue, why);
+    return std::make_unique<QueueLauncher>(*this, queue);
+  }
+  std::atomic<size_t> launches = 0;
+
+  // Of all copies so far.
+  std::atomic<size_t> bytes_to_host = 0, bytes_from_host = 0;
+
   void copy_to_host(std::byte* to, const void* from, size_t bytes, DeviceQueue queue) override {
+    bytes_to_host += bytes;
     const void* const memory = turn(const_cast<void*>(from));
     put(queue, {.run = [=] { std::memcpy(to, memory, bytes); }});
   }
   void copy_from_host(void* to, const std::byte* from, size_t bytes, DeviceQueue queue) override {
+    bytes_from_host += bytes;
     void* const memory = turn(to);
     put(queue, {.run = [=] { std::memcpy(memory, from, bytes); }});
   }
@@ -126,7 +165,34 @@ class FakeDevice final : public DeviceMemory {
   };
   using Queue = std::deque<Operation>;
 
+  // Kernels in their turn, with copies of their arguments; forwards and backwards by turns.
+  class QueueLauncher final : public device::Launcher {
+   public:
+    QueueLauncher(FakeDevice& device, DeviceQueue queue) : device_(device), queue_(queue) {}
+
+    void launch(std::string_view kernel, device::Grid grid,
+                std::span<const device::Argument> arguments) override {
+      const bool backward = device_.launches++ % 2 != 0;
+      std::vector<std::vector<std::byte>> values;
+      for (const device::Argument& argument : arguments) {
+        const auto* const from = static_cast<const std::byte*>(argument.data);
+        values.emplace_back(from, from + argument.size);
+      }
+      device_.put(queue_, {.run = [=, name = std::string(kernel)] {
+                    std::vector<device::Argument> given;
+                    for (const auto& value : values) given.push_back({value.data(), value.size()});
+                    device::HostLauncher(backward, turn).launch(name, grid, given);
+                  }});
+    }
+
+   private:
+    FakeDevice& device_;
+    DeviceQueue queue_;
+  };
+
   static void* turn(void* memory) {
+    if (memory == nullptr) return nullptr;
+
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory) ^ (uintptr_t{0x5A} << 56));
   }
 
@@ -174,6 +240,7 @@ class FakeDevice final : public DeviceMemory {
     }
   }
 
+  const bool kernels_;
   std::mutex mutex_;
   std::condition_variable work_, done_;
   std::vector<std::unique_ptr<Queue>> queues_;

@@ -1,0 +1,278 @@
+// Codecs on a device, whose kernels run on the processor: payloads, remainders, sums and states are the codec's own.
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/device_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "device/testing/coded_cases.h"
+#include "device/testing/fake_device.h"
+
+namespace thinwire {
+namespace {
+
+using device::DeviceFloats;
+using device::DeviceWork;
+using device::Values;
+using testing::FakeDevice;
+using ::testing::HasSubstr;
+
+using Floats = std::vector<float>;
+using Bytes = std::vector<std::byte>;
+
+std::vector<uint32_t> bits_of(const Floats& values) {
+  std::vector<uint32_t> bits(values.size());
+  if (!values.empty()) std::memcpy(bits.data(), values.data(), 4 * values.size());
+  return bits;
+}
+
+// Floats of the device at an address that is a multiple of 4 alone.
+struct Odd {
+  Odd(const SharedWork& on, const Floats& values) : work(on), memory(on, values.size() + 1) {
+    work->send(floats().data(), std::as_bytes(std::span(values)));
+  }
+  std::span<float> floats() const { return memory.values().subspan(1); }
+  Floats fetch() const {
+    Floats values(floats().size());
+    work->fetch(std::as_writable_bytes(std::span(values)), floats().data());
+    return values;
+  }
+  SharedWork work;
+  DeviceFloats memory;
+};
+
+StreamSpec stream_of(size_t count) {
+  const size_t half = count / 2;
+  return {.name = "s",
+          .tensors = {{"a", {half}, TensorKind::kConvolution},
+                      {"empty", {0}},
+                      {"b", {count - half}, TensorKind::kLinear}}};
+}
+
+enum class Rest { kNone, kInPlace, kOther };
+
+// The two encoders of a codec, step after step.
+class Pair {
+ public:
+  Pair(const std::string& spec, size_t count)
+      : stream_(stream_of(count)),
+        work_(std::make_shared<DeviceWork>(std::make_shared<FakeDevice>(count % 97))),
+        here_(make_codec(spec).value().codec),
+        there_(make_device_codec(spec, work_).value().codec),
+        encoder_(here_->make_encoder(stream_)),
+        device_encoder_(there_->make_encoder(stream_)) {
+    EXPECT_EQ(here_->max_encoded_size(stream_), there_->max_encoded_size(stream_));
+  }
+
+  Bytes encode(const Floats& values, const Floats& fresh, uint64_t step, Rest rest) {
+    const Call call{.seed = 9, .step = step, .salt = 3};
+    Bytes payload(here_->max_encoded_size(stream_)), other(payload.size());
+    Floats in_place = values, left(values.size());
+    Floats& of_rest = rest == Rest::kInPlace ? in_place : left;
+    const Encoded encoded =
+        encoder_->encode({.values = in_place, .fresh = fresh}, call, payload,
+                         rest == Rest::kNone ? std::span<float>() : std::span(of_rest));
+    payload.resize(encoded.size);
+
+    const Odd on_device(work_, values), fresh_there(work_, fresh), left_there(work_, left);
+    const Odd& rest_there = rest == Rest::kInPlace ? on_device : left_there;
+    const Encoded there = device_encoder_->encode(
+        {.values = on_device.floats(), .fresh = fresh_there.floats()}, call, other,
+        rest == Rest::kNone ? std::span<float>() : rest_there.floats());
+    other.resize(there.size);
+    EXPECT_EQ(other, payload);
+    EXPECT_EQ(there.kept, encoded.kept);
+    EXPECT_EQ(there.target, encoded.target);
+    if (rest != Rest::kNone) {
+      EXPECT_EQ(bits_of(rest_there.fetch()), bits_of(of_rest));
+    }
+    if (rest != Rest::kInPlace) {
+      EXPECT_EQ(bits_of(on_device.fetch()), bits_of(values));
+    }
+    if (step % 3 == 2) {
+      encoder_->rollback();
+      device_encoder_->rollback();
+    } else {
+      encoder_->commit();
+      device_encoder_->commit();
+    }
+    return payload;
+  }
+
+  // What both make of any bytes.
+  bool decode(const Bytes& payload) {
+    const Floats before = device::make_values(Values::kNormal, stream_.count(), 17);
+    const auto here = here_->make_decoder(stream_), there = there_->make_decoder(stream_);
+    Floats sum = before, alone(before.size());
+    const Odd sum_there(work_, before), alone_there(work_, before);
+    const Status status = here->decode_add(payload, 0.25f, sum);
+    EXPECT_EQ(there->decode_add(payload, 0.25f, sum_there.floats()).code(), status.code());
+    if (!status) return false;
+    EXPECT_EQ(bits_of(sum_there.fetch()), bits_of(sum));
+    here->decode(payload, alone).or_throw();
+    there->decode(payload, alone_there.floats()).or_throw();
+    EXPECT_EQ(bits_of(alone_there.fetch()), bits_of(alone));
+    return true;
+  }
+
+  void compare_states() {
+    const StateArrays here = encoder_->save(), there = device_encoder_->save();
+    ASSERT_EQ(here.size(), there.size());
+    for (size_t i = 0; i < here.size(); ++i) EXPECT_EQ(here[i].data, there[i].data);
+    device_encoder_->load(here).or_throw();
+  }
+
+ private:
+  StreamSpec stream_;
+  SharedWork work_;
+  std::unique_ptr<const Codec> here_, there_;
+  std::unique_ptr<Encoder> encoder_, device_encoder_;
+};
+
+const char* const kSpecs[] = {"fp16",
+                              "bf16",
+                              "int8",
+                              "int4:block=1024",
+                              "sign",
+                              "sign:block=tensor",
+                              "onebit",
+                              "signum",
+                              "uniform",
+                              "uniform:bits=8,block=tensor,rounding=random",
+                              "qsgd",
+                              "topk",
+                              "topk:density=0.3,values=fp16",
+                              "threshold:threshold=0.5",
+                              "threshold:threshold=0,max_density=0.1,values=bf16",
+                              "dgc:density=0.1",
+                              "dgc:density=0.1,excess=1.001",
+                              "sidco",
+                              "sidco:density=0.1,law=exponential,stages=3",
+                              "sidco:stages=1,cap=1",
+                              "sidco:stages=4,first_ratio=0.9,values=fp16",
+                              "adacomp",
+                              "adacomp:bin_convolution=500,scale_factor=1"};
+
+class DeviceCodecs : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceCodecs, WriteAndReadThePayloadsOfTheProcessor) {
+  constexpr Values kKinds[] = {Values::kNormal, Values::kHeavyTail, Values::kZeros, Values::kTiny,
+                               Values::kTies};
+  for (const size_t count : {0, 1, 7, 100, 1023, 20011}) {
+    Pair pair(GetParam(), count);
+    uint64_t step = 0;
+    for (const Values kind : kKinds) {
+      if (count > 2000 && kind == Values::kTies) continue;
+      SCOPED_TRACE(std::to_string(count) + ", " + std::to_string(static_cast<int>(kind)));
+      const Floats values = device::make_values(kind, count, 5 + step);
+      const Bytes payload = pair.encode(values, device::make_values(Values::kNormal, count, step),
+                                        step, static_cast<Rest>(step % 3));
+      ++step;
+      EXPECT_TRUE(pair.decode(payload));
+    }
+    pair.compare_states();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(DeviceCodecs, RefuseWhatTheProcessorRefuses) {
+  Pair pair(GetParam(), 1023);
+  const Floats values = device::make_values(Values::kNormal, 1023);
+  const Bytes good = pair.encode(values, values, 0, Rest::kNone);
+  size_t refused = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Bytes bytes = good;
+    if (seed % 4 == 1)  // one fault: of two either may be told
+      bytes.resize(random_below({.seed = seed}, 2, bytes.size()));
+    else if (seed % 4 == 2)
+      bytes.push_back(std::byte{1});
+    else
+      bytes[random_below({.seed = seed}, 0, std::min<size_t>(bytes.size(), 64))] =
+          static_cast<std::byte>(random_word({.seed = seed}, 5));
+    refused += !pair.decode(bytes);
+  }
+  EXPECT_GT(refused, 10u);
+}
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& tested) {
+  std::string name = tested.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, DeviceCodecs, ::testing::ValuesIn(kSpecs), name_of);
+
+TEST(DeviceCodecTable, HasTheCodecsThatAreTested) {
+  std::vector<std::string> tested;
+  for (const std::string spec : kSpecs) tested.push_back(spec.substr(0, spec.find(':')));
+  for (const CodecEntry* entry : list_codecs())
+    EXPECT_EQ(entry->on_device != nullptr,
+              std::find(tested.begin(), tested.end(), entry->info.name) != tested.end())
+        << entry->info.name;
+}
+
+TEST(DeviceCodecTable, SaysWhatHasNoForm) {
+  const auto work = std::make_shared<DeviceWork>(std::make_shared<FakeDevice>());
+  const auto why = [&](const char* spec) {
+    const auto made = make_device_codec(spec, work);
+    EXPECT_FALSE(made);
+    return std::string(made.status().message());
+  };
+  EXPECT_THAT(why("natural"), HasSubstr("'natural' has no form for a device's memory; those with "
+                                        "one: fp16, bf16, topk, adacomp"));
+  for (const char* spec : {"topk:block=100", "topk:values=int8", "sidco:law=gamma_pareto",
+                           "qsgd:coding=elias", "qsgd:norm=l2"})
+    EXPECT_THAT(why(spec), HasSubstr("with these options")) << spec;
+  EXPECT_THAT(why("topk:density=7"), HasSubstr("density"));
+}
+
+TEST(DeviceWork, SaysWhyADeviceRunsNoKernels) {
+  try {
+    const DeviceWork work(std::make_shared<FakeDevice>(1, false));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), HasSubstr("fake:0 runs no kernels"));
+  }
+}
+
+TEST(DeviceWork, GivesUpADeviceThatIsStuck) {
+  const auto device = std::make_shared<FakeDevice>();
+  DeviceWork work(device);
+  work.set_patience(std::chrono::milliseconds(50));
+  device->stop_now();
+  try {
+    work.await();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr("fake:0: kernels have not ended within 50 ms"));
+  }
+}
+
+TEST(DeviceWork, FreesItsMemory) {
+  const auto device = std::make_shared<FakeDevice>();
+  {
+    const auto work = std::make_shared<DeviceWork>(device);
+    const DeviceFloats floats(work, 1000);
+    for (size_t count = 1; count < 1 << 20; count *= 3) {
+      work->begin();
+      device::fill(*work, {work->room<float>(count), count}, 1.0f);
+      device::fill(*work, {work->room<float>(2 * count), 2 * count}, 1.0f);
+      work->await();
+    }
+    EXPECT_LE(device->device_allocations, 3);
+  }
+  EXPECT_EQ(device->device_allocations, 0);
+  EXPECT_EQ(device->allocations, 0);
+}
+
+}  // namespace
+}  // namespace thinwire

@@ -1,0 +1,209 @@
+// Sparse payloads made on a device; those received are read by the processor, which sends positions and values there.
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/device_sparse.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "codec/sparse_payload.h"
+#include "core/bytes.h"
+#include "core/check.h"
+#include "device/coded_values.h"
+#include "device/selection_kernels.h"
+
+namespace thinwire {
+namespace {
+
+using device::DeviceWork;
+
+// What was selected, in the device's memory.
+struct Selected {
+  size_t size = 0;
+  uint32_t* positions = nullptr;
+  float* values = nullptr;
+};
+
+Selected room_for(DeviceWork& work, size_t size) {
+  return {size, work.room<uint32_t>(size), work.room<float>(size)};
+}
+
+// Tiles of values above a threshold, and how many there are.
+struct Exceeding {
+  uint64_t* tiles;
+  size_t count;
+};
+
+Exceeding count_exceeding(DeviceWork& work, std::span<const float> values, float threshold) {
+  auto* const tiles = work.room<uint64_t>(device::tiles_of(values.size()));
+  auto* const found = work.room<uint64_t>(1);
+  device::count_above(work.launcher(), values.data(), values.size(), threshold, tiles, found);
+  return {tiles, work.fetch(found)};
+}
+
+device::KthState kth_of(DeviceWork& work, std::span<const float> values, size_t k) {
+  auto* const bins = work.room<uint32_t>(device::kKthBins);
+  auto* const kth = work.room<device::KthState>(1);
+  device::find_kth(work.launcher(), values.data(), values.size(), k, bins, kth);
+  return work.fetch(kth);
+}
+
+Selected select_largest(DeviceWork& work, std::span<const float> values, size_t keep, float* rest) {
+  const device::KthState kth = kth_of(work, values, keep);
+  const Selected selected = room_for(work, keep);
+  auto* const tiles = work.room<uint64_t>(2 * device::tiles_of(values.size()));
+  auto* const found = work.room<uint64_t>(2);
+  device::select_top(work.launcher(), values.data(), values.size(), kth.magnitude(),
+                     keep - kth.above, selected.positions, selected.values, rest, tiles, found);
+  return selected;
+}
+
+Selected select_exceeding(DeviceWork& work, std::span<const float> values, float threshold,
+                          const Exceeding& exceeding, float* rest) {
+  const Selected selected = room_for(work, exceeding.count);
+  device::write_above(work.launcher(), values.data(), values.size(), threshold, exceeding.count,
+                      exceeding.tiles, selected.positions, selected.values, rest);
+  return selected;
+}
+
+// The bytes of values at `bytes`; what 16 bits lose goes to `rest`.
+void code_values(DeviceWork& work, const Selected& selected, ValueFormat format, std::byte* bytes,
+                 float* rest) {
+  if (format == ValueFormat::kFp32) {
+    device::copy(work, {selected.values, selected.size},
+                 {reinterpret_cast<float*>(bytes), selected.size});
+    return;
+  }
+  const auto of_16_bits =
+      format == ValueFormat::kFp16 ? device::Float16::kHalf : device::Float16::kBfloat;
+  float* const left = rest != nullptr ? work.room<float>(selected.size) : nullptr;
+  device::encode_floats(work.launcher(), of_16_bits, selected.values, selected.size, bytes, left);
+  if (rest != nullptr)
+    device::put_at(work.launcher(), selected.positions, left, selected.size, rest);
+}
+
+// Values and positions as they lie in a payload, behind its header. Returns their bytes.
+size_t code(DeviceWork& work, const Selected& selected, ValueFormat format, size_t count,
+            std::span<std::byte> out, float* rest) {
+  struct Sizes {
+    uint64_t low_bytes, high_bits;
+  };
+  const size_t blocks = device::position_blocks(selected.size);
+  auto* const low = work.room<uint64_t>(blocks);
+  auto* const high = work.room<uint64_t>(blocks);
+  auto* const sizes = work.room<Sizes>(1);
+  // Parameters are written where they will lie once the sizes are known.
+  const size_t of_values = value_bytes(format, selected.size);
+  auto* const bytes = work.room<std::byte>(max_sparse_size(count, selected.size, format));
+  std::byte* const positions = bytes + of_values;
+  device::plan_positions(work.launcher(), selected.positions, selected.size, positions, low, high,
+                         &sizes->low_bytes);
+  code_values(work, selected, format, bytes, rest);
+  const auto [low_bytes, high_bits] = work.fetch(sizes);
+  const size_t number_of_words = (high_bits + 31) / 32;
+  auto* const words = work.room<uint32_t>(number_of_words);
+  device::clear(work, words, number_of_words);
+  device::write_positions(work.launcher(), selected.positions, selected.size, positions, low, high,
+                          low_bytes, high_bits, words);
+  const size_t size = of_values + blocks + low_bytes + (high_bits + 7) / 8;
+  work.fetch(out.first(size), bytes);
+  return size;
+}
+
+class SparseDeviceDecoder final : public DeviceDecoder {
+ public:
+  using DeviceDecoder::DeviceDecoder;
+
+ private:
+  Status add(DeviceWork& work, std::span<const std::byte> payload, float weight,
+             std::span<float> out) const override {
+    std::vector<uint32_t> positions;
+    std::vector<float> values;
+    const Status status = visit(payload, [&](auto at, auto kept) {
+      positions.insert(positions.end(), at.begin(), at.end());
+      values.insert(values.end(), kept.begin(), kept.end());
+    });
+    if (!status || positions.empty()) return status;
+    const Selected there = room_for(work, positions.size());
+    work.send(there.positions, std::as_bytes(std::span(positions)));
+    work.send(there.values, std::as_bytes(std::span(values)));
+    device::add_at(work.launcher(), there.positions, there.values, there.size, weight, out.data());
+    work.await();
+    return status;
+  }
+};
+
+}  // namespace
+
+Encoded DeviceSparseEncoder::encode(const Signal& signal, const Call& call,
+                                    std::span<std::byte> out, std::span<float> rest) {
+  const auto values = signal.values;
+  THINWIRE_CHECK(values.size() == count_, "codec: values are not as many as the stream has");
+  work_->begin();
+  float* const left = rest.empty() ? nullptr : rest.data();
+  Selected selected;
+  if (!values.empty()) {
+    const Keeping keep = keeping(signal, call);
+    work_->begin();
+    const Exceeding exceeding = count_exceeding(*work_, values, keep.threshold);
+    exceeded(exceeding.count);
+    selected = exceeding.count > keep.most
+                   ? select_largest(*work_, values, keep.keep, left)
+                   : select_exceeding(*work_, values, keep.threshold, exceeding, left);
+  }
+  ByteWriter writer(out);
+  writer.put(static_cast<uint32_t>(selected.size));
+  writer.put(static_cast<uint32_t>(format_));
+  size_t size = writer.written();
+  if (selected.size > 0) size += code(*work_, selected, format_, count_, out.subspan(size), left);
+  work_->await();  // of what is left
+  return {.size = size, .kept = selected.size, .target = target_};
+}
+
+bool has_device_values(ValueFormat format) noexcept {
+  return format == ValueFormat::kFp32 || format == ValueFormat::kFp16 ||
+         format == ValueFormat::kBf16;
+}
+
+float device_kth_magnitude(DeviceWork& work, std::span<const float> values, size_t k) {
+  return kth_of(work, values, k).magnitude();
+}
+
+size_t device_count_above(DeviceWork& work, std::span<const float> values, float threshold) {
+  return count_exceeding(work, values, threshold).count;
+}
+
+std::span<const float> device_values_above(DeviceWork& work, std::span<const float> values,
+                                           float threshold) {
+  const Exceeding exceeding = count_exceeding(work, values, threshold);
+  const Selected selected = select_exceeding(work, values, threshold, exceeding, nullptr);
+  return {selected.values, selected.size};
+}
+
+bool device_collect(DeviceWork& work, std::span<const float> values, float threshold, size_t limit,
+                    ExceedanceList& list) {
+  const Exceeding exceeding = count_exceeding(work, values, threshold);
+  if (exceeding.count > limit) return false;
+  const Selected selected = select_exceeding(work, values, threshold, exceeding, nullptr);
+  const ExceedanceList::Entries entries = list.rewrite(selected.size);
+  work.fetch(std::as_writable_bytes(entries.positions), selected.positions);
+  work.fetch(std::as_writable_bytes(entries.values), selected.values);
+  return true;
+}
+
+std::unique_ptr<Codec> make_sparse_device_codec(
+    std::unique_ptr<Codec> codec, SharedWork work,
+    std::function<std::unique_ptr<Encoder>(size_t count)> make_encoder) {
+  if (!has_device_values(codec->info().values)) return nullptr;
+  const Codec* const there = codec.get();  // as long as the result
+  return with_device_ends(
+      std::move(codec),
+      [=](const StreamSpec& stream) {
+        require_sparse_stream(there->info().name, stream);
+        return make_encoder(stream.count());
+      },
+      [=](const StreamSpec& stream) {
+        return std::make_unique<SparseDeviceDecoder>(work, there->make_decoder(stream));
+      });
+}
+
+}  // namespace thinwire
