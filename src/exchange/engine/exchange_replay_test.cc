@@ -116,6 +116,8 @@ std::vector<ExchangeOptions> rules_over_vectors() {
     for (const char* codec : {"fp32", "int8"})
       all.push_back({.codec = codec, .method = method, .combine = "cge:f=1"});
   all.push_back({.codec = "fp16", .method = "scatter-reduce", .combine = "krum:f=0,m=2"});
+  all.push_back(
+      {.codec = "fp32", .method = "scatter-reduce", .combine = "centred_clipping:tau=0.1"});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Rules, ExchangeReplay, ::testing::ValuesIn(rules_over_vectors()),

@@ -94,15 +94,20 @@ void StepRunner::change(const Sections& sections) {
             SectionRunner::terms_of(sections.used[next.section], next, store_).terms);
   std::set<std::string> gone;  // keys of what will be no more
   for (const auto& section : sections_) gone.insert(section->threshold_key());
-  for (const auto& stream : streams_) gone.insert(regime_key(stream->spec().name));
+  for (const auto& stream : streams_) {
+    gone.insert(regime_key(stream->spec().name));
+    gone.insert(kept_key(stream->spec().name));
+  }
   sections_.clear();
   streams_.clear();
   specs_.clear();
   places_.clear();
   arrange(sections, std::move(plan));
   for (const auto& section : sections_) gone.erase(section->threshold_key());
-  for (const auto& stream : streams_)
+  for (const auto& stream : streams_) {
     if (stream->has_regime()) gone.erase(regime_key(stream->spec().name));
+    gone.erase(kept_key(stream->spec().name));
+  }
   for (const std::string& key : gone) store_.drop(key);
 }
 

@@ -10,12 +10,17 @@
 #include "exchange/engine/auto_terms.h"
 #include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
+#include "exchange/owner/vector_rule.h"
 #include "thinwire/feedback.h"
 #include "thinwire/settled.h"
 #include "thinwire/version.h"
 
 namespace thinwire {
 namespace {
+
+bool keeps_own(const Combine& rule) {
+  return rule.over_vectors() != nullptr && rule.over_vectors()->keeps() == Keeps::kOwn;
+}
 
 // Method "auto" of a codec. Method gather carries every codec and takes every rule, but leaves no
 // shards: then there may be none.
@@ -24,6 +29,7 @@ const MethodEntry* usual_method(const Codec& codec, const Combine& rule, Results
   for (const MethodEntry* method : list_methods()) {
     if (method->preference == 0 || !method->carries(codec)) continue;
     if (rule.wants_rows() && !method->combines) continue;
+    if (keeps_own(rule) && !method->everybody) continue;
     if (results == Results::kShard && !method->leaves_shards) continue;
     if (best == nullptr || method->preference < best->preference) best = method;
   }
@@ -46,6 +52,12 @@ std::vector<MethodChoice> method_choices() {
 Result<const MethodEntry*> settle_method(const std::string& name, const Codec& codec,
                                          const Combine& rule, Results results) {
   const MethodEntry* const usual = usual_method(codec, rule, results);
+  if (results == Results::kShard && rule.over_vectors() != nullptr &&
+      rule.over_vectors()->kept_rows() > 0)
+    return Status::fail(
+        ErrorCode::kUnsupported,
+        "exchange: centred_clipping and licm follow the whole result from step to step, of "
+        "which ranks have shards; choose full results, or another rule");
   if (usual == nullptr)
     return Status::fail(
         ErrorCode::kUnsupported,
@@ -62,6 +74,9 @@ Result<const MethodEntry*> settle_method(const std::string& name, const Codec& c
                                                      std::string(usual->name));
   };
   if (rule.wants_rows() && !method->combines) return refuse("combines contributions by mean alone");
+  if (keeps_own(rule) && !method->everybody)
+    return refuse(
+        "gives each rank its part of all contributions, and this rule keeps what follows from all");
   if (results == Results::kShard && !method->leaves_shards) return refuse("leaves no shards");
   if (!method->carries(codec))
     return refuse(std::string(method->refusal) + " codec '" + std::string(codec.info().name) + "'");

@@ -183,13 +183,17 @@ class Gather final : public Collective {
     if (vector_rule_ == nullptr) return combine({});
     const Stopwatch watch(context_.decompress_seconds);
     statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
-    for (const Contributions& of_stream : contributions_) of_stream.add_statistics(statistics_);
+    for (size_t i = 0; i < contributions_.size(); ++i) {
+      streams_[i]->copy_kept(contributions_[i].kept());
+      contributions_[i].add_statistics(statistics_);
+    }
   }
 
   // The weights of rows are rounded, and may add up to a little more than 1.
   void combine(std::span<const float> row_weights) {
     const Stopwatch watch(context_.decompress_seconds);
     for (size_t i = 0; i < contributions_.size(); ++i) {
+      streams_[i]->keep_own(contributions_[i]);
       const std::span<const float> result = contributions_[i].combine(row_weights);
       if (vector_rule_ != nullptr && !measure(result).finite)
         context_.faults.add(ErrorCode::kNonFinite, streams_[i]->index(), -1);

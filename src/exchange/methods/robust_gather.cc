@@ -79,13 +79,17 @@ class RobustGather final : public Collective {
   void add_statistics(StatisticsRound& to) override {
     const Stopwatch watch(context_.decompress_seconds);
     std::vector<double> statistics(over_vectors_->statistics(kept_));
-    for (const Contributions& of_stream : contributions_) of_stream.add_statistics(statistics);
+    for (size_t i = 0; i < contributions_.size(); ++i) {
+      streams_[i]->copy_kept(contributions_[i].kept());
+      contributions_[i].add_statistics(statistics);
+    }
     for (size_t i = 0; i < statistics.size(); ++i) to.alike()[i] += statistics[i];
   }
 
   void choose(std::span<const float> row_weights) override {
     const Stopwatch watch(context_.decompress_seconds);
     for (size_t i = 0; i < contributions_.size(); ++i) {
+      streams_[i]->keep_own(contributions_[i]);
       const std::span<const float> result = contributions_[i].combine(row_weights);
       if (!measure(result).finite)
         context_.faults.add(ErrorCode::kNonFinite, streams_[i]->index(), -1);

@@ -10,6 +10,7 @@
 #include "core/named_row.h"
 #include "exchange/engine/step_context.h"
 #include "exchange/owner/mix.h"
+#include "exchange/owner/vector_rule.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {
@@ -34,7 +35,7 @@ const CombineEntry kMean{.name = "mean",
 }  // namespace
 
 extern const CombineEntry kMedian, kTrimmedMean, kMeanAroundMedian, kCge, kKrum, kMultiKrum,
-    kBulyan, kMda, kGeometricMedian;
+    kBulyan, kMda, kGeometricMedian, kCentredClipping, kCaf, kSmea, kLicm;
 
 OptionInfo faulty_ranks_option(std::string_view help, double most) {
   return {.name = "f",
@@ -47,9 +48,9 @@ OptionInfo faulty_ranks_option(std::string_view help, double most) {
 }
 
 std::span<const CombineEntry* const> list_combines() noexcept {
-  static constexpr std::array kAll = {&kMean, &kMedian,         &kTrimmedMean, &kMeanAroundMedian,
-                                      &kCge,  &kKrum,           &kMultiKrum,   &kBulyan,
-                                      &kMda,  &kGeometricMedian};
+  static constexpr std::array kAll = {
+      &kMean,   &kMedian, &kTrimmedMean,     &kMeanAroundMedian, &kCge, &kKrum, &kMultiKrum,
+      &kBulyan, &kMda,    &kGeometricMedian, &kCentredClipping,  &kCaf, &kSmea, &kLicm};
   return kAll;
 }
 
@@ -85,6 +86,12 @@ Result<NamedCombine> make_combine(std::string_view text, size_t excused) {
     if (!mix) return failed(mix.status());
     Result<NamedCombine> rule = make_combine(text.substr(at + kThen.size()), excused);
     if (!rule) return rule;
+    const VectorRule* const of_vectors = rule.value().rule->over_vectors();
+    if (of_vectors != nullptr && of_vectors->keeps() == Keeps::kOwn)
+      return Status::fail(ErrorCode::kUnsupported,
+                          "exchange: combine = " + rule.value().canonical +
+                              " decides by single values of the ranks, so that no mix can stand "
+                              "before it");
     return NamedCombine{
         .rule = make_mixed_rule(mix.value().row->make(mix.value().options), rule.value().rule),
         .canonical = mix.value().canonical() + std::string(kThen) + rule.value().canonical};
@@ -109,6 +116,9 @@ const Combine& mean_of_ranks() noexcept {
 }
 
 std::string lack_of_ranks(const NamedCombine& combine, size_t ranks) {
+  if (const size_t most = combine.rule->most_ranks(); ranks > most)
+    return "combine = " + combine.canonical + " tries sets of ranks one after another, of " +
+           std::to_string(most) + " ranks at most";
   const auto [least, formula] = combine.rule->least_ranks();
   if (ranks >= least) return "";
   return "combine = " + combine.canonical + " needs " + std::string(formula) + " = " +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,12 +38,16 @@ class Combine {
   // `rows` is the contributions of the `ranks` ranks that take part in the step, one after another
   // in the order of ranks, each as long as `result`; or the sum alone, which may be `result`
   // itself, and `ranks` is all ranks: the ranks' weights are in the contributions then
-  // (attendance.h). `row_weights` is for a VectorRule: what it gave each row; others get none.
+  // (attendance.h). `row_weights` is for a VectorRule: what it gave each row; others get none. What
+  // such a rule keeps from step to step is one row more.
   // REQUIRES: finite values; ranks >= least_ranks().count.
   virtual void combine(std::span<const float> rows, size_t ranks,
                        std::span<const float> row_weights, std::span<float> result) const = 0;
 
   virtual LeastRanks least_ranks() const noexcept { return {}; }
+
+  // How many ranks may take part at most, of rules whose work grows too fast with them.
+  virtual size_t most_ranks() const noexcept { return SIZE_MAX; }
 
   // How many of `ranks` ranks may send anything: f. REQUIRES: ranks >= least_ranks().count.
   virtual size_t tolerates(size_t ranks) const noexcept = 0;
@@ -84,7 +89,7 @@ Result<NamedCombine> make_combine(std::string_view text, size_t excused = 0);
 const Combine& mean_of_ranks() noexcept;
 
 // What the rule needs, and does not find at so many ranks: "combine = cge:f=1 needs 2 f + 1 = 3
-// ranks at least". Empty if these are enough.
+// ranks at least". Empty if these are enough, and not too many.
 std::string lack_of_ranks(const NamedCombine& combine, size_t ranks);
 
 }  // namespace thinwire

@@ -8,12 +8,20 @@
 #include "kernel/axpy.h"
 
 namespace thinwire {
+namespace {
+
+size_t kept_rows_of(const Combine& rule) {
+  return rule.over_vectors() == nullptr ? 0 : rule.over_vectors()->kept_rows();
+}
+
+}  // namespace
 
 Contributions::Contributions(const Combine& rule, size_t ranks, size_t most)
     : usual_(rule),
       rule_(&rule),
       ranks_(ranks),
-      rows_(rule.wants_rows() ? ranks * most : most),
+      kept_rows_(kept_rows_of(rule)),
+      rows_(rule.wants_rows() ? (ranks + kept_rows_) * most : most),
       result_(rule.wants_rows() && rule.over_vectors() == nullptr ? most : 0) {}
 
 void Contributions::begin(size_t count, size_t participants) {
@@ -44,17 +52,28 @@ void Contributions::keep(const std::vector<bool>& participants, const Combine& r
   participants_ = kept;
 }
 
+std::span<float> Contributions::kept() noexcept {
+  return std::span(rows_).subspan(participants_ * count_, kept_rows_ * count_);
+}
+
+std::span<const float> Contributions::all_rows() const noexcept {
+  return std::span(rows_).first((participants_ + kept_rows_) * count_);
+}
+
 void Contributions::add_statistics(std::span<double> statistics) const {
-  rule_->over_vectors()->add_statistics(std::span(rows_).first(participants_ * count_),
-                                        participants_, statistics);
+  rule_->over_vectors()->add_statistics(all_rows(), participants_, statistics);
+}
+
+void Contributions::next_kept(std::span<float> next) const {
+  rule_->over_vectors()->next_kept(all_rows(), participants_, next);
 }
 
 std::span<float> Contributions::combine(std::span<const float> row_weights) {
   const bool rows = rule_->wants_rows();
   const std::span<float> result =
       std::span(rows && rule_->over_vectors() == nullptr ? result_ : rows_).first(count_);
-  rule_->combine(std::span(rows_).first(rows ? participants_ * count_ : count_),
-                 rows ? participants_ : ranks_, row_weights, result);
+  rule_->combine(rows ? all_rows() : std::span(rows_).first(count_), rows ? participants_ : ranks_,
+                 row_weights, result);
   return result;
 }
 

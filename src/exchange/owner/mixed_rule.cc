@@ -1,4 +1,5 @@
-// A rule after a mix: weights of the mix, then those of the rule for the rows that it makes.
+// A rule after a mix: weights of the mix, then those of the rule for the rows that it makes. The row
+// that a rule keeps from step to step is not mixed.
 //
 // The statistics are products of the ranks' rows. Those of mixed rows follow from them, so that one
 // round is enough, however many mixes stand before a rule. Mixing costs a product of each weight that
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -51,43 +53,57 @@ std::vector<double> statistics_of(RowStatistics kind, const PairTable& products,
 class MixedRule final : public VectorRule {
  public:
   MixedRule(std::shared_ptr<const Mix> mix, std::shared_ptr<const Combine> rule)
-      : mix_(std::move(mix)), rule_(std::move(rule)) {
+      : mix_(std::move(mix)),
+        rule_(std::move(rule)),
+        inner_(rule_->over_vectors()),
+        most_(rule_->most_ranks()) {
     const LeastRanks of_rule = rule_->least_ranks();
     need_ = mix_->needs({of_rule.count, of_rule.count == 1 ? "1" : std::string(of_rule.formula)});
+    while (rule_->most_ranks() != SIZE_MAX && mix_->rows(most_ + 1) <= rule_->most_ranks()) ++most_;
   }
 
   LeastRanks least_ranks() const noexcept override { return {need_.count, need_.formula}; }
+  size_t most_ranks() const noexcept override { return most_; }
   size_t tolerates(size_t ranks) const noexcept override {
     return std::min(mix_->tolerates(), rule_->tolerates(mix_->rows(ranks)));
+  }
+  Keeps keeps() const noexcept override {
+    return inner_ == nullptr ? Keeps::kNothing : inner_->keeps();
+  }
+  float first_kept() const noexcept override {
+    return inner_ == nullptr ? 0 : inner_->first_kept();
   }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
 
   size_t weights(size_t ranks) const noexcept override {
     const size_t rows = mix_->rows(ranks);
-    const VectorRule* const inner = rule_->over_vectors();
-    return rows * ranks + (inner != nullptr ? inner->weights(rows) : 0);
+    return rows * ranks + (inner_ != nullptr ? inner_->weights(rows) : 0);
   }
 
   void weigh(std::span<const double> statistics, const RuleCall& call,
              std::span<float> row_weights) const override {
-    const size_t ranks = call.ranks;
-    const PairTable of_ranks = products(statistics, ranks);
+    const size_t ranks = call.ranks, all = ranks + kept_rows();
+    const PairTable of_all = products(statistics, all);
     const size_t rows = mix_->rows(ranks);
     const auto of_mix = row_weights.first(rows * ranks);
-    mix_->mix(of_ranks, call, of_mix);
-    if (const VectorRule* const inner = rule_->over_vectors())
-      inner->weigh(statistics_of(inner->decides_by(), of_ranks, of_mix, rows),
-                   {.ranks = rows, .seed = call.seed, .step = call.step},
-                   row_weights.subspan(rows * ranks));
+    mix_->mix(of_all.first(ranks), call, of_mix);
+    if (inner_ == nullptr) return;
+    std::vector<float> with_kept((rows + kept_rows()) * all);
+    for (size_t row = 0; row < rows; ++row)
+      std::copy_n(of_mix.begin() + static_cast<std::ptrdiff_t>(row * ranks), ranks,
+                  with_kept.begin() + static_cast<std::ptrdiff_t>(row * all));
+    if (kept_rows() == 1) with_kept.back() = 1;
+    inner_->weigh(statistics_of(inner_->decides_by(), of_all, with_kept, rows + kept_rows()),
+                  {.ranks = rows, .seed = call.seed, .step = call.step},
+                  row_weights.subspan(rows * ranks));
   }
 
   // None of the rows that the rule chose has a part of it.
   bool leaves_out(size_t rank, size_t ranks, std::span<const float> row_weights) const override {
-    const VectorRule* const inner = rule_->over_vectors();
     const size_t rows = mix_->rows(ranks);
     for (size_t row = 0; row < rows; ++row)
       if (row_weights[row * ranks + rank] != 0 &&
-          (inner == nullptr || !inner->leaves_out(row, rows, row_weights.subspan(rows * ranks))))
+          (inner_ == nullptr || !inner_->leaves_out(row, rows, row_weights.subspan(rows * ranks))))
         return false;
     return true;
   }
@@ -96,16 +112,20 @@ class MixedRule final : public VectorRule {
   void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
                std::span<float> result) const override {
     const size_t count = result.size(), mixed_rows = mix_->rows(ranks);
-    AlignedVector<float> room(mixed_rows * std::min(kBlock, count));
+    AlignedVector<float> room((mixed_rows + kept_rows()) * std::min(kBlock, count));
     for (size_t begin = 0; begin < count; begin += kBlock) {
       const size_t width = std::min(kBlock, count - begin);
-      const auto mixed = std::span(room).first(mixed_rows * width);
-      kernel::fill(mixed, -0.0f);
+      const auto mixed = std::span(room).first((mixed_rows + kept_rows()) * width);
+      kernel::fill(mixed.first(mixed_rows * width), -0.0f);
       for (size_t row = 0; row < mixed_rows; ++row)
         for (size_t rank = 0; rank < ranks; ++rank)
           if (const float weight = row_weights[row * ranks + rank]; weight != 0)
             kernel::add_floats(std::as_bytes(rows.subspan(rank * count + begin, width)), weight,
                                mixed.subspan(row * width, width));
+      if (kept_rows() == 1) {
+        const auto kept = rows.subspan(ranks * count + begin, width);
+        std::copy(kept.begin(), kept.end(), mixed.last(width).begin());
+      }
       const auto of_block = result.subspan(begin, width);
       if (rule_->wants_rows()) {
         rule_->combine(mixed, mixed_rows, row_weights.subspan(mixed_rows * ranks), of_block);
@@ -121,6 +141,8 @@ class MixedRule final : public VectorRule {
  private:
   const std::shared_ptr<const Mix> mix_;
   const std::shared_ptr<const Combine> rule_;
+  const VectorRule* const inner_;  // the same, if it chooses among whole vectors
+  size_t most_;                    // ranks
   Mix::Need need_;
 };
 

@@ -88,6 +88,10 @@ TEST(MixedRule, TextsNameMixesInTheirOrder) {
   EXPECT_THAT(why("nnm:s=1 then median"), HasSubstr("'nnm'"));
   EXPECT_THAT(why("median then nnm"), HasSubstr("unknown combine before 'then' 'median'"));
   EXPECT_THAT(why("nnm then "), HasSubstr("exchange: "));
+  EXPECT_EQ(
+      why("nnm then licm"),
+      "exchange: combine = licm:gamma=10 decides by single values of the ranks, so that no mix "
+      "can stand before it");
 }
 
 TEST(MixedRule, SaysHowManyRanksItNeeds) {

@@ -25,6 +25,8 @@ size_t count_statistics(RowStatistics kind, size_t ranks) noexcept {
       return ranks * (ranks - 1) / 2;
     case RowStatistics::kProducts:
       return ranks * (ranks + 1) / 2;
+    case RowStatistics::kOwn:
+      break;
   }
   return 0;
 }
@@ -50,6 +52,13 @@ void add_statistics_of(RowStatistics kind, std::span<const float> rows, size_t r
   }
 }
 
+PairTable PairTable::first(size_t ranks) const {
+  PairTable table(ranks, 0.0);
+  for (size_t a = 0; a < ranks; ++a)
+    for (size_t b = a; b < ranks; ++b) table.set(a, b, at(a, b));
+  return table;
+}
+
 PairTable square_distances(std::span<const double> statistics, size_t ranks) {
   PairTable table(ranks, 0.0);
   size_t pair = 0;
@@ -68,6 +77,16 @@ PairTable products(std::span<const double> statistics, size_t ranks) {
     for (size_t b = a; b < ranks; ++b, ++pair)
       table.set(a, b, std::isfinite(statistics[pair]) ? statistics[pair] : kInfinity);
   return table;
+}
+
+std::vector<size_t> finite_rows(const PairTable& products) {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < products.ranks(); ++row)
+    if (products.at(row, row) >= 0 && std::isfinite(products.at(row, row)) &&
+        std::all_of(rows.begin(), rows.end(),
+                    [&](size_t other) { return std::isfinite(products.at(row, other)); }))
+      rows.push_back(row);
+  return rows;
 }
 
 }  // namespace thinwire

@@ -19,29 +19,50 @@ struct RuleCall {
   uint64_t step = 0;
 };
 
+// What a rule keeps of a step for the next one, on every rank (kept_row.h).
+enum class Keeps : uint8_t {
+  kNothing,
+  kResult,  // what all ranks were given
+  kOwn,     // what it forms of the contributions by next_kept: every rank must have them all
+};
+
 // The weights of the ranks' vectors follow from statistics, which are sums over values, such as
 // squared norms. So everybody who has some values of all vectors can add what these contribute, and
 // nobody needs whole vectors. A statistics round (statistics_round.h) puts the sums together. The
 // result is the weighted sum of the vectors, unless a rule makes more of weights and vectors.
+//
+// A rule that keeps something finds it as one row more, after those of the ranks.
 class VectorRule : public Combine {
  public:
   bool wants_rows() const noexcept final { return true; }
   const VectorRule* over_vectors() const noexcept final { return this; }
 
-  // The weighted sum, in fp32 and in rank order. `result` may be the first row.
+  virtual Keeps keeps() const noexcept { return Keeps::kNothing; }
+  size_t kept_rows() const noexcept { return keeps() == Keeps::kNothing ? 0 : 1; }
+
+  // Every value that is kept before the first step.
+  virtual float first_kept() const noexcept { return 0; }
+
+  // Of kOwn: forms what is kept of this step. `rows` is as for combine.
+  virtual void next_kept(std::span<const float> /*rows*/, size_t /*ranks*/,
+                         std::span<float> /*next*/) const {}
+
+  // The weighted sum of `ranks` rows, in fp32 and in their order. `result` may be the first row.
   void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
                std::span<float> result) const override;
 
-  // What the statistics are.
+  // What the statistics are, of the ranks' rows and the one that is kept.
   virtual RowStatistics decides_by() const noexcept = 0;
 
-  // The number of statistics for `ranks` rows.
-  size_t statistics(size_t ranks) const noexcept { return count_statistics(decides_by(), ranks); }
+  // The number of statistics for `ranks` ranks.
+  virtual size_t statistics(size_t ranks) const noexcept {
+    return count_statistics(decides_by(), ranks + kept_rows());
+  }
 
   // Adds what some values contribute; `rows` is as for combine.
-  void add_statistics(std::span<const float> rows, size_t ranks,
-                      std::span<double> statistics) const noexcept {
-    add_statistics_of(decides_by(), rows, ranks, statistics);
+  virtual void add_statistics(std::span<const float> rows, size_t ranks,
+                              std::span<double> statistics) const {
+    add_statistics_of(decides_by(), rows, ranks + kept_rows(), statistics);
   }
 
   // The weights for `ranks` rows: one for each, unless a rule has more to say.

@@ -167,6 +167,138 @@ inline Row geometric_median_oracle(const Rows& rows, double nu) {
   return z;
 }
 
+// From `v`, the last result.
+inline Row centred_clipping_oracle(const Rows& rows, double tau, int iterations, Row v) {
+  for (int round = 0; round < iterations; ++round) {
+    Row next = v;
+    for (const Row& row : rows) {
+      const double distance = std::sqrt(square_distance_of(row, v));
+      const double share = std::min(1.0, tau / distance) / static_cast<double>(rows.size());
+      for (size_t i = 0; i < v.size(); ++i) next[i] += share * (row[i] - v[i]);
+    }
+    v = next;
+  }
+  return v;
+}
+
+using Matrix = std::vector<Row>;
+
+inline Matrix times(const Matrix& a, const Matrix& b) {
+  Matrix product(a.size(), Row(a.size()));
+  for (size_t i = 0; i < a.size(); ++i)
+    for (size_t k = 0; k < a.size(); ++k)
+      for (size_t j = 0; j < a.size(); ++j) product[i][j] += a[i][k] * b[k][j];
+  return product;
+}
+
+inline double trace(const Matrix& a) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i][i];
+  return sum;
+}
+
+// The largest eigenvalue of the covariance of rows that count `counts`, and the squares of their parts
+// along its eigenvector, by squaring the matrix of products until one direction is left.
+inline std::pair<double, Row> spread_oracle(const Rows& rows, const Row& counts) {
+  const size_t n = rows.size(), d = rows[0].size();
+  const double sum = std::accumulate(counts.begin(), counts.end(), 0.0);
+  Row mean(d);
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < d; ++j) mean[j] += counts[i] / sum * rows[i][j];
+  Rows away = rows;
+  for (Row& row : away)
+    for (size_t j = 0; j < d; ++j) row[j] -= mean[j];
+  Matrix gram(n, Row(n));
+  for (size_t a = 0; a < n; ++a)
+    for (size_t b = 0; b < n; ++b)
+      gram[a][b] = std::sqrt(counts[a] * counts[b]) / sum *
+                   std::inner_product(away[a].begin(), away[a].end(), away[b].begin(), 0.0);
+  if (trace(gram) <= 0) return {0.0, Row(n)};
+  Matrix power = gram;
+  for (int round = 0; round < 40; ++round) {
+    const double scale = trace(power);
+    for (Row& row : power)
+      for (double& x : row) x /= scale;
+    power = times(power, power);
+  }
+  size_t column = 0;
+  for (size_t i = 1; i < n; ++i)
+    if (power[i][i] > power[column][column]) column = i;
+  Row direction(d), squares;
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < d; ++j)
+      direction[j] += power[i][column] * std::sqrt(counts[i]) * away[i][j];
+  for (const Row& row : away) {
+    const double along = std::inner_product(row.begin(), row.end(), direction.begin(), 0.0);
+    squares.push_back(along * along);
+  }
+  return {trace(times(gram, power)) / trace(power), squares};
+}
+
+inline Row caf_oracle(const Rows& rows, size_t f) {
+  Rows left = rows;
+  Row counts(rows.size(), 1.0), best = mean_of(rows, all_ranks(rows));
+  double least = std::numeric_limits<double>::infinity();
+  const auto sum = [&] { return std::accumulate(counts.begin(), counts.end(), 0.0); };
+  while (f > 0 && sum() > static_cast<double>(rows.size() - 2 * f)) {
+    const auto [value, squares] = spread_oracle(left, counts);
+    if (value < least) {
+      least = value;
+      best.assign(best.size(), 0.0);
+      for (size_t i = 0; i < left.size(); ++i)
+        for (size_t j = 0; j < best.size(); ++j) best[j] += counts[i] / sum() * left[i][j];
+    }
+    const double most = *std::max_element(squares.begin(), squares.end());
+    if (most <= 0) break;
+    Rows staying;
+    Row counts_of_these;
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (squares[i] > most * (1 - 1e-9)) continue;  // equal vectors go together
+      staying.push_back(left[i]);
+      counts_of_these.push_back(counts[i] * (1 - squares[i] / most));
+    }
+    left = staying;
+    counts = counts_of_these;
+  }
+  return best;
+}
+
+// All sets of n - f ranks in the order of their ranks; the first whose covariance is least.
+inline Row smea_oracle(const Rows& rows, size_t f) {
+  std::vector<bool> in(rows.size(), false);
+  std::fill(in.begin(), in.end() - static_cast<std::ptrdiff_t>(f), true);
+  std::vector<size_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  do {
+    std::vector<size_t> ranks;
+    Rows chosen;
+    for (const size_t rank : all_ranks(rows))
+      if (in[rank]) {
+        ranks.push_back(rank);
+        chosen.push_back(rows[rank]);
+      }
+    const double value = spread_oracle(chosen, Row(chosen.size(), 1.0)).first;
+    if (best.empty() || value < least * (1 - 1e-12)) {
+      best = ranks;
+      least = value;
+    }
+  } while (std::prev_permutation(in.begin(), in.end()));
+  return mean_of(rows, best);
+}
+
+// `before` is the median of the last step; empty in the first.
+inline Row licm_oracle(const Rows& rows, double gamma, const Row& before) {
+  const Row median = median_oracle(rows);
+  std::vector<size_t> stay;
+  for (const size_t rank : all_ranks(rows)) {
+    bool stays = !before.empty();
+    for (size_t i = 0; i < before.size(); ++i)
+      stays &= std::abs(rows[rank][i] - before[i]) <= gamma * std::abs(median[i] - before[i]);
+    if (stays) stay.push_back(rank);
+  }
+  return stay.empty() ? median : mean_of(rows, stay);
+}
+
 // Each row becomes the mean of the n - f rows that are nearest to it; of equal distances the lower rank.
 inline Rows nnm_oracle(const Rows& rows, size_t f) {
   Rows mixed;
@@ -196,11 +328,14 @@ struct RuleOracle {
   std::function<Row(const Rows&)> of;
 };
 
-// Every rule for n ranks, with every f that it allows. Not cge, whose sets are its own test's.
+// Every rule for n ranks, with every f that it allows, as it is in the first step. Not cge, whose sets are
+// its own test's.
 inline std::vector<RuleOracle> rule_oracles(size_t n) {
   std::vector<RuleOracle> rules{
       {"median", median_oracle},
-      {"geometric_median", [](const Rows& rows) { return geometric_median_oracle(rows, 1e-6); }}};
+      {"geometric_median", [](const Rows& rows) { return geometric_median_oracle(rows, 1e-6); }},
+      {"centred_clipping:tau=2,iterations=3",
+       [](const Rows& rows) { return centred_clipping_oracle(rows, 2, 3, Row(rows[0].size())); }}};
   const auto with_f = [](const char* name, size_t f) {
     return std::string(name) + ":f=" + std::to_string(f);
   };
@@ -211,6 +346,9 @@ inline std::vector<RuleOracle> rule_oracles(size_t n) {
                        return mean_around_median_oracle(rows, rows.size() - f);
                      }});
     rules.push_back({with_f("mda", f), [f](const Rows& rows) { return mda_oracle(rows, f); }});
+    rules.push_back({with_f("caf", f), [f](const Rows& rows) { return caf_oracle(rows, f); }});
+    if (f <= 3)  // others take long
+      rules.push_back({with_f("smea", f), [f](const Rows& rows) { return smea_oracle(rows, f); }});
   }
   for (size_t f = 0; 2 * f + 3 <= n; ++f)
     rules.push_back({with_f("multi_krum", f), [f](const Rows& rows) {
@@ -233,6 +371,7 @@ inline std::vector<RuleOracle> rule_oracles(size_t n) {
   rules.push_back({with_f("nnm", n / 3) + " then clip:norm=2 then median", [n](const Rows& rows) {
                      return median_oracle(clip_oracle(nnm_oracle(rows, n / 3), 2));
                    }});
+  rules.push_back({"licm", median_oracle});  // no mix can stand before it
   return rules;
 }
 

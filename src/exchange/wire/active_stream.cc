@@ -10,11 +10,15 @@
 #include "core/check.h"
 #include "exchange/engine/critical_regime.h"
 #include "exchange/engine/global_threshold.h"
+#include "exchange/owner/contributions.h"
+#include "exchange/owner/kept_row.h"
 #include "exchange/owner/owner_memory.h"
+#include "exchange/owner/vector_rule.h"
 #include "exchange/wire/open_stream.h"
 #include "exchange/wire/stream_keys.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
+#include "stream/memory_slot.h"
 
 namespace thinwire {
 
@@ -29,12 +33,32 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
       norms_(options.norms),
       codec_text_(planned.plain ? "fp32" : terms.codec_text) {
   if (!plain_) observe_ = options.observe;
+  if (terms.combine != nullptr) rule_ = terms.combine->over_vectors();  // null inside a group: sums
+  if (rule_ == nullptr || rule_->keeps() == Keeps::kNothing) return;
+  const size_t count = spec().count();
+  kept_ = &open_memory<KeptRow>(
+      store, kept_key(spec().name), options.combine + " of " + std::to_string(count) + " values",
+      [&] { return std::make_unique<KeptRow>(count, rule_->first_kept()); });
 }
 
 void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
   thinwire::add_shared_sums(feedback_key(spec().name), coded_.memory(), sums);
   thinwire::add_shared_sums(encoder_key(spec().name), coded_.encoder(), sums);
   if (regime_ != nullptr) thinwire::add_shared_sums(regime_key(spec().name), *regime_, sums);
+  if (kept_ != nullptr) thinwire::add_shared_sums(kept_key(spec().name), *kept_, sums);
+}
+
+std::span<const float> ActiveStream::kept_values() const noexcept {
+  return kept_ == nullptr ? std::span<const float>() : kept_->values();
+}
+
+void ActiveStream::copy_kept(std::span<float> to) const {
+  const auto values = kept_values();
+  std::copy(values.begin(), values.end(), to.begin());
+}
+
+void ActiveStream::keep_own(const Contributions& of_all) {
+  if (kept_ != nullptr && rule_->keeps() == Keeps::kOwn) of_all.next_kept(kept_->next());
 }
 
 bool ActiveStream::is_critical() const noexcept {
@@ -354,6 +378,7 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     settled_ && !skipped ? encoder().commit() : encoder().rollback();
   else
     skipped || context.left_out ? coded_.rollback() : coded_.commit();
+  if (kept_ != nullptr && !skipped) kept_->commit();
 }
 
 // What was delivered, in the order of the stream.
@@ -372,6 +397,8 @@ void ActiveStream::show_regime(StepContext& context) {
 void ActiveStream::give_result(StepContext& context) {
   if (!prepared_ || std::exchange(given_, true)) return;
   if (!absent_ && !apart_) coded_.receive(result_);
+  if (kept_ != nullptr && rule_->keeps() == Keeps::kResult)
+    std::copy(result_.begin(), result_.end(), kept_->next().begin());
   if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {

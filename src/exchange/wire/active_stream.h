@@ -31,7 +31,10 @@ struct Coder {
 
 class CriticalRegime;
 class GlobalThreshold;
+class Contributions;
+class KeptRow;
 class OwnerMemory;
+class VectorRule;
 
 // A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for
 // every part, then end. Where ranks agree on what they encode it is prepare, then offer and adopt
@@ -59,7 +62,9 @@ class ActiveStream {
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
-  const std::string& codec_text() const noexcept { return codec_text_; }  // with every option spelt out
+  const std::string& codec_text() const noexcept {
+    return codec_text_;
+  }                                                         // with every option spelt out
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
@@ -73,6 +78,12 @@ class ActiveStream {
 
   // The threshold that this stream has together with others; null: the codec finds its own.
   void set_threshold(GlobalThreshold* threshold) noexcept { threshold_ = threshold; }
+
+  // What a rule kept of the last step that counted, of the whole stream; empty if it keeps nothing.
+  // copy_kept copies it, and keep_own forms that of this step where the rule does so itself.
+  std::span<const float> kept_values() const noexcept;
+  void copy_kept(std::span<float> to) const;
+  void keep_own(const Contributions& of_all);
 
   // What decides whether it is in a critical regime, from its means; null: it always is.
   void set_regime(CriticalRegime* regime) noexcept { regime_ = regime; }
@@ -204,6 +215,8 @@ class ActiveStream {
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
+  const VectorRule* rule_ = nullptr;  // if it keeps something
+  KeptRow* kept_ = nullptr;           // that
   GlobalThreshold* threshold_ = nullptr;
   CriticalRegime* regime_ = nullptr;
   std::vector<float> joined_;                   // the values of several tensors, one after another

@@ -17,10 +17,13 @@ inline std::string threshold_key(const std::string& stream) { return stream + "/
 // Of a stream whose codec has an accordion.
 inline std::string regime_key(const std::string& stream) { return stream + "/regime"; }
 
+// Of a stream whose rule keeps something from step to step.
+inline std::string kept_key(const std::string& stream) { return stream + "/kept"; }
+
 // All of them, whether they are in use or not.
-inline std::array<std::string, 5> stream_keys(const std::string& stream) {
-  return {feedback_key(stream), encoder_key(stream), owner_key(stream), threshold_key(stream),
-          regime_key(stream)};
+inline std::array<std::string, 6> stream_keys(const std::string& stream) {
+  return {feedback_key(stream),  encoder_key(stream), owner_key(stream),
+          threshold_key(stream), regime_key(stream),  kept_key(stream)};
 }
 
 }  // namespace thinwire
