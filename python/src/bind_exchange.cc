@@ -89,14 +89,16 @@ std::vector<Row> all_reduce(const std::vector<TensorTuple>& tensors,
                             const std::vector<std::vector<nb::object>>& gradients,
                             const std::vector<nb::object>& means, const std::string& codec,
                             const std::string& exchange, const std::string& feedback,
-                            const std::string& grouping, const std::vector<StoreHandle*>& stores,
-                            size_t bucket_bytes, uint64_t seed, uint64_t step,
-                            uint64_t steps_per_epoch, int max_skipped, double deadline_seconds) {
+                            const std::string& combine, const std::string& grouping,
+                            const std::vector<StoreHandle*>& stores, size_t bucket_bytes,
+                            uint64_t seed, uint64_t step, uint64_t steps_per_epoch, int max_skipped,
+                            double deadline_seconds) {
   Round round;
   round.tensors = tensor_specs(tensors);
   round.options.codec = codec;
   round.options.method = exchange;
   round.options.feedback = feedback;
+  round.options.combine = combine;
   round.options.grouping = parse_grouping(grouping).value();
   round.options.bucket_bytes = bucket_bytes;
   round.options.seed = seed;
@@ -126,9 +128,10 @@ std::vector<Row> all_reduce(const std::vector<TensorTuple>& tensors,
 
 void bind_exchange(nb::module_& module) {
   module.def("all_reduce", &all_reduce, nb::arg("tensors"), nb::arg("gradients"), nb::arg("means"),
-             nb::arg("codec"), nb::arg("exchange"), nb::arg("feedback"), nb::arg("grouping"),
-             nb::arg("stores"), nb::arg("bucket_bytes"), nb::arg("seed"), nb::arg("step"),
-             nb::arg("steps_per_epoch"), nb::arg("max_skipped"), nb::arg("deadline_seconds"));
+             nb::arg("codec"), nb::arg("exchange"), nb::arg("feedback"), nb::arg("combine"),
+             nb::arg("grouping"), nb::arg("stores"), nb::arg("bucket_bytes"), nb::arg("seed"),
+             nb::arg("step"), nb::arg("steps_per_epoch"), nb::arg("max_skipped"),
+             nb::arg("deadline_seconds"));
 }
 
 }  // namespace thinwire::python

@@ -21,7 +21,7 @@ void each_counter(const StreamCounters& counters, const Set& set) {
   set("codec", counters.codec);
 }
 
-// The same of a whole step, but for its fault and its streams.
+// The same of a whole step, but for its fault, the ranks left out and its streams.
 template <typename Set>
 void each_total(const StepReport& report, const Set& set) {
   set("step", report.step);

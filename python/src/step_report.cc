@@ -37,6 +37,12 @@ Row report_row(const StepReport& report, const std::vector<StreamSpec>& streams)
   Row row;
   each_total(report, [&](const char* name, auto value) { row[name] = value; });
   row["fault"] = fault_row(report);
+  nb::list left_out, unchosen;
+  for (const LeftOut& one : report.left_out)
+    left_out.append(nb::make_tuple(one.rank, to_str(to_string(one.why))));
+  for (const int rank : report.unchosen) unchosen.append(rank);
+  row["left_out"] = left_out;
+  row["unchosen"] = unchosen;
   row["streams"] = rows;
   return row;
 }

@@ -73,6 +73,10 @@ class StepReport:
     """Of a skipped step."""
     participants: int
     """Ranks that took part."""
+    left_out: tuple[tuple[int, str], ...]
+    """Ranks left out for a fault, and why; with rules that tolerate faulty ranks."""
+    unchosen: tuple[int, ...]
+    """Ranks to whose values a rule over whole vectors gave no weight."""
     dense_bytes: int
     """What a dense fp32 exchange of n ranks and d values sends per rank: 2 (n-1)/n x 4 d."""
     sent_bytes: int
@@ -105,6 +109,7 @@ def all_reduce(
     exchange: str = "auto",
     feedback: str = "auto",
     *,
+    combine: str = "mean",
     kinds: Union[str, Mapping[str, str]] = "other",
     stores: Optional[Sequence[Store]] = None,
     grouping: str = "auto",
@@ -123,6 +128,8 @@ def all_reduce(
         codec: a name, spec or `Codec`, or a schedule of codecs, docs/memories.md.
         exchange: the method: "auto", "scatter-reduce", "sparse-reduce" ...; docs/collectives.md.
         feedback: the memory, as a spec; "auto": the codec's default (docs/codecs.md).
+        combine: the rule by which contributions become one result, such as "trimmed_mean:f=1";
+            docs/robust.md. With exchange "gather" a NaN of one rank is a fault that the rule tolerates.
         kinds: the roles of tensors, `tensor_kinds()`: one for all, or by name (others: "other").
             Kinds bias and norm are sent uncompressed, unless the grouping is "model".
         stores: one for each rank, the same in every step. Without them nothing is remembered.
@@ -136,7 +143,8 @@ def all_reduce(
         deadline: the longest time in seconds that a rank waits for another.
 
     Raises:
-        UnknownNameError, BadOptionError: as `Codec` does, also for exchange, feedback, grouping.
+        UnknownNameError, BadOptionError: as `Codec` does, also for exchange, feedback, combine,
+            grouping.
         UnsupportedError: the exchange cannot carry the codec's payloads.
         DTypeError, ContractError: arrays of another type, or that differ between ranks.
         NonFiniteError: see skip_faults; the text names rank and stream.
@@ -163,6 +171,7 @@ def all_reduce(
         codec=codec.spec if isinstance(codec, Codec) else codec,
         exchange=exchange,
         feedback=feedback,
+        combine=combine,
         grouping=grouping,
         stores=[store._native for store in stores or ()],
         bucket_bytes=bucket_bytes,
@@ -211,6 +220,8 @@ def _report(row: dict[str, Any]) -> StepReport:
         **dict(
             row,
             fault=None if row["fault"] is None else Fault(**row["fault"]),
+            left_out=tuple(row["left_out"]),
+            unchosen=tuple(row["unchosen"]),
             streams=tuple(StreamCounters(**counters) for counters in row["streams"]),
         )
     )

@@ -27,6 +27,31 @@ class Means(unittest.TestCase):
                     self.assertTrue(same_bits(mean, expected))
                     self.assertEqual(len(reports), ranks)
 
+    def test_rules_combine_the_ranks_and_name_those_left_out(self):
+        arrays = [np.full(10, value, np.float32) for value in (1, 2, 3, 4, 1000)]
+        for exchange in ("auto", "gather"):
+            for combine, mean, unchosen in (
+                ("mean", 202, ()),
+                ("median", 3, ()),
+                ("trimmed_mean:f=1", 3, ()),
+                ("cge:f=1", 2.5, (4,)),
+                ("krum:f=1,m=2", 2.5, (0, 3, 4)),
+                ("smea:f=1", 2.5, (4,)),
+            ):
+                with self.subTest(exchange=exchange, combine=combine):
+                    found, reports = thinwire.all_reduce(arrays, exchange=exchange, combine=combine)
+                    np.testing.assert_allclose(found, np.full(10, mean), rtol=1e-6)
+                    for report in reports:
+                        self.assertEqual((report.left_out, report.unchosen), ((), unchosen))
+        arrays[4][3] = np.nan
+        found, reports = thinwire.all_reduce(arrays, exchange="gather", combine="median")
+        np.testing.assert_array_equal(found, np.full(10, 2.5, np.float32))
+        for report in reports:
+            self.assertEqual(report.left_out, ((4, "non-finite values"),))
+            self.assertEqual((report.participants, report.skipped), (4, False))
+        with self.assertRaisesRegex(thinwire.UnknownNameError, "did you mean 'median'"):
+            thinwire.all_reduce(arrays, combine="medain")
+
     def test_every_codec_gives_the_mean_of_what_decodes(self):
         for spec in codec_names():
             codec = thinwire.Codec(spec)

@@ -28,6 +28,23 @@ def with_one_wrong_rank(rank, size):
     return found
 
 
+def who_was_left_out(rank, size):
+    """Of three steps each: the last rank is far away, has a NaN, is like the others."""
+    import thinwire.torch as tw
+    found = []
+    for method, rule in (("auto", "multi_krum:f=1"), ("gather", "multi_krum:f=1"), ("gather", "median")):
+        model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+        link = tw.compress(model, "fp32", method=method, combine=rule)
+        for step in range(3):
+            given = [-1000.0, float("nan"), 4.0][step] if rank == size - 1 else float(rank)
+            model.zero_grad()
+            model(torch.full((1, 1), given)).sum().backward()
+            metrics = link.metrics()
+            found.append((metrics["skipped"], metrics["left_out"], metrics["unchosen"], metrics["participants"],
+                          model.module.weight.grad.item()))
+    return found
+
+
 def mistakes(rank, size):
     import thinwire
     import thinwire.torch as tw
@@ -51,6 +68,15 @@ class Robust(unittest.TestCase):
             for rule in RULES:
                 for key in (rule, (rule, "bf16")):
                     self.assertTrue(0 <= found[key] <= 3, (key, found))
+
+    def test_metrics_name_the_ranks_that_were_left_out(self):
+        nan = [(4, "non-finite values")]
+        expected = [
+            (False, [], [4], 5, 1.5), (True, [], [], 5, 0.0), (False, [], [0], 5, 2.5),
+            (False, [], [4], 5, 1.5), (False, nan, [], 4, 1.5), (False, [], [0], 5, 2.5),
+            (False, [], [], 5, 1.0), (False, nan, [], 4, 1.5), (False, [], [], 5, 2.0)]
+        for found in on_ranks(5, who_was_left_out):
+            self.assertEqual(found, expected)
 
     def test_mistakes_are_named(self):
         for found in on_ranks(3, mistakes):

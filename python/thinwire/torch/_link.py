@@ -98,8 +98,10 @@ class Link:
         """Counters of the last step on this rank.
 
         Returns:
-            step (steps done), skipped, fault, participants (ranks that took part), dense_bytes
-            (what an uncompressed exchange would send), sent_bytes, received_bytes (all bytes
+            step (steps done), skipped, fault, participants (ranks that took part), left_out (with a
+            robust rule: a list of (rank, reason) of ranks left out for a fault), unchosen (a list of
+            ranks to which the rule gave no weight), dense_bytes (what an uncompressed exchange
+            would send), sent_bytes, received_bytes (all bytes
             included), inside_bytes and between_bytes (the parts of sent_bytes within and between
             groups of ranks), wire_ratio, codec_ratio, compress_seconds, wire_seconds,
             decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what

@@ -208,7 +208,8 @@ class ShardsLink(Link):
         Returns:
             step (steps done), skipped (of any module), fault, dense_bytes (what an uncompressed reduce-scatter would
             send), sent_bytes, received_bytes, wire_ratio, compress_seconds, wire_seconds, decompress_seconds, modules
-            (skipped and bytes of each, by the name of its first parameter), and weights: gathers, sent_bytes and
+            (of each, by the name of its first parameter, skipped, unchosen and bytes; unchosen are the ranks to which
+            a robust rule gave no weight), and weights: gathers, sent_bytes and
             received_bytes since the link was made. Empty before the first step.
         """
         reports = {name: one.report for name, one in self._reductions.items() if one.report is not None}
@@ -219,7 +220,8 @@ class ShardsLink(Link):
         found["skipped"] = any(one["skipped"] for one in reports.values())
         found["fault"] = next((one["fault"] for one in reports.values() if one["skipped"]), "")
         found["wire_ratio"] = found["dense_bytes"] / found["sent_bytes"] if found["sent_bytes"] else 1.0
-        found["modules"] = {name: {key: one[key] for key in ("skipped", "dense_bytes", "sent_bytes", "received_bytes")}
+        found["modules"] = {name: {key: one[key] for key in ("skipped", "unchosen", "dense_bytes", "sent_bytes",
+                                                         "received_bytes")}
                             for name, one in reports.items()}
         found["weights"] = {"gathers": sum(one.calls for one in self._gathers),
                             "sent_bytes": sum(one.sent_bytes for one in self._gathers),

@@ -45,6 +45,11 @@ py::dict to_dict(const Engine& engine, const StepReport& report) {
   each_total(report, [&](const char* name, auto value) { row[name] = value; });
   row["owed"] = report.owed;
   row["fault"] = report.skipped ? describe(report.fault) : std::string();
+  py::list left_out;
+  for (const LeftOut& one : report.left_out)
+    left_out.append(py::make_tuple(one.rank, std::string(to_string(one.why))));
+  row["left_out"] = left_out;
+  row["unchosen"] = report.unchosen;
   py::list streams;
   for (size_t i = 0; i < report.streams.size(); ++i)
     streams.append(to_dict(engine.streams()[i], report.streams[i]));
