@@ -13,9 +13,12 @@ docs/elastic.md has the rest.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
+import weakref
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Optional, Union
 
@@ -33,10 +36,11 @@ import torch
 import torch.distributed as dist
 
 from .codec import Codec
-from .errors import ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
-from .torch._arguments import Arguments, exchange_options
+from .errors import BadOptionError, ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
+from .torch._arguments import Arguments, Rules, exchange_options
 from .torch._lossy import warn_of_loss
 from .torch._native import Engine, check_options, close_group
+from .torch._parameters import Parameter, by_plain_names, decides, describe, listed
 
 __all__ = ["DistributedDataParallel", "Loss", "ProcessGroup"]
 
@@ -60,11 +64,15 @@ class Loss(NamedTuple):
     `owed`."""
 
 
+_Tensors = list[tuple[str, list[int], str]]  # names, shapes and kinds
+
+
 class _Vector:
     """What one call of a step averages: an exchange, in whichever group it was last."""
 
-    def __init__(self, name: str, like: torch.Tensor) -> None:
-        self.name, self.shape, self.dtype = name, [like.numel()], like.dtype
+    def __init__(self, name: str, tensors: _Tensors) -> None:
+        self.name, self.tensors = name, tensors
+        self.counts = [math.prod(shape) for _, shape, _ in tensors]
         self.engine: Optional[Engine] = None
         self.epoch = 0
         self.step: Optional[int] = None  # of the manager, in which its last step was, until that is settled
@@ -91,13 +99,16 @@ class _Finished(dist._Work):
 class ProcessGroup(_groups.ProcessGroupGloo):
     """A process group for torchft's Manager that sends what it averages through a codec.
 
-    Every vector that a step averages has a memory of its own, by its place among the calls of the
-    step. Call `attach` with the manager before the first step.
+    Every vector that a step averages has memories of its own, by its place among the calls of the
+    step. Under `thinwire.torchft.DistributedDataParallel` codecs see the parameters in it one by one,
+    by name and shape, as with `thinwire.torch.compress`; under other wrappers they see one flat vector.
+    Call `attach` with the manager before the first step.
 
     Args:
         codec: "name:key=value", or a `thinwire.Codec`.
-        feedback, method, seed: as for `thinwire.torch.compress`. A memory that follows the mean
-            (ef21) is refused, and so is the codec powersgd.
+        rules, feedback, method, grouping, seed: as for `thinwire.torch.compress`. Rules and the codec
+            powersgd need `thinwire.torchft.DistributedDataParallel`. A memory that follows the mean
+            (ef21) is refused.
         smallest: vectors with fewer values than this are sent uncompressed, by gloo.
         fragments: of torchft's DiLoCo, the number of its model fragments, each of which then has
             memories of its own.
@@ -111,8 +122,10 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         self,
         codec: Union[str, Codec] = "sidco:density=0.01",
         *,
+        rules: Optional[Rules] = None,
         feedback: str = "auto",
         method: str = "auto",
+        grouping: str = "auto",
         seed: int = 0,
         smallest: int = 1024,
         fragments: int = 1,
@@ -121,7 +134,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         super().__init__(timeout=timeout)
         self._options = {
             **exchange_options("ProcessGroup", scaler=None, deadline_seconds=timeout.total_seconds(),
-                               feedback=feedback, method=method, combine="mean", grouping="auto",
+                               feedback=feedback, method=method, combine="mean", grouping=grouping,
                                bucket_kb=2048, steps_per_epoch=None, seed=seed, max_skipped=0, norms=False,
                                weighted=True, inside=1),
             "codec": Arguments("ProcessGroup").codec(codec), "rules": [], "hold": True, "debts": True,
@@ -129,12 +142,11 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         for what, number in (("smallest", smallest), ("fragments", fragments)):
             if not isinstance(number, int) or isinstance(number, bool) or number < 1:
                 raise ContractError(f"ProcessGroup: {what}={number!r} is not a whole number of at least 1")
-        check_options(self._options)
-        if self._options["codec"].split(":")[0] == "powersgd":
-            raise UnsupportedError("ProcessGroup: torchft gives flat vectors, in which powersgd finds no matrices; choose "
-                                   "another codec, such as sidco:density=0.01")
-        warn_of_loss(self._options, [])
+        self._rules = Arguments("ProcessGroup").rules(rules or {})
+        check_options({**self._options, "rules": self._with_defaults(by_plain_names([], self._rules))})
+        warn_of_loss(self._options, list(self._rules.values()))
         self._smallest, self._fragments = smallest, fragments
+        self._parameters: list[Parameter] = []  # of the call that is about to be made, where they are known
         self._manager: Any = None
         self._vectors: dict[str, _Vector] = {}
         self._epoch = 0
@@ -152,6 +164,27 @@ class ProcessGroup(_groups.ProcessGroupGloo):
             if not callable(getattr(manager, name, None)):
                 raise ContractError(f"attach: a {type(manager).__name__} is no torchft.Manager: it has no {name}()")
         self._manager = manager
+        _attached[manager] = weakref.ref(self)
+
+    def _with_defaults(self, rules: list[dict[str, str]]) -> list[dict[str, str]]:
+        return [{**{key: self._options[key] for key in ("feedback", "method", "grouping")}, **rule} for rule in rules]
+
+    def _check_rules(self, parameters: Sequence[Parameter]) -> None:
+        left = list(parameters)
+        for pattern in self._rules:
+            if not any(decides(pattern, one) for one in left):
+                raise BadOptionError(f"ProcessGroup: the pattern '{pattern}' of rules decides for no parameter; there are "
+                                     f"{listed([one.name for one in left])}")
+            left = [one for one in left if not decides(pattern, one)]
+
+    @contextlib.contextmanager
+    def _of(self, parameters: list[Parameter]) -> Iterator[None]:
+        """The next call averages their gradients, one after another."""
+        self._parameters = parameters
+        try:
+            yield
+        finally:
+            self._parameters = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -226,7 +259,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
             engine.abstain()
         flat = tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
         vector.step = manager.current_step()
-        engine.start(0, flat)
+        for index, part in enumerate(flat.split(vector.counts)):
+            engine.start(index, part)
         report = engine.wait()
         if report["skipped"] and report["participants"] > 0:  # the manager then skips the step on all replicas
             raise NonFiniteError(report["fault"]) if "corrupt" not in report["fault"] else CorruptError(report["fault"])
@@ -251,18 +285,31 @@ class ProcessGroup(_groups.ProcessGroupGloo):
             self._settle(step)
         name = f"{step % self._fragments}.{self._calls}" if self._fragments > 1 else str(self._calls)
         self._calls += 1
+        tensors = self._tensors(name, tensor)
         vector = self._vectors.get(name)
-        if vector is not None and vector.shape != [tensor.numel()]:
+        if vector is not None and vector.tensors != tensors:
             owed = 0.0 if vector.engine is None else vector.engine.owed()
             _log.warning("thinwire.torchft: vector %s has %d values, and had %d; its memory begins anew, and a norm of "
                          "%.3g that it owed is lost. With DiLoCo, give ProcessGroup the number of its fragments",
-                         name, tensor.numel(), vector.shape[0], owed)
+                         name, tensor.numel(), sum(vector.counts), owed)
             if vector.engine is not None:
                 self._losses.append(Loss(vector.epoch, vector.engine.rank, name, owed, 0))
             vector = None
         if vector is None:
-            vector = self._vectors[name] = _Vector(name, tensor)
+            vector = self._vectors[name] = _Vector(name, tensors)
         return vector
+
+    def _tensors(self, name: str, tensor: torch.Tensor) -> _Tensors:
+        """Those of the parameters, where they are known, or one."""
+        if self._parameters:
+            return [(one.name, one.shape, one.kind) for one in self._parameters]
+        codec = self._options["codec"].split(":")[0]
+        if self._rules or codec == "powersgd":
+            what = "rules need the names of parameters" if self._rules else "powersgd factorises matrices"
+            raise UnsupportedError(f"ProcessGroup: {what}, and a flat vector was given; wrap the model in "
+                                   "thinwire.torchft.DistributedDataParallel, which says what is in it, or choose "
+                                   "another codec, such as sidco:density=0.01")
+        return [(name, [tensor.numel()], "other")]
 
     def _settle(self, step: int) -> None:
         """The manager's step has grown past those that count, also where this replica did not see that they do: it
@@ -272,12 +319,18 @@ class ProcessGroup(_groups.ProcessGroupGloo):
                 vector.engine.settle(step > vector.step)
                 vector.step = None
 
+    def _decides(self, pattern: str) -> bool:
+        """Whether it is the first of the rules that fits a parameter of this call."""
+        first = (next((rule for rule in self._rules if decides(rule, one)), None) for one in self._parameters)
+        return pattern in first
+
     def _join(self, vector: _Vector) -> None:
         if vector.epoch == self._epoch:
             return
         if vector.engine is None:
-            vector.engine = Engine.join(self._joined, [(vector.name, vector.shape, "other")], self._options,
-                                        self._timeout.total_seconds(), self._epoch)
+            own = {pattern: rule for pattern, rule in self._rules.items() if self._decides(pattern)}
+            options = {**self._options, "rules": self._with_defaults(by_plain_names(self._parameters, own))}
+            vector.engine = Engine.join(self._joined, vector.tensors, options, self._timeout.total_seconds(), self._epoch)
         else:
             vector.engine.regroup(self._joined, self._epoch)
         vector.epoch = self._epoch
@@ -292,15 +345,37 @@ class ProcessGroup(_groups.ProcessGroupGloo):
                          "of %.3g as of %d steps ago", rank, epoch, vector.name, owed, loss.steps)
 
 
+# By manager: the group that it was attached to, and the parameters of models that it has.
+_attached: weakref.WeakKeyDictionary[Any, weakref.ref[ProcessGroup]] = weakref.WeakKeyDictionary()
+_models: weakref.WeakKeyDictionary[Any, dict[int, Parameter]] = weakref.WeakKeyDictionary()
+
+
+def _group_of(manager: Any) -> Optional[ProcessGroup]:
+    return _attached[manager]() if manager in _attached else None
+
+
 class DistributedDataParallel(_Replicated):
-    """torchft's, whose replicas go on if another one is lost in the backward pass, with every version of torchft."""
+    """torchft's, whose replicas go on if another one is lost in the backward pass, with every version of torchft, and
+    which tells the process group the names and shapes of parameters."""
+
+    def __init__(self, manager: Any, module: torch.nn.Module, **settings: Any) -> None:
+        parameters = describe(module, set())
+        group = _group_of(manager)
+        if group is not None:
+            group._check_rules(parameters)
+        _models.setdefault(manager, {}).update((id(one.tensor), one) for one in parameters)
+        super().__init__(manager, module, **settings)
 
     # Without annotations: torch compares them with its classes, and they are texts in this file.
     @staticmethod
     def _comm_hook(state, bucket):  # type: ignore[no-untyped-def, override]
+        group, names = _group_of(state), _models.get(state, {})
+        known = [names[id(one)] for one in bucket.parameters() if id(one) in names]
+        whole = len(known) == len(bucket.parameters())
         # torchft 0.2.0 asserts in its own hook that no error came before. The manager knows of errors, and the
         # step does not count.
-        state.allreduce(bucket.buffer()).wait()
+        with group._of(known) if group is not None and whole else contextlib.nullcontext():
+            state.allreduce(bucket.buffer()).wait()
         future: torch.futures.Future = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future

@@ -60,6 +60,11 @@ def note_link(model: nn.Module) -> None:
 
 def require_free(model: DistributedDataParallel) -> None:
     """Raises where the gradients of `model` go somewhere already."""
+    if any(kind.__module__.split(".")[0] == "torchft" for kind in type(model).__mro__):
+        raise UnsupportedError(
+            "compress: this is a DistributedDataParallel of torchft, whose process group compresses: "
+            "thinwire.torchft.ProcessGroup(codec, rules=...), docs/elastic.md"
+        )
     hooks = [hook for hook, _ in model._comm_hooks]
     if model in _linked:
         raise ContractError(
