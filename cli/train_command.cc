@@ -21,6 +21,7 @@ namespace {
 struct TrainArguments : RunArguments {
   std::string resume;
   bool report = false;
+  bool tensorboard = false;
 };
 
 // The folder of the run that --resume names: itself, or the one that holds the named checkpoint.
@@ -69,8 +70,15 @@ int train(const TrainArguments& arguments) {
   if (arguments.report && out.empty())
     throw UsageError(ErrorCode::kBadOption,
                      "--report: its page goes into the folder of the run: give --out too");
-  const RunSummary summary = train_and_show(
-      workers, recipe, {.data = arguments.data, .out = out, .resume = arguments.resume});
+  if (arguments.tensorboard && out.empty())
+    throw UsageError(
+        ErrorCode::kBadOption,
+        "--tensorboard: its event files go into the folder of the run: give --out too");
+  const RunSummary summary = train_and_show(workers, recipe,
+                                            {.data = arguments.data,
+                                             .out = out,
+                                             .resume = arguments.resume,
+                                             .tensorboard = arguments.tensorboard});
   if (speak) fmt::print("{}", describe_result(summary, out, look_at(stdout)));
   if (speak && arguments.report && add_report(out, recipe.name))
     fmt::print("  {:<13} {}\n", "charts", (std::filesystem::path(out) / "report.html").string());
@@ -92,6 +100,8 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->type_name("DIR");
   command->add_flag("--report", arguments->report,
                     "Write report.html, a page with charts, into the folder too");
+  command->add_flag("--tensorboard", arguments->tensorboard,
+                    "Write event files for TensorBoard into the folder too");
   command->callback([arguments, &exit_code] {
     watch_interrupts();
     exit_code = train(*arguments);

@@ -45,6 +45,8 @@ struct RunPlaces {
   std::string data;  // folder with data sets; thinwire's own are always found
   std::string out;   // metrics.jsonl, summary.json, recipe.toml, checkpoints; empty: write nothing
   std::string resume;  // the `out` of an earlier run; empty: start afresh
+  bool tensorboard =
+      false;  // event files for TensorBoard in `out`, with the numbers of metrics.jsonl
 };
 
 // The tensors that crossed the boundaries of a pipeline in one step, all micro-batches and replicas

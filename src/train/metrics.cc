@@ -118,6 +118,21 @@ std::string lines_up_to(const std::filesystem::path& path, uint64_t last) {
   return kept;
 }
 
+// All numbers of a line but those in lists: "loss", "times/compute", "kinds/linear/kept".
+void collect(const Json& json, const std::string& before, EventFile::Scalars& scalars) {
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_number()) scalars.emplace_back(before + key, value.get<double>());
+    if (value.is_object()) collect(value, before + key + '/', scalars);
+  }
+}
+
+EventFile::Scalars scalars_of(Json json) {
+  json.erase("step");
+  EventFile::Scalars scalars;
+  collect(json, "", scalars);
+  return scalars;
+}
+
 bool finished(const std::filesystem::path& summary) {
   std::ifstream file(summary);
   const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
@@ -137,14 +152,16 @@ void prepare_out(const std::filesystem::path& out, bool resuming) {
                                     "it, remove them, or choose another folder");
   for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
   std::filesystem::remove_all(out / "signals", error);  // recorded by the run before
+  remove_event_files(out);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_step,
-                         bool with_streams)
+                         bool with_streams, bool events)
     : path_(path), with_streams_(with_streams) {
   const std::string before = resumed_step == 0 ? "" : lines_up_to(path, resumed_step);
   replace_durably(path, std::as_bytes(std::span(before)));
   file_.open(path, std::ios::app);
+  if (events) events_.emplace(path.parent_path(), resumed_step);
   flush();
 }
 
@@ -199,6 +216,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
   line(json.dump());
+  if (events_) events_->add(event.step, scalars_of(json));
   if (event.seconds < flushed_at_ + 1) return;
   flushed_at_ = event.seconds;
   flush();
@@ -223,6 +241,7 @@ void MetricsFile::evaluation(const EvaluationEvent& event) {
   add("compressed_test_error", event.compressed_error);
   add("compressed_hold_out_error", event.compressed_hold_out_error);
   line(json.dump());
+  if (events_) events_->add(event.step, scalars_of(json));
   flush();
 }
 
@@ -232,6 +251,7 @@ void MetricsFile::line(const std::string& json) {
 }
 
 void MetricsFile::flush() {
+  if (events_) events_->flush();
   file_.flush();
   if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
 }

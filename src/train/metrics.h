@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "thinwire/trainer.h"
+#include "train/event_file.h"
 #include "train/run_totals.h"
 
 namespace thinwire {
@@ -20,8 +22,10 @@ void prepare_out(const std::filesystem::path& out, bool resuming);
 class MetricsFile {
  public:
   // Keeps the lines of an existing file up to `resumed_step`, drops the rest: steps done again are
-  // not there twice. Throws Error(kIo).
-  MetricsFile(const std::filesystem::path& path, uint64_t resumed_step, bool with_streams);
+  // not there twice. With `events`, the numbers of each line are also written for TensorBoard, to a file of their own beside.
+  // Throws Error(kIo).
+  MetricsFile(const std::filesystem::path& path, uint64_t resumed_step, bool with_streams,
+              bool events);
 
   void step(const StepEvent& event, const StepTimes& times, const Kinds& kinds,
             const std::vector<StreamSpec>& streams);
@@ -37,6 +41,7 @@ class MetricsFile {
 
   std::filesystem::path path_;
   std::ofstream file_;
+  std::optional<EventFile> events_;
   bool with_streams_;
   double flushed_at_ = 0;            // in the run's seconds
   std::vector<std::string> codecs_;  // of the streams in the last step

@@ -53,8 +53,8 @@ void RunFiles::open(uint64_t step) {
   if (continues(places_)) std::filesystem::remove(out / kWeights);
   const std::string toml = recipe_toml(recipe_);
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
-  metrics_ = std::make_unique<MetricsFile>(out / "metrics.jsonl", step,
-                                           recipe_.options.flag("run.stream_metrics"));
+  metrics_ = std::make_unique<MetricsFile>(
+      out / "metrics.jsonl", step, recipe_.options.flag("run.stream_metrics"), places_.tensorboard);
   if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
     recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
 }
