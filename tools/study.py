@@ -20,6 +20,7 @@ import tomllib
 
 import kept_runs
 import results_page
+from attack_table import attack_table, is_of_attacks
 from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -199,6 +200,10 @@ def table(study: dict, found: dict) -> list[str]:
     return lines
 
 
+def table_for(found: dict):
+    return pipeline_table if is_of_pipelines(found) else attack_table if is_of_attacks(found) else table
+
+
 def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, dict]) -> list[str]:
     found = by_case(rows, kept)
     return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
@@ -207,7 +212,7 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
             f"{results_page.commits([*kept.values()])} (each run's own is in `runs/{file.stem}.jsonl`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
-            *(pipeline_table if is_of_pipelines(found) else table)(study, found), ""]
+            *table_for(found)(study, found), ""]
 
 
 def main() -> int:

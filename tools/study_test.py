@@ -23,6 +23,34 @@ class Densities(unittest.TestCase):
         self.assertEqual(study.densities([{"course": {}}]), ["", ""])
 
 
+class Attacks(unittest.TestCase):
+    def run_with(self, error: float, attack: str = "", codec: str = "fp32") -> dict:
+        return {"final_test_error": error, "world_size": 9,
+                "settings": {"run.attack": attack, "exchange.codec": codec}}
+
+    def test_each_rule_has_a_row_of_errors_beside_the_mean_without_an_attack(self):
+        flip, noise = "sign_flip:ranks=2,scale=10", "noise:std=20,ranks=2"
+        found = {"no attack": {"mean, codec fp32": {1: self.run_with(0.05), 2: self.run_with(0.07)},
+                               "median, codec fp32": {1: self.run_with(0.06)}},
+                 "flip": {"mean, codec fp32": {1: self.run_with(0.9, flip)},
+                          "median, codec fp32": {1: self.run_with(0.0625, flip), 2: self.run_with(0.0875, flip)},
+                          "median, codec sign": {1: self.run_with(0.5, flip, "sign")}},
+                 "noise": {"median, codec fp32": {2: self.run_with(0.16, noise)}},
+                 "alie": {"median, codec fp32": {2: self.run_with(0.171, "alie")}}}
+        self.assertIs(study.table_for(found), study.attack_table)
+        self.assertIs(study.table_for({"no attack": found["no attack"]}), study.table)
+        lines = study.attack_table({"first": "mean"}, found)
+        self.assertIn("9 runs; their seeds: 1, 2.", lines[0])
+        self.assertEqual(lines[1:], [
+            "", "## No attack", "", "| codec | rule | error |", "| --- | --- | ---: |",
+            "| fp32 | mean | 6.0 (+0.0) |", "| fp32 | median | 6.0 (+1.0) |",
+            "", "## 1 of 9 attack", "", "| codec | rule | sign_flip | noise | alie |", "| --- | --- | ---: | ---: | ---: |",
+            "| fp32 | median |  |  | **17.1 (+10.1)** |",
+            "", "## 2 of 9 attack", "", "| codec | rule | sign_flip | noise | alie |", "| --- | --- | ---: | ---: | ---: |",
+            "| fp32 | mean | **90.0 (+85.0)** |  |  |", "| fp32 | median | 7.5 (+1.5) | 16.0 (+9.0) |  |",
+            "| sign | median | 50.0 |  |  |"])
+
+
 class Flushes(unittest.TestCase):
     def run_with(self, owed: float, delivered: float, after: float, **more: float) -> dict:
         return {"flush": {"owed_norm": owed, "gradient_norm": 2.0, "delivered_norm": delivered,
