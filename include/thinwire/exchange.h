@@ -101,6 +101,8 @@ struct ExchangeOptions {
   bool hold = false;
   // Where tensors of Device::kCuda are; without it they are refused. They are copied to page-locked memory of the
   // processor, compressed there, and their means are copied back, all on queues of the exchange's own. Ranks may differ.
+  // Where the device runs kernels (DeviceMemory::make_launcher), streams of method gather with a codec and a memory that have
+  // a form for it stay there, and only payloads are copied: docs/gpu.md.
   std::shared_ptr<DeviceMemory> device = nullptr;
   bool norms = true;  // measure the norms of StreamCounters: one more read of each vector
 
@@ -122,6 +124,7 @@ struct StreamCounters {
   double rest_norm = 0;       // l2 norm of what the memory kept; 0 without memory or norms
   double gradient_norm = 0;   // l2 norm of the gradient given; 0 without norms
   std::string codec = {};     // of the stream in this step, with every option spelt out
+  bool on_device = false;     // compressed in a device's memory
 };
 
 // What codec "auto" chose (thinwire/auto_codec.h), from a step on.

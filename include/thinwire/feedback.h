@@ -85,6 +85,10 @@ struct FeedbackEntry {
   std::string_view paper = {};
   std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&)> make;
+  // Makes the memory for gradients in a device's memory; null for options that have no such form. Absent: none has.
+  std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&,
+                                          std::shared_ptr<device::DeviceWork>)>
+      on_device = nullptr;
 
   // For memories that add momentum to gradients: the momentum with these options. Empty: they add
   // none.

@@ -1,6 +1,9 @@
 // none: the gradient as it is; what a message could not carry is lost.
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "core/check.h"
+#include "feedback/device_memories.h"
 #include "feedback/feedback_rules.h"
 #include "kernel/vector_moments.h"
 
@@ -36,9 +39,10 @@ const FeedbackEntry& none_entry() {
       .summary = "remembers nothing: for codecs that are unbiased or lossless",
       .paper = {},
       .options = {},
-      .make = [](const Options& /*options*/, const StreamSpec& stream) {
-        return std::make_unique<None>(stream.count());
-      }};
+      .make = [](const Options& /*options*/,
+                 const StreamSpec& stream) { return std::make_unique<None>(stream.count()); },
+      .on_device = [](const Options& /*options*/, const StreamSpec& stream,
+                      SharedWork work) { return make_device_none(stream, std::move(work)); }};
   return entry;
 }
 

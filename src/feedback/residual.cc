@@ -12,7 +12,9 @@
 // to undo. A third holds gamma g unless gamma is 1.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
+#include "feedback/device_memories.h"
 #include "feedback/feedback_rules.h"
 #include "feedback/one_vector_memory.h"
 #include "kernel/axpy.h"
@@ -55,6 +57,13 @@ class Residual final : public OneVectorMemory {
   AlignedVector<float> weighted_;  // empty where gamma is 1
 };
 
+// A weight of the gradient has no form on a device.
+std::unique_ptr<Feedback> make_on_device(const Options& options, const StreamSpec& stream,
+                                         SharedWork work) {
+  if (options.number("gamma") != 1) return nullptr;
+  return make_device_residual(static_cast<float>(options.number("beta")), stream, std::move(work));
+}
+
 }  // namespace
 
 const FeedbackEntry& residual_entry() {
@@ -80,6 +89,7 @@ const FeedbackEntry& residual_entry() {
                                              static_cast<float>(options.number("gamma")),
                                              stream.count());
                                        },
+                                   .on_device = make_on_device,
                                    .owes = true};
   return entry;
 }

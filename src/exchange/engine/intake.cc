@@ -50,7 +50,7 @@ Ticket Intake::start(size_t index, const TensorView& view) {
                                "' is started while finish ends step " + std::to_string(step_));
   if (view.device != Device::kCpu)
     staging_->fetch(index, view);  // may throw: then it was not started
-  views_[index] = view.device == Device::kCpu ? view : staging_->host_view(index);
+  views_[index] = view.device == Device::kCpu ? view : staging_->found_view(index);
   started_[index] = true;
   unclaimed_ = false;
   closed_ = ++started_count_ == tensors_.size();

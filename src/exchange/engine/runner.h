@@ -32,6 +32,13 @@ class Runner {
   // The buckets of the tensors that callers hand over.
   virtual const Plan& plan() const noexcept = 0;
 
+  // Tensors that are compressed in a device's memory, and the queue of that work; none unless said otherwise.
+  struct OnDevice {
+    std::vector<bool> tensors = {};
+    DeviceQueue queue = nullptr;
+  };
+  virtual OnDevice on_device() const { return {}; }
+
   // In the order of StepReport::streams.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 

@@ -43,53 +43,65 @@ Staging::~Staging() {
   device_->free_host(host_);
 }
 
+void Staging::keep(std::vector<bool> tensors, DeviceQueue queue) {
+  kept_ = std::move(tensors);
+  works_ = queue;
+}
+
 void Staging::fetch(size_t tensor, const TensorView& view) {
-  if (host_ == nullptr) {
-    fetches_ = device_->make_queue();
-    returns_ = device_->make_queue();
+  const bool stays = tensor < kept_.size() && kept_[tensor] && view.dtype == DType::kFloat32;
+  if (returned_ == nullptr) {
     returned_ = device_->make_event();
+    worked_ = device_->make_event();
     for (Place& place : places_) {
       place.ready = device_->make_event();
       place.arrived = device_->make_event();
     }
+  }
+  if (!stays && host_ == nullptr) {
+    fetches_ = device_->make_queue();
+    returns_ = device_->make_queue();
     host_ = device_->allocate_host(bytes_);
   }
   Place& place = places_[tensor];
   device_->record(*place.ready, view.queue);
+  place.view = view;
+  place.fetched = true;
+  place.stays = stays;
+  if (std::find(callers_.begin(), callers_.end(), view.queue) == callers_.end())
+    callers_.push_back(view.queue);
+  if (stays) return;
   device_->wait_for(fetches_, *place.ready);
   device_->wait_for(fetches_, *returned_);  // the last mean has left the host memory
   if (view.count > 0)
     device_->copy_to_host(host_ + place.offset, view.data, bytes_of(view), fetches_);
   device_->record(*place.arrived, fetches_);
-  place.view = view;
-  place.fetched = true;
-  if (std::find(callers_.begin(), callers_.end(), view.queue) == callers_.end())
-    callers_.push_back(view.queue);
 }
 
 bool Staging::arrived(size_t tensor) const {
   const Place& place = places_[tensor];
-  return !place.fetched || device_->reached(*place.arrived);
+  return !place.fetched || device_->reached(place.stays ? *place.ready : *place.arrived);
 }
 
-TensorView Staging::host_view(size_t tensor) const {
+TensorView Staging::found_view(size_t tensor) const {
   const Place& place = places_[tensor];
-  if (!place.fetched) return {};
+  if (!place.fetched || place.stays) return place.view;
   return {.data = host_ + place.offset, .count = place.view.count, .dtype = place.view.dtype};
 }
 
 void Staging::give_back() {
-  bool any = false;
+  bool any = false, any_stayed = false;
   for (Place& place : places_) {
     if (!place.fetched) continue;
-    any = true;
-    if (place.view.count > 0)
+    (place.stays ? any_stayed : any) = true;
+    if (place.view.count > 0 && !place.stays)
       device_->copy_from_host(place.view.data, host_ + place.offset, bytes_of(place.view),
                               returns_);
     place.fetched = false;
     place.view = {};
   }
   if (any) device_->record(*returned_, returns_);
+  if (any_stayed) device_->record(*worked_, works_);
 }
 
 void Staging::forget() {
@@ -106,7 +118,10 @@ void Staging::close_step() {
 }
 
 void Staging::order_callers() {
-  for (const DeviceQueue queue : waiting_) device_->wait_for(queue, *returned_);
+  for (const DeviceQueue queue : waiting_) {
+    device_->wait_for(queue, *returned_);
+    device_->wait_for(queue, *worked_);
+  }
 }
 
 }  // namespace thinwire

@@ -19,7 +19,10 @@ namespace thinwire {
 //   exchange's thread                                 arrived -> compress, exchange, mean
 //   return queue                                                             copy | returned
 //
-// fetch, close_step and order_callers are called under the lock of Intake; the other functions by the exchange's thread.
+// A tensor that stays is not copied: the exchange's thread begins its work when `ready` is reached.
+//
+// fetch, keep, close_step and order_callers are called under the lock of Intake, or between steps; the other functions by the
+// exchange's thread.
 class Staging {
  public:
   Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorSpec>& tensors);
@@ -27,14 +30,18 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Queues the copy of a tensor of the device, behind what its queue holds now.
+  // Queues the copy of a tensor of the device, behind what its queue holds now; or notes where that is, of one that stays.
   void fetch(size_t tensor, const TensorView& view);
 
-  // Whether the copy of a tensor has arrived; true of tensors that were not fetched.
+  // Whether a tensor can be worked on; true of tensors that were not fetched.
   bool arrived(size_t tensor) const;
 
-  // The host memory of a tensor that was fetched; no data for others.
-  TensorView host_view(size_t tensor) const;
+  // Between two steps: which fp32 tensors stay in the device's memory, because they are compressed there, and the queue in
+  // which their means are made.
+  void keep(std::vector<bool> tensors, DeviceQueue queue);
+
+  // Where the exchange finds a tensor: in host memory, or, of one that stays, where it is. No data for others.
+  TensorView found_view(size_t tensor) const;
 
   // The step is over: queues the copies of all means to where the gradients were.
   void give_back();
@@ -51,6 +58,7 @@ class Staging {
     size_t offset = 0;  // in host_
     TensorView view;    // this step's; no data where it was not fetched
     bool fetched = false;
+    bool stays = false;  // in this step
     std::unique_ptr<DeviceEvent> ready, arrived;
   };
 
@@ -60,8 +68,11 @@ class Staging {
   std::byte* host_ = nullptr;
   DeviceQueue fetches_ = nullptr, returns_ = nullptr;
   std::unique_ptr<DeviceEvent> returned_;
-  std::vector<DeviceQueue> callers_;  // of this step
-  std::vector<DeviceQueue> waiting_;  // of the last one that was closed
+  std::vector<bool> kept_;  // tensors that may stay
+  DeviceQueue works_ = nullptr;
+  std::unique_ptr<DeviceEvent> worked_;  // the means of those that stayed are there
+  std::vector<DeviceQueue> callers_;     // of this step
+  std::vector<DeviceQueue> waiting_;     // of the last one that was closed
 };
 
 }  // namespace thinwire

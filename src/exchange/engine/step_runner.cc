@@ -9,6 +9,7 @@
 
 #include "codec/codec_schedule.h"
 #include "core/check.h"
+#include "exchange/wire/open_stream.h"
 #include "exchange/wire/stream_keys.h"
 #include "thinwire/feedback.h"
 
@@ -29,10 +30,41 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}},
       combine_(make_combine(options.combine).value()) {
+  open_device();
   if (combine_.rule->over_vectors() != nullptr)
     round_ = std::make_unique<StatisticsRound>(
         context_, std::shared_ptr<const VectorRule>(combine_.rule, combine_.rule->over_vectors()));
   arrange(sections, plan_of(sections, given_, options_));
+}
+
+// Without kernels its tensors are staged, all of them.
+void StepRunner::open_device() {
+  if (options_.device == nullptr || options_.inside != 1 || options_.columns != 1) return;
+  try {
+    work_ = std::make_shared<device::DeviceWork>(options_.device);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+  }
+  tensors_.set_work(work_);
+}
+
+// Whether a stream is compressed in the device's memory: whoever else looks at its values looks at the processor's.
+bool StepRunner::may_stay(const Section& section, const PlannedStream& planned,
+                          const Terms& terms) const {
+  return work_ != nullptr && !planned.plain && terms.method->in_place &&
+         !combine_.rule->wants_rows() && terms.grouping != Grouping::kGlobal &&
+         CodecSchedule::parse(section.options.codec).value().is_constant() &&
+         !section.options.observe && !store_.holds(owner_key(planned.spec.name)) &&
+         has_device_form(terms, work_);
+}
+
+Runner::OnDevice StepRunner::on_device() const {
+  OnDevice on{.tensors = std::vector<bool>(given_.size()), .queue = nullptr};
+  if (work_ == nullptr) return on;
+  on.queue = work_->queue();
+  for (const auto& stream : streams_)
+    for (const size_t tensor : stream->tensors()) on.tensors[tensor] = stream->on_device();
+  return on;
 }
 
 // Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by itself, and none
@@ -65,7 +97,9 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
     const PlannedStream& planned = plan_.streams[i];
     const Section& section = sections.used[planned.section];
     const auto [terms, regime] = SectionRunner::terms_of(section, planned, store_);
-    streams_.push_back(std::make_unique<ActiveStream>(planned, i, terms, section.options, store_));
+    const bool stays = regime == nullptr && may_stay(section, planned, terms);
+    streams_.push_back(std::make_unique<ActiveStream>(planned, i, terms, section.options, store_,
+                                                      stays ? work_ : nullptr));
     streams_.back()->set_regime(regime);
     specs_.push_back(planned.spec);
   }
@@ -210,6 +244,7 @@ void StepRunner::begin(uint64_t step) {
   if (leaves_out()) faulty_->begin(context_.gives_zeros);
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;
+  if (work_ != nullptr) work_->set_patience(channel_->deadline());
   sent_before_ = channel_->bytes_sent();
   received_before_ = channel_->bytes_received();
   first_send_ = last_receive_ = Clock::now();
@@ -404,6 +439,7 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   for (const auto& stream : streams_) {
     report.streams.push_back(stream->counters());
     report.streams.back().codec = stream->codec_text();
+    report.streams.back().on_device = stream->on_device();
   }
   {
     const Stopwatch watch(context_.decompress_seconds);

@@ -32,6 +32,7 @@ class StepRunner final : public Runner {
   Group& channel() noexcept override { return *channel_; }
   const Plan& plan() const noexcept override { return plan_; }
   const std::vector<StreamSpec>& streams() const noexcept override { return specs_; }
+  OnDevice on_device() const override;
   std::vector<OwnedRange> owned(size_t rank) const override;
   void compare_shared(Group& group) override;
 
@@ -83,6 +84,8 @@ class StepRunner final : public Runner {
   };
 
   void arrange(const Sections& sections, Plan plan);
+  void open_device();
+  bool may_stay(const Section& section, const PlannedStream& planned, const Terms& terms) const;
   void settle_attendance();
   bool choose();
   bool leaves_out() const noexcept { return context_.roster != nullptr; }
@@ -98,6 +101,7 @@ class StepRunner final : public Runner {
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
+  SharedWork work_;  // on a device that runs kernels; null: none
   StepContext context_;
   std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
   Plan plan_;

@@ -54,7 +54,10 @@ void TensorTable::open(size_t index, const TensorView& view) {
 void TensorTable::close(bool zeros) {
   for (Entry& entry : entries_) {
     const bool given = entry.view.data != nullptr;
-    if (given && zeros) std::fill(entry.values.begin(), entry.values.end(), 0.0f);
+    if (given && zeros && entry.view.device != Device::kCpu)
+      device::fill(*work_, entry.values, 0.0f);
+    else if (given && zeros)
+      std::fill(entry.values.begin(), entry.values.end(), 0.0f);
     if (given && entry.view.dtype == DType::kBFloat16)
       kernel::to_bfloat_saturated(entry.values, std::as_writable_bytes(bfloats(entry.view)));
     entry.view = {};

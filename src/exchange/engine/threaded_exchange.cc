@@ -132,6 +132,10 @@ void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
 
 void ThreadedExchange::follow() {
   bucket_count_ = runner_->plan().buckets.size();
+  if (staging_ != nullptr) {
+    auto [tensors, queue] = runner_->on_device();
+    staging_->keep(std::move(tensors), queue);
+  }
   owned_.clear();
   const bool shards = options_.results == Results::kShard;
   for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)

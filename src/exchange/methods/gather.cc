@@ -227,6 +227,7 @@ extern const MethodEntry kGather{
     .refusal = "carries every codec, and so",
     .combines = true,
     .everybody = true,
+    .in_place = true,
     .owners_remember = no_owner_remembers,
     .make =
         [](const MethodParts& parts) {

@@ -23,8 +23,10 @@
 namespace thinwire {
 
 ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
-                           const ExchangeOptions& options, Store& store)
-    : coded_(open_stream(planned, terms, store)),
+                           const ExchangeOptions& options, Store& store, SharedWork work)
+    : work_(std::move(work)),
+      coded_(work_ != nullptr ? open_device_stream(planned, terms, store, work_)
+                              : open_stream(planned, terms, store)),
       plain_(planned.plain),
       tensors_(planned.tensors),
       first_(planned.first),
@@ -88,6 +90,7 @@ bool ActiveStream::open(const StepContext& context) {
 
 // All values in one piece, which is the memory of the tensor if there is one.
 void ActiveStream::join(StepContext& context) {
+  if (work_ != nullptr) return join_on_device(context);
   if (tensors_.size() == 1) {
     result_ = context.tensors.values(tensors_.front());
   } else {
@@ -101,6 +104,48 @@ void ActiveStream::join(StepContext& context) {
   weigh(context, result_);
   if (owed_ != nullptr && !absent_) owed_->release_strays(result_);
   if (absent_) signal_ = result_;
+}
+
+// Calls piece(tensor, its values in result_), in the order of the stream.
+template <typename Piece>
+void ActiveStream::for_pieces(StepContext& context, const Piece& piece) {
+  size_t begin = 0;
+  for (const size_t tensor : tensors_) {
+    const size_t count = context.tensors.values(tensor).size();
+    piece(tensor, result_.subspan(begin, count));
+    begin += count;
+  }
+}
+
+// Tensors that were not given, or in another format, are in the processor's memory. Memory and encoder may have a queue of
+// their own: what they are given is there.
+void ActiveStream::join_on_device(StepContext& context) {
+  if (tensors_.size() == 1 && context.tensors.on_device(tensors_.front())) {
+    result_ = context.tensors.values(tensors_.front());
+  } else {
+    if (joined_there_ == nullptr)
+      joined_there_ = std::make_unique<device::DeviceFloats>(work_, spec().count());
+    result_ = joined_there_->values();
+    for_pieces(context, [&](size_t tensor, std::span<float> to) {
+      const std::span<const float> from = context.tensors.values(tensor);
+      if (context.tensors.on_device(tensor))
+        device::copy(*work_, from, to);
+      else
+        work_->send(to.data(), std::as_bytes(from));
+    });
+  }
+  if (absent_ || context.gives_zeros)
+    device::fill(*work_, result_, 0.0f);
+  else if (context.factor != 1)
+    device::scale(*work_, result_, context.factor);
+  work_->await();
+  if (absent_) signal_ = result_;
+}
+
+double ActiveStream::square_sum(std::span<const float> values) const {
+  if (work_ == nullptr) return measure(values).square_sum;
+  work_->begin();
+  return device::measure(*work_, values).square_sum;
 }
 
 // Where the values lie.
@@ -127,6 +172,7 @@ void ActiveStream::prepare_parts(StepContext& context) {
 }
 
 void ActiveStream::prepare_apart(StepContext& context) {
+  if (work_ != nullptr) return prepare_on_device(context);
   if (!may_lie_apart() || context.sits_out()) return prepare(context);
   if (!open(context)) return;
   apart_ = true;
@@ -146,15 +192,31 @@ void ActiveStream::form_from_tensors(StepContext& context) {
     weigh(context, context.tensors.values(tensor));
     places_.push_back(context.tensors.values(tensor));
   }
-  signal_ = coded_.form_joined(places_, context.call).values;
+  form_from_places(context);
   result_ = {};
+}
+
+void ActiveStream::form_from_places(StepContext& context) {
+  signal_ = coded_.form_joined(places_, context.call).values;
   note_fault(context);
   if (!norms_) return;
-  for (const std::span<const float> gradient : places_)
-    count_gradient(measure(gradient).square_sum);
+  for (const std::span<const float> gradient : places_) count_gradient(square_sum(gradient));
+}
+
+// In one piece, but where the processor adds the moments of tensors one after another, so is it here: codecs choose by them.
+void ActiveStream::prepare_on_device(StepContext& context) {
+  if (!open(context)) return;
+  join(context);
+  if (absent_) return;
+  if (!may_lie_apart()) return form_whole(context);
+  places_.clear();
+  for_pieces(context,
+             [&](size_t /*tensor*/, std::span<float> values) { places_.push_back(values); });
+  form_from_places(context);
 }
 
 void ActiveStream::begin_mean(StepContext& context) {
+  if (work_ != nullptr) return device::fill(*work_, result_, 0.0f);
   if (!apart_) return kernel::fill(result_, 0.0f);
   for (const size_t tensor : tensors_) kernel::fill(context.tensors.values(tensor), 0.0f);
 }
@@ -198,7 +260,7 @@ void ActiveStream::examine(StepContext& context, const Signal& signal,
   note_fault(context);
   if (!norms_) return;
   const bool same = signal.values.data() == gradient.data();
-  count_gradient((same ? *signal.moments : measure(gradient)).square_sum);
+  count_gradient(same ? signal.moments->square_sum : square_sum(gradient));
 }
 
 void ActiveStream::note_fault(StepContext& context) const {
@@ -346,7 +408,7 @@ void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
   counters_.target += encoded.target;
   counters_.payload_bytes += encoded.size;
   if (norms_ && !rest.empty()) {
-    rest_square_ += measure(rest).square_sum;
+    rest_square_ += square_sum(rest);
     counters_.rest_norm = std::sqrt(rest_square_);
   }
 }
@@ -394,9 +456,21 @@ void ActiveStream::show_regime(StepContext& context) {
   regime_->end_step();
 }
 
+void ActiveStream::give_from_device(StepContext& context) {
+  if (joined_there_ == nullptr || result_.data() != joined_there_->values().data()) return;
+  for_pieces(context, [&](size_t tensor, std::span<float> from) {
+    const std::span<float> to = context.tensors.values(tensor);
+    if (context.tensors.on_device(tensor))
+      device::copy(*work_, from, to);
+    else
+      work_->fetch(std::as_writable_bytes(to), from.data());
+  });
+}
+
 void ActiveStream::give_result(StepContext& context) {
   if (!prepared_ || std::exchange(given_, true)) return;
   if (!absent_ && !apart_) coded_.receive(result_);
+  if (work_ != nullptr) return give_from_device(context);
   if (kept_ != nullptr && rule_->keeps() == Keeps::kResult)
     std::copy(result_.begin(), result_.end(), kept_->next().begin());
   if (apart_ || tensors_.size() == 1) return;

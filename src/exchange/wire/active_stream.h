@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "device/device_work.h"
 #include "exchange/engine/shared_state.h"
 #include "exchange/engine/step_context.h"
 #include "exchange/engine/terms.h"
@@ -43,8 +44,10 @@ class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and
   // nothing to remember but the momentum that the memory of the others is: "<tensor>/feedback".
+  // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean, add_to_mean and end;
+  // the other functions of a step are not called then. REQUIRES then: has_device_form.
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
-               const ExchangeOptions& options, Store& store);
+               const ExchangeOptions& options, Store& store, SharedWork work = nullptr);
 
   void add_shared_sums(std::vector<SharedSum>& sums);
 
@@ -62,9 +65,9 @@ class ActiveStream {
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
-  const std::string& codec_text() const noexcept {
-    return codec_text_;
-  }                                                         // with every option spelt out
+  // With every option spelt out.
+  const std::string& codec_text() const noexcept { return codec_text_; }
+  bool on_device() const noexcept { return work_ != nullptr; }
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
@@ -182,9 +185,16 @@ class ActiveStream {
  private:
   bool open(const StepContext& context);
   void join(StepContext& context);
+  void join_on_device(StepContext& context);
+  void give_from_device(StepContext& context);
+  template <typename Piece>
+  void for_pieces(StepContext& context, const Piece& piece);
+  double square_sum(std::span<const float> values) const;
   void weigh(const StepContext& context, std::span<float> values) const;
   void form_whole(StepContext& context);
   void form_from_tensors(StepContext& context);
+  void form_from_places(StepContext& context);
+  void prepare_on_device(StepContext& context);
   bool may_lie_apart() const;
 
   // The tensor that the next positions of a frame lie in or after, and where it begins in the
@@ -206,6 +216,7 @@ class ActiveStream {
                 std::span<std::byte> out);
   void count(const Encoded& encoded, std::span<const float> rest);
 
+  SharedWork work_;  // null: values are in the processor's memory
   CodedStream coded_;
   bool plain_;
   std::vector<size_t> tensors_;
@@ -219,8 +230,9 @@ class ActiveStream {
   KeptRow* kept_ = nullptr;           // that
   GlobalThreshold* threshold_ = nullptr;
   CriticalRegime* regime_ = nullptr;
-  std::vector<float> joined_;                   // the values of several tensors, one after another
-  std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
+  std::vector<float> joined_;  // the values of several tensors, one after another
+  std::unique_ptr<device::DeviceFloats> joined_there_;  // the same, in the device's memory
+  std::vector<std::span<const float>> places_;          // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
   bool given_ = false;             // the result is in the tensors

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/open_stream.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "codec/device_codec.h"
 #include "exchange/wire/stream_keys.h"
 #include "feedback/per_tensor.h"
 #include "thinwire/codec.h"
@@ -29,14 +31,44 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
 
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
+// In the text of a method, where its object lives: nothing for the processor's memory.
+std::string place_text(const SharedWork& work) { return " on " + work->memory()->name(); }
+
+std::string without_place(std::string text) {
+  const size_t begin = text.find(" on ");
+  if (begin != std::string::npos) text.erase(begin, text.find(" for") - begin);
+  return text;
+}
+
+// open_slot, but an object of the same method that lives elsewhere hands its state over.
+template <typename T>
+MemorySlot<T>& open_placed(
+    Store& store, const std::string& key, const std::string& method,
+    const std::function<std::unique_ptr<T>()>& make,
+    const std::function<void(const std::string& before)>& before_replacing = nullptr) {
+  auto& slot = store.open<MemorySlot<T>>(
+      key, [&] { return std::make_unique<MemorySlot<T>>(method, make()); });
+  if (slot.method() != method && without_place(slot.method()) == without_place(method)) {
+    auto next = make();
+    next->load(slot.object().save()).or_throw();
+    slot.replace(method, std::move(next));
+  }
+  return open_slot<T>(store, key, method, make, before_replacing);
+}
+
 // What was owed to other tensors is not dropped unseen.
-MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory,
-                                    Store& store) {
+MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory, Store& store,
+                                    const SharedWork& work = nullptr) {
   const std::string key = feedback_key(spec.name);
-  return open_slot<Feedback>(
-      store, key, method_text(memory, spec), [&] { return make_feedback(memory, spec).value(); },
-      [&](const std::string& before) {
-        if (memory != "none" && name_of_method(before) == memory)
+  const auto make = [&]() -> std::unique_ptr<Feedback> {
+    if (work == nullptr) return std::move(make_feedback(memory, spec).value());
+    const auto [entry, options] = find_feedback(memory).value();
+    return entry->on_device(options, spec, work);
+  };
+  const std::string where = work != nullptr ? place_text(work) : "";
+  return open_placed<Feedback>(
+      store, key, method_text(memory + where, spec), make, [&](const std::string& before) {
+        if (memory != "none" && name_of_method(without_place(before)) == memory)
           throw Error(ErrorCode::kMismatch,
                       "store: '" + key + "' is the memory of other tensors, and what it owes " +
                           "them would be lost; Store::drop makes room for a new one");
@@ -46,8 +78,8 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
 CodedStream open_coded(const StreamSpec& spec, const Terms& terms, Store& store) {
   const std::string text = encoder_text(terms, spec);
   auto& memory = open_feedback(spec, terms.feedback, store);
-  auto& encoder = open_slot<Encoder>(store, encoder_key(spec.name), text,
-                                     [&] { return terms.codec->make_encoder(spec); });
+  auto& encoder = open_placed<Encoder>(store, encoder_key(spec.name), text,
+                                       [&] { return terms.codec->make_encoder(spec); });
   return CodedStream(spec, {.codec = terms.codec, .text = text}, CodedStream::in_store(memory),
                      CodedStream::in_store(encoder));
 }
@@ -74,6 +106,25 @@ CodedStream open_plain(const StreamSpec& spec, const Terms& terms, Store& store)
 std::string encoder_text(const Terms& terms, const StreamSpec& spec) {
   return method_text(terms.codec_text + (terms.grouping == Grouping::kGlobal ? " global" : ""),
                      spec);
+}
+
+bool has_device_form(const Terms& terms, const SharedWork& work) {
+  if (!make_device_codec(terms.codec_text, work)) return false;
+  const auto [entry, options] = find_feedback(terms.feedback).value();
+  return entry->on_device != nullptr && entry->on_device(options, StreamSpec{}, work) != nullptr;
+}
+
+CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms, Store& store,
+                               const SharedWork& work) {
+  const StreamSpec& spec = planned.spec;
+  const std::shared_ptr<const Codec> codec =
+      std::move(make_device_codec(terms.codec_text, work).value().codec);
+  const std::string text = method_text(terms.codec_text + place_text(work), spec);
+  auto& memory = open_feedback(spec, terms.feedback, store, work);
+  auto& encoder = open_placed<Encoder>(store, encoder_key(spec.name), text,
+                                       [&] { return codec->make_encoder(spec); });
+  return CodedStream(spec, {.codec = codec, .text = text}, CodedStream::in_store(memory),
+                     CodedStream::in_store(encoder));
 }
 
 CodedStream open_stream(const PlannedStream& planned, const Terms& terms, Store& store) {

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "device/device_work.h"
 #include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
 #include "stream/coded_stream.h"
@@ -18,6 +19,14 @@ namespace thinwire {
 // has: "<tensor>/feedback" for each of its tensors. Throws kMismatch where the memory of that name owes
 // something to other tensors.
 CodedStream open_stream(const PlannedStream& planned, const Terms& terms, Store& store);
+
+// The same for a stream whose values are in a device's memory: memory and encoder live there, and take over what those in
+// the processor's memory kept. (open_stream does the reverse.) REQUIRES: has_device_form.
+CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms, Store& store,
+                               const SharedWork& work);
+
+// Whether codec and memory have a form for values in a device's memory.
+bool has_device_form(const Terms& terms, const SharedWork& work);
 
 // What an encoder is found by in a store. One that may be given a threshold is not the one that finds its own.
 std::string encoder_text(const Terms& terms, const StreamSpec& spec);
