@@ -137,8 +137,26 @@ def states(rank, size):
 
 
 def other_number(rank, size, saved):
+    """What is said of a part of the states; and, of all of them, what memories then hold."""
     _, link = linked(**LOCO)
-    return error_of(lambda: link.load_state_dict(saved))
+    error = error_of(lambda: link.load_state_dict(saved[:1]))
+    link.load_state_dict(saved)
+    return error, link.state_dict()
+
+
+def held(state):
+    """Of each parameter, what a rank's memory holds of it for all ranks, as if it were not sharded; padded."""
+    from thinwire.torch._saved import from_tensor
+    (state,) = state.values()
+    found = {}
+    for module in state[0]["modules"].values():
+        shapes = {name: shape for codec in module["tensors"].values() for name, shape in codec.items()}
+        for name, _, _, _, data in from_tensor(0, module["state"]):
+            if name.endswith("/feedback/residual"):
+                parameter, _, rank = name.split("/")[0].rpartition("#")
+                values = torch.frombuffer(bytearray(data), dtype=torch.float32).view(shapes[f"{parameter}#{rank}"])
+                found.setdefault(parameter, {})[int(rank)] = values
+    return {name: torch.cat([parts[rank] for rank in sorted(parts)]) for name, parts in found.items()}
 
 
 def warned(rank, size):
@@ -347,8 +365,15 @@ class Shards(unittest.TestCase):
         for errors, _ in found:
             self.assertIn("was given to rank", errors[0])
             self.assertIn("the state is of something else", errors[1])
-        for error in on_ranks(3, other_number, found[0][1]):
-            self.assertIn("of a model in [2] shards, this one has 3", error)
+        before = [held(state) for state in found[0][1]]
+        for error, state in on_ranks(3, other_number, found[0][1]):
+            self.assertIn("of a model in [2] shards, this one has 3: give the states of all old ranks, not of [0]", error)
+            for name, values in held(state).items():
+                mean = sum(one[name] for one in before) / 2
+                rows = min(len(mean), len(values))  # without padding
+                self.assertTrue(mean.any(), name)
+                torch.testing.assert_close(values[:rows], mean[:rows], rtol=0, atol=0.02 * mean.abs().max().item())
+                self.assertFalse(values[rows:].any() or mean[rows:].any())
 
     def test_a_large_memory_is_warned_of(self):
         for (residual, eight_bits, nothing), values in on_ranks(2, warned):

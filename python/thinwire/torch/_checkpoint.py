@@ -21,20 +21,22 @@ class Checkpoint:
 
     Args:
         world_size: of the ranks that saved, when it is another than now.
+        shards: of the model that was saved, when it is sharded in another number now.
     """
 
     def __init__(
-        self, owner: Union[Link, LocalOptimizer], *, world_size: Optional[int] = None
+        self, owner: Union[Link, LocalOptimizer], *, world_size: Optional[int] = None, shards: Optional[int] = None
     ) -> None:
         self._owner = owner
-        self._old_size = world_size
+        self._old_size, self._all = world_size, shards is not None
 
     def state_dict(self) -> dict[str, Any]:
         """One entry for each rank."""
-        if self._old_size in (None, dist.get_world_size()):
+        size = self._old_size or dist.get_world_size()
+        if size == dist.get_world_size() and not self._all:
             mine = of_rank({})
             return {key: value for key, value in self._owner.state_dict().items() if key in mine}
-        return {f"rank {r}": () for r in range(self._old_size or 0)}
+        return {f"rank {r}": () for r in range(size)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._owner.load_state_dict(state_dict)

@@ -25,6 +25,7 @@ from ..errors import MismatchError
 from ._exchange import Exchange, engine_options
 from ._fit import Fit, Unfit, memories_in, remembered
 from ._names import plain_names, stream_of
+from ._reshard import Shard, arrays_of, joined_shape, owed_by_owners, shard_of, whole_of, with_owned
 from ._saved import Saved, entries, from_tensor, states_for, to_tensor
 
 _Arrays = list[tuple[Any, ...]]
@@ -66,17 +67,48 @@ def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:
 
 
 def _of_column(exchange: Exchange, saved: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    for one in saved:
-        columns = int(one.get("columns", 1))
-        if columns != exchange.columns and "world_size" in one:
-            raise MismatchError(f"the state is of a model in {columns} shards, this one has {exchange.columns}; what "
-                                "memories hold goes on with as many shards as before")
+    whole = all({"rank", "world_size"} <= one.keys() for one in saved)  # else it is no state, as states_for says
+    if whole and any(int(one.get("columns", 1)) != exchange.columns for one in saved):
+        return _in_other_shards(exchange, saved)
     own = [one for one in saved if int(one.get("column", 0)) == exchange.column]
     if saved and not own:
         raise MismatchError(f"the state is of shard {saved[0].get('column', 0)}, this rank has shard "
                             f"{exchange.column}: every rank loads what its own state_dict gave, or all load the states "
                             "of all ranks")
     return own
+
+
+def _in_other_shards(exchange: Exchange, saved: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The states of old replicas as their ranks would have saved them that had this rank's shard."""
+    replicas, columns = int(saved[0]["world_size"]), int(saved[0].get("columns", 1))
+    heads = {(int(one["rank"]), int(one.get("column", 0))): one for one in saved}
+    if [*sorted(heads)] != [(rank, column) for rank in range(replicas) for column in range(columns)] or any(
+            int(one.get("columns", 1)) != columns or "state" not in one for one in saved):
+        raise MismatchError(
+            f"the state is of a model in {columns} shards, this one has {exchange.columns}: give the states of all "
+            f"{replicas * columns} old ranks; from torch.distributed.checkpoint by Checkpoint(..., "
+            f"world_size={replicas * columns}, shards={columns})")
+    shards = {at: shard_of(from_tensor(int(one["rank"]), one["state"]), one) for at, one in heads.items()}
+    wholes = {one.name: whole_of(one.tensor) for one in exchange.parameters}
+    own = Shard([], {one.name: one.shape for one in exchange.parameters}, exchange.shared)
+    owned = [owed_by_owners([shards[rank, column] for rank in range(replicas)]) for column in range(columns)]
+    found = []
+    for rank in range(replicas):
+        held = [with_owned(shards[rank, column].values(), owned[column]) for column in range(columns)]
+        values = {}
+        for name, key in held[0]:
+            shapes = [shards[rank, column].shapes[name] for column in range(columns)]
+            if name not in wholes or wholes[name].shape != joined_shape(shapes, wholes[name].dim):
+                continue  # of another model, as the comparison of shapes will say
+            parts = wholes[name].again([one[name, key] for one in held], exchange.columns, padded=False)
+            values[name, key] = parts[exchange.column]
+        head = heads[rank, 0]
+        tensors = {codec: {name: own.shapes.get(name, shape) for name, shape in shapes.items()}
+                   for codec, shapes in head["tensors"].items()}
+        arrays = arrays_of(values, shards[rank, 0].arrays, own, exchange.remembered_shapes())
+        found.append({**head, "state": to_tensor(arrays), "tensors": tensors, "column": exchange.column,
+                      "columns": exchange.columns})
+    return found
 
 
 def settings_of(changed: Mapping[str, Any], exchange: Exchange) -> dict[str, Any]:

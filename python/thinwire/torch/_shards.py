@@ -21,7 +21,8 @@ from ._link import Link
 from ._link_state import fitting, link_states, saved_state
 from ._native import Gather
 from ._parameters import Parameter, decides, every_parameter, local_part, plainly_named
-from ._saved import Saved, entries, of_rank, together
+from ._reshard import Shard, arrays_of, shard_of, whole_of
+from ._saved import Saved, entries, from_tensor, of_rank, to_tensor, together
 from ._sharded import sharded_modules, sharded_parameters
 
 _EIGHT_BITS = "loco"
@@ -57,6 +58,7 @@ class Reduction(_Allocates, ReduceScatter):
         shapes = [_shard_shape(one.tensor, ranks) for one in parameters]
         self._sizes = [math.prod(shape) for shape in shapes]
         self._names = [one.name for one in parameters]
+        self.wholes = {one.name: whole_of(one.tensor) for one in parameters}
         # Of no memory: they say the shape alone.
         self._parts = [[nn.Parameter(torch.empty(shape, device="meta")) for shape in shapes] for _ in range(ranks)]
         tensors = [Parameter(f"{one.name}#{rank}", one.kind, part, one.path)
@@ -238,15 +240,16 @@ class ShardsLink(Link):
         return of_rank({"rank": first.rank, "world_size": first.size, "steps": self._steps_done(), "modules": modules})
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
-        """Loads a state of as many shards. All ranks call it, between two steps.
+        """Loads a state. All ranks call it, between two steps.
 
         Args:
-            saved: the result of this rank's `state_dict`, or those of all ranks.
+            saved: the result of this rank's `state_dict`, or those of all old ranks, if there were more or fewer: each
+                rank then has the mean of what they held.
             strict: False loads what fits, as `Link.load_state_dict`.
 
         Raises:
-            thinwire.errors.Error: on all ranks. MismatchError: the state is of another rank or model, or of another
-                number of shards; CorruptError: it is not what was saved.
+            thinwire.errors.Error: on all ranks. MismatchError: the state is of another rank or model; CorruptError: it
+                is not what was saved.
         """
         first = next(iter(self._reductions.values())).exchange
         modules = together(first.tell_all, "load_state_dict", lambda: self._modules_in(first, saved))
@@ -268,12 +271,34 @@ class ShardsLink(Link):
         found = entries(saved)
         if not found or any("modules" not in one for one in found):
             raise MismatchError("the state is of something else than a link of shards")
-        sizes = {int(one["world_size"]) for one in found}
-        if sizes != {exchange.size}:
-            raise MismatchError(f"the state is of a model in {sorted(sizes)} shards, this one has {exchange.size}; "
-                                "what memories hold goes on with as many shards as before")
         names = [*found[0]["modules"]]
         if names != [*self._reductions]:
             raise MismatchError(f"the state is of modules that begin with {names}, this model has "
                                 f"{[*self._reductions]}; call fully_shard on the same modules")
-        return {name: [one["modules"][name] for one in found] for name in names}
+        sizes = {int(one["world_size"]) for one in found}
+        modules = {name: [one["modules"][name] for one in found] for name in names}
+        if sizes == {exchange.size}:
+            return modules
+        ranks = sorted(int(one["rank"]) for one in found)
+        if len(sizes) > 1 or ranks != [*range(max(sizes))]:
+            raise MismatchError(f"the state is of a model in {sorted(sizes)} shards, this one has {exchange.size}: give the "
+                                f"states of all old ranks, not of {ranks}; from torch.distributed.checkpoint by "
+                                f"Checkpoint(..., world_size={max(sizes)})")
+        return {name: [_in_other_shards(self._reductions[name], one) for one in heads] for name, heads in modules.items()}
+
+
+def _in_other_shards(reduction: Reduction, head: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state of a module on one old rank, as if its gradients had gone to as many ranks as there are now."""
+    old, new, exchange = int(head["world_size"]), reduction.exchange.size, reduction.exchange
+    shard = shard_of(from_tensor(int(head["rank"]), head["state"]), head)
+    held, values = shard.values(), {}
+    for name, key in held:
+        base, _, rank = name.rpartition("#")
+        if rank != "0" or base not in reduction.wholes:
+            continue
+        parts = reduction.wholes[base].again([held[f"{base}#{one}", key] for one in range(old)], new, padded=True)
+        values.update(((f"{base}#{one}", key), part) for one, part in enumerate(parts))
+    shapes = {one.name: one.shape for one in exchange.parameters}
+    tensors = {codec: {name: shapes[name] for name in exchange.shapes.get(codec, {})} for codec in head["tensors"]}
+    arrays = arrays_of(values, shard.arrays, Shard([], shapes, {}), exchange.remembered_shapes())
+    return {**head, "state": to_tensor(arrays), "tensors": tensors}
