@@ -1,7 +1,8 @@
-// Runs every kernel text on a GPU: compares its bits with the SIMD kernel's, and times it. Writes a line of JSON for each
-// kernel and size. check_gpu.py calls it.
+// Runs kernel texts and codecs on a GPU: compares their bits with the processor's, and times them. Writes a line of JSON for
+// each kernel or codec and size. check_gpu.py calls it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,9 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "codec/device_codec.h"
+#include "codec/testing/device_specs.h"
 #include "device/coded_values.h"
 #include "device/cuda/cuda_launcher.h"
 #include "device/cuda/driver.h"
+#include "device/device_work.h"
 #include "device/memory_kernels.h"
 #include "device/testing/coded_cases.h"
 #include "kernel/half_float.h"
@@ -174,6 +178,19 @@ std::vector<Coded> all_coded() {
   return all;
 }
 
+// The least milliseconds of several runs that wait for the device themselves.
+double time_here(const std::function<void()>& work) {
+  double least = 1e9;
+  for (int i = 0; i < kRepeats; ++i) {
+    const auto since = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double, std::milli> taken =
+        std::chrono::steady_clock::now() - since;
+    least = std::min(least, taken.count());
+  }
+  return least;
+}
+
 bool all_equal = true;
 double copy_rate = 0;
 
@@ -240,7 +257,56 @@ void check_residual(Gpu& gpu, size_t count, size_t shift) {
   gpu.free_all();
 }
 
+// A codec as exchanges use it there: kernels, counts that come back, and the copy of the payload. By the clock of the
+// processor.
+void check_codec(const SharedWork& work, const std::string& spec, size_t count, size_t shift) {
+  const StreamSpec stream{
+      .name = "s",
+      .tensors = {{"a", {count / 2}, TensorKind::kConvolution}, {"b", {count - count / 2}}}};
+  const auto here = make_codec(spec).value().codec;
+  const auto there = make_device_codec(spec, work).value().codec;
+  const std::vector<float> values = make_values(Values::kHeavyTail, count);
+  std::vector<float> rest(count), sum = make_values(Values::kNormal, count, 17), back(count);
+  std::vector<std::byte> payload(here->max_encoded_size(stream)), other(payload.size());
+  payload.resize(
+      here->make_encoder(stream)->encode({.values = values}, {.step = 3}, payload, rest).size);
+
+  const auto memory = [&](std::span<const float> content) {
+    auto floats = std::make_unique<DeviceFloats>(work, count + shift);
+    work->send(floats->values().data() + shift, std::as_bytes(content));
+    return floats;
+  };
+  const auto read = [&](const DeviceFloats& floats) {
+    work->fetch(std::as_writable_bytes(std::span(back)), floats.values().data() + shift);
+    return back;
+  };
+  const auto x = memory(values), left = memory(values), out = memory(sum);
+  size_t size = 0;
+  const auto encode = [&] {  // a new one each time: what it remembers may change what it sends
+    const Signal signal{.values = x->values().subspan(shift), .fresh = {}, .moments = {}};
+    size = there->make_encoder(stream)
+               ->encode(signal, {.step = 3}, other, left->values().subspan(shift))
+               .size;
+  };
+  const double encoding = time_here(encode);
+  other.resize(size);
+  const auto n = static_cast<double>(count);
+  report(spec + ": payload", count, other == payload && same(read(*left), rest), encoding,
+         8 * n + static_cast<double>(size));
+
+  const auto decoder = there->make_decoder(stream);
+  const auto decode = [&] {
+    decoder->decode_add(payload, kWeight, out->values().subspan(shift)).or_throw();
+  };
+  decode();
+  here->make_decoder(stream)->decode_add(payload, kWeight, sum).or_throw();
+  const bool added = same(read(*out), sum);
+  report(spec + ": decode and add", count, added, time_here(decode),
+         8 * n + static_cast<double>(size));
+}
+
 int run(std::vector<std::string> nvrtc_folders, size_t largest) {
+  const auto work = std::make_shared<DeviceWork>(make_cuda_memory(0, nvrtc_folders));
   Gpu gpu(std::move(nvrtc_folders));
   copy_rate = gpu.copy_rate();
   std::printf("{\"device\": \"%s\", \"architecture\": \"%s\", \"copy_gb_per_s\": %.1f}\n",
@@ -251,6 +317,7 @@ int run(std::vector<std::string> nvrtc_folders, size_t largest) {
       for (const size_t shift : {0, 1}) {
         for (const Coded& coded : all_coded()) check_coded(gpu, coded, size, shift);
         check_residual(gpu, size, shift);
+        for (const char* const spec : kDeviceSpecs) check_codec(work, spec, size, shift);
       }
   return all_equal ? 0 : 1;
 }

@@ -3,8 +3,9 @@
 
     device/check_gpu.py [--largest VALUES] [--page docs/results/gpu.md] BUILD
 
-BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Every kernel text is run at
-every size, its bits are compared with the processor's, and its speed is given as a share of the device's copy bandwidth. Where
+BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Kernel texts, and codecs
+with a form for the device, are run at every size, their bits are compared with the processor's, and their speed is given as a share of
+the device's copy bandwidth. That of codecs includes all waits for the device and the copies of payloads. Where
 compute-sanitizer is installed, the smaller sizes run under it, too. Nothing is written unless everything ran.
 """
 # SPDX-License-Identifier: Apache-2.0

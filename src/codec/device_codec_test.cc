@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/testing/device_specs.h"
 #include "device/testing/coded_cases.h"
 #include "device/testing/fake_device.h"
 
@@ -135,30 +136,6 @@ class Pair {
   std::unique_ptr<Encoder> encoder_, device_encoder_;
 };
 
-const char* const kSpecs[] = {"fp16",
-                              "bf16",
-                              "int8",
-                              "int4:block=1024",
-                              "sign",
-                              "sign:block=tensor",
-                              "onebit",
-                              "signum",
-                              "uniform",
-                              "uniform:bits=8,block=tensor,rounding=random",
-                              "qsgd",
-                              "topk",
-                              "topk:density=0.3,values=fp16",
-                              "threshold:threshold=0.5",
-                              "threshold:threshold=0,max_density=0.1,values=bf16",
-                              "dgc:density=0.1",
-                              "dgc:density=0.1,excess=1.001",
-                              "sidco",
-                              "sidco:density=0.1,law=exponential,stages=3",
-                              "sidco:stages=1,cap=1",
-                              "sidco:stages=4,first_ratio=0.9,values=fp16",
-                              "adacomp",
-                              "adacomp:bin_convolution=500,scale_factor=1"};
-
 class DeviceCodecs : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceCodecs, WriteAndReadThePayloadsOfTheProcessor) {
@@ -207,11 +184,11 @@ std::string name_of(const ::testing::TestParamInfo<const char*>& tested) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Specs, DeviceCodecs, ::testing::ValuesIn(kSpecs), name_of);
+INSTANTIATE_TEST_SUITE_P(Specs, DeviceCodecs, ::testing::ValuesIn(kDeviceSpecs), name_of);
 
 TEST(DeviceCodecTable, HasTheCodecsThatAreTested) {
   std::vector<std::string> tested;
-  for (const std::string spec : kSpecs) tested.push_back(spec.substr(0, spec.find(':')));
+  for (const std::string spec : kDeviceSpecs) tested.push_back(spec.substr(0, spec.find(':')));
   for (const CodecEntry* entry : list_codecs())
     EXPECT_EQ(entry->on_device != nullptr,
               std::find(tested.begin(), tested.end(), entry->info.name) != tested.end())
