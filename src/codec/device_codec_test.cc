@@ -81,7 +81,8 @@ class Pair {
                          rest == Rest::kNone ? std::span<float>() : std::span(of_rest));
     payload.resize(encoded.size);
 
-    const Odd on_device(work_, values), fresh_there(work_, fresh), left_there(work_, left);
+    const Odd on_device(work_, values), fresh_there(work_, fresh),
+        left_there(work_, Floats(values.size(), 7.0f));
     const Odd& rest_there = rest == Rest::kInPlace ? on_device : left_there;
     const Encoded there = device_encoder_->encode(
         {.values = on_device.floats(), .fresh = fresh_there.floats()}, call, other,

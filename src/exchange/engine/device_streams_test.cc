@@ -7,7 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "device/testing/coded_cases.h"
 #include "device/testing/fake_device.h"
@@ -31,10 +36,60 @@ std::vector<uint32_t> bits_of(const Values& values) {
   return bits;
 }
 
+// A fake device whose kernels take their time, while other queues go on.
+class SlowDevice final : public DeviceMemory {
+ public:
+  explicit SlowDevice(std::shared_ptr<FakeDevice> of) : of_(std::move(of)) {}
+
+  std::string name() const override { return of_->name(); }
+  std::byte* allocate_host(size_t bytes) override { return of_->allocate_host(bytes); }
+  void free_host(std::byte* memory) noexcept override { of_->free_host(memory); }
+  DeviceQueue make_queue() override { return of_->make_queue(); }
+  void copy_to_host(std::byte* to, const void* from, size_t bytes, DeviceQueue queue) override {
+    of_->copy_to_host(to, from, bytes, queue);
+  }
+  void copy_from_host(void* to, const std::byte* from, size_t bytes, DeviceQueue queue) override {
+    of_->copy_from_host(to, from, bytes, queue);
+  }
+  std::unique_ptr<DeviceEvent> make_event() override { return of_->make_event(); }
+  void record(DeviceEvent& event, DeviceQueue queue) override { of_->record(event, queue); }
+  void wait_for(DeviceQueue queue, const DeviceEvent& event) override {
+    of_->wait_for(queue, event);
+  }
+  bool reached(const DeviceEvent& event) override { return of_->reached(event); }
+  void* allocate(size_t bytes) override { return of_->allocate(bytes); }
+  void free(void* memory) noexcept override { of_->free(memory); }
+
+  std::unique_ptr<device::Launcher> make_launcher(DeviceQueue queue, std::string& why) override {
+    return std::make_unique<Launcher>(*of_, queue, of_->make_launcher(queue, why));
+  }
+
+ private:
+  class Launcher final : public device::Launcher {
+   public:
+    Launcher(FakeDevice& on, DeviceQueue queue, std::unique_ptr<device::Launcher> of)
+        : on_(on), queue_(queue), of_(std::move(of)) {}
+    void launch(std::string_view kernel, device::Grid grid,
+                std::span<const device::Argument> arguments) override {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(3);
+      on_.compute_until(queue_, [=] { return std::chrono::steady_clock::now() > until; });
+      of_->launch(kernel, grid, arguments);
+    }
+
+   private:
+    FakeDevice& on_;
+    DeviceQueue queue_;
+    std::unique_ptr<device::Launcher> of_;
+  };
+
+  std::shared_ptr<FakeDevice> of_;
+};
+
 // An exchange over a store of the caller's.
 class Worker {
  public:
-  Worker(Group& group, Store& store, ExchangeOptions options, Where where) : rank_(group.rank()) {
+  Worker(Group& group, Store& store, ExchangeOptions options, Where where, bool slow = false)
+      : rank_(group.rank()) {
     if (where == Where::kProcessor) {
       exchange_ = make_exchange(group, store, kTensors, options);
       return;
@@ -42,6 +97,7 @@ class Worker {
     device =
         std::make_shared<FakeDevice>(static_cast<uint32_t>(3 + rank_), where == Where::kDevice);
     options.device = device;
+    if (slow) options.device = std::make_shared<SlowDevice>(device);
     exchange_ = std::make_unique<StagedExchange>(
         device, make_exchange(group, store, kTensors, options), kTensors);
   }
@@ -223,6 +279,20 @@ TEST(DeviceStreams, TensorsOfTheProcessorAndBfloatsTakePart) {
       EXPECT_EQ(bits_of(a_there), bits_of(a));
       EXPECT_EQ(b_there, b);
     }
+  });
+}
+
+// The last kernels of a step, which nobody waits for, are those that write zeros where it is skipped.
+TEST(DeviceStreams, CallersQueuesGoOnOnceTheMeansAreThere) {
+  run_local(1, [](Group& group) {
+    Store store;
+    ExchangeOptions options = options_of("int8", "residual");
+    options.max_skipped = 0;
+    Worker worker(group, store, options, Where::kDevice, true);
+    const auto zeros = worker.step(0, [](std::vector<Values>& tensors) { tensors[0][7] = NAN; });
+    EXPECT_TRUE(worker.report.skipped);
+    EXPECT_EQ(zeros[0], std::vector<uint32_t>(2000));
+    EXPECT_EQ(zeros[1], std::vector<uint32_t>(3001));
   });
 }
 
