@@ -174,8 +174,36 @@ const auto& list_attacks() {
   return rows;
 }
 
-auto parse_attack(const std::string& text) {
-  return find_named_row(list_attacks(), "attack", text);
+using NamedAttack = NamedRow<AttackEntry>;
+
+// "alie:ranks=2 and silence": the workers of the highest ranks are those of the last attack.
+Result<std::vector<NamedAttack>> parse_attacks(const std::string& text) {
+  constexpr std::string_view kAnd = " and ";
+  std::vector<NamedAttack> attacks;
+  for (size_t begin = 0; begin != std::string::npos;) {
+    const size_t end = text.find(kAnd, begin);
+    auto attack = find_named_row(list_attacks(), "attack", text.substr(begin, end - begin));
+    if (!attack) return attack.status();
+    attacks.push_back(std::move(attack).value());
+    begin = end == std::string::npos ? end : end + kAnd.size();
+  }
+  return attacks;
+}
+
+int attackers_of(const std::vector<NamedAttack>& attacks) {
+  int64_t count = 0;
+  for (const NamedAttack& attack : attacks) count += attack.options.integer("ranks");
+  return static_cast<int>(std::min<int64_t>(count, std::numeric_limits<int>::max()));
+}
+
+// The attack of a rank of `size`; null: it is honest.
+const NamedAttack* attack_of(const std::vector<NamedAttack>& attacks, int rank, int size) {
+  int64_t first = size;
+  for (auto attack = attacks.rbegin(); attack != attacks.rend(); ++attack) {
+    first -= attack->options.integer("ranks");
+    if (rank >= first) return &*attack;
+  }
+  return nullptr;
 }
 
 // Gradients as one vector, and back. One that is absent counts as zeros.
@@ -204,54 +232,61 @@ void put_gradients(torch::nn::Module& module, std::vector<float>& all) {
 
 }  // namespace
 
-Status check_attack(const std::string& text) { return parse_attack(text).status(); }
+Status check_attack(const std::string& text) { return parse_attacks(text).status(); }
 
 std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group) {
   const std::string& text = recipe.text("run.attack");
   if (text.empty()) return nullptr;
-  const auto attack = parse_attack(text).value();
-  const bool attacks = group.rank() >= group.size() - attack.options.integer("ranks");
-  if (!attacks || !attack.row->of_messages) return nullptr;
-  return make_attacking_group(*attack.row->of_messages, group);
+  const auto attacks = parse_attacks(text).value();
+  const NamedAttack* const mine = attack_of(attacks, group.rank(), group.size());
+  if (mine == nullptr || !mine->row->of_messages) return nullptr;
+  return make_attacking_group(*mine->row->of_messages, group);
 }
 
 struct Attack::Plan {
-  NamedRow<AttackEntry> attack;
+  std::vector<NamedAttack> attacks;
+  const NamedAttack* mine;  // null: this worker is honest
   uint64_t seed;
   size_t honest;     // workers
-  bool is_attacker;  // this one
+  bool sees_honest;  // an attack
 };
 
 Attack::Attack(const Options& recipe, Group& group) : group_(group) {
   const std::string& text = recipe.text("run.attack");
   require_agreement(group, "run.attack", "run.attack=" + text + '\n');
   if (text.empty()) return;
-  auto attack = parse_attack(text).value();
+  auto attacks = parse_attacks(text).value();
   const auto refuse = [&](const std::string& why) {
     throw AgreedError(ErrorCode::kBadOption, "run.attack = " + text + ": " + why);
   };
-  const int honest = group.size() - static_cast<int>(attack.options.integer("ranks"));
+  const int honest = group.size() - attackers_of(attacks);
   if (honest < 1)
     refuse("the run has " + std::to_string(group.size()) +
            " workers, and one at least must be honest");
-  if (attack.row->name == "mimic" && attack.options.integer("of") >= honest)
-    refuse("the worker that is copied must be one of the " + std::to_string(honest) +
-           " honest ones, 0 to " + std::to_string(honest - 1));
-  plan_ = std::make_unique<Plan>(Plan{.attack = std::move(attack),
+  bool sees_honest = false;
+  for (const NamedAttack& attack : attacks) {
+    if (attack.row->name == "mimic" && attack.options.integer("of") >= honest)
+      refuse("the worker that is copied must be one of the " + std::to_string(honest) +
+             " honest ones, 0 to " + std::to_string(honest - 1));
+    sees_honest |= attack.row->sees_honest;
+  }
+  plan_ = std::make_unique<Plan>(Plan{.attacks = std::move(attacks),
+                                      .mine = nullptr,
                                       .seed = static_cast<uint64_t>(recipe.integer("train.seed")),
                                       .honest = static_cast<size_t>(honest),
-                                      .is_attacker = group.rank() >= honest});
+                                      .sees_honest = sees_honest});
+  plan_->mine = attack_of(plan_->attacks, group.rank(), group.size());
 }
 
 Attack::~Attack() = default;
 
 bool Attack::holds_gradients() const noexcept {
-  return plan_ != nullptr && plan_->attack.row->change != nullptr &&
-         (plan_->is_attacker || plan_->attack.row->sees_honest);
+  return plan_ != nullptr &&
+         (plan_->sees_honest || (plan_->mine != nullptr && plan_->mine->row->change != nullptr));
 }
 
 torch::Tensor Attack::labels(const torch::Tensor& targets, const torch::Tensor& outputs) const {
-  if (plan_ == nullptr || !plan_->is_attacker || !plan_->attack.row->of_labels) return targets;
+  if (plan_ == nullptr || plan_->mine == nullptr || !plan_->mine->row->of_labels) return targets;
   if (outputs.dim() < 2 || targets.scalar_type() != torch::kInt64)
     throw Error(ErrorCode::kUnsupported,
                 "run.attack = label_flip: this task's samples have no labels of classes");
@@ -261,12 +296,12 @@ torch::Tensor Attack::labels(const torch::Tensor& targets, const torch::Tensor& 
 void Attack::change(uint64_t step, torch::nn::Module& module) {
   if (!holds_gradients()) return;
   std::vector<float> own = take_gradients(module), all;
-  if (plan_->attack.row->sees_honest) {
+  if (plan_->sees_honest) {
     all.resize(own.size() * static_cast<size_t>(group_.size()));
     group_.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   }
-  if (!plan_->is_attacker) return;
-  const AttackScene scene{.options = plan_->attack.options,
+  if (plan_->mine == nullptr || plan_->mine->row->change == nullptr) return;
+  const AttackScene scene{.options = plan_->mine->options,
                           .key = {.seed = plan_->seed,
                                   .use = RandomUse::kTest,
                                   .step = step,
@@ -274,7 +309,7 @@ void Attack::change(uint64_t step, torch::nn::Module& module) {
                           .honest = std::span<const float>(all),
                           .honest_workers = plan_->honest,
                           .kept = kept_};
-  plan_->attack.row->change(scene, own);
+  plan_->mine->row->change(scene, own);
   put_gradients(module, own);
 }
 

@@ -15,7 +15,7 @@
 
 namespace thinwire {
 
-// Whether `text`, a run.attack of recipes, names an attack; errors name those that there are.
+// Whether `text`, a run.attack of recipes, names attacks; errors name those that there are.
 Status check_attack(const std::string& text);
 
 // The group to which this worker's exchange sends, where the attack is on messages and this worker an attacker; else
@@ -45,8 +45,8 @@ class Attack {
  private:
   struct Plan;
   Group& group_;
-  std::unique_ptr<const Plan> plan_;  // null: none
-  std::vector<float> kept_;           // by the attack, from step to step
+  std::unique_ptr<Plan> plan_;  // null: none
+  std::vector<float> kept_;     // by the attack, from step to step
 };
 
 }  // namespace thinwire

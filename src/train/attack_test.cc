@@ -52,6 +52,20 @@ TEST(Attack, ChangesTheGradientsOfTheLastWorkers) {
   EXPECT_THAT(sent("label_flip:ranks=4"), ElementsAre(zero, one, two, three, four));
 }
 
+// Of three attacks the last has the highest ranks; the honest ones are those that none has.
+TEST(Attack, SeveralAttackAtOnce) {
+  EXPECT_THAT(sent("zeros and ipm:epsilon=2 and sign_flip"),
+              ElementsAre(Gradient{0, 0}, Gradient{1, 1}, Gradient{0, 0}, Gradient{-1, -1},
+                          Gradient{-4, -16}));
+  EXPECT_THAT(
+      sent("label_flip and mimic:of=1 and silence"),
+      ElementsAre(Gradient{0, 0}, Gradient{1, 1}, Gradient{2, 4}, Gradient{1, 1}, Gradient{4, 16}));
+  run_local(4, [](Group& group) {
+    const Options recipe = recipe_with("silence:ranks=2 and nan");
+    EXPECT_EQ(attacking_group(recipe, group) != nullptr, group.rank() == 1 || group.rank() == 2);
+  });
+}
+
 TEST(Attack, ReplayRepeatsTheFirstGradient) {
   run_local(2, [](Group& group) {
     Attack attack(recipe_with("replay"), group);
@@ -105,6 +119,9 @@ TEST(Attack, MistakesAreNamed) {
   EXPECT_THAT(fault_of({{"run.attack", "ali"}}),
               AllOf(HasSubstr("run.attack: "), HasSubstr("did you mean 'alie'?")));
   EXPECT_THAT(fault_of({{"run.attack", "alie:f=2"}}), HasSubstr("attack 'alie'"));
+  EXPECT_EQ(fault_of({{"run.attack", "alie:ranks=2 and nan"}}), "");
+  EXPECT_THAT(fault_of({{"run.attack", "nan and ali"}}), HasSubstr("did you mean 'alie'?"));
+  EXPECT_THAT(fault_of({{"run.attack", "nan and "}}), HasSubstr("the name is missing"));
   EXPECT_THAT(fault_of({{"run.attack", "nan"}, {"sync.method", "average"}}),
               HasSubstr("run.attack: "));
   EXPECT_THAT(fault_of({{"run.attack", "nan"}, {"pipeline.stages", "2"}}),

@@ -138,7 +138,7 @@ std::vector<OptionInfo> run_keys() {
        .type = kText,
        .fallback = "",
        .help = "for studies: what the last workers send instead of their gradients, such as "
-               "sign_flip:ranks=2; docs/robust.md"},
+               "sign_flip:ranks=2, or several, noise:ranks=1 and silence:ranks=1; docs/robust.md"},
       {.name = "run.record_every",
        .type = kInteger,
        .fallback = "0",

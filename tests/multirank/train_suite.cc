@@ -34,6 +34,37 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Training,
                          ::testing::Values("fp32", "topk:density=0.1", "adacomp",
                                            "sidco:density=0.05"));
 
+// As many attackers as a median bears, each of another kind: of one attacker each attack in turn, of several
+// neighbours in the list at once.
+TEST(AttackedTraining, EndsWithTheBitsOfThreads) {
+  const std::vector<std::string> attacks = {
+      "sign_flip:scale=100", "equivocation", "noise", "alie", "nan",
+      "ipm:epsilon=100",     "label_flip",   "zeros", "mimic", "replay"};
+  for (const int count : rank_counts()) {
+    for (size_t first = 0; count >= 3 && first < attacks.size(); ++first) {
+      std::string all = attacks[first];
+      for (int more = 1; more < (count - 1) / 2; ++more)
+        all += " and " + attacks[(first + static_cast<size_t>(more)) % attacks.size()];
+      const ToyOptions toy{.settings = {{"run.attack", all},
+                                        {"exchange.combine", "median"},
+                                        {"exchange.method", "gather"},
+                                        {"exchange.momentum", "memory"},
+                                        {"optimizer.momentum", "0.9"},
+                                        {"train.epochs", "1"}},
+                           .samples = 80};
+      const ToyResult expected = run_toy(count, toy)[0];
+      EXPECT_LT(expected.summary.final_test_loss, 2) << all;
+      on_ranks(count, [&](Group& group) {
+        const ToyResult mine = train_toy(group, toy);
+        EXPECT_EQ(mine.summary.weights_xxh3, expected.summary.weights_xxh3)
+            << count << " ranks, " << all;
+        EXPECT_EQ(mine.summary.steps, 4u);
+        EXPECT_EQ(mine.summary.skipped_steps, 0u);
+      });
+    }
+  }
+}
+
 class LocalTraining : public ::testing::TestWithParam<const char*> {};
 
 // The same for workers that step by themselves, whose leaders are the same then, too.
