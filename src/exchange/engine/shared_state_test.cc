@@ -20,6 +20,7 @@ constexpr uint64_t kSteps = 3;
 struct Kind {
   std::string codec, feedback, method;
   std::set<std::string> shared;  // arrays of each stream
+  std::string combine = "mean";
 };
 
 const std::vector<Kind>& kinds() {
@@ -28,12 +29,17 @@ const std::vector<Kind>& kinds() {
       {"int8", "ef21", "auto", {"feedback/mean_estimate"}},
       {"powersgd", "auto", "auto", {"encoder/q", "encoder/rank"}},
       {"powersgd:alternate=true", "auto", "auto", {"encoder/p", "encoder/q", "encoder/rank"}},
+      {"int8", "auto", "auto", {"kept/kept"}, "centred_clipping:tau=0.1"},
+      {"fp32", "auto", "auto", {"kept/kept"}, "licm"},
   };
   return all;
 }
 
 ExchangeOptions options_of(const Kind& kind) {
-  return {.codec = kind.codec, .feedback = kind.feedback, .method = kind.method};
+  return {.codec = kind.codec,
+          .feedback = kind.feedback,
+          .method = kind.method,
+          .combine = kind.combine};
 }
 
 std::vector<StateArrays> saved_after_steps(const Kind& kind, int ranks, int inside = 1) {
