@@ -140,6 +140,8 @@ def main() -> None:
     unknown = [auto for auto in options.autos if auto not in CHOICES]
     if unknown:
         parser.error(f"--autos has {', '.join(unknown)}; choices: {', '.join(CHOICES)}")
+    if options.change and "none" in options.rates:
+        parser.error("--change needs links that can change; give --rates without none")
     options.kept.mkdir(parents=True, exist_ok=True)
     allowed = [codec for codec in ANY if any(codec in CHOICES[auto] for auto in options.autos)]
     cells = []

@@ -182,7 +182,15 @@ def main():
             line = mpirun(lab, write_agent(lab, folder), options.ranks or options.hosts,
                           options.command)
             environment = dict(os.environ, THINWIRE_LAB_RATE=options.rate)
-            timers = [threading.Timer(seconds, lab.change_rate, [rate]) for rate, seconds in options.then]
+            failed = []
+
+            def change(rate):
+                try:
+                    lab.change_rate(rate)
+                except RuntimeError as error:
+                    failed.append(error)
+
+            timers = [threading.Timer(seconds, change, [rate]) for rate, seconds in options.then]
             for timer in timers:
                 timer.daemon = True
                 timer.start()
@@ -193,6 +201,8 @@ def main():
             finally:
                 for timer in timers:
                     timer.cancel()
+        if failed:
+            raise failed[0]
         if options.traffic:
             print("bytes sent by each host:", *lab.sent_bytes())
         sys.exit(status)

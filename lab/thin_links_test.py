@@ -47,6 +47,8 @@ def main():
 
     done = lab("--rate", "50mbit", "--then", "20mbit@0.5", command=["sh", "-c", "sleep 2; tc qdisc show"])
     check(done.stdout.count("rate 20Mbit") == 2, "not every link has its later rate", done)
+    done = lab("--then", "fast@0.1", command=["sleep", "1"])
+    check(done.returncode != 0 and "fast" in done.stderr, "a later rate that is none was taken", done)
     done = lab("--then", "20mbit", command=["true"])
     check(done.returncode != 0 and "RATE@SECONDS" in done.stderr, "a later rate without a time was taken", done)
 

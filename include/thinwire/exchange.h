@@ -65,7 +65,7 @@ struct ExchangeOptions {
   bool weighted = false;
   // Whether ranks tell each other in every step what their memories owe: StepReport::owed, and LostRank says it as of
   // the last step. It costs each rank a pass over its memories and n - 1 messages of 32 bytes a step, those of
-  // `weighted` included, for which the first bucket waits.
+  // `weighted` included, for which the first bucket waits. Ranks that fail are not left out then, whatever the rule.
   bool debts = false;
   // Ranks per group, for a hierarchy of two levels; consecutive ranks are a group, such as those of
   // one machine. Groups of more than 1 add their gradients uncompressed inside, and their means are

@@ -16,6 +16,7 @@ namespace thinwire {
 namespace {
 
 const std::string kPrefix = "events.out.tfevents.";  // TensorBoard looks for "tfevents"
+const std::string kSuffix = ".thinwire";             // tells them from files of other writers
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -73,7 +74,8 @@ std::string file_name() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   return kPrefix + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count()) +
-         '.' + host.data() + '.' + std::to_string(getpid()) + '.' + std::to_string(files++);
+         '.' + host.data() + '.' + std::to_string(getpid()) + '.' + std::to_string(files++) +
+         kSuffix;
 }
 
 }  // namespace
@@ -102,11 +104,14 @@ void EventFile::record(const std::string& bytes) {
   if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
 }
 
-void remove_event_files(const std::filesystem::path& folder) {
+std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().filename().string().starts_with(kPrefix))
-      std::filesystem::remove(entry.path(), ignored);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) files.push_back(entry.path());
+  }
+  return files;
 }
 
 void EventFile::flush() {

@@ -30,7 +30,7 @@ class EventFile {
   std::ofstream file_;
 };
 
-// Of earlier runs in `folder`. Those that cannot be removed stay.
-void remove_event_files(const std::filesystem::path& folder);
+// Those that EventFile made in `folder`.
+std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
 }  // namespace thinwire

@@ -152,7 +152,7 @@ void prepare_out(const std::filesystem::path& out, bool resuming) {
                                     "it, remove them, or choose another folder");
   for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
   std::filesystem::remove_all(out / "signals", error);  // recorded by the run before
-  remove_event_files(out);
+  for (const auto& file : event_files(out)) std::filesystem::remove(file, error);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_step,
@@ -161,7 +161,10 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_ste
   const std::string before = resumed_step == 0 ? "" : lines_up_to(path, resumed_step);
   replace_durably(path, std::as_bytes(std::span(before)));
   file_.open(path, std::ios::app);
-  if (events) events_.emplace(path.parent_path(), resumed_step);
+  // A run that is resumed without events also says which of the earlier ones do not count any more.
+  if (events || !event_files(path.parent_path()).empty())
+    events_.emplace(path.parent_path(), resumed_step);
+  if (!events) events_.reset();
   flush();
 }
 

@@ -27,7 +27,7 @@ class TensorBoard(program.ProgramTest):
                 for tag in read.Tags()["scalars"]}
 
     def event_files(self, out):
-        return sorted((self.folder / out).glob("events.out.tfevents.*"))
+        return sorted((self.folder / out).glob("events.out.tfevents.*.thinwire"))
 
     def test_the_numbers_of_metrics_are_those_of_the_events(self):
         self.thinwire("train", "demo", "--workers", "2", "--out", "run", "--tensorboard", *settings())
@@ -50,11 +50,21 @@ class TensorBoard(program.ProgramTest):
         self.assertEqual(len(self.event_files("run")), 2)
         self.assertEqual(self.scalars("run")["loss"], whole)
 
+    def test_a_run_resumed_without_events_drops_those_that_followed_its_checkpoint(self):
+        run = ["train", "demo", "--workers", "2", *settings(train__checkpoint_every=0.001)]
+        self.thinwire(*run, "--out", "run", "--tensorboard")
+        first = sorted((self.folder / "run").glob("checkpoint-*"))[0]
+        self.thinwire(*run, "--resume", f"run/{first.name}")
+        self.assertEqual([step for step, _ in self.scalars("run")["loss"]], list(range(1, int(first.name[-10:]) + 1)))
+
     def test_another_run_in_the_folder_begins_anew(self):
         run = ["train", "demo", "--workers", "2", "--tensorboard", "--out", "run"]
         self.thinwire(*run, *settings())
+        others = self.folder / "run/events.out.tfevents.1.other"
+        others.write_bytes(b"")
         self.thinwire(*run, *settings(train__max_steps=2))
         self.assertEqual(len(self.event_files("run")), 1)
+        self.assertTrue(others.exists())
         self.assertEqual([step for step, _ in self.scalars("run")["loss"]], [1, 2])
 
     def test_a_changed_byte_is_noticed_by_its_checksum(self):

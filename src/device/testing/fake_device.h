@@ -92,8 +92,10 @@ class FakeDevice final : public DeviceMemory {
 
   // Of all copies so far.
   std::atomic<size_t> bytes_to_host = 0, bytes_from_host = 0;
+  bool refuses_copies = false;  // to the host
 
   void copy_to_host(std::byte* to, const void* from, size_t bytes, DeviceQueue queue) override {
+    if (refuses_copies) throw Error(ErrorCode::kIo, "device fake:0: no copy to the host");
     bytes_to_host += bytes;
     const void* const memory = turn(const_cast<void*>(from));
     put(queue, {.run = [=] { std::memcpy(to, memory, bytes); }});

@@ -51,12 +51,12 @@ void Staging::keep(std::vector<bool> tensors, DeviceQueue queue) {
 void Staging::fetch(size_t tensor, const TensorView& view) {
   const bool stays = tensor < kept_.size() && kept_[tensor] && view.dtype == DType::kFloat32;
   if (returned_ == nullptr) {
-    returned_ = device_->make_event();
     worked_ = device_->make_event();
     for (Place& place : places_) {
       place.ready = device_->make_event();
       place.arrived = device_->make_event();
     }
+    returned_ = device_->make_event();  // last: it says that all are there
   }
   if (!stays && host_ == nullptr) {
     fetches_ = device_->make_queue();
@@ -65,17 +65,19 @@ void Staging::fetch(size_t tensor, const TensorView& view) {
   }
   Place& place = places_[tensor];
   device_->record(*place.ready, view.queue);
-  place.view = view;
-  place.fetched = true;
-  place.stays = stays;
+  if (!stays) {
+    device_->wait_for(fetches_, *place.ready);
+    device_->wait_for(fetches_, *returned_);  // the last mean has left the host memory
+    if (view.count > 0)
+      device_->copy_to_host(host_ + place.offset, view.data, bytes_of(view), fetches_);
+    device_->record(*place.arrived, fetches_);
+  }
+  // Only now: a tensor whose copy could not be queued was not given, and gets no mean.
   if (std::find(callers_.begin(), callers_.end(), view.queue) == callers_.end())
     callers_.push_back(view.queue);
-  if (stays) return;
-  device_->wait_for(fetches_, *place.ready);
-  device_->wait_for(fetches_, *returned_);  // the last mean has left the host memory
-  if (view.count > 0)
-    device_->copy_to_host(host_ + place.offset, view.data, bytes_of(view), fetches_);
-  device_->record(*place.arrived, fetches_);
+  place.view = view;
+  place.stays = stays;
+  place.fetched = true;
 }
 
 bool Staging::arrived(size_t tensor) const {

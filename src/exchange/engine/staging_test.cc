@@ -59,6 +59,25 @@ TEST(Staging, TensorsOfBothMemoriesInOneStep) {
   });
 }
 
+// The host memory behind it has the values of an earlier step.
+TEST(Staging, ATensorWhoseCopyIsRefusedWasNotGivenAndStaysAsItIs) {
+  run_local(1, [](Group& group) {
+    Staged on(group);
+    on.exchange->start(1, on.view(on.b.data(), on.b.size()));
+    on.exchange->start(0, on.view(on.a.data(), on.a.size()));
+    on.exchange->finish();
+    on.device->finish(on.queue);
+    on.a.assign(1000, 7.0f);
+    on.device->refuses_copies = true;
+    EXPECT_THROW(on.exchange->start(0, on.view(on.a.data(), on.a.size())), Error);
+    on.device->refuses_copies = false;
+    on.exchange->start(1, on.view(on.b.data(), on.b.size()));
+    on.exchange->finish();
+    on.device->finish(on.queue);
+    EXPECT_EQ(on.a, Values(1000, 7.0f));
+  });
+}
+
 TEST(Staging, BfloatsTravelAsTheyAre) {
   run_local(2, [](Group& group) {
     Staged on(group);
