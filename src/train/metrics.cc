@@ -118,16 +118,15 @@ std::string lines_up_to(const std::filesystem::path& path, uint64_t last) {
   return kept;
 }
 
-// All numbers of a line but those in lists: "loss", "times/compute", "kinds/linear/kept".
+// All numbers of a line but steps and those in lists: "loss", "times/compute", "kinds/linear/kept".
 void collect(const Json& json, const std::string& before, EventFile::Scalars& scalars) {
   for (const auto& [key, value] : json.items()) {
-    if (value.is_number()) scalars.emplace_back(before + key, value.get<double>());
+    if (value.is_number() && key != "step") scalars.emplace_back(before + key, value.get<double>());
     if (value.is_object()) collect(value, before + key + '/', scalars);
   }
 }
 
-EventFile::Scalars scalars_of(Json json) {
-  json.erase("step");
+EventFile::Scalars scalars_of(const Json& json) {
   EventFile::Scalars scalars;
   collect(json, "", scalars);
   return scalars;
@@ -161,10 +160,11 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_ste
   const std::string before = resumed_step == 0 ? "" : lines_up_to(path, resumed_step);
   replace_durably(path, std::as_bytes(std::span(before)));
   file_.open(path, std::ios::app);
-  // A run that is resumed without events also says which of the earlier ones do not count any more.
-  if (events || !event_files(path.parent_path()).empty())
-    events_.emplace(path.parent_path(), resumed_step);
-  if (!events) events_.reset();
+  const std::filesystem::path folder = path.parent_path();
+  if (events)
+    events_.emplace(folder, resumed_step);
+  else if (resumed_step > 0 && !event_files(folder).empty())
+    EventFile(folder, resumed_step);  // says which of the earlier events do not count any more
   flush();
 }
 
