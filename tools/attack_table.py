@@ -14,10 +14,19 @@ def is_of_attacks(found: dict) -> bool:
     return any(run["settings"].get("run.attack") for run in runs_of(found))
 
 
+def attacks_of(run: dict) -> list[str]:
+    text = run["settings"].get("run.attack", "")
+    return text.split(" and ") if text else []
+
+
 def attackers_of(run: dict) -> int:
-    attack = run["settings"].get("run.attack", "")
-    ranks = re.search(r"\branks=(\d+)", attack)
-    return 0 if not attack else int(ranks[1]) if ranks else 1
+    """Of all its attacks; one without a number of ranks has one."""
+    ranks = [re.search(r"\branks=(\d+)", attack) for attack in attacks_of(run)]
+    return sum(int(found[1]) if found else 1 for found in ranks)
+
+
+def name_of(run: dict) -> str:
+    return " and ".join(attack.partition(":")[0] for attack in attacks_of(run))
 
 
 def error_of(run: dict) -> float:
@@ -31,10 +40,10 @@ def errors_of(found: dict) -> dict:
     for variants in found.values():
         for variant, seeds in variants.items():
             for seed, run in seeds.items():
-                settings = run["settings"]
-                key = (attackers_of(run), settings.get("run.attack", "").partition(":")[0], settings["exchange.codec"],
-                       variant.partition(",")[0])
-                errors.setdefault(key, {})[seed] = error_of(run)
+                key = (attackers_of(run), name_of(run), run["settings"]["exchange.codec"], variant.partition(",")[0])
+                if seed in errors.setdefault(key, {}):
+                    raise ValueError(f"two runs of {key} with seed {seed}: their attacks differ by strength alone")
+                errors[key][seed] = error_of(run)
     return errors
 
 

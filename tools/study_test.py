@@ -28,6 +28,17 @@ class Attacks(unittest.TestCase):
         return {"final_test_error": error, "world_size": 9,
                 "settings": {"run.attack": attack, "exchange.codec": codec}}
 
+    def test_attacks_that_are_joined_have_a_column_and_all_their_attackers(self):
+        one, both = "noise:ranks=1", "noise:ranks=1 and silence"
+        found = {"a": {"median": {1: self.run_with(0.1, one)}}, "b": {"median": {1: self.run_with(0.3, both)}}}
+        lines = study.attack_table({"first": "mean"}, found)
+        self.assertIn("## 1 of 9 attack", lines)
+        self.assertIn("## 2 of 9 attack", lines)
+        self.assertIn("| codec | rule | noise | noise and silence |", lines)
+        found["c"] = {"median": {1: self.run_with(0.2, "noise:std=3,ranks=1")}}
+        with self.assertRaisesRegex(ValueError, "differ by strength"):
+            study.attack_table({"first": "mean"}, found)
+
     def test_each_rule_has_a_row_of_errors_beside_the_mean_without_an_attack(self):
         flip, noise = "sign_flip:ranks=2,scale=10", "noise:std=20,ranks=2"
         found = {"no attack": {"mean, codec fp32": {1: self.run_with(0.05), 2: self.run_with(0.07)},
