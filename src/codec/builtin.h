@@ -29,5 +29,6 @@ const CodecEntry& sign_entry();
 const CodecEntry& signum_entry();
 const CodecEntry& powersgd_entry();
 const CodecEntry& onebit_entry();
+const CodecEntry& demo_entry();
 
 }  // namespace thinwire

@@ -37,6 +37,7 @@ std::deque<CodecEntry>& table() {
       onebit_entry(),
       signum_entry(),
       powersgd_entry(),
+      demo_entry(),
   };
   // clang-format on
   return entries;

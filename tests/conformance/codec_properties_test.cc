@@ -62,7 +62,7 @@ class SparsifierProperties : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// Asked for everything, a sparsifier is the identity.
+// Asked for everything, a sparsifier is the identity; the coefficients of a transform are it to rounding, and have bounds.
 TEST_P(SparsifierProperties, EverythingAtDensityOne) {
   if (!exact() || GetParam().find("density=") != std::string::npos) GTEST_SKIP();
   const bool bare = GetParam().find(':') == std::string::npos;
@@ -72,6 +72,11 @@ TEST_P(SparsifierProperties, EverythingAtDensityOne) {
       SCOPED_TRACE(full.canonical + ", " + std::string(samples::to_string(data)));
       const auto values = samples::make_values(data, count);
       const Outcome got(*full.codec, values);
+      if (!full.codec->info().sparse) {
+        if (data == Data::kHuge || data == Data::kDenormal) continue;
+        EXPECT_LE(energy(got.rest), 1e-11 * energy(values));
+        continue;
+      }
       EXPECT_EQ(got.decoded, values);
       EXPECT_EQ(got.rest, std::vector<float>(count));
     }

@@ -33,8 +33,8 @@ std::vector<Input> inputs() {
 
 void add_row(const CodecEntry& entry, const Input& input, std::string& text) {
   const auto codec = make_codec(entry.info.name).value().codec;
-  const bool factors = codec->info().agreed == Agreed::kFactors && input.values.size() > 1;
-  const StreamSpec stream = factors ? one_matrix(kRows, kColumns) : one_tensor(input.values.size());
+  const bool matrix = needs_shapes(*codec) && input.values.size() > 1;
+  const StreamSpec stream = matrix ? one_matrix(kRows, kColumns) : one_tensor(input.values.size());
   const auto payload = encode(*codec, stream, input.values);
   std::vector<float> decoded(input.values.size());
   codec->make_decoder(stream)->decode_add(payload, 1, decoded).or_throw();

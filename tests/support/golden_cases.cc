@@ -26,9 +26,8 @@ std::string hex_values(std::span<const float> values) {
 }
 
 // What a decoder must know of a tensor: how many values, or, where they make a matrix, its dimensions.
-std::string extent(const CodecEntry& entry, const TensorSpec& tensor) {
-  if (entry.info.agreed != Agreed::kFactors || tensor.shape.size() < 2)
-    return std::to_string(tensor.count());
+std::string extent(bool shaped, const TensorSpec& tensor) {
+  if (!shaped || tensor.shape.size() < 2) return std::to_string(tensor.count());
   std::string text;
   for (const uint64_t size : tensor.shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
@@ -65,6 +64,7 @@ std::string hex(std::span<const std::byte> bytes) {
 
 std::string golden_text(const CodecEntry& entry) {
   std::string text;
+  const bool shaped = needs_shapes(*make_codec(entry.info.name).value().codec);
   for (const std::string& variant : codec_variants(entry)) {
     const NamedCodec named = make_codec(variant).value();
     for (const Case& item : cases()) {
@@ -79,7 +79,7 @@ std::string golden_text(const CodecEntry& entry) {
       text += "codec " + named.canonical + "\ntensors";
       for (const TensorSpec& tensor : item.stream.tensors)
         text += " " + tensor.name + ":" + std::string(thinwire::to_string(tensor.kind)) + ":" +
-                extent(entry, tensor);
+                extent(shaped, tensor);
       text += "\npayload " + hex(payload) + "\ndecoded" + hex_values(decoded) + "\n";
     }
   }

@@ -14,11 +14,11 @@ constexpr size_t kRows = 331, kColumns = 302;  // where the shape decides
 
 void add_rows(const std::string& variant, std::string& text) {
   const NamedCodec named = make_codec(variant).value();
+  const bool matrix = needs_shapes(*make_codec(named.codec->info().name).value().codec);
   for (const TensorKind kind : {TensorKind::kLinear, TensorKind::kConvolution}) {
     for (const Data data : {Data::kNormal, Data::kHeavyTail}) {
-      const bool factors = named.codec->info().agreed == Agreed::kFactors;
       const StreamSpec stream =
-          factors ? one_matrix(kRows, kColumns, kind) : one_tensor(kValues, kind);
+          matrix ? one_matrix(kRows, kColumns, kind) : one_tensor(kValues, kind);
       const size_t bytes = encode(*named.codec, stream, make_values(data, stream.count())).size();
       char numbers[64];
       std::snprintf(numbers, sizeof numbers, "%zu,%.4f\n", bytes,

@@ -47,6 +47,10 @@ StreamSpec one_matrix(size_t rows, size_t columns, TensorKind kind) {
   return single_tensor({.name = "weight", .shape = {rows, columns}, .kind = kind});
 }
 
+bool needs_shapes(const Codec& codec) {
+  return codec.max_encoded_size(one_tensor(1000)) != codec.max_encoded_size(one_matrix(25, 40));
+}
+
 StreamSpec mixed_tensors() {
   return {
       .name = "model",

@@ -25,6 +25,9 @@ StreamSpec one_tensor(size_t count, TensorKind kind = TensorKind::kLinear);
 // One tensor that is a matrix.
 StreamSpec one_matrix(size_t rows, size_t columns, TensorKind kind = TensorKind::kLinear);
 
+// Whether payloads of the codec depend on the dimensions of tensors, not only on their kinds and counts.
+bool needs_shapes(const Codec& codec);
+
 // A convolution, a linear and a bias tensor of odd sizes as one stream.
 StreamSpec mixed_tensors();
 

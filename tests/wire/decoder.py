@@ -352,6 +352,46 @@ def decode_powersgd(reader, tensors, options):
     return out
 
 
+def dct_basis(n: int) -> list[list[float]]:
+    def cosine(m: int) -> float:  # math.cos of a right angle is not 0
+        return 0.0 if m % (2 * n) == n else math.cos(math.pi * (m % (4 * n)) / (2 * n))
+    return [[f32(math.sqrt((1 if u == 0 else 2) / n) * cosine((2 * x + 1) * u)) for x in range(n)]
+            for u in range(n)]
+
+
+def decode_demo(reader, tensors, options):
+    chunk, bases = int(options["chunk"]), {}
+    coefficients = decode_sparse(reader, tensors, options)
+    require(all(abs(c) <= 2.0 ** 87 for c in coefficients), "coefficient too large")
+    left, out = iter(coefficients), []
+    for shape in options["shapes"]:  # [count] of a tensor of one dimension
+        count = math.prod(shape)
+        rows = shape[0] if len(shape) > 1 else 1
+        columns = count // rows if rows else 0
+        values = [0.0] * count
+        for top in range(0, rows if count else 0, chunk):
+            for start in range(0, columns, chunk):
+                height, width = min(chunk, rows - top), min(chunk, columns - start)
+                down = bases.setdefault(height, dct_basis(height))
+                across = bases.setdefault(width, dct_basis(width))
+                half = []  # T[u][x], of those u that have a coefficient
+                for u in range(height):
+                    kept = [(v, c) for v in range(width) if (c := next(left)) != 0]
+                    row = [0.0] * width
+                    for v, c in kept:
+                        row = [f32(t + f32(c * across[v][x])) for x, t in enumerate(row)]
+                    if kept:
+                        half.append((u, row))
+                for y in range(height if half else 0):
+                    row = [0.0] * width
+                    for u, part in half:
+                        row = [f32(t + f32(down[u][y] * part[x])) for x, t in enumerate(row)]
+                    at = (top + y) * columns + start
+                    values[at:at + width] = row
+        out += values
+    return out
+
+
 FRAME_HEADER = 48
 NON_FINITE, ROUND, RESULT = 1, 2, 4
 
@@ -398,6 +438,7 @@ DECODERS = {
     "onebit": decode_levels(True),
     "signum": decode_signs,
     "powersgd": decode_powersgd,
+    "demo": decode_demo,
 }
 
 
