@@ -14,7 +14,7 @@ add_library(thinwire INTERFACE)
 add_library(thinwire::thinwire ALIAS thinwire)
 target_sources(thinwire INTERFACE FILE_SET HEADERS BASE_DIRS include FILES ${public_headers})
 target_compile_features(thinwire INTERFACE cxx_std_20)
-target_link_libraries(thinwire INTERFACE thinwire_sync thinwire_plan thinwire_pipeline thinwire_device)
+target_link_libraries(thinwire INTERFACE thinwire_sync thinwire_plan thinwire_pipeline thinwire_shrink thinwire_device)
 set_target_properties(thinwire PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 install(TARGETS thinwire ${layers} EXPORT thinwireTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -16,7 +16,7 @@ set_source_files_properties(
   PROPERTIES COMPILE_DEFINITIONS
              "THINWIRE_SOURCE_DATA=\"${PROJECT_SOURCE_DIR}/data\";THINWIRE_INSTALLED_DATA=\"${CMAKE_INSTALL_FULL_DATADIR}/thinwire\"")
 
-thinwire_layer(train BELOW sync plan pipeline PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA
+thinwire_layer(train BELOW sync plan pipeline shrink PRIVATE_LIBS torch ZLIB::ZLIB LibLZMA::LibLZMA
                                                         OpenSSL::Crypto ${SNDFILE_LIBRARY})
 target_compile_options(thinwire_train PRIVATE -Wno-shadow)
 # A file that includes libtorch takes 20 s to compile, with the precompiled header half of that. For

@@ -18,9 +18,10 @@ MAY_INCLUDE = {
     "stream": {"core", "kernel", "codec", "feedback"},
     "exchange": {"core", "kernel", "device", "codec", "feedback", "stream", "comm"},
     "sync": {"core", "kernel", "codec", "feedback", "stream", "comm", "exchange"},
-    "plan": {"core", "codec", "stream", "comm", "exchange"},
+    "plan": {"core", "codec", "stream", "comm", "exchange", "sync", "pipeline"},
     "pipeline": {"core", "kernel", "codec", "feedback", "stream"},
-    "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline"},
+    "shrink": {"core"},
+    "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline", "shrink"},
 }
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {
