@@ -36,8 +36,10 @@ class DeviceMemory {
   virtual std::byte* allocate_host(size_t bytes) = 0;
   virtual void free_host(std::byte* memory) noexcept = 0;
 
-  // A queue that waits for no other unless told. It lives as long as this object.
+  // A queue that waits for no other unless told. It lives until free_queue, or as long as this object. What a freed queue
+  // still holds happens all the same; nothing may be put into it any more.
   virtual DeviceQueue make_queue() = 0;
+  virtual void free_queue(DeviceQueue /*queue*/) noexcept {}
 
   virtual void copy_to_host(std::byte* to, const void* from, size_t bytes, DeviceQueue queue) = 0;
   virtual void copy_from_host(void* to, const std::byte* from, size_t bytes, DeviceQueue queue) = 0;
@@ -51,8 +53,8 @@ class DeviceMemory {
 
   virtual bool reached(const DeviceEvent& event) = 0;
 
-  // Memory of the device, at a multiple of 256 bytes; a device that runs no kernels has none to give. What still works on
-  // memory must have ended when it is freed.
+  // Memory of the device, at a multiple of 256 bytes; null where there is no room. A device that runs no kernels has none to
+  // give. What still works on memory must have ended when it is freed.
   virtual void* allocate(size_t bytes);
   virtual void free(void* /*memory*/) noexcept {}
 
@@ -61,8 +63,9 @@ class DeviceMemory {
 };
 
 // The memory of CUDA device number `device`, by the driver's interface (libcuda.so.1), which is looked for when this is
-// called. Queues are streams of the device's primary context, which PyTorch uses too. Throws Error(kUnsupported), which
-// says what is missing. Kernels need NVRTC: libnvrtc.so of these folders, or else of the loader's path.
+// called. All who have it at the same time share one object, and the kernels that it has loaded. Queues are streams of the
+// device's primary context, which PyTorch uses too. Throws Error(kUnsupported), which says what is missing. Kernels need
+// NVRTC: libnvrtc.so of these folders, or else of the loader's path.
 std::shared_ptr<DeviceMemory> make_cuda_memory(int device = 0,
                                                std::vector<std::string> nvrtc_folders = {});
 

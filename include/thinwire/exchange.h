@@ -25,6 +25,13 @@ namespace thinwire {
 enum class DType : uint8_t { kFloat32, kBFloat16 };
 enum class Device : uint8_t { kCpu, kCuda };
 
+// Where gradients in a device's memory are compressed.
+enum class CompressOn : uint8_t {
+  kAuto,       // on the device where that is possible, else on the processor
+  kProcessor,  // there, all of them
+  kDevice,     // there, or an error says which stream cannot be and why
+};
+
 // A view of a tensor's memory, which the caller owns: the gradient before the step, the mean after
 // it.
 struct TensorView {
@@ -101,9 +108,14 @@ struct ExchangeOptions {
   bool hold = false;
   // Where tensors of Device::kCuda are; without it they are refused. They are copied to page-locked memory of the
   // processor, compressed there, and their means are copied back, all on queues of the exchange's own. Ranks may differ.
-  // Where the device runs kernels (DeviceMemory::make_launcher), streams of method gather with a codec and a memory that have
-  // a form for it stay there, and only payloads are copied: docs/gpu.md.
+  // Where the device runs kernels (DeviceMemory::make_launcher), streams of methods gather, scatter-reduce and dense whose
+  // codec and memory have a form for it stay there, and little more than payloads is copied: docs/gpu.md.
   std::shared_ptr<DeviceMemory> device = nullptr;
+  // With kAuto a stream is also staged if the device has no room for what its codec and memory need, or one of their kernels
+  // does not compile. Every stream is tried once, before the first step, on values of its own; a step that needs more ends
+  // the run (docs/gpu.md). StreamCounters::why_staged has the reason. With kDevice make_exchange and change throw
+  // Error(kUnsupported) instead, on all ranks; streams of dense kinds are staged all the same. Ranks may differ.
+  CompressOn compress_on = CompressOn::kAuto;
   bool norms = true;  // measure the norms of StreamCounters: one more read of each vector
 
   // Is called with the signal of every encoder, except those of dense kinds, before it encodes.
@@ -125,6 +137,8 @@ struct StreamCounters {
   double gradient_norm = 0;   // l2 norm of the gradient given; 0 without norms
   std::string codec = {};     // of the stream in this step, with every option spelt out
   bool on_device = false;     // compressed in a device's memory
+  std::string why_staged =
+      {};  // of an exchange with a device: why not there, "there is no NVRTC"; empty where it was
 };
 
 // What codec "auto" chose (thinwire/auto_codec.h), from a step on.
@@ -199,6 +213,9 @@ struct StepReport {
   uint64_t inside_bytes = 0;   // part of sent_bytes, to ranks of this rank's group
   uint64_t between_bytes = 0;  // the other part, to ranks of other groups; all if inside is 1
   uint64_t received_bytes = 0;
+  // Of exchanges with a device: what this rank's step copied from its memory to the processor's, and back.
+  uint64_t device_to_host_bytes = 0;
+  uint64_t host_to_device_bytes = 0;
   double compress_seconds = 0;
   double wire_seconds = 0;  // from the first send to the last receive
   double decompress_seconds = 0;
@@ -294,9 +311,9 @@ class Exchange {
   // REQUIRES: no step under way.
   virtual void set_step(uint64_t step) = 0;
 
-  // Sets the momentum of every tensor, in the order given to make_exchange, from the next step on.
-  // It has an effect if the memory holds the momentum of an optimiser (place_momentum); other
-  // memories ignore it. All ranks call it with the same values between the same two steps. Throws
+  // Sets the momentum of every tensor, in the order given to make_exchange, from the next step on,
+  // and after change and regroup. It has an effect if the memory holds the momentum of an optimiser
+  // (place_momentum). All ranks call it with the same values between the same two steps. Throws
   // Error(kContract) during a step.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
 

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,9 @@ namespace thinwire {
 // loaded.
 class Store {
  public:
+  // A random number that no other store has: members of a group whose ranks change are known by it. It is not saved.
+  uint64_t identity() const noexcept { return identity_; }
+
   // The object under `key`. The first call makes it by `make` and gives it its loaded state, if
   // there is one. Throws Error(kMismatch) if the loaded state does not fit, or if the key holds
   // another type.
@@ -39,6 +43,13 @@ class Store {
   // Returns all state, with '<key>/' before each array's name, and a seal. States that were loaded
   // and never opened are included.
   StateArrays save() const;
+
+  // Has `settle` called at the beginning of each save and load, on its thread, by an owner whose objects change in the
+  // background; null ends that. What it throws, they throw.
+  void before_save(const void* owner, std::function<void()> settle);
+
+  // Calls what owners gave before_save. Afterwards they may end, and others go on with their objects.
+  void settle() const;
 
   // Loads the share of `rank`, one of `size` ranks, from the states that `saved.size()` ranks wrote
   // (index = old rank). If the numbers differ, arrays are redistributed as their OnResize says.
@@ -78,8 +89,12 @@ class Store {
   Stateful& open_any(const std::string& key,
                      const std::function<std::unique_ptr<Stateful>()>& make);
 
+  static uint64_t new_identity();
+
+  uint64_t identity_ = new_identity();  // not 0
   std::map<std::string, std::unique_ptr<Stateful>> objects_;
   std::map<std::string, StateArrays> waiting_;
+  std::map<const void*, std::function<void()>> settle_;  // by owner; independent of each other
   int inside_ = 1;
 };
 

@@ -1,5 +1,6 @@
 // AdaComp on a device: as adacomp.cc, with the kernels of device/bin_kernels.h.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -84,8 +85,16 @@ class AdaCompDeviceDecoder final : public DeviceDecoder {
       : DeviceDecoder(std::move(work), std::move(decoder)), parts_(std::move(parts)) {}
 
  private:
+  // Payloads that end early, and tensors of zeros, leave the copy on its way.
   Status add(DeviceWork& work, std::span<const std::byte> payload, float weight,
              std::span<float> out) const override {
+    const Status status = add_parts(work, payload, weight, out);
+    work.await();
+    return status;
+  }
+
+  Status add_parts(DeviceWork& work, std::span<const std::byte> payload, float weight,
+                   std::span<float> out) const {
     struct Read {
       uint64_t used;
       uint32_t bad, unused;
@@ -104,13 +113,13 @@ class AdaCompDeviceDecoder final : public DeviceDecoder {
       at += sizeof scale;
       if (scale > 0) {
         const size_t code_size = kernel::bin_code_size(part.bin);
-        const size_t codes = (payload.size() - at) / code_size;
+        const size_t size = std::min(payload.size() - at, part.max_code_size());
         auto* const read = work.room<Read>(1);
         device::clear(work, &read->bad, 2);
         device::clear(work, reinterpret_cast<uint32_t*>(&read->used), 2);
-        device::add_bins(work.launcher(), bytes + at, payload.size() - at, part.bin, weight * scale,
-                         work.room<uint64_t>(device::code_tiles(codes) + 1), out.data() + begin,
-                         part.count, &read->used, &read->bad);
+        device::add_bins(work.launcher(), bytes + at, size, part.bin, weight * scale,
+                         work.room<uint64_t>(device::code_tiles(size / code_size) + 1),
+                         out.data() + begin, part.count, &read->used, &read->bad);
         const Read result = work.fetch(read);
         if (result.bad != 0 || result.used == 0)
           return Status::fail(ErrorCode::kCorrupt, "adacomp: codes break a rule");

@@ -211,45 +211,26 @@ TEST(DeviceCodecTable, SaysWhatHasNoForm) {
   EXPECT_THAT(why("topk:density=7"), HasSubstr("density"));
 }
 
-TEST(DeviceWork, SaysWhyADeviceRunsNoKernels) {
-  try {
-    const DeviceWork work(std::make_shared<FakeDevice>(1, false));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_THAT(error.what(), HasSubstr("fake:0 runs no kernels"));
-  }
-}
-
-TEST(DeviceWork, GivesUpADeviceThatIsStuck) {
-  const auto device = std::make_shared<FakeDevice>();
-  DeviceWork work(device);
-  work.set_patience(std::chrono::milliseconds(50));
-  device->stop_now();
-  try {
-    work.await();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kTimeout);
-    EXPECT_THAT(error.what(), HasSubstr("fake:0: kernels have not ended within 50 ms"));
-  }
-}
-
-TEST(DeviceWork, FreesItsMemory) {
-  const auto device = std::make_shared<FakeDevice>();
-  {
+// A payload of zeros needs no kernel, but its bytes are on their way to the device.
+TEST(DeviceCodecs, DecodersReturnOnceTheDeviceHasReadThePayload) {
+  for (const char* spec : {"adacomp", "int8"}) {
+    const auto device = std::make_shared<FakeDevice>();
     const auto work = std::make_shared<DeviceWork>(device);
-    const DeviceFloats floats(work, 1000);
-    for (size_t count = 1; count < 1 << 20; count *= 3) {
-      work->begin();
-      device::fill(*work, {work->room<float>(count), count}, 1.0f);
-      device::fill(*work, {work->room<float>(2 * count), 2 * count}, 1.0f);
-      work->await();
-    }
-    EXPECT_LE(device->device_allocations, 3);
+    const StreamSpec stream = stream_of(1023);
+    const auto codec = make_codec(spec).value().codec;
+    Bytes payload(codec->max_encoded_size(stream));
+    const Floats zeros(1023);
+    payload.resize(codec->make_encoder(stream)->encode({.values = zeros}, {}, payload, {}).size);
+    const auto decoder = make_device_codec(spec, work).value().codec->make_decoder(stream);
+    const DeviceFloats sum(work, 1023);
+    decoder->decode_add(payload, 1.0f, sum.values()).or_throw();
+    work->set_patience(std::chrono::milliseconds(20));
+    device->stop_now();
+    EXPECT_THROW(static_cast<void>(decoder->decode_add(payload, 1.0f, sum.values())), Error)
+        << spec;
+    device->go_on();
+    work->set_patience(std::chrono::seconds(30));
   }
-  EXPECT_EQ(device->device_allocations, 0);
-  EXPECT_EQ(device->allocations, 0);
 }
 
 }  // namespace

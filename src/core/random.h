@@ -17,6 +17,7 @@ enum class RandomUse : uint32_t {
   kInit = 4,
   kCodec = 5,
   kTest = 6,
+  kWrongLabels = 7,
 };
 
 // Names a sequence of numbers: Philox4x32-10 [Salmon et al., SC 2011] keyed by seed and use, its

@@ -3,7 +3,9 @@
 #include "device/device_work.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -30,28 +32,61 @@ namespace {
 
 constexpr size_t kAlign = 256;  // bytes
 constexpr size_t kLeastBlock = size_t{1} << 16;
+constexpr size_t kLargestPage = size_t{1} << 24;  // larger copies go in pieces
+
+// Of a device that did not end in time once.
+constexpr std::chrono::milliseconds kLittlePatience = std::chrono::seconds(1);
 
 size_t aligned_size(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-}  // namespace
-
-DeviceWork::DeviceWork(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {
-  queue_ = device_->make_queue();
-  std::string why;
-  launcher_ = device_->make_launcher(queue_, why);
-  if (launcher_ == nullptr) throw Error(ErrorCode::kUnsupported, "device: " + why);
-  done_ = device_->make_event();
+// What a stuck device may still use. It is never destroyed.
+void keep_for_good(std::unique_ptr<Launcher> launcher) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<Launcher>>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(launcher));
 }
 
-// A device that is stuck, or failed, is given up.
-DeviceWork::~DeviceWork() {
+uint64_t next_number() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
+
+DeviceWork::DeviceWork(std::shared_ptr<DeviceMemory> device)
+    : number_(next_number()), device_(std::move(device)) {
+  queue_ = device_->make_queue();
   try {
-    await();
+    std::string why;
+    launcher_ = device_->make_launcher(queue_, why);
+    if (launcher_ == nullptr) throw Error(ErrorCode::kUnsupported, "device: " + why);
+    done_ = device_->make_event();
   } catch (...) {
+    device_->free_queue(queue_);
+    throw;
   }
-  for (const Block& block : blocks_) device_->free(block.memory);
-  for (const Page& page : {sent_, fetched_})
-    if (page.memory != nullptr) device_->free_host(page.memory);
+}
+
+// What a stuck device may still use stays: kernels too, which belong to the launcher.
+DeviceWork::~DeviceWork() {
+  if (settle()) {
+    for (const Block& block : blocks_) device_->free(block.memory);
+    for (const Page& page : {sent_, fetched_})
+      if (page.memory != nullptr) device_->free_host(page.memory);
+    launcher_.reset();
+  } else {
+    keep_for_good(std::move(launcher_));
+  }
+  device_->free_queue(queue_);
+}
+
+void* DeviceWork::allocate(size_t bytes) {
+  void* const memory = device_->allocate(bytes);
+  if (memory == nullptr)
+    throw Error(ErrorCode::kIo,
+                "device " + device_->name() + ": no room for " + std::to_string(bytes) + " bytes");
+  return memory;
 }
 
 void DeviceWork::begin() {
@@ -63,14 +98,14 @@ void DeviceWork::begin() {
     device_->free(block.memory);
   }
   blocks_.clear();
-  blocks_.push_back({device_->allocate(bytes), bytes});
+  blocks_.push_back({allocate(bytes), bytes});
 }
 
 void* DeviceWork::take(size_t bytes) {
   bytes = aligned_size(bytes);
   if (blocks_.empty() || used_ + bytes > blocks_.back().bytes) {
     const size_t size = std::max(bytes, blocks_.empty() ? kLeastBlock : blocks_.back().bytes);
-    blocks_.push_back({device_->allocate(size), size});
+    blocks_.push_back({allocate(size), size});
     used_ = 0;
   }
   used_ += bytes;
@@ -80,41 +115,55 @@ void* DeviceWork::take(size_t bytes) {
 std::byte* DeviceWork::page(Page& of, size_t bytes) {
   if (of.bytes < bytes) {
     await();
-    if (of.memory != nullptr) device_->free_host(std::exchange(of.memory, nullptr));
+    if (const Page old = std::exchange(of, Page{}); old.memory != nullptr)
+      device_->free_host(old.memory);
     of = {device_->allocate_host(bytes), bytes};
   }
   return of.memory;
 }
 
 void DeviceWork::send(void* to, std::span<const std::byte> from) {
-  if (from.empty()) return;
-  if (sent_bytes_ + from.size() > sent_.bytes) {
-    await();
-    page(sent_, std::max(from.size(), kLeastBlock));
+  auto* there = static_cast<std::byte*>(to);
+  while (!from.empty()) {
+    const size_t size = std::min(from.size(), kLargestPage);
+    if (sent_bytes_ + size > sent_.bytes) {
+      await();
+      page(sent_, std::max(size, kLeastBlock));
+    }
+    std::byte* const at = sent_.memory + sent_bytes_;
+    std::memcpy(at, from.data(), size);
+    sent_bytes_ += size;
+    device_->copy_from_host(there, at, size, queue_);
+    bytes_sent_ += size;
+    there += size;
+    from = from.subspan(size);
   }
-  std::byte* const at = sent_.memory + sent_bytes_;
-  std::memcpy(at, from.data(), from.size());
-  sent_bytes_ += from.size();
-  device_->copy_from_host(to, at, from.size(), queue_);
 }
 
 void DeviceWork::fetch(std::span<std::byte> to, const void* from) {
-  std::byte* const at = page(fetched_, std::max(to.size(), kLeastBlock));
-  if (!to.empty()) device_->copy_to_host(at, from, to.size(), queue_);
-  await();
-  if (!to.empty()) std::memcpy(to.data(), at, to.size());
+  const auto* there = static_cast<const std::byte*>(from);
+  do {
+    const size_t size = std::min(to.size(), kLargestPage);
+    std::byte* const at = page(fetched_, std::max(size, kLeastBlock));
+    if (size > 0) device_->copy_to_host(at, there, size, queue_);
+    bytes_fetched_ += size;
+    await();
+    if (size > 0) std::memcpy(to.data(), at, size);
+    there += size;
+    to = to.subspan(size);
+  } while (!to.empty());
 }
 
 void DeviceWork::await() {
   device_->record(*done_, queue_);
-  const auto until =
-      std::chrono::steady_clock::now() + (given_up_ ? std::chrono::milliseconds(0) : patience_);
+  const auto patience = given_up_ ? std::min(patience_, kLittlePatience) : patience_;
+  const auto until = std::chrono::steady_clock::now() + patience;
   for (size_t looks = 0; !device_->reached(*done_); ++looks) {
     if (std::chrono::steady_clock::now() > until) {
       given_up_ = true;
       throw Error(ErrorCode::kTimeout, "device " + device_->name() +
                                            ": kernels have not ended within " +
-                                           std::to_string(patience_.count()) + " ms");
+                                           std::to_string(patience.count()) + " ms");
     }
     // Kernels of small tensors take a few microseconds.
     if (looks > 100)
@@ -122,23 +171,33 @@ void DeviceWork::await() {
     else
       std::this_thread::yield();
   }
+  given_up_ = false;
   sent_bytes_ = 0;
+}
+
+bool DeviceWork::settle() noexcept {
+  try {
+    await();
+  } catch (const Error& error) {
+    return error.code() != ErrorCode::kTimeout;  // a device that failed does nothing any more
+  } catch (...) {
+  }
+  return true;
 }
 
 DeviceFloats::DeviceFloats(SharedWork work, size_t count) : work_(std::move(work)) {
   if (count == 0) return;
-  values_ = {static_cast<float*>(work_->memory()->allocate(4 * count)), count};
-  fill(*work_, values_, 0.0f);
+  values_ = {static_cast<float*>(work_->allocate(4 * count)), count};
+  try {
+    fill(*work_, values_, 0.0f);
+  } catch (...) {  // nothing uses them yet
+    work_->memory()->free(values_.data());
+    throw;
+  }
 }
 
 DeviceFloats::~DeviceFloats() {
-  if (values_.empty()) return;
-  try {
-    work_->await();
-  } catch (...) {
-    // The device does nothing any more.
-  }
-  work_->memory()->free(values_.data());
+  if (!values_.empty() && work_->settle()) work_->memory()->free(values_.data());
 }
 
 void clear(DeviceWork& work, uint32_t* words, size_t count) {

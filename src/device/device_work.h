@@ -25,8 +25,8 @@ using SharedWork = std::shared_ptr<device::DeviceWork>;
 
 namespace thinwire::device {
 
-// What is asked for happens in its order. fetch and await return once everything has happened that was asked for before;
-// the other functions return at once. All throw the device's errors. Not shared between threads.
+// What is asked for happens in its order. fetch and await return once all has happened that was asked for before, send once
+// there is room in page-locked memory, 16 MiB at most, the others at once. All throw the device's errors. For one thread.
 class DeviceWork {
  public:
   // Throws Error(kUnsupported), which says why, if the device runs no kernels.
@@ -39,8 +39,15 @@ class DeviceWork {
   DeviceQueue queue() const noexcept { return queue_; }
   const std::shared_ptr<DeviceMemory>& memory() const noexcept { return device_; }
 
-  // How long fetch and await wait at most. Then they throw Error(kTimeout), which names the device, and from then on at once.
+  // Different for every object of this process.
+  uint64_t number() const noexcept { return number_; }
+
+  // How long fetch and await wait at most. Then they throw Error(kTimeout), which names the device, and from then on after a
+  // second, until the device has caught up.
   void set_patience(std::chrono::milliseconds patience) noexcept { patience_ = patience; }
+
+  // Memory of the device. Throws Error(kIo), which says how much was asked for, if there is no room.
+  void* allocate(size_t bytes);
 
   // All scratch memory is free again. REQUIRES: nothing asked for is still to happen that uses it.
   void begin();
@@ -61,15 +68,24 @@ class DeviceWork {
   }
   void await();
 
+  // Of all copies so far.
+  uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+  uint64_t bytes_fetched() const noexcept { return bytes_fetched_; }
+
+  // As await, for ends: whether memory may be freed. It may not if the device is stuck, which may still use it.
+  bool settle() noexcept;
+
  private:
   void* take(size_t bytes);
 
+  const uint64_t number_;
   std::shared_ptr<DeviceMemory> device_;
   DeviceQueue queue_ = nullptr;
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<DeviceEvent> done_;
   std::chrono::milliseconds patience_ = std::chrono::minutes(1);
   bool given_up_ = false;
+  uint64_t bytes_sent_ = 0, bytes_fetched_ = 0;
 
   struct Block {
     void* memory;
@@ -90,7 +106,7 @@ class DeviceWork {
 class DeviceFloats {
  public:
   DeviceFloats(SharedWork work, size_t count);
-  ~DeviceFloats();  // once nothing uses them
+  ~DeviceFloats();  // once nothing uses them; a device that is stuck keeps its memory
   DeviceFloats(const DeviceFloats&) = delete;
   DeviceFloats& operator=(const DeviceFloats&) = delete;
 

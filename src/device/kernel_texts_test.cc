@@ -5,9 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <regex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "device/cuda/nvrtc.h"
 #include "device/testing/find_nvrtc.h"
@@ -55,6 +61,19 @@ std::vector<std::string> forbidden_in(const std::string& ptx) {
   return found;
 }
 
+constexpr const char* kArchitectures[] = {"80", "90", "120"};
+
+void expect_good(const KernelText& text, const std::string& cubin, const std::string& ptx) {
+  EXPECT_TRUE(
+      cubin.starts_with("\x7f"
+                        "ELF"));
+  for (const std::string& kernel : kernels_of(text)) {
+    const std::string name = kernel.substr(kernel.find('/') + 1);
+    EXPECT_THAT(ptx, testing::HasSubstr(".entry " + name + "("));
+  }
+  EXPECT_THAT(forbidden_in(ptx), testing::IsEmpty());
+}
+
 class CompiledTexts : public testing::Test {
  protected:
   void SetUp() override {
@@ -70,7 +89,8 @@ class CompiledTexts : public testing::Test {
 
 TEST_F(CompiledTexts, HaveAllKernelsAndNoFusedArithmetic) {
   for (const KernelText& text : kernel_texts())
-    for (const char* architecture : {"sm_80", "sm_90", "sm_120"}) {
+    for (const std::string number : kArchitectures) {
+      const std::string architecture = "sm_" + number;
       SCOPED_TRACE(std::string(text.name) + " " + architecture);
       Compiled compiled;
       try {
@@ -79,15 +99,54 @@ TEST_F(CompiledTexts, HaveAllKernelsAndNoFusedArithmetic) {
         if (error.code() != ErrorCode::kUnsupported) throw;
         GTEST_SKIP() << error.what();  // an NVRTC that is older than the architecture
       }
-      EXPECT_TRUE(
-          compiled.cubin.starts_with("\x7f"
-                                     "ELF"));
-      for (const std::string& kernel : kernels_of(text)) {
-        const std::string name = kernel.substr(kernel.find('/') + 1);
-        EXPECT_THAT(compiled.ptx, testing::HasSubstr(".entry " + name + "("));
-      }
-      EXPECT_THAT(forbidden_in(compiled.ptx), testing::IsEmpty());
+      expect_good(text, compiled.cubin, compiled.ptx);
     }
+}
+
+struct Ended {
+  int status;
+  std::string output;
+};
+Ended run(const std::string& command) {
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string output;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) output += static_cast<char>(c);
+  return {pclose(pipe), output};
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The compiler of a toolkit, where the machine has one, with NVRTC's options.
+TEST(TextsByNvcc, HaveAllKernelsAndNoFusedArithmetic) {
+  const Ended asked = run("nvcc --list-gpu-arch");
+  if (asked.status != 0) GTEST_SKIP() << "there is no nvcc: " << asked.output;
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "thinwire_nvcc";
+  for (const KernelText& text : kernel_texts()) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    const std::string name(text.name);
+    std::ofstream(folder / (name + ".cu")) << source_for_gpu(text.name);
+    std::string command = "cd '" + folder.string() + "' && nvcc --fatbin -w --keep --keep-dir .";
+    for (const std::string& option : Nvrtc::options()) command += " " + option;
+    for (const std::string number : kArchitectures) {
+      if (asked.output.find("compute_" + number + "\n") == std::string::npos)
+        GTEST_SKIP() << "this nvcc is older than sm_" << number;
+      command += " -gencode arch=compute_" + number + ",code=sm_" + number;
+    }
+    const Ended compiled = run(command + " -o " + name + ".fatbin " + name + ".cu");
+    ASSERT_EQ(compiled.status, 0) << name << ": " << compiled.output;
+    for (const std::string number : kArchitectures) {
+      SCOPED_TRACE(name + " sm_" + number);
+      const std::string file = name + ".compute_" + number;
+      expect_good(text, content_of(folder / (file + ".cubin")),
+                  content_of(folder / (file + ".ptx")));
+    }
+  }
+  fs::remove_all(folder);
 }
 
 // The test above can fail: this text has what it looks for.

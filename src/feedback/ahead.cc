@@ -20,6 +20,9 @@
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and f need no buffers:
 // they are formed again. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
 #include "feedback/feedback_rules.h"
 #include "feedback/velocity_memory.h"
 #include "kernel/memory_passes.h"
@@ -30,32 +33,30 @@ namespace {
 
 class Ahead final : public VelocityMemory {
  public:
-  Ahead(const Options& options, const StreamSpec& stream)
-      : VelocityMemory("ahead", options, stream) {}
+  Ahead(const Options& options, const StreamSpec& stream, const SharedPlace& place)
+      : VelocityMemory("ahead", options, stream, place) {}
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
     guard_.prepare(gradient.size());
     Moments moments = kernel::moments({});
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto part = [&](auto& vector) {
-        return std::span(vector).subspan(range.begin, range.count);
-      };
+      const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
       moments =
-          kernel::form_ahead(rule_of(range), tail_of(range), part(gradient), part(velocity_.now),
+          place().form_ahead(rule_of(range), tail_of(range), part(gradient), part(velocity_.now),
                              part(residual_.now), part(velocity_.next), part(residual_.next));
     });
-    if (!rules_.uniform()) moments = kernel::moments(residual_.next);
+    if (!rules_.uniform()) moments = place().moments(residual_.next);
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
-      kernel::settle_ahead(rule_of(range), tail_of(range),
+      place().settle_ahead(rule_of(range), tail_of(range),
                            gradient.subspan(range.begin, range.count),
-                           std::span(residual_.now).subspan(range.begin, range.count),
-                           std::span(velocity_.next).subspan(range.begin, range.count),
-                           std::span(residual_.next).subspan(range.begin, range.count));
+                           residual_.now.subspan(range.begin, range.count),
+                           velocity_.next.subspan(range.begin, range.count),
+                           residual_.next.subspan(range.begin, range.count));
     });
   }
 
@@ -73,6 +74,11 @@ class Ahead final : public VelocityMemory {
   }
 };
 
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<Ahead>(options, stream, place);
+}
+
 }  // namespace
 
 const FeedbackEntry& ahead_entry() {
@@ -81,8 +87,8 @@ const FeedbackEntry& ahead_entry() {
       .summary = "momentum before the exchange, whose rest goes along with what waited",
       .paper = {},
       .options = momentum_rows(),
-      .make = [](const Options& options,
-                 const StreamSpec& stream) { return std::make_unique<Ahead>(options, stream); },
+      .make = make_here(make),
+      .on_device = make_on_device(make),
       .momentum = [](const Options& options) { return options.number("momentum"); },
       .plain = velocity_text,
       .owes = true};

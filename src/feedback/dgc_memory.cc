@@ -31,6 +31,7 @@
 #include <cmath>
 
 #include "feedback/feedback_rules.h"
+#include "feedback/memory_place.h"
 #include "feedback/velocity_memory.h"
 #include "kernel/memory_passes.h"
 #include "kernel/vector_moments.h"
@@ -40,8 +41,8 @@ namespace {
 
 class MomentumCorrection final : public VelocityMemory {
  public:
-  MomentumCorrection(const Options& options, const StreamSpec& stream)
-      : VelocityMemory("dgc", options, stream),
+  MomentumCorrection(const Options& options, const StreamSpec& stream, const SharedPlace& place)
+      : VelocityMemory("dgc", options, stream, place),
         clip_(options.number("clip")),
         mask_(options.flag("mask")) {}
 
@@ -50,14 +51,12 @@ class MomentumCorrection final : public VelocityMemory {
     clipped_ = clip_ > 0 ? clipped(gradient, call.ranks) : 1.0f;
     Moments moments = kernel::moments({});
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto part = [&](auto& vector) {
-        return std::span(vector).subspan(range.begin, range.count);
-      };
+      const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
       moments =
-          kernel::add_velocity(rule_of(range), part(gradient), part(velocity_.now),
+          place().add_velocity(rule_of(range), part(gradient), part(velocity_.now),
                                part(residual_.now), part(velocity_.next), part(residual_.next));
     });
-    if (!rules_.uniform()) moments = kernel::moments(residual_.next);
+    if (!rules_.uniform()) moments = place().moments(residual_.next);
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
 
@@ -65,10 +64,10 @@ class MomentumCorrection final : public VelocityMemory {
     guard_.sent(gradient.size(), begin, count);
     if (!masks(begin, count)) return;
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
-      kernel::mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
-                            std::span(residual_.now).subspan(range.begin, range.count),
-                            std::span(residual_.next).subspan(range.begin, range.count),
-                            std::span(velocity_.next).subspan(range.begin, range.count));
+      place().mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
+                            residual_.now.subspan(range.begin, range.count),
+                            residual_.next.subspan(range.begin, range.count),
+                            velocity_.next.subspan(range.begin, range.count));
     });
   }
 
@@ -80,7 +79,7 @@ class MomentumCorrection final : public VelocityMemory {
     auto from = positions.begin();
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
       const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);
-      kernel::mask_velocity_at(rule_of(range), {from, to}, gradient, residual_.now, residual_.next,
+      place().mask_velocity_at(rule_of(range), {from, to}, gradient, residual_.now, residual_.next,
                                velocity_.next);
       from = to;
     });
@@ -89,7 +88,7 @@ class MomentumCorrection final : public VelocityMemory {
  private:
   // What the gradient is multiplied by. A norm that is not finite lets it through, to be found.
   float clipped(std::span<const float> gradient, uint64_t ranks) const {
-    const double norm = std::sqrt(kernel::moments(gradient).square_sum);
+    const double norm = std::sqrt(place().moments(gradient).square_sum);
     const double limit = clip_ / std::sqrt(static_cast<double>(ranks));
     return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
   }
@@ -97,8 +96,7 @@ class MomentumCorrection final : public VelocityMemory {
   // Whether the velocities of what was sent of these values end. A codec that leaves most of them
   // has left something among the first, so that this reads few.
   bool masks(size_t begin, size_t count) const {
-    const auto rest = std::span(residual_.next).subspan(begin, count);
-    return mask_ && std::any_of(rest.begin(), rest.end(), [](float left) { return left != 0; });
+    return mask_ && place().any_nonzero(residual_.next.subspan(begin, count));
   }
 
   kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {
@@ -111,6 +109,11 @@ class MomentumCorrection final : public VelocityMemory {
   const bool mask_;
   float clipped_ = 1;  // what this step's gradient is multiplied by
 };
+
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<MomentumCorrection>(options, stream, place);
+}
 
 std::vector<OptionInfo> rows() {
   std::vector<OptionInfo> all = momentum_rows();
@@ -135,10 +138,8 @@ const FeedbackEntry& dgc_memory_entry() {
       .summary = "momentum before the exchange, stopped where something was sent",
       .paper = "Deep Gradient Compression, ICLR 2018, arXiv:1712.01887",
       .options = rows(),
-      .make =
-          [](const Options& options, const StreamSpec& stream) {
-            return std::make_unique<MomentumCorrection>(options, stream);
-          },
+      .make = make_here(make),
+      .on_device = make_on_device(make),
       .momentum = [](const Options& options) { return options.number("momentum"); },
       .plain = velocity_text,
       .owes = true};

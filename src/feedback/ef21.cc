@@ -16,6 +16,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/aligned.h"
 #include "feedback/feedback_rules.h"
 #include "feedback/follows_ranks.h"
 #include "feedback/kept_vector.h"

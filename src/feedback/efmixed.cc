@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/aligned.h"
 #include "feedback/feedback_rules.h"
 #include "feedback/kept_vector.h"
 #include "feedback/step_guard.h"

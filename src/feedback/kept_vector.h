@@ -6,28 +6,47 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "core/aligned.h"
+#include "feedback/memory_place.h"
 #include "thinwire/state.h"
 
 namespace thinwire {
 
-// Both start as zeros. A step writes `next` only, so that forgetting it takes nothing.
-struct KeptVector {
-  explicit KeptVector(size_t count) : now(count), next(count) {}
+// Both start as zeros, in the memory of one place. A step writes `next` only, so that forgetting it takes nothing.
+class KeptVector {
+ public:
+  explicit KeptVector(size_t count, SharedPlace place = on_processor())
+      : place_(std::move(place)), vectors_{place_->zeros(count), place_->zeros(count)} {
+    now = vectors_[0].values;
+    next = vectors_[1].values;
+  }
+  KeptVector(const KeptVector&) = delete;
+  KeptVector& operator=(const KeptVector&) = delete;
 
   void commit() noexcept { std::swap(now, next); }
 
   // Puts a saved array into `next`; commit it once all arrays of a state were there.
   Status read(const StateArrays& arrays, std::string_view name) {
-    return copy_state(arrays, name, std::span<float>(next));
+    std::vector<float> values(next.size());
+    if (Status status = copy_state(arrays, name, std::span<float>(values)); !status) return status;
+    place_->store(values, next);
+    return Status::ok();
   }
   StateArray write(const char* name) const {
-    return make_state(name, std::span<const float>(now), OnResize::kOwedToMean);
+    std::vector<float> values(now.size());
+    place_->fetch(now, values);
+    return make_state(name, std::span<const float>(values), OnResize::kOwedToMean);
   }
 
-  AlignedVector<float> now;
-  AlignedVector<float> next;
+  MemoryPlace& place() const noexcept { return *place_; }
+
+  std::span<float> now;
+  std::span<float> next;
+
+ private:
+  SharedPlace place_;
+  MemoryPlace::Vector vectors_[2];
 };
 
 }  // namespace thinwire

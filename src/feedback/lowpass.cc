@@ -20,8 +20,8 @@ namespace {
 
 class LowPass final : public OneVectorMemory {
  public:
-  LowPass(double beta, size_t count)
-      : OneVectorMemory("lowpass", "residual", count),
+  LowPass(double beta, size_t count, SharedPlace place)
+      : OneVectorMemory("lowpass", "residual", count, std::move(place)),
         beta_(static_cast<float>(beta)),
         keep_(static_cast<float>(1 - beta)) {}
 
@@ -30,8 +30,8 @@ class LowPass final : public OneVectorMemory {
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
     if (beta_ == 1) return;
-    const auto rest = std::span(kept_.next).subspan(begin, count);
-    kernel::weighted_sum(keep_, std::span(kept_.now).subspan(begin, count), beta_, rest, rest);
+    const auto rest = kept_.next.subspan(begin, count);
+    place().weighted_sum(keep_, kept_.now.subspan(begin, count), beta_, rest, rest);
   }
 
   void commit() override {
@@ -41,15 +41,20 @@ class LowPass final : public OneVectorMemory {
 
  private:
   Signal form(std::span<const float> gradient, size_t begin) override {
-    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
-    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
-    const Moments moments = kernel::add_with_moments(gradient, now, next);
+    const auto now = kept_.now.subspan(begin, gradient.size());
+    const auto next = kept_.next.subspan(begin, gradient.size());
+    const Moments moments = place().weighted_sum_with_moments(1, gradient, 1, now, next);
     return {.values = next, .fresh = gradient, .moments = moments};
   }
 
   const float beta_;
   const float keep_;  // 1 - beta
 };
+
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<LowPass>(options.number("beta"), stream.count(), std::move(place));
+}
 
 }  // namespace
 
@@ -64,10 +69,8 @@ const FeedbackEntry& lowpass_entry() {
                    .min = 1e-6,
                    .max = 1,
                    .help = "share taken in each step; 1: residual"}},
-      .make =
-          [](const Options& options, const StreamSpec& stream) {
-            return std::make_unique<LowPass>(options.number("beta"), stream.count());
-          },
+      .make = make_here(make),
+      .on_device = make_on_device(make),
       .owes = true};
   return entry;
 }

@@ -6,17 +6,19 @@
 // What is sent is m'; what a message could not carry of it is lost, and the mean's owners keep nothing
 // either. Two buffers that commit swaps, so that rollback has nothing to undo.
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
 #include "feedback/feedback_rules.h"
 #include "feedback/one_vector_memory.h"
-#include "kernel/memory_passes.h"
 
 namespace thinwire {
 namespace {
 
 class MovingAverage final : public OneVectorMemory {
  public:
-  MovingAverage(double beta, size_t count)
-      : OneVectorMemory("momentum", "momentum", count),
+  MovingAverage(double beta, size_t count, SharedPlace place)
+      : OneVectorMemory("momentum", "momentum", count, std::move(place)),
         beta_(static_cast<float>(beta)),
         fresh_(static_cast<float>(1 - beta)) {}
 
@@ -24,15 +26,20 @@ class MovingAverage final : public OneVectorMemory {
 
  private:
   Signal form(std::span<const float> gradient, size_t begin) override {
-    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
-    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
-    const Moments moments = kernel::weighted_sum_with_moments(beta_, now, fresh_, gradient, next);
+    const auto now = kept_.now.subspan(begin, gradient.size());
+    const auto next = kept_.next.subspan(begin, gradient.size());
+    const Moments moments = place().weighted_sum_with_moments(beta_, now, fresh_, gradient, next);
     return {.values = next, .fresh = gradient, .moments = moments};
   }
 
   const float beta_;
   const float fresh_;  // 1 - beta
 };
+
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<MovingAverage>(options.number("beta"), stream.count(), std::move(place));
+}
 
 }  // namespace
 
@@ -47,9 +54,8 @@ const FeedbackEntry& momentum_entry() {
                    .min = 0,
                    .max = 0.999999,
                    .help = "share of the average that stays in each step; 0: the gradient"}},
-      .make = [](const Options& options, const StreamSpec& stream) {
-        return std::make_unique<MovingAverage>(options.number("beta"), stream.count());
-      },
+      .make = make_here(make),
+      .on_device = make_on_device(make),
       .momentum = [](const Options& options) { return options.number("beta"); }};
   return entry;
 }

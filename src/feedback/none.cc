@@ -1,27 +1,27 @@
 // none: the gradient as it is; what a message could not carry is lost.
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
 #include <utility>
 
 #include "core/check.h"
-#include "feedback/device_memories.h"
 #include "feedback/feedback_rules.h"
-#include "kernel/vector_moments.h"
+#include "feedback/memory_place.h"
 
 namespace thinwire {
 namespace {
 
 class None final : public Feedback {
  public:
-  explicit None(size_t count) : count_(count) {}
+  None(size_t count, SharedPlace place) : count_(count), place_(std::move(place)) {}
 
   Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
     THINWIRE_CHECK(gradient.size() == count_, "feedback 'none': the gradient has another length");
-    return {.values = gradient, .fresh = {}, .moments = kernel::moments(gradient)};
+    return {.values = gradient, .fresh = {}, .moments = place_->moments(gradient)};
   }
   std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
                                      const Call& /*call*/) override {
     THINWIRE_CHECK(begin + gradient.size() <= count_, "feedback 'none': a part beyond the end");
-    return Signal{.values = gradient, .fresh = {}, .moments = kernel::moments(gradient)};
+    return Signal{.values = gradient, .fresh = {}, .moments = place_->moments(gradient)};
   }
   std::span<float> rest() noexcept override { return {}; }
   void commit() override {}
@@ -29,7 +29,13 @@ class None final : public Feedback {
 
  private:
   size_t count_;
+  SharedPlace place_;
 };
+
+std::unique_ptr<Feedback> make(const Options& /*options*/, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<None>(stream.count(), std::move(place));
+}
 
 }  // namespace
 
@@ -39,10 +45,8 @@ const FeedbackEntry& none_entry() {
       .summary = "remembers nothing: for codecs that are unbiased or lossless",
       .paper = {},
       .options = {},
-      .make = [](const Options& /*options*/,
-                 const StreamSpec& stream) { return std::make_unique<None>(stream.count()); },
-      .on_device = [](const Options& /*options*/, const StreamSpec& stream,
-                      SharedWork work) { return make_device_none(stream, std::move(work)); }};
+      .make = make_here(make),
+      .on_device = make_on_device(make)};
   return entry;
 }
 

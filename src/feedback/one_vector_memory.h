@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "feedback/kept_vector.h"
 #include "feedback/step_guard.h"
-#include "kernel/vector_moments.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire {
@@ -31,7 +32,7 @@ class OneVectorMemory : public Feedback {
   }
   void rollback() override { guard_.rollback(); }
 
-  double owed_squares() const override { return kernel::moments(kept_.now).square_sum; }
+  double owed_squares() const override { return kept_.place().moments(kept_.now).square_sum; }
   StateArrays save() const override { return {kept_.write(array_)}; }
   Status load(const StateArrays& arrays) override {
     if (Status status = kept_.read(arrays, array_); !status) return status;
@@ -42,11 +43,13 @@ class OneVectorMemory : public Feedback {
 
  protected:
   // `name` and `array` are static.
-  OneVectorMemory(std::string_view name, const char* array, size_t count)
-      : kept_(count), guard_(name, count), array_(array) {}
+  OneVectorMemory(std::string_view name, const char* array, size_t count, SharedPlace place)
+      : kept_(count, std::move(place)), guard_(name, count), array_(array) {}
 
   // Values [begin, begin + gradient.size()) of the signal.
   virtual Signal form(std::span<const float> gradient, size_t begin) = 0;
+
+  MemoryPlace& place() const noexcept { return kept_.place(); }
 
   KeptVector kept_;
   StepGuard guard_;

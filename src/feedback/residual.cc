@@ -11,25 +11,21 @@
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
 // to undo. A third holds gamma g unless gamma is 1.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <utility>
 
-#include "feedback/device_memories.h"
 #include "feedback/feedback_rules.h"
 #include "feedback/one_vector_memory.h"
-#include "kernel/axpy.h"
-#include "kernel/memory_passes.h"
 
 namespace thinwire {
 namespace {
 
 class Residual final : public OneVectorMemory {
  public:
-  Residual(float beta, float gamma, size_t count)
-      : OneVectorMemory("residual", "residual", count),
+  Residual(float beta, float gamma, size_t count, SharedPlace place)
+      : OneVectorMemory("residual", "residual", count, std::move(place)),
         beta_(beta),
         gamma_(gamma),
-        weighted_(gamma == 1 ? 0 : count) {}
+        weighted_(this->place().zeros(gamma == 1 ? 0 : count)) {}
 
   bool only_adds() const noexcept override { return true; }
   std::span<float> rest() noexcept override { return kept_.next; }
@@ -37,31 +33,30 @@ class Residual final : public OneVectorMemory {
  private:
   Signal form(std::span<const float> gradient, size_t begin) override {
     const std::span<const float> own = weigh(gradient, begin);
-    const auto now = std::span(kept_.now).subspan(begin, gradient.size());
-    const auto next = std::span(kept_.next).subspan(begin, gradient.size());
-    const Moments moments = kernel::weighted_sum_with_moments(beta_, now, 1, own, next);
+    const auto now = kept_.now.subspan(begin, gradient.size());
+    const auto next = kept_.next.subspan(begin, gradient.size());
+    const Moments moments = place().weighted_sum_with_moments(beta_, now, 1, own, next);
     return {.values = next, .fresh = own, .moments = moments};
   }
 
   // gamma g is this step's own part of the signal, which methods may look at by itself.
   std::span<const float> weigh(std::span<const float> gradient, size_t begin) {
     if (gamma_ == 1) return gradient;
-    const auto weighted = std::span(weighted_).subspan(begin, gradient.size());
-    std::copy(gradient.begin(), gradient.end(), weighted.begin());
-    kernel::scale(weighted, gamma_);
+    const auto weighted = weighted_.values.subspan(begin, gradient.size());
+    place().scaled(gradient, gamma_, weighted);
     return weighted;
   }
 
   const float beta_;
   const float gamma_;
-  AlignedVector<float> weighted_;  // empty where gamma is 1
+  const MemoryPlace::Vector weighted_;  // empty where gamma is 1
 };
 
-// A weight of the gradient has no form on a device.
-std::unique_ptr<Feedback> make_on_device(const Options& options, const StreamSpec& stream,
-                                         SharedWork work) {
-  if (options.number("gamma") != 1) return nullptr;
-  return make_device_residual(static_cast<float>(options.number("beta")), stream, std::move(work));
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<Residual>(static_cast<float>(options.number("beta")),
+                                    static_cast<float>(options.number("gamma")), stream.count(),
+                                    std::move(place));
 }
 
 }  // namespace
@@ -82,14 +77,8 @@ const FeedbackEntry& residual_entry() {
                                                 .min = 0,
                                                 .max = 1e6,
                                                 .help = "weight of the gradient"}},
-                                   .make =
-                                       [](const Options& options, const StreamSpec& stream) {
-                                         return std::make_unique<Residual>(
-                                             static_cast<float>(options.number("beta")),
-                                             static_cast<float>(options.number("gamma")),
-                                             stream.count());
-                                       },
-                                   .on_device = make_on_device,
+                                   .make = make_here(make),
+                                   .on_device = make_on_device(make),
                                    .owes = true};
   return entry;
 }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <random>
+#include <tuple>
 #include <utility>
 
 #include "core/check.h"
@@ -41,7 +43,50 @@ std::string unescape(std::string_view escaped) {
   return name;
 }
 
+using Objects = std::map<std::string, std::unique_ptr<Stateful>>;
+using States = std::map<std::string, StateArrays>;
+
+// What was on a device that failed may be out of reach.
+void give_back_what_can_be(const Objects& objects, const States& before) noexcept {
+  for (const auto& [key, arrays] : before) {
+    try {
+      std::ignore = objects.at(key)->load(arrays);
+    } catch (...) {
+      // The error that is under way says why.
+    }
+  }
+}
+
+// Each object loads the state under its key, if there is one. When one refuses, those before it get their own back, and
+// the Status begins with `whose`; when one throws, all do that can.
+Status load_all(const Objects& objects, const States& states, const std::string& whose) {
+  States before;
+  try {
+    for (const auto& [key, arrays] : states) {
+      const auto found = objects.find(key);
+      if (found == objects.end()) continue;
+      before[key] = found->second->save();
+      const Status status = found->second->load(arrays);
+      if (status) continue;
+      for (const auto& [changed, own] : before)
+        if (changed != key) objects.at(changed)->load(own).or_throw();
+      return Status::fail(ErrorCode::kMismatch,
+                          whose + " '" + key + "' does not fit: " + status.message());
+    }
+  } catch (...) {
+    give_back_what_can_be(objects, before);
+    throw;
+  }
+  return Status::ok();
+}
+
 }  // namespace
+
+uint64_t Store::new_identity() {
+  std::random_device device;
+  const uint64_t high = device(), low = device();
+  return std::max<uint64_t>(1, high << 32 | low);
+}
 
 Stateful& Store::open_any(const std::string& key,
                           const std::function<std::unique_ptr<Stateful>()>& make) {
@@ -62,7 +107,19 @@ void Store::drop(const std::string& key) {
   waiting_.erase(key);
 }
 
+void Store::before_save(const void* owner, std::function<void()> settle) {
+  if (settle)
+    settle_[owner] = std::move(settle);
+  else
+    settle_.erase(owner);
+}
+
+void Store::settle() const {
+  for (const auto& [owner, settle] : settle_) settle();
+}
+
 StateArrays Store::save() const {
+  settle();
   StateArrays all;
   const auto append = [&](const std::string& key, StateArrays arrays) {
     for (StateArray& array : arrays) {
@@ -112,17 +169,7 @@ Status Store::merge(const StateArrays& others,
     }
     if (Status status = into(*found, other); !status) return status;
   }
-  std::map<std::string, StateArrays> before;
-  for (const auto& [key, arrays] : merged) {
-    before[key] = objects_.at(key)->save();
-    if (Status status = objects_.at(key)->load(arrays); !status) {
-      for (const auto& [changed, own] : before)
-        if (changed != key) objects_.at(changed)->load(own).or_throw();
-      return Status::fail(ErrorCode::kMismatch, "store: what another rank has of '" + key +
-                                                    "' does not fit: " + status.message());
-    }
-  }
-  return Status::ok();
+  return load_all(objects_, merged, "store: what another rank has of");
 }
 
 StateArrays Store::save_shared() const {
@@ -212,19 +259,10 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size, in
     taken[key].push_back(std::move(array));
   }
 
-  // Objects that are open take theirs now; when one refuses, those before it get their own back.
-  std::map<std::string, StateArrays> before;
-  for (const auto& [key, arrays] : taken) {
-    const auto found = objects_.find(key);
-    if (found == objects_.end()) continue;
-    before[key] = found->second->save();
-    if (Status status = found->second->load(arrays); !status) {
-      for (const auto& [changed, own] : before)
-        if (changed != key) objects_.at(changed)->load(own).or_throw();
-      return Status::fail(ErrorCode::kMismatch, "store: the saved state of '" + key +
-                                                    "' does not fit: " + status.message());
-    }
-  }
+  // Objects that are open take theirs now. What still changes them in the background would change what they took.
+  settle();
+  if (Status status = load_all(objects_, taken, "store: the saved state of"); !status)
+    return status;
   for (auto& [key, arrays] : taken)
     if (!objects_.contains(key)) waiting_[key] = std::move(arrays);
   inside_ = inside;

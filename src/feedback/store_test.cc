@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "core/random.h"
 
@@ -37,6 +38,20 @@ class Memory final : public Stateful {
 };
 
 class Other final : public Stateful {};
+
+// One value on a device, which may fail.
+class Remote final : public Stateful {
+ public:
+  StateArrays save() const override {
+    return {make_state("owed", std::span<const float>(&owed, 1), OnResize::kOwedToMean)};
+  }
+  Status load(const StateArrays& arrays) override {
+    if (fails) throw Error(ErrorCode::kIo, "device: it fell off the bus");
+    return copy_state(arrays, "owed", std::span(&owed, 1));
+  }
+  float owed = 0;
+  bool fails = false;
+};
 
 constexpr size_t kCount = 1001;
 
@@ -71,6 +86,69 @@ std::map<std::string, std::vector<std::byte>> contents(const Store& store) {
   std::map<std::string, std::vector<std::byte>> map;
   for (const StateArray& array : store.save()) map[array.name] = array.data;
   return map;
+}
+
+TEST(Store, AsksOwnersToSettleBeforeItSaves) {
+  Store store;
+  Memory& memory = store.open<Memory>("a", [] { return std::make_unique<Memory>(1); });
+  int owner = 0, other = 0;
+  store.before_save(&owner, [&] { memory.owed[0] = 2; });
+  store.before_save(&other, [] { throw Error(ErrorCode::kPeerLost, "rank 1 is gone"); });
+  EXPECT_THROW(store.save(), Error);
+  store.before_save(&other, nullptr);
+  const StateArrays saved = store.save();
+  std::vector<float> owed(1);
+  copy_state(saved, "a/owed", std::span<float>(owed)).or_throw();
+  EXPECT_EQ(owed[0], 2);
+  memory.owed[0] = 5;
+  store.settle();
+  EXPECT_EQ(memory.owed[0], 2);
+  store.before_save(&owner, nullptr);
+  memory.owed[0] = 3;
+  store.save();
+  EXPECT_EQ(memory.owed[0], 3);
+}
+
+// What changes in the background would change what was loaded.
+TEST(Store, AsksOwnersToSettleBeforeItLoads) {
+  Store store;
+  Memory& memory = store.open<Memory>("a", [] { return std::make_unique<Memory>(1); });
+  memory.owed[0] = 7;
+  const std::vector<StateArrays> saved = {store.save()};
+  int owner = 0, settled = 0;
+  store.before_save(&owner, [&] {
+    ++settled;
+    memory.owed[0] = 2;
+  });
+  ASSERT_TRUE(store.load(saved, 0, 1));
+  EXPECT_EQ(settled, 1);
+  EXPECT_EQ(memory.owed[0], 7);
+}
+
+TEST(Store, AnObjectWhoseDeviceFailsLeavesTheOthersAsTheyWere) {
+  Store store;
+  Memory& before = open(store, "a");
+  Remote& remote = store.open<Remote>("b", [] { return std::make_unique<Remote>(); });
+  Memory& behind = open(store, "c");
+  const auto hold = [&](float value) {
+    before.owed.assign(kCount, value);
+    behind.owed.assign(kCount, value);
+    remote.owed = value;
+  };
+  hold(1);
+  const std::vector<StateArrays> saved = {store.save()};
+  const StateArrays owed = store.save_owed();
+  hold(5);
+  const auto expect_unchanged = [&] {
+    EXPECT_EQ(before.owed, std::vector<float>(kCount, 5));
+    EXPECT_EQ(remote.owed, 5);
+    EXPECT_EQ(behind.owed, std::vector<float>(kCount, 5));
+  };
+  remote.fails = true;
+  EXPECT_THROW(std::ignore = store.load(saved, 0, 1), Error);
+  expect_unchanged();
+  EXPECT_THROW(std::ignore = store.add_owed(owed), Error);
+  expect_unchanged();
 }
 
 TEST(Store, OpensOneObjectPerKey) {

@@ -8,10 +8,12 @@
 //
 // Two buffers of 4 bytes per value, and with nesterov a third of what is sent.
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
 #include "feedback/feedback_rules.h"
 #include "feedback/momentum_rules.h"
 #include "feedback/one_vector_memory.h"
-#include "kernel/memory_passes.h"
 #include "kernel/vector_moments.h"
 
 namespace thinwire {
@@ -19,8 +21,9 @@ namespace {
 
 class Velocity final : public OneVectorMemory {
  public:
-  Velocity(const Options& options, const StreamSpec& stream)
-      : OneVectorMemory("velocity", "velocity", stream.count()), rules_(options, stream) {
+  Velocity(const Options& options, const StreamSpec& stream, SharedPlace place)
+      : OneVectorMemory("velocity", "velocity", stream.count(), std::move(place)),
+        rules_(options, stream) {
     make_room();
   }
 
@@ -51,32 +54,37 @@ class Velocity final : public OneVectorMemory {
 
  private:
   void make_room() {
-    if (rules_.any_nesterov()) ahead_.resize(kept_.now.size());
+    if (rules_.any_nesterov() && ahead_.owner == nullptr) ahead_ = place().zeros(kept_.now.size());
   }
 
   Signal form(std::span<const float> gradient, size_t begin) override {
     const size_t count = gradient.size();
-    const auto next = std::span(kept_.next).subspan(begin, count);
-    const auto ahead = rules_.any_nesterov() ? std::span(ahead_).subspan(begin, count) : next;
+    const auto next = kept_.next.subspan(begin, count);
+    const auto ahead = rules_.any_nesterov() ? ahead_.values.subspan(begin, count) : next;
     Moments moments = kernel::moments({});
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
       const auto part = [&](auto span) { return span.subspan(range.begin - begin, range.count); };
       const auto momentum = static_cast<float>(range.momentum.momentum);
-      moments = kernel::weighted_sum_with_moments(
-          momentum, std::span(kept_.now).subspan(range.begin, range.count),
-          rules_.share(range.momentum), part(gradient), part(next));
+      moments = place().weighted_sum_with_moments(
+          momentum, kept_.now.subspan(range.begin, range.count), rules_.share(range.momentum),
+          part(gradient), part(next));
       if (ahead.data() != next.data())
-        moments = kernel::weighted_sum_with_moments(range.momentum.nesterov, part(gradient),
+        moments = place().weighted_sum_with_moments(range.momentum.nesterov, part(gradient),
                                                     range.momentum.nesterov ? momentum : 1.0f,
                                                     part(next), part(ahead));
     });
-    if (!rules_.uniform()) moments = kernel::moments(ahead);
+    if (!rules_.uniform()) moments = place().moments(ahead);
     return {.values = ahead, .fresh = {}, .moments = moments};
   }
 
   MomentumRules rules_;
-  AlignedVector<float> ahead_;  // g + momentum u', where some tensor wants that
+  MemoryPlace::Vector ahead_;  // g + momentum u', where some tensor wants that
 };
+
+std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
+                               SharedPlace place) {
+  return std::make_unique<Velocity>(options, stream, std::move(place));
+}
 
 }  // namespace
 
@@ -86,8 +94,8 @@ const FeedbackEntry& velocity_entry() {
       .summary = "the momentum of SGD before the exchange, and no remainder",
       .paper = {},
       .options = momentum_rows(),
-      .make = [](const Options& options,
-                 const StreamSpec& stream) { return std::make_unique<Velocity>(options, stream); },
+      .make = make_here(make),
+      .on_device = make_on_device(make),
       .momentum = [](const Options& options) { return options.number("momentum"); },
       .plain = velocity_text};
   return entry;

@@ -29,7 +29,7 @@ class VelocityMemory : public Feedback {
   void rollback() override { guard_.rollback(); }
 
   double owed_squares() const override {
-    return kernel::moments(velocity_.now).square_sum + kernel::moments(residual_.now).square_sum;
+    return place().moments(velocity_.now).square_sum + place().moments(residual_.now).square_sum;
   }
   StateArrays save() const override {
     StateArrays arrays = {velocity_.write("velocity"), residual_.write("residual")};
@@ -50,11 +50,14 @@ class VelocityMemory : public Feedback {
 
  protected:
   // `name` is static.
-  VelocityMemory(std::string_view name, const Options& options, const StreamSpec& stream)
+  VelocityMemory(std::string_view name, const Options& options, const StreamSpec& stream,
+                 const SharedPlace& place)
       : rules_(options, stream),
-        velocity_(stream.count()),
-        residual_(stream.count()),
+        velocity_(stream.count(), place),
+        residual_(stream.count(), place),
         guard_(name, stream.count()) {}
+
+  MemoryPlace& place() const noexcept { return residual_.place(); }
 
   MomentumRules rules_;
   KeptVector velocity_;

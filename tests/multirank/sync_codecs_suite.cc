@@ -69,7 +69,8 @@ TEST_P(SyncCodecs, EveryCodecLeavesAllWithTheSameLeader) {
 
 TEST_P(SyncCodecs, EveryCodecLeavesMeansWithTheSameBits) {
   for (const CodecEntry* codec : all_codecs())
-    for (const std::string method : {"average:tau=2", "easgd:tau=2", "diloco:tau=2", "sparseloco:tau=2"})
+    for (const std::string method : {"average:tau=2", "easgd:tau=2", "diloco:tau=2",
+                                     "sparseloco:tau=2", "streaming:tau=2,fragments=2,delay=1"})
       on_all([&](Group& group) {
         const std::string name(codec->info.name);
         Worker worker(group, {.method = method, .codec = name});

@@ -14,7 +14,7 @@ namespace thinwire {
 namespace {
 
 // What a group and its transfers share; one thread at a time.
-struct Members {
+struct C10dMembers {
   std::shared_ptr<C10dWorld> world;
   uint64_t context = 0;
   int rank = 0;            // this process's place
@@ -39,7 +39,7 @@ class C10dTransfer : public Transfer {
   }
 
  protected:
-  C10dTransfer(std::shared_ptr<Members> members, size_t size, int peer, int tag)
+  C10dTransfer(std::shared_ptr<C10dMembers> members, size_t size, int peer, int tag)
       : members_(std::move(members)), size_(size), peer_(peer), tag_(tag) {}
 
   virtual bool advance() = 0;
@@ -49,7 +49,7 @@ class C10dTransfer : public Transfer {
            std::to_string(tag_);
   }
 
-  const std::shared_ptr<Members> members_;
+  const std::shared_ptr<C10dMembers> members_;
   const size_t size_;
   const int peer_;
   const int tag_;
@@ -60,7 +60,7 @@ class C10dTransfer : public Transfer {
 
 class C10dSend final : public C10dTransfer {
  public:
-  C10dSend(const std::shared_ptr<Members>& members, std::span<const std::byte> buffer, int to,
+  C10dSend(const std::shared_ptr<C10dMembers>& members, std::span<const std::byte> buffer, int to,
            int tag)
       : C10dTransfer(members, buffer.size(), to, tag),
         number_(members->world->send(buffer, members->context, members->name(to), tag)) {}
@@ -77,7 +77,7 @@ class C10dSend final : public C10dTransfer {
 
 class C10dReceive final : public C10dTransfer {
  public:
-  C10dReceive(const std::shared_ptr<Members>& members, std::span<std::byte> buffer, int from,
+  C10dReceive(const std::shared_ptr<C10dMembers>& members, std::span<std::byte> buffer, int from,
               int tag)
       : C10dTransfer(members, buffer.size(), from, tag),
         buffer_(buffer),
@@ -112,7 +112,8 @@ class C10dReceive final : public C10dTransfer {
 
 class C10dGroup final : public Group {
  public:
-  explicit C10dGroup(Members members) : members_(std::make_shared<Members>(std::move(members))) {}
+  explicit C10dGroup(C10dMembers members)
+      : members_(std::make_shared<C10dMembers>(std::move(members))) {}
 
   // Whoever waits for a rank that an exception drove out hears of it at once.
   ~C10dGroup() override {
@@ -141,11 +142,11 @@ class C10dGroup final : public Group {
     all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
     const uint64_t path[] = {members_->context, ++splits_,
                              static_cast<uint64_t>(static_cast<int64_t>(colour))};
-    Members part{.world = members_->world,
-                 .context = checksum(std::as_bytes(std::span(path))) | uint64_t{1} << 63,
-                 .rank = 0,
-                 .names = {},
-                 .cause = {}};
+    C10dMembers part{.world = members_->world,
+                     .context = checksum(std::as_bytes(std::span(path))) | uint64_t{1} << 63,
+                     .rank = 0,
+                     .names = {},
+                     .cause = {}};
     for (int r = 0; r < size(); ++r) {
       if (all[static_cast<size_t>(r)] != colour) continue;
       if (r == rank()) part.rank = static_cast<int>(part.names.size());
@@ -199,7 +200,7 @@ class C10dGroup final : public Group {
     members_->world->announce(members_->context, members_->names, why);
   }
 
-  const std::shared_ptr<Members> members_;
+  const std::shared_ptr<C10dMembers> members_;
   const int exceptions_ = std::uncaught_exceptions();
   uint64_t splits_ = 0;
   uint64_t seen_ = 0;  // of the world's changes
@@ -208,7 +209,7 @@ class C10dGroup final : public Group {
 }  // namespace
 
 std::unique_ptr<Group> make_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-  Members all{.world = C10dWorld::of(group), .context = 0, .rank = 0, .names = {}, .cause = {}};
+  C10dMembers all{.world = C10dWorld::of(group), .context = 0, .rank = 0, .names = {}, .cause = {}};
   all.context = C10dWorld::kFirstContext + all.world->new_base();
   all.rank = all.world->rank();
   all.names.resize(static_cast<size_t>(all.world->size()));

@@ -56,7 +56,8 @@ class MpiGroup final : public Group {
   void announce_loss() const {
     std::vector<MpiWorld::Listener> others;
     for (int r = 0; r < size(); ++r)
-      if (r != rank()) others.push_back({members_->name(r), members_->context(r)});
+      if (r != rank() && members_->context(r) != 0)
+        others.push_back({members_->name(r), members_->context(r)});
     std::string why = members_->cause;
     if (why.empty())
       why = "rank " + std::to_string(members_->world->rank()) +
@@ -80,7 +81,12 @@ std::unique_ptr<Group> MpiGroup::split(int colour) {
   const Choice mine{colour, members_->world->new_context()};
   std::vector<Choice> all(static_cast<size_t>(size()));
   all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  MpiMembers part{.world = members_->world, .names = {}, .contexts = {}, .bodies = {}, .cause = {}};
+  MpiMembers part{.world = members_->world,
+                  .names = {},
+                  .contexts = {},
+                  .bodies = {},
+                  .cause = {},
+                  .family = members_->family};
   for (int r = 0; r < size(); ++r) {
     const Choice& choice = all[static_cast<size_t>(r)];
     if (choice.colour != colour) continue;
@@ -98,8 +104,17 @@ void MpiGroup::abort(std::string_view reason) noexcept {
   MpiWorld& world = *members_->world;
   try {
     std::vector<MpiWorld::Listener> all;
+    const std::string why =
+        "rank " + std::to_string(world.rank()) + " failed: " + std::string(reason);
+    if (const auto& family = members_->family; family != nullptr) {
+      for (size_t i = 0; i < family->names.size(); ++i)
+        if (family->contexts[i] != 0 && !world.has_ended(family->names[i]))
+          all.push_back({family->names[i], family->contexts[i]});
+      world.announce_abort(all, why);
+      return;
+    }
     for (int r = 0; r < world.size(); ++r) all.push_back({r, MpiWorld::kEveryGroup});
-    world.announce(all, "rank " + std::to_string(world.rank()) + " failed: " + std::string(reason));
+    world.announce(all, why);
   } catch (...) {
     world.close();
   }
@@ -140,6 +155,10 @@ void MpiGroup::library_all_reduce(std::span<float> values) {
 
 }  // namespace
 
+std::unique_ptr<Group> make_group_of(MpiMembers members) {
+  return std::make_unique<MpiGroup>(std::move(members));
+}
+
 // Every call splits a group of all processes that nobody else uses, so that each gets a channel of its
 // own.
 Result<std::unique_ptr<Group>> make_mpi_group() {
@@ -154,7 +173,8 @@ Result<std::unique_ptr<Group>> make_mpi_group() {
                    .names = std::vector<int>(n),
                    .contexts = std::vector<uint32_t>(n, MpiWorld::kFirstContext),
                    .bodies = std::vector<uint32_t>(n),
-                   .cause = {}};
+                   .cause = {},
+                   .family = nullptr};
     std::iota(all.names.begin(), all.names.end(), 0);
     return new MpiGroup(std::move(all));
   }(world.value());

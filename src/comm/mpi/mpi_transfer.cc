@@ -101,6 +101,18 @@ class Request {
 
   bool failed() const { return state_ == State::kFailed; }
 
+  // A receive that has not begun is taken back. Returns whether MPI does not know the request any more.
+  bool give_up() {
+    if (state_ != State::kStarted) return true;
+    const auto inside = world_->enter();
+    if (!inside) return false;
+    int ended = 0;
+    if (is_receive_ && !std::exchange(cancelled_, true)) MPI_Cancel(&request_);
+    if (MPI_Test(&request_, &ended, MPI_STATUS_IGNORE) != MPI_SUCCESS || ended != 0)
+      state_ = State::kEnded;
+    return state_ == State::kEnded;
+  }
+
   // Throws what MPI has against it.
   bool ended() {
     if (state_ == State::kStarted) {
@@ -130,6 +142,7 @@ class Request {
   MpiWorld* const world_;
   const bool is_receive_;
   State state_ = State::kNew;
+  bool cancelled_ = false;
   int error_ = MPI_SUCCESS;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
@@ -155,6 +168,12 @@ class Pieces {
       });
       if (piece.failed()) return;
     }
+  }
+
+  bool give_up() {
+    bool all = true;
+    for (const auto& request : requests_) all = request->give_up() && all;
+    return all;
   }
 
   // Throws what MPI has against one of them.
@@ -208,8 +227,31 @@ class MpiTransfer : public Transfer {
   bool done_ = false;
 };
 
+// What MPI knows of a message: its envelope, its requests, and in a family a copy of its body.
+class Parcel final : public MpiKept {
+ public:
+  Parcel(MpiWorld* world, bool is_receive) : head(world, is_receive), body(world, is_receive) {}
+
+  bool ended() override {
+    const bool without_head = head.give_up();
+    return body.give_up() && without_head;
+  }
+
+  Envelope envelope;
+  std::vector<std::byte> copy;
+  Request head;
+  Pieces body;
+};
+
 class MpiMessage : public MpiTransfer {
  public:
+  // In a family it is left to MPI, if MPI still needs it.
+  ~MpiMessage() override {
+    if (members_->family == nullptr || parcel_->ended()) return;
+    members_->world->gave_up();
+    members_->world->keep(std::move(parcel_));
+  }
+
   std::string describe() const final {
     return (is_send_ ? "send of " : "receive of ") + std::to_string(size_) + " bytes " +
            (is_send_ ? "to" : "from") + " rank " + std::to_string(members_->name(peer_)) +
@@ -225,12 +267,9 @@ class MpiMessage : public MpiTransfer {
         tag_(tag),
         // Nothing starts for the sake of a rank that is lost: done says so.
         possible_(loss().empty()),
-        head_(members_->world, !is_send),
-        body_(members_->world, !is_send) {}
+        parcel_(std::make_unique<Parcel>(members_->world, !is_send)) {}
 
-  std::string loss() const final {
-    return members_->world->lost(members_->context(members_->rank), members_->name(peer_));
-  }
+  std::string loss() const final { return members_->lost(peer_); }
 
   MPI_Comm comm() const { return members_->world->comm(); }
   int name() const { return members_->name(peer_); }
@@ -242,9 +281,7 @@ class MpiMessage : public MpiTransfer {
   const int peer_;
   const int tag_;
   const bool possible_;
-  Envelope envelope_;
-  Request head_;
-  Pieces body_;
+  std::unique_ptr<Parcel> parcel_;
 };
 
 class MpiSend final : public MpiMessage {
@@ -252,28 +289,36 @@ class MpiSend final : public MpiMessage {
   MpiSend(std::shared_ptr<MpiMembers> group, std::span<const std::byte> buffer, int to, int tag)
       : MpiMessage(std::move(group), true, buffer.size(), to, tag) {
     if (!possible_) return;
-    envelope_.size = buffer.size();
+    Envelope& envelope = parcel_->envelope;
+    envelope.size = buffer.size();
     size_t head_size = kHeadSize;
     if (buffer.size() <= kInline) {
-      if (!buffer.empty()) std::memcpy(envelope_.data.data(), buffer.data(), buffer.size());
+      if (!buffer.empty()) std::memcpy(envelope.data.data(), buffer.data(), buffer.size());
       head_size += buffer.size();
     } else {
-      envelope_.body = members_->bodies[static_cast<size_t>(to)]++;
-      head_size += sizeof(envelope_.body);
+      envelope.body = members_->bodies[static_cast<size_t>(to)]++;
+      head_size += sizeof(envelope.body);
     }
-    head_.start([&](MPI_Request* request) {
-      return MPI_Isend(&envelope_, static_cast<int>(head_size), MPI_BYTE, name(),
+    parcel_->head.start([&](MPI_Request* request) {
+      return MPI_Isend(&envelope, static_cast<int>(head_size), MPI_BYTE, name(),
                        MpiWorld::head_tag(context(), tag), comm(), request);
     });
     if (buffer.size() <= kInline) return;
-    body_.start(buffer.size(), [&](size_t begin, const Layout& layout, MPI_Request* request) {
-      return MPI_Isend(buffer.data() + begin, layout.count(), layout.type(), name(),
-                       MpiWorld::body_tag(context(), envelope_.body), comm(), request);
-    });
+    if (members_->family != nullptr) {
+      parcel_->copy.assign(buffer.begin(), buffer.end());
+      buffer = parcel_->copy;
+    }
+    parcel_->body.start(
+        buffer.size(), [&](size_t begin, const Layout& layout, MPI_Request* request) {
+          return MPI_Isend(buffer.data() + begin, layout.count(), layout.type(), name(),
+                           MpiWorld::body_tag(context(), envelope.body), comm(), request);
+        });
   }
 
  private:
-  bool advance() override { return head_.ended() && (size_ <= kInline || body_.ended()); }
+  bool advance() override {
+    return parcel_->head.ended() && (size_ <= kInline || parcel_->body.ended());
+  }
 };
 
 class MpiReceive final : public MpiMessage {
@@ -281,28 +326,34 @@ class MpiReceive final : public MpiMessage {
   MpiReceive(std::shared_ptr<MpiMembers> group, std::span<std::byte> buffer, int from, int tag)
       : MpiMessage(std::move(group), false, buffer.size(), from, tag), buffer_(buffer) {
     if (!possible_) return;
-    head_.start([&](MPI_Request* request) {
-      return MPI_Irecv(&envelope_, sizeof(Envelope), MPI_BYTE, name(),
+    parcel_->head.start([&](MPI_Request* request) {
+      return MPI_Irecv(&parcel_->envelope, sizeof(Envelope), MPI_BYTE, name(),
                        MpiWorld::head_tag(context(), tag), comm(), request);
     });
   }
 
  private:
   bool advance() override {
-    if (!head_.ended()) return false;
-    if (envelope_.size != size_)
-      throw Error(ErrorCode::kMismatch, "the message has " + std::to_string(envelope_.size));
+    if (!parcel_->head.ended()) return false;
+    const Envelope& envelope = parcel_->envelope;
+    if (envelope.size != size_)
+      throw Error(ErrorCode::kMismatch, "the message has " + std::to_string(envelope.size));
     if (size_ <= kInline) {
-      if (size_ > 0) std::memcpy(buffer_.data(), envelope_.data.data(), size_);
+      if (size_ > 0) std::memcpy(buffer_.data(), envelope.data.data(), size_);
       return true;
     }
-    if (!body_.started()) {
-      body_.start(size_, [&](size_t begin, const Layout& layout, MPI_Request* request) {
-        return MPI_Irecv(buffer_.data() + begin, layout.count(), layout.type(), name(),
-                         MpiWorld::body_tag(context(), envelope_.body), comm(), request);
+    const bool copies = members_->family != nullptr;
+    if (!parcel_->body.started()) {
+      if (copies) parcel_->copy.resize(size_);
+      std::byte* const to = copies ? parcel_->copy.data() : buffer_.data();
+      parcel_->body.start(size_, [&](size_t begin, const Layout& layout, MPI_Request* request) {
+        return MPI_Irecv(to + begin, layout.count(), layout.type(), name(),
+                         MpiWorld::body_tag(context(), envelope.body), comm(), request);
       });
     }
-    return body_.ended();
+    if (!parcel_->body.ended()) return false;
+    if (copies) std::memcpy(buffer_.data(), parcel_->copy.data(), size_);
+    return true;
   }
 
   const std::span<std::byte> buffer_;
@@ -330,8 +381,8 @@ class MpiSum final : public MpiTransfer {
 
   std::string loss() const override {
     std::string why;
-    for (const int name : members_->names)
-      if (why.empty()) why = members_->world->lost(members_->context(members_->rank), name);
+    for (int r = 0; why.empty() && r < static_cast<int>(members_->names.size()); ++r)
+      why = members_->lost(r);
     return why;
   }
 

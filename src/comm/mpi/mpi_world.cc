@@ -138,37 +138,103 @@ uint32_t MpiWorld::new_context() {
   return context;
 }
 
-void MpiWorld::announce(std::span<const Listener> listeners, std::string_view why) noexcept try {
-  std::vector<Notice> notices(listeners.size());
-  std::vector<MPI_Request> sends(listeners.size(), MPI_REQUEST_NULL);
-  for (size_t i = 0; i < listeners.size(); ++i) {
-    notices[i].context = listeners[i].context;
-    notices[i].rank = rank_;
-    std::memcpy(notices[i].why, why.data(), std::min(why.size(), sizeof(Notice::why) - 1));
-    if (notices[i].context == kEveryGroup) note(notices[i]);
+// Notices on their way. MPI may know them for longer than their sender waits.
+class MpiWorld::Notices final : public MpiKept {
+ public:
+  explicit Notices(MpiWorld& world) : world_(world) {}
+
+  Notice& add(int to) {
+    to_.push_back(to);
+    return notices_.emplace_back();
   }
-  using std::chrono::steady_clock;
-  const auto until = steady_clock::now() + std::chrono::seconds(2);
-  auto inside = enter();
-  if (!inside) return;
-  for (size_t i = 0; i < listeners.size(); ++i)
-    if (listeners[i].rank != rank_)
-      MPI_Isend(&notices[i], sizeof(Notice), MPI_BYTE, listeners[i].rank, kNoticeTag, notices_,
-                &sends[i]);
-  for (;;) {
-    int all = 0;
-    MPI_Testall(static_cast<int>(sends.size()), sends.data(), &all, MPI_STATUSES_IGNORE);
-    if (all) return;
-    if (steady_clock::now() >= until) break;
-    inside.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-    inside = enter();
+
+  // Once all are there: the memory of each stays where it is.
+  void send() {
+    sends_.assign(notices_.size(), MPI_REQUEST_NULL);
+    const auto inside = world_.enter();
     if (!inside) return;
+    for (size_t i = 0; i < notices_.size(); ++i)
+      MPI_Isend(&notices_[i], sizeof(Notice), MPI_BYTE, to_[i], kNoticeTag, world_.notices_,
+                &sends_[i]);
   }
-  inside.unlock();
-  close();  // MPI still knows the notices
+
+  bool ended() override {
+    const auto inside = world_.enter();
+    if (!inside) return false;
+    int all = 0;
+    MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &all, MPI_STATUSES_IGNORE);
+    return all != 0;
+  }
+
+ private:
+  MpiWorld& world_;
+  std::vector<int> to_;
+  std::vector<Notice> notices_;
+  std::vector<MPI_Request> sends_;
+};
+
+void MpiWorld::tell(News news, std::span<const Listener> listeners, std::string_view why) noexcept
+    try {
+  auto notices = std::make_unique<Notices>(*this);
+  for (const Listener& listener : listeners) {
+    Notice own{};
+    const bool here = listener.rank == rank_;
+    Notice& notice = here ? own : notices->add(listener.rank);
+    notice.news = news;
+    notice.context = listener.context;
+    notice.rank = rank_;
+    std::memcpy(notice.why, why.data(), std::min(why.size(), sizeof(Notice::why) - 1));
+    if (listener.context == kEveryGroup || here) note(notice);
+  }
+  send_notices(std::move(notices), std::chrono::seconds(2));
 } catch (...) {
   close();  // out of memory: the others will miss this rank at their deadline
+}
+
+void MpiWorld::send_letter(std::span<const int> to, std::span<const std::byte> letter) noexcept
+    try {
+  auto notices = std::make_unique<Notices>(*this);
+  for (const int rank : to) {
+    Notice& notice = notices->add(rank);
+    notice.news = News::kMeeting;
+    notice.context = static_cast<uint32_t>(std::min(letter.size(), kLetter));
+    notice.rank = rank_;
+    std::memcpy(notice.why, letter.data(), notice.context);
+  }
+  send_notices(std::move(notices), std::chrono::milliseconds(50));
+} catch (...) {
+  close();
+}
+
+void MpiWorld::send_notices(std::unique_ptr<Notices> notices,
+                            std::chrono::milliseconds patience) noexcept {
+  using std::chrono::steady_clock;
+  const auto until = steady_clock::now() + patience;
+  notices->send();
+  while (!notices->ended()) {
+    if (steady_clock::now() >= until || !enter()) {
+      keep(std::move(notices));
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+std::vector<std::pair<int, std::vector<std::byte>>> MpiWorld::take_letters() {
+  listen();
+  const std::lock_guard lock(losses_);
+  return std::exchange(letters_, {});
+}
+
+bool MpiWorld::has_ended(int rank) {
+  const std::lock_guard lock(losses_);
+  return ended_.contains(rank);
+}
+
+void MpiWorld::keep(std::unique_ptr<MpiKept> kept) {
+  const std::lock_guard lock(keeping_);
+  std::erase_if(kept_, [](const auto& one) { return one->ended(); });
+  kept_.push_back(std::move(kept));
 }
 
 // mpirun ends the job of a process that dies, unless it was told to let the others recover; MPI itself
@@ -219,7 +285,7 @@ void MpiWorld::look_for_ended() {
       ended_[one.rank] = "rank " + std::to_string(one.rank) + " is gone: process " +
                          std::to_string(one.pid) + " has ended";
     }
-    any_lost_ = true;
+    any_news_ = any_lost_ = true;
     ::close(one.handle);
     watched_.erase(watched_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -238,7 +304,7 @@ void MpiWorld::listen() {
   for (int heard = 1; heard != 0;) {
     if (MPI_Test(&listener_, &heard, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
     if (heard != 0) {
-      heard_.why[sizeof(Notice::why) - 1] = 0;
+      if (heard_.news != News::kMeeting) heard_.why[sizeof(Notice::why) - 1] = 0;
       note(heard_);
       post_listener();
     }
@@ -247,18 +313,33 @@ void MpiWorld::listen() {
 
 void MpiWorld::note(const Notice& notice) {
   const std::lock_guard lock(losses_);
-  if (notice.context != kEveryGroup)
+  if (notice.news == News::kMeeting) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(notice.why);
+    letters_.emplace_back(
+        notice.rank, std::vector<std::byte>(
+                         bytes, bytes + std::min<size_t>(notice.context, sizeof(Notice::why))));
+    return;
+  }
+  if (notice.news == News::kAborted)
+    aborted_.try_emplace(notice.context, notice.why);
+  else if (notice.context != kEveryGroup)
     lost_.try_emplace({notice.context, notice.rank}, notice.why);
   else if (lost_to_all_.empty())
     lost_to_all_ = notice.why;
-  any_lost_ = true;
+  any_news_ = true;
+  if (notice.news == News::kLost)
+    any_lost_ = true;
+  else
+    gave_up_ = true;  // those that abort a group go on in another one
 }
 
-std::string MpiWorld::lost(uint32_t context, int peer) {
-  if (!any_lost_) return {};
+std::string MpiWorld::lost(uint32_t context, uint32_t family, int peer) {
+  if (!any_news_) return {};
   const std::lock_guard lock(losses_);
   if (const auto gone = ended_.find(peer); gone != ended_.end()) return gone->second;
   if (!lost_to_all_.empty()) return lost_to_all_;
+  if (const auto aborted = aborted_.find(family); family != 0 && aborted != aborted_.end())
+    return aborted->second;
   const auto found = lost_.find({context, peer});
   return found == lost_.end() ? std::string() : found->second;
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <span>
@@ -19,6 +20,13 @@
 #include "thinwire/status.h"
 
 namespace thinwire {
+
+// Memory that MPI still knows, of a transfer that was given up.
+class MpiKept {
+ public:
+  virtual ~MpiKept() = default;
+  virtual bool ended() = 0;  // and may be destroyed
+};
 
 // One per process, never destroyed. All members by any thread.
 class MpiWorld {
@@ -57,15 +65,39 @@ class MpiWorld {
     return static_cast<int>((2 * context + 1) * kTags + n % kTags);
   }
 
+  // What is told about a group: that this rank is lost to it, or that it ended for all its ranks.
+  enum class News : uint32_t { kLost, kAborted, kMeeting };
+
   // Tells them that this rank is lost to their groups, within 2 s, and remembers it when it is lost to
   // every group.
-  void announce(std::span<const Listener> listeners, std::string_view why) noexcept;
+  void announce(std::span<const Listener> listeners, std::string_view why) noexcept {
+    tell(News::kLost, listeners, why);
+  }
+  // Tells them, and remembers, that a group whose number each of them knows has ended, with all groups split from it.
+  void announce_abort(std::span<const Listener> listeners, std::string_view why) noexcept {
+    tell(News::kAborted, listeners, why);
+  }
+
+  // Messages about the next group, for processes that come and go: kLetter bytes at most, which take_letters gives in
+  // the order in which they came. Neither waits for those that do not listen.
+  static constexpr size_t kLetter = 1000;
+  void send_letter(std::span<const int> to, std::span<const std::byte> letter) noexcept;
+  std::vector<std::pair<int, std::vector<std::byte>>> take_letters();
+
+  // Processes that are known to have ended.
+  bool has_ended(int rank);
+
+  // Keeps it until it has ended, so that MPI need not be given up.
+  void keep(std::unique_ptr<MpiKept> kept);
+
   // Listens for such announcements.
   void listen();
   // Why a peer is lost to the group; empty when it is not. Of processes on this host that ended without a
-  // word it is known half a second later; those elsewhere are missed at a deadline.
-  std::string lost(uint32_t context, int peer);
-  // A transfer was given up before it ended: its peer may be lost without anybody saying so.
+  // word it is known half a second later; those elsewhere are missed at a deadline. `family` is the number of the group
+  // that it was split from, or itself, if that can be aborted alone.
+  std::string lost(uint32_t context, uint32_t family, int peer);
+  // A transfer was given up before it ended: its peer may be lost without anybody saying so. The same holds for a group
+  // that was aborted.
   void gave_up() noexcept { gave_up_ = true; }
 
  private:
@@ -74,14 +106,19 @@ class MpiWorld {
   static constexpr int kEndTag = 1;
 
   struct Notice {
-    uint32_t context;
+    News news;
+    uint32_t context;  // of a letter: its size
     int32_t rank;
-    char why
-        [1016];  // ends with a zero; 1 KiB in all, which every transport sends without a handshake
+    // Ends with a zero, unless it is a letter; 1 KiB in all, which every transport sends without a handshake.
+    char why[1012];
   };
+  static_assert(kLetter < sizeof(Notice::why));
+  class Notices;
 
   MpiWorld() = default;
   Status start();
+  void tell(News news, std::span<const Listener> listeners, std::string_view why) noexcept;
+  void send_notices(std::unique_ptr<Notices> notices, std::chrono::milliseconds patience) noexcept;
   void post_listener();
   void note(const Notice& notice);
   void watch_processes();
@@ -115,11 +152,17 @@ class MpiWorld {
   std::chrono::steady_clock::time_point looked_{};
 
   std::atomic<bool> gave_up_{false};
-  std::atomic<bool> any_lost_{false};
+  std::atomic<bool> any_news_{false};  // of what follows
+  std::atomic<bool> any_lost_{false};  // a process is gone, or lost to a group
   std::mutex losses_;  // guards the rest
   std::string lost_to_all_;
   std::map<std::pair<uint32_t, int>, std::string> lost_;
   std::map<int, std::string> ended_;
+  std::map<uint32_t, std::string> aborted_;  // by family
+  std::vector<std::pair<int, std::vector<std::byte>>> letters_;
+
+  std::mutex keeping_;
+  std::vector<std::unique_ptr<MpiKept>> kept_;
 };
 
 }  // namespace thinwire

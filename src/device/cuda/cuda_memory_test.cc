@@ -7,9 +7,12 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 
 #include "device/coded_values.h"
 #include "device/cuda/cuda_launcher.h"
+#include "device/cuda/cuda_modules.h"
 #include "device/cuda/driver.h"
 #include "device/cuda/nvrtc.h"
 #include "device/testing/find_nvrtc.h"
@@ -33,15 +36,18 @@ void in_process(const char* driver, const Body& body) {
       testing::ExitedWithCode(0), "");
 }
 
-std::string heard() {
+template <class Function>
+Function* control(const char* name) {
   void* const library = dlopen(THINWIRE_FAKE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<const char* (*)()>(dlsym(library, "fake_driver_heard"))();
+  return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-int contexts_left() {
-  void* const library = dlopen(THINWIRE_FAKE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<int (*)()>(dlsym(library, "fake_driver_depth"))();
-}
+std::string heard() { return control<const char*()>("fake_driver_heard")(); }
+int contexts_left() { return control<int()>("fake_driver_depth")(); }
+int things_left() { return control<int()>("fake_driver_left")(); }
+int calls_refused() { return control<int()>("fake_driver_refused")(); }
+void shut_down() { control<void()>("fake_driver_shut_down")(); }
+void fail_next(int code) { control<void(int)>("fake_driver_fail")(code); }
 
 std::string error_of_cuda(int device) {
   try {
@@ -63,7 +69,8 @@ TEST(CudaMemory, SaysThatThereIsNoDriver) {
 TEST(CudaMemory, SaysThatThereIsNoGpu) {
   in_process(THINWIRE_FAKE_DRIVER, [] {
     setenv("THINWIRE_FAKE_NO_GPU", "1", 1);
-    EXPECT_THAT(error_of_cuda(0), HasSubstr("finds no GPU: no CUDA-capable device is detected"));
+    EXPECT_THAT(error_of_cuda(0), HasSubstr("finds no GPU: CUDA_ERROR_NO_DEVICE (100): no "
+                                            "CUDA-capable device is detected"));
   });
 }
 
@@ -92,9 +99,106 @@ TEST(CudaMemory, CopiesInItsContextOnItsQueues) {
     EXPECT_TRUE(memory->reached(*event));
     memory->free_host(host);
     EXPECT_EQ(heard(),
-              "priorities stream priorities stream host_alloc to_host to_device event record "
-              "wait_event query query ");
+              "retain priorities stream priorities stream host_alloc to_host to_device event "
+              "record wait_event query query ");
     EXPECT_EQ(contexts_left(), 0);
+  });
+}
+
+TEST(CudaMemory, FreedQueuesAreDestroyedAndMemoryEnds) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    const auto memory = make_cuda_memory(0);
+    const DeviceQueue kept = memory->make_queue(), freed = memory->make_queue();
+    memory->free_queue(freed);
+    EXPECT_THAT(heard(), testing::EndsWith("stream_destroy:2 "));
+    memory->free_queue(freed);  // it is not theirs any more
+    EXPECT_THAT(heard(), testing::EndsWith("stream stream_destroy:2 "));
+    EXPECT_NE(kept, nullptr);
+    EXPECT_EQ(memory->allocate(size_t{1} << 41), nullptr);
+  });
+}
+
+// What is freed without a current context is not freed at all.
+TEST(CudaMemory, FreesEverythingInItsContext) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    auto memory = make_cuda_memory(0);
+    void* const values = memory->allocate(100);
+    std::byte* const host = memory->allocate_host(100);
+    auto event = memory->make_event();
+    const DeviceQueue freed = memory->make_queue();
+    memory->make_queue();
+    EXPECT_EQ(things_left(), 5);
+    memory->free(values);
+    memory->free_host(host);
+    event.reset();
+    memory->free_queue(freed);
+    EXPECT_EQ(things_left(), 1);
+    memory.reset();
+    EXPECT_EQ(things_left(), 0);
+    EXPECT_EQ(calls_refused(), 0);
+    EXPECT_EQ(contexts_left(), 0);
+  });
+}
+
+// A driver shuts down before the last objects of a process end. An exception of theirs would end it at once.
+TEST(CudaMemory, FreesNothingOnceTheDriverShutsDown) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    auto memory = make_cuda_memory(0);
+    void* const values = memory->allocate(100);
+    std::byte* const host = memory->allocate_host(100);
+    auto event = memory->make_event();
+    const DeviceQueue freed = memory->make_queue();
+    memory->make_queue();
+    shut_down();
+    memory->free(values);
+    memory->free_host(host);
+    event.reset();
+    memory->free_queue(freed);
+    memory.reset();
+    EXPECT_EQ(things_left(), 5);
+    EXPECT_EQ(contexts_left(), 0);
+  });
+}
+
+TEST(CudaMemory, ErrorsHaveTheDevicesAndTheDriversNames) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    const auto memory = make_cuda_memory(0);
+    const DeviceQueue queue = memory->make_queue();
+    std::byte byte{};
+    const auto error = [&](int code, const auto& call) {
+      fail_next(code);
+      try {
+        call();
+      } catch (const Error& caught) {
+        EXPECT_EQ(caught.code(), ErrorCode::kIo);
+        return std::string(caught.what());
+      }
+      return std::string();
+    };
+    EXPECT_EQ(error(700, [&] { memory->copy_to_host(&byte, &byte, 1, queue); }),
+              "device cuda:0: copying to the host: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal "
+              "memory access was encountered");
+    EXPECT_EQ(error(2, [&] { memory->allocate_host(64); }),
+              "device cuda:0: allocating 64 bytes of page-locked memory: "
+              "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
+    EXPECT_EQ(error(98765, [&] { memory->make_event(); }),
+              "device cuda:0: making an event: an error of the driver (98765)");
+    EXPECT_EQ(contexts_left(), 0);
+  });
+}
+
+TEST(CudaMemory, IsOneForAllThatUseADevice) {
+  in_process(THINWIRE_FAKE_DRIVER, [] {
+    auto one = make_cuda_memory(0);
+    auto other = make_cuda_memory(0, {"/nowhere"});
+    EXPECT_EQ(one, other);
+    EXPECT_EQ(heard(), "retain ");
+    one->make_queue();
+    one.reset();
+    EXPECT_EQ(things_left(), 1);
+    other.reset();
+    EXPECT_EQ(things_left(), 0);
+    EXPECT_NE(make_cuda_memory(0), nullptr);
   });
 }
 
@@ -112,8 +216,13 @@ TEST(CudaMemory, AllocatesAndRunsKernelsOnItsQueues) {
     }
     launch(*launcher, "selection/fill_words", Grid{.blocks = 4, .threads = 256}, values,
            uint64_t{1000}, uint32_t{0});
+    // Another exchange's, which finds the kernels loaded.
+    const DeviceQueue other = memory->make_queue();
+    launch(*memory->make_launcher(other, why), "selection/fill_words",
+           Grid{.blocks = 1, .threads = 256}, values, uint64_t{9}, uint32_t{0});
     EXPECT_EQ(heard(),
-              "alloc priorities stream module function:fill_words launch:4x256,stream1,count1000 ");
+              "retain alloc priorities stream module function:fill_words "
+              "launch:4x256,stream1,count1000 priorities stream launch:1x256,stream2,count9 ");
     memory->free(values);
     EXPECT_EQ(contexts_left(), 0);
   });
@@ -133,6 +242,30 @@ TEST(CudaMemory, SaysThatThereIsNoNvrtc) {
   });
 }
 
+TEST(CudaModules, AreUnloadedInTheirContext) {
+  try {
+    const Nvrtc nvrtc(nvrtc_folders());
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (const bool ended : {false, true})
+    in_process(THINWIRE_FAKE_DRIVER, [=] {
+      setenv("THINWIRE_CACHE", (testing::TempDir() + "/thinwire_modules").c_str(), 1);
+      {
+        const auto context = std::make_shared<const CudaContext>(0);
+        CudaModules modules(context, nvrtc_folders());
+        {
+          const CudaContext::Current current(*context);
+          modules.function("half_float/encode_half");
+        }
+        EXPECT_EQ(things_left(), 1);
+        if (ended) shut_down();
+      }
+      EXPECT_EQ(things_left(), ended ? 1 : 0);
+      EXPECT_EQ(calls_refused(), 0);
+    });
+}
+
 TEST(CudaLauncher, LoadsATextOnceAndLaunchesItsKernels) {
   try {
     const Nvrtc nvrtc(nvrtc_folders());
@@ -141,16 +274,17 @@ TEST(CudaLauncher, LoadsATextOnceAndLaunchesItsKernels) {
   }
   in_process(THINWIRE_FAKE_DRIVER, [] {
     setenv("THINWIRE_CACHE", (testing::TempDir() + "/thinwire_launcher").c_str(), 1);
-    const CudaContext context(0);
-    EXPECT_EQ(context.device_name(), "Fake GPU");
-    EXPECT_EQ(context.architecture(), "sm_90");
-    CudaLauncher on(context, reinterpret_cast<void*>(uintptr_t{5}), nvrtc_folders());
+    const auto context = std::make_shared<const CudaContext>(0);
+    EXPECT_EQ(context->device_name(), "Fake GPU");
+    EXPECT_EQ(context->architecture(), "sm_90");
+    CudaLauncher on(std::make_shared<CudaModules>(context, nvrtc_folders()),
+                    reinterpret_cast<void*>(uintptr_t{5}));
     float values[1000] = {};
     std::byte bytes[2000];
     encode_floats(on, Float16::kHalf, values, 1000, bytes, nullptr);
     encode_floats(on, Float16::kHalf, values, 300, bytes, nullptr);
     EXPECT_EQ(heard(),
-              "module function:encode_half launch:4x256,stream5,count1000 "
+              "retain module function:encode_half launch:4x256,stream5,count1000 "
               "launch:2x256,stream5,count300 ");
     EXPECT_EQ(contexts_left(), 0);
   });

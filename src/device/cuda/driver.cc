@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "thinwire/status.h"
@@ -22,6 +23,7 @@ std::vector<std::string> driver_names() {
 
 CudaDriver::CudaDriver() : library_("NVIDIA driver (libcuda.so.1)", driver_names()) {
   library_.find("cuInit", init);
+  library_.find("cuGetErrorName", get_error_name);
   library_.find("cuGetErrorString", get_error_string);
   library_.find("cuDeviceGetCount", device_get_count);
   library_.find("cuDeviceGet", device_get);
@@ -53,23 +55,26 @@ CudaDriver::CudaDriver() : library_("NVIDIA driver (libcuda.so.1)", driver_names
   library_.find("cuLaunchKernel", launch);
   const CudaCode code = init(0);
   if (code == 0) return;
-  const char* why = nullptr;
-  get_error_string(code, &why);
-  throw Error(ErrorCode::kUnsupported, std::string("device: the NVIDIA driver finds no GPU: ") +
-                                           (why != nullptr ? why : "unknown error"));
+  throw Error(ErrorCode::kUnsupported, "device: the NVIDIA driver finds no GPU: " + describe(code));
 }
 
 const CudaDriver& CudaDriver::get() {
-  static const CudaDriver driver;
-  return driver;
+  static const CudaDriver* const driver = new CudaDriver;
+  return *driver;
+}
+
+// A driver has no words for codes of later ones.
+std::string CudaDriver::describe(CudaCode code) const {
+  const char *name = nullptr, *words = nullptr;
+  if (get_error_name(code, &name) != 0 || name == nullptr) name = "an error of the driver";
+  std::string text = name + (" (" + std::to_string(code) + ")");
+  if (get_error_string(code, &words) == 0 && words != nullptr) text += std::string(": ") + words;
+  return text;
 }
 
 void CudaDriver::check(CudaCode code, const char* what) const {
-  if (code == 0) return;
-  const char* why = nullptr;
-  get_error_string(code, &why);
-  throw Error(ErrorCode::kIo, std::string("device: ") + what + ": " +
-                                  (why != nullptr ? why : "error " + std::to_string(code)));
+  if (code != 0)
+    throw Error(ErrorCode::kIo, std::string("device: ") + what + ": " + describe(code));
 }
 
 CudaContext::CudaContext(int ordinal) : driver_(CudaDriver::get()), ordinal_(ordinal) {
@@ -79,30 +84,41 @@ CudaContext::CudaContext(int ordinal) : driver_(CudaDriver::get()), ordinal_(ord
     throw Error(ErrorCode::kUnsupported, "device: there is no cuda:" + std::to_string(ordinal) +
                                              "; the driver has " + std::to_string(count) +
                                              " devices");
-  driver_.check(driver_.device_get(&device_, ordinal), "opening a device");
-  driver_.check(driver_.primary_context_retain(&context_, device_), "opening a device's context");
+  check(driver_.device_get(&device_, ordinal), "opening the device");
+  check(driver_.primary_context_retain(&context_, device_), "opening the device's context");
+}
+
+void CudaContext::check(CudaCode code, std::string_view what) const {
+  if (code != 0)
+    throw Error(ErrorCode::kIo,
+                "device " + name() + ": " + std::string(what) + ": " + driver_.describe(code));
 }
 
 std::string CudaContext::device_name() const {
   char name[256] = {};
-  driver_.check(driver_.device_get_name(name, sizeof name - 1, device_), "naming a device");
+  check(driver_.device_get_name(name, sizeof name - 1, device_), "asking for its name");
   return name;
 }
 
 std::string CudaContext::architecture() const {
   int major = 0, minor = 0;
-  driver_.check(driver_.device_get_attribute(&major, kCapabilityMajor, device_), "asking a device");
-  driver_.check(driver_.device_get_attribute(&minor, kCapabilityMinor, device_), "asking a device");
+  for (const auto& [attribute, value] :
+       {std::pair(kCapabilityMajor, &major), std::pair(kCapabilityMinor, &minor)})
+    check(driver_.device_get_attribute(value, attribute, device_), "asking for its architecture");
   return "sm_" + std::to_string(major) + std::to_string(minor);
 }
 
-CudaContext::Current::Current(const CudaContext& context) {
-  context.driver_.check(context.driver_.context_push(context.context_), "entering a context");
+CudaContext::Current::Current(const CudaContext& context)
+    : driver_(context.driver_), entered_(true) {
+  context.check(driver_.context_push(context.context_), "entering its context");
 }
+
+CudaContext::Current::Current(const CudaContext& context, std::nothrow_t) noexcept
+    : driver_(context.driver_), entered_(driver_.context_push(context.context_) == 0) {}
 
 CudaContext::Current::~Current() {
   CudaHandle was = nullptr;
-  CudaDriver::get().context_pop(&was);
+  if (entered_) driver_.context_pop(&was);
 }
 
 }  // namespace thinwire::device

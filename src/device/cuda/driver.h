@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <string>
+#include <string_view>
 
 #include "device/cuda/shared_library.h"
 
@@ -15,16 +18,22 @@ using CudaCode = int;
 using CudaHandle = void*;
 using CudaAddress = uint64_t;
 
+inline constexpr CudaCode kCudaOutOfMemory = 2;
 inline constexpr CudaCode kCudaNotReady = 600;
 
 struct CudaDriver {
-  // Throws Error(kUnsupported) if there is no driver, it is too old, or it finds no GPU. The only one of the process.
+  // Throws Error(kUnsupported) if there is no driver, it is too old, or it finds no GPU. The only one of the process, and
+  // never destroyed: what frees memory at the end of the process still calls it.
   static const CudaDriver& get();
 
-  // Throws Error(kIo), "device: WHAT: the driver's words", unless the code is 0.
+  // "CUDA_ERROR_INVALID_CONTEXT (201): invalid device context"
+  std::string describe(CudaCode code) const;
+
+  // Throws Error(kIo), "device: WHAT: " and what describe says, unless the code is 0.
   void check(CudaCode code, const char* what) const;
 
   CudaCode (*init)(unsigned flags);
+  CudaCode (*get_error_name)(CudaCode code, const char** text);
   CudaCode (*get_error_string)(CudaCode code, const char** text);
   CudaCode (*device_get_count)(int* count);
   CudaCode (*device_get)(int* device, int ordinal);
@@ -69,17 +78,37 @@ class CudaContext {
   // Throws Error(kUnsupported), which says how many there are, if there is no device of this number.
   explicit CudaContext(int ordinal);
 
-  // Makes it the calling thread's current context for a scope.
+  // Makes it the calling thread's current context for a scope, where it can: with std::nothrow it is asked whether it did.
   class Current {
    public:
     explicit Current(const CudaContext& context);
+    Current(const CudaContext& context, std::nothrow_t) noexcept;
     ~Current();
     Current(const Current&) = delete;
     Current& operator=(const Current&) = delete;
+
+    bool is_entered() const noexcept { return entered_; }
+
+   private:
+    const CudaDriver& driver_;
+    bool entered_;
   };
+
+  // Calls free(driver()), which throws nothing, in this context. Nothing is called where the context cannot be entered,
+  // because the driver shuts down or the device has failed: what is to be freed then goes with the process.
+  template <class Free>
+  void release(const Free& free) const noexcept {
+    const Current current(*this, std::nothrow);
+    if (current.is_entered()) free(driver_);
+  }
 
   const CudaDriver& driver() const noexcept { return driver_; }
   int ordinal() const noexcept { return ordinal_; }
+  std::string name() const { return "cuda:" + std::to_string(ordinal_); }
+
+  // As CudaDriver::check, "device cuda:0: WHAT: ...".
+  void check(CudaCode code, std::string_view what) const;
+
   std::string device_name() const;   // "NVIDIA H100 80GB HBM3"
   std::string architecture() const;  // "sm_90"
 

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/kernel_cache.h"
 
-#include <unistd.h>
-
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <span>
 
 #include "core/checksum.h"
@@ -20,20 +20,33 @@ namespace fs = std::filesystem;
 
 uint64_t sum_of(std::string_view text) { return checksum(std::as_bytes(std::span(text))); }
 
+std::string hexadecimal(uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+// Of no other thread, process or machine that has the same folder, whose process numbers may be alike.
+std::string name_of_its_own() {
+  std::random_device random;
+  const uint64_t high = random(), low = random();
+  return hexadecimal(high << 32 | low);
+}
+
 fs::path path_of(const fs::path& folder, const KernelKey& key) {
   // Lengths keep the parts apart.
   std::string all;
   for (const std::string_view part :
        {key.name, key.source, key.options, key.compiler, key.architecture})
     all += std::to_string(part.size()) + ":" + std::string(part);
-  char sum[17];
-  std::snprintf(sum, sizeof sum, "%016llx", static_cast<unsigned long long>(sum_of(all)));
-  return folder /
-         (std::string(key.name) + "-" + std::string(key.architecture) + "-" + sum + ".cubin");
+  return folder / (std::string(key.name) + "-" + std::string(key.architecture) + "-" +
+                   hexadecimal(sum_of(all)) + ".cubin");
 }
 
 // Empty if there is no good file.
 std::string read(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   uint64_t sum = 0;
@@ -43,20 +56,21 @@ std::string read(const fs::path& path) {
   return sum_of(text) == sum ? text : "";
 }
 
-// Whole or not at all: other processes may read and write the same file.
+// Whole or not at all: others may read and write the same file.
 void write(const fs::path& path, std::string_view code) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  const fs::path part = path.string() + "." + std::to_string(getpid());
+  const fs::path part = path.string() + "." + name_of_its_own();
   std::ofstream file(part, std::ios::binary);
   const uint64_t sum = sum_of(code);
   file.write(reinterpret_cast<const char*>(&sum), sizeof sum);
   file.write(code.data(), static_cast<std::streamsize>(code.size()));
   file.close();
-  if (file)
+  if (file) {
     fs::rename(part, path, error);
-  else
-    fs::remove(part, error);
+    if (!error) return;
+  }
+  fs::remove(part, error);
 }
 
 }  // namespace

@@ -3,9 +3,14 @@
 #include "device/cuda/kernel_cache.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <barrier>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace thinwire::device {
 namespace {
@@ -78,6 +83,49 @@ TEST_F(KernelCache, ReplacesDamagedFiles) {
   }
   EXPECT_EQ(get(key_), "code 3");
   EXPECT_EQ(get(key_), "code 3");
+}
+
+// The processes of containers that share a home have the same numbers, and so have the threads of one.
+TEST_F(KernelCache, WritersOfTheSameProcessNumberDoNotMeet) {
+  get(key_);
+  const fs::path path = only_file();
+  fs::remove(path);
+  fs::create_directory(path.string() + "." + std::to_string(getpid()));
+  EXPECT_EQ(get(key_), "code 2");
+  EXPECT_EQ(get(key_), "code 2");
+}
+
+TEST_F(KernelCache, ThreadsThatWriteAtOnceLeaveOneWholeFile) {
+  constexpr int kThreads = 8;
+  for (int round = 0; round < 20; ++round) {
+    fs::remove_all(folder_);
+    std::barrier all_compiled(kThreads);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] {
+        const std::string code(100000 + 1000 * static_cast<size_t>(i), static_cast<char>('a' + i));
+        EXPECT_EQ(cached_kernel(folder_, key_,
+                                [&] {
+                                  all_compiled.arrive_and_wait();
+                                  return code;
+                                }),
+                  code);
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(files(), 1u);
+    const std::string kept = get(key_);
+    EXPECT_EQ(compiled_, 0) << "the file is damaged";
+    EXPECT_EQ(kept, std::string(kept.size(), kept[0]));
+  }
+}
+
+TEST_F(KernelCache, AFileThatCannotTakeItsPlaceIsRemoved) {
+  get(key_);
+  const fs::path path = only_file();
+  fs::remove(path);
+  fs::create_directories(path / "taken");
+  EXPECT_EQ(get(key_), "code 2");
+  EXPECT_EQ(files(), 1u);
 }
 
 TEST_F(KernelCache, WorksWithoutAFolder) {

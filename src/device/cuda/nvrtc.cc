@@ -3,9 +3,12 @@
 #include "device/cuda/nvrtc.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "thinwire/status.h"
 
@@ -28,7 +31,28 @@ std::vector<std::string> files_of(const std::string& folder, std::string_view pr
   return files;
 }
 
-std::vector<std::string> candidates(const std::vector<std::string>& folders) {
+// The folders of packages beside the libtorch that this process has loaded, if it is of a Python package.
+std::vector<std::string> folders_beside_torch() {
+  std::string library;
+  dl_iterate_phdr(
+      [](dl_phdr_info* loaded, size_t /*size*/, void* found) {
+        const std::string_view path = loaded->dlpi_name != nullptr ? loaded->dlpi_name : "";
+        if (path.find("/torch/lib/libtorch") == std::string_view::npos) return 0;
+        *static_cast<std::string*>(found) = path;
+        return 1;
+      },
+      &library);
+  std::vector<std::string> folders;
+  if (library.empty()) return folders;
+  std::error_code ignored;
+  const fs::path packages = fs::path(library).parent_path().parent_path().parent_path() / "nvidia";
+  for (const auto& entry : fs::directory_iterator(packages, ignored))
+    folders.push_back((entry.path() / "lib").string());
+  return folders;
+}
+
+std::vector<std::string> candidates(std::vector<std::string> folders) {
+  for (std::string& folder : folders_beside_torch()) folders.push_back(std::move(folder));
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
     // NVRTC 13.0 looks for its builtins by name alone and does not find them beside it, unless they are loaded.

@@ -17,8 +17,8 @@ struct Compiled {
 
 class Nvrtc {
  public:
-  // Looks in `folders` first, such as that of the package nvidia-cuda-nvrtc in site-packages, then where the system
-  // looks. Throws Error(kUnsupported), which says what to install.
+  // Looks in `folders` first, such as that of the package nvidia-cuda-nvrtc in site-packages, then beside a libtorch that the
+  // process has loaded, then where the system looks. Throws Error(kUnsupported), which says what to install.
   explicit Nvrtc(const std::vector<std::string>& folders = {});
 
   // "13.5"

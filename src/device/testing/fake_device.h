@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,47 +50,79 @@ class FakeDevice final : public DeviceMemory {
     }
     work_.notify_all();
     thread_.join();
+    for (std::byte* const memory : host_memory_)
+      delete[] memory;  // that owners left to a stuck device
+    for (void* const memory : memory_) ::operator delete(memory, std::align_val_t(256));
   }
 
   std::string name() const override { return "fake:0"; }
 
   std::byte* allocate_host(size_t bytes) override {
+    if (refuses_host_memory) throw Error(ErrorCode::kIo, "device fake:0: no page-locked memory");
     ++allocations;
-    return new std::byte[bytes];
+    const std::lock_guard lock(mutex_);
+    largest_page = std::max(largest_page, bytes);
+    return *host_memory_.insert(new std::byte[bytes]).first;
   }
   void free_host(std::byte* memory) noexcept override {
     --allocations;
+    const std::lock_guard lock(mutex_);
+    host_memory_.erase(memory);
     delete[] memory;
   }
   std::atomic<int> allocations = 0;  // of host memory that are there
+  std::atomic<bool> refuses_host_memory = false;
+  size_t largest_page = 0;  // of host memory, in bytes
 
   DeviceQueue make_queue() override {
     const std::lock_guard lock(mutex_);
     return queues_.emplace_back(std::make_unique<Queue>()).get();
   }
+  void free_queue(DeviceQueue queue) noexcept override {
+    const std::lock_guard lock(mutex_);
+    static_cast<Queue*>(queue)->freed = true;
+    work_.notify_all();
+  }
+  // That are there, and not freed.
+  size_t queues() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<size_t>(std::count_if(queues_.begin(), queues_.end(),
+                                             [](const auto& queue) { return !queue->freed; }));
+  }
+
+  std::atomic<size_t> lost_operations = 0;  // that were put into queues after these were freed
 
   // Memory of the device, under an address that faults on the processor.
   static void* hide(void* memory) { return turn(memory); }
 
   void* allocate(size_t bytes) override {
     if (!kernels_) return DeviceMemory::allocate(bytes);
+    if (bytes > room) return nullptr;
     ++device_allocations;
     void* const memory = ::operator new(bytes, std::align_val_t(256));
     std::memset(memory, 0xEE, bytes);
+    const std::lock_guard lock(mutex_);
+    memory_.insert(memory);
     return turn(memory);
   }
   void free(void* memory) noexcept override {
     if (memory == nullptr) return;
     --device_allocations;
+    const std::lock_guard lock(mutex_);
+    memory_.erase(turn(memory));
     ::operator delete(turn(memory), std::align_val_t(256));
   }
   std::atomic<int> device_allocations = 0;
+  std::atomic<size_t> room = SIZE_MAX;  // bytes of an allocation at most
 
   std::unique_ptr<device::Launcher> make_launcher(DeviceQueue queue, std::string& why) override {
     if (!kernels_) return DeviceMemory::make_launcher(queue, why);
     return std::make_unique<QueueLauncher>(*this, queue);
   }
   std::atomic<size_t> launches = 0;
+  std::atomic<size_t> stops_at =
+      SIZE_MAX;              // of launches: then nothing happens any more, until it goes on
+  std::string refused_text;  // no kernel of this text compiles
 
   // Of all copies so far.
   std::atomic<size_t> bytes_to_host = 0, bytes_from_host = 0;
@@ -141,10 +175,15 @@ class FakeDevice final : public DeviceMemory {
     done_.wait(lock, [&] { return state->done >= state->asked; });
   }
 
-  // From now on nothing happens any more; or reached throws.
+  // From now on nothing happens any more, until it goes on; or reached throws.
   void stop_now() {
     const std::lock_guard lock(mutex_);
     stuck_ = true;
+  }
+  void go_on() {
+    const std::lock_guard lock(mutex_);
+    stuck_ = false;
+    work_.notify_all();
   }
   void fail_now() {
     const std::lock_guard lock(mutex_);
@@ -165,7 +204,9 @@ class FakeDevice final : public DeviceMemory {
     uint64_t ticket = 0;
     bool records = false;
   };
-  using Queue = std::deque<Operation>;
+  struct Queue : std::deque<Operation> {
+    bool freed = false;
+  };
 
   // Kernels in their turn, with copies of their arguments; forwards and backwards by turns.
   class QueueLauncher final : public device::Launcher {
@@ -174,7 +215,11 @@ class FakeDevice final : public DeviceMemory {
 
     void launch(std::string_view kernel, device::Grid grid,
                 std::span<const device::Argument> arguments) override {
-      const bool backward = device_.launches++ % 2 != 0;
+      if (!device_.refused_text.empty() && kernel.starts_with(device_.refused_text + "/"))
+        throw Error(ErrorCode::kContract, "device: kernel text " + device_.refused_text + ".cu");
+      const size_t before = device_.launches++;
+      const bool backward = before % 2 != 0;
+      if (before == device_.stops_at) device_.stop_now();
       std::vector<std::vector<std::byte>> values;
       for (const device::Argument& argument : arguments) {
         const auto* const from = static_cast<const std::byte*>(argument.data);
@@ -203,6 +248,13 @@ class FakeDevice final : public DeviceMemory {
     append(queue, std::move(operation));
   }
   void append(DeviceQueue queue, Operation operation) {
+    const bool is_there = std::any_of(queues_.begin(), queues_.end(), [&](const auto& one) {
+      return one.get() == queue && !one->freed;
+    });
+    if (!is_there) {
+      ++lost_operations;
+      return;
+    }
     static_cast<Queue*>(queue)->push_back(std::move(operation));
     work_.notify_all();
   }
@@ -210,6 +262,7 @@ class FakeDevice final : public DeviceMemory {
   void run() {
     std::unique_lock lock(mutex_);
     while (!stopped_) {
+      std::erase_if(queues_, [](const auto& queue) { return queue->freed && queue->empty(); });
       std::vector<Queue*> free;
       bool computing = false;
       for (const auto& queue : queues_) {
@@ -246,6 +299,8 @@ class FakeDevice final : public DeviceMemory {
   std::mutex mutex_;
   std::condition_variable work_, done_;
   std::vector<std::unique_ptr<Queue>> queues_;
+  std::set<std::byte*> host_memory_;
+  std::set<void*> memory_;
   std::minstd_rand random_;
   bool stopped_ = false, stuck_ = false, failed_ = false;
   std::thread thread_;

@@ -31,10 +31,19 @@ struct Fibre {
   Meeting waits = Meeting::kNone;
 };
 
+// Idle ones, for the blocks to come: stacks that are made for each kernel cost more than the kernels.
+thread_local std::vector<std::unique_ptr<Fibre>> spare;
+
 class Block {
  public:
   Block(uint32_t threads, bool backward, const std::function<void()>& body)
       : threads_(threads), backward_(backward), body_(body), rooms_(threads / kWarp) {}
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  ~Block() {
+    for (auto& fibre : fibres_) spare.push_back(std::move(fibre));
+  }
 
   void run() {
     running = this;
@@ -58,27 +67,32 @@ class Block {
   std::array<uint64_t, kWarp>& room() { return rooms_[place.thread.x / kWarp]; }
 
  private:
-  static void enter() { running->live(); }
+  // A fibre's life: it goes on with whichever block runs.
+  static void enter() {
+    for (;;) running->live();
+  }
 
-  // A fibre's life: threads one after another, as long as some have not begun.
+  // Threads one after another, as long as some have not begun. This block may be gone when the fibre goes on.
   void live() {
-    for (;;) {
-      while (begun_ < threads_) {
-        now_->thread = backward_ ? threads_ - 1 - begun_ : begun_;
-        ++begun_;
-        place.thread.x = now_->thread;
-        body_();
-        ++ended_;
-      }
-      idle_.push_back(now_);
-      give_way();
+    while (begun_ < threads_) {
+      now_->thread = backward_ ? threads_ - 1 - begun_ : begun_;
+      ++begun_;
+      place.thread.x = now_->thread;
+      body_();
+      ++ended_;
     }
+    idle_.push_back(now_);
+    give_way();
   }
 
   Fibre& idle_fibre() {
     if (idle_.empty()) {
-      idle_.push_back(fibres_.emplace_back(std::make_unique<Fibre>()).get());
-      prepare(idle_.back());
+      if (spare.empty()) {
+        spare.push_back(std::make_unique<Fibre>());
+        prepare(spare.back().get());
+      }
+      idle_.push_back(fibres_.emplace_back(std::move(spare.back())).get());
+      spare.pop_back();
     }
     Fibre* const fibre = idle_.back();
     idle_.pop_back();

@@ -166,6 +166,7 @@ void Intake::end_step(StepReport report, std::exception_ptr error) {
   error_ = std::move(error);
   ++step_;
   if (staging_ != nullptr) staging_->close_step();
+  if (staging_ != nullptr && error_ != nullptr) staging_->order_last_callers();
   forget_starts();
   unclaimed_ = true;
   ended_.notify_all();
@@ -173,6 +174,7 @@ void Intake::end_step(StepReport report, std::exception_ptr error) {
 
 void Intake::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
+  if (staging_ != nullptr) staging_->order_after_failure();
   error_ = std::move(error);
   ended_.notify_all();
 }

@@ -27,20 +27,33 @@ Staging::Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorS
 }
 
 Staging::~Staging() {
-  if (host_ == nullptr) return;
+  if (host_ != nullptr && settle()) device_->free_host(host_);
+  for (const DeviceQueue queue : {fetches_, returns_})
+    if (queue != nullptr) device_->free_queue(queue);
+}
+
+// Whether no copy uses the memory any more.
+bool Staging::settle() noexcept {
   try {
-    // Copies still use the memory. A device that is stuck is given up.
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     for (const DeviceQueue queue : {fetches_, returns_}) {
       const auto end = device_->make_event();
       device_->record(*end, queue);
-      while (!device_->reached(*end) && std::chrono::steady_clock::now() < until)
+      while (!device_->reached(*end)) {
+        if (std::chrono::steady_clock::now() > until) return false;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
     }
   } catch (...) {
     // The device failed: it copies no more.
   }
-  device_->free_host(host_);
+  return true;
+}
+
+void Staging::open() {
+  if (fetches_ == nullptr) fetches_ = device_->make_queue();
+  if (returns_ == nullptr) returns_ = device_->make_queue();
+  if (host_ == nullptr) host_ = device_->allocate_host(bytes_);
 }
 
 void Staging::keep(std::vector<bool> tensors, DeviceQueue queue) {
@@ -58,11 +71,7 @@ void Staging::fetch(size_t tensor, const TensorView& view) {
     }
     returned_ = device_->make_event();  // last: it says that all are there
   }
-  if (!stays && host_ == nullptr) {
-    fetches_ = device_->make_queue();
-    returns_ = device_->make_queue();
-    host_ = device_->allocate_host(bytes_);
-  }
+  if (!stays) open();
   Place& place = places_[tensor];
   device_->record(*place.ready, view.queue);
   if (!stays) {
@@ -91,11 +100,15 @@ TensorView Staging::found_view(size_t tensor) const {
   return {.data = host_ + place.offset, .count = place.view.count, .dtype = place.view.dtype};
 }
 
-void Staging::give_back() {
+void Staging::give_back(StepReport& report) {
   bool any = false, any_stayed = false;
   for (Place& place : places_) {
     if (!place.fetched) continue;
     (place.stays ? any_stayed : any) = true;
+    if (!place.stays) {
+      report.device_to_host_bytes += bytes_of(place.view);
+      report.host_to_device_bytes += bytes_of(place.view);
+    }
     if (place.view.count > 0 && !place.stays)
       device_->copy_from_host(place.view.data, host_ + place.offset, bytes_of(place.view),
                               returns_);
@@ -104,6 +117,21 @@ void Staging::give_back() {
   }
   if (any) device_->record(*returned_, returns_);
   if (any_stayed) device_->record(*worked_, works_);
+}
+
+// Kernels that form a mean where a gradient was, and copies of gradients.
+void Staging::order_after_failure() noexcept {
+  if (callers_.empty()) return;
+  try {
+    for (const DeviceQueue queue : {fetches_, returns_, works_}) {
+      if (queue == nullptr) continue;
+      const auto end = device_->make_event();
+      device_->record(*end, queue);
+      for (const DeviceQueue caller : callers_) device_->wait_for(caller, *end);
+    }
+  } catch (...) {
+    // The device failed: nothing happens on it any more.
+  }
 }
 
 void Staging::forget() {
@@ -123,6 +151,14 @@ void Staging::order_callers() {
   for (const DeviceQueue queue : waiting_) {
     device_->wait_for(queue, *returned_);
     device_->wait_for(queue, *worked_);
+  }
+}
+
+void Staging::order_last_callers() noexcept {
+  try {
+    order_callers();
+  } catch (...) {
+    // The device failed: nothing happens on it any more.
   }
 }
 

@@ -21,12 +21,12 @@ namespace thinwire {
 //
 // A tensor that stays is not copied: the exchange's thread begins its work when `ready` is reached.
 //
-// fetch, keep, close_step and order_callers are called under the lock of Intake, or between steps; the other functions by the
-// exchange's thread.
+// fetch, keep, close_step and the functions that order callers are called under the lock of Intake, or between steps; the
+// other functions by the exchange's thread.
 class Staging {
  public:
   Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorSpec>& tensors);
-  ~Staging();  // waits for its own copies
+  ~Staging();  // waits for its own copies; a device that is stuck keeps its memory
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
@@ -43,8 +43,12 @@ class Staging {
   // Where the exchange finds a tensor: in host memory, or, of one that stays, where it is. No data for others.
   TensorView found_view(size_t tensor) const;
 
-  // The step is over: queues the copies of all means to where the gradients were.
-  void give_back();
+  // The step is over: queues the copies of all means to where the gradients were. Adds to the report what was copied both
+  // ways.
+  void give_back(StepReport& report);
+
+  // The exchange ends: what its queues hold comes before what the callers of this step put into theirs from now on.
+  void order_after_failure() noexcept;
 
   // The step was given up: tensors keep what they hold.
   void forget();
@@ -53,7 +57,13 @@ class Staging {
   void close_step();
   void order_callers();
 
+  // The same, where the step was the last: whoever comes for it is thrown an error, and waits for nothing.
+  void order_last_callers() noexcept;
+
  private:
+  void open();
+  bool settle() noexcept;
+
   struct Place {
     size_t offset = 0;  // in host_
     TensorView view;    // this step's; no data where it was not fetched

@@ -39,23 +39,75 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
 
 // Without kernels its tensors are staged, all of them.
 void StepRunner::open_device() {
-  if (options_.device == nullptr || options_.inside != 1 || options_.columns != 1) return;
-  try {
-    work_ = std::make_shared<device::DeviceWork>(options_.device);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUnsupported) throw;
+  if (options_.device == nullptr) return;
+  if (options_.inside != 1 || options_.columns != 1) {
+    why_no_work_ = "inside and columns are not 1";
+  } else if (options_.compress_on == CompressOn::kProcessor) {
+    why_no_work_ = "the processor was asked for";
+  } else {
+    try {
+      work_ = std::make_shared<device::DeviceWork>(options_.device);
+      work_->set_patience(channel_->deadline());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      why_no_work_ = error.what();
+    }
   }
   tensors_.set_work(work_);
 }
 
-// Whether a stream is compressed in the device's memory: whoever else looks at its values looks at the processor's.
-bool StepRunner::may_stay(const Section& section, const PlannedStream& planned,
-                          const Terms& terms) const {
-  return work_ != nullptr && !planned.plain && terms.method->in_place &&
-         !combine_.rule->wants_rows() && terms.grouping != Grouping::kGlobal &&
-         CodecSchedule::parse(section.options.codec).value().is_constant() &&
-         !section.options.observe && !store_.holds(owner_key(planned.spec.name)) &&
-         has_device_form(terms, work_);
+// Why a stream is not compressed in the device's memory: whoever else looks at its values looks at the processor's.
+std::string StepRunner::why_staged(const PlannedStream& planned, const Section& section,
+                                   const SectionRunner::StreamTerms& made_of) const {
+  const Terms& terms = made_of.terms;
+  if (work_ == nullptr) return why_no_work_;
+  if (planned.plain) return "it is sent uncompressed";
+  if (!terms.method->in_place)
+    return "method " + std::string(terms.method->name) + " adds on the processor";
+  if (combine_.rule->wants_rows()) return "combine = " + combine_.canonical + " is computed there";
+  if (terms.grouping == Grouping::kGlobal) return "a global threshold is chosen on the processor";
+  if (!CodecSchedule::parse(section.options.codec).value().is_constant() ||
+      made_of.regime != nullptr)
+    return "its codec follows a schedule";
+  if (section.options.observe) return "it is observed";
+  if (options_.results == Results::kShard) return "results are shards, which owners add";
+  return lack_of_device_form(terms, work_);
+}
+
+// Null, and why, where the device has no room for it, or does not compile a kernel. What the store has of it is handed back
+// to whoever opens it next.
+std::unique_ptr<ActiveStream> StepRunner::make_on_device(const PlannedStream& planned,
+                                                         const Section& section,
+                                                         const SectionRunner::StreamTerms& made_of,
+                                                         std::string& why) {
+  try {
+    auto stream = std::make_unique<ActiveStream>(planned, streams_.size(), made_of.terms,
+                                                 section.options, store_, work_);
+    stream->rehearse();
+    return stream;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kMismatch) throw;
+    why = error.what();
+    return nullptr;
+  }
+}
+
+std::unique_ptr<ActiveStream> StepRunner::make_stream(const PlannedStream& planned,
+                                                      const Section& section,
+                                                      const SectionRunner::StreamTerms& made_of) {
+  std::string why = why_staged(planned, section, made_of);
+  const bool wanted = options_.compress_on == CompressOn::kDevice && options_.device != nullptr;
+  if (options_.device != nullptr && why.empty())
+    if (auto stream = make_on_device(planned, section, made_of, why)) return stream;
+  if (wanted && !planned.plain)
+    throw Error(ErrorCode::kUnsupported, "exchange: stream '" + planned.spec.name +
+                                             "' is not compressed on " + options_.device->name() +
+                                             ": " + why +
+                                             "; compress_on = kAuto stages what cannot be");
+  auto stream = std::make_unique<ActiveStream>(planned, streams_.size(), made_of.terms,
+                                               section.options, store_);
+  stream->set_why_staged(std::move(why));
+  return stream;
 }
 
 Runner::OnDevice StepRunner::on_device() const {
@@ -96,11 +148,9 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     const PlannedStream& planned = plan_.streams[i];
     const Section& section = sections.used[planned.section];
-    const auto [terms, regime] = SectionRunner::terms_of(section, planned, store_);
-    const bool stays = regime == nullptr && may_stay(section, planned, terms);
-    streams_.push_back(std::make_unique<ActiveStream>(planned, i, terms, section.options, store_,
-                                                      stays ? work_ : nullptr));
-    streams_.back()->set_regime(regime);
+    const SectionRunner::StreamTerms made_of = SectionRunner::terms_of(section, planned, store_);
+    streams_.push_back(make_stream(planned, section, made_of));
+    streams_.back()->set_regime(made_of.regime);
     specs_.push_back(planned.spec);
   }
   std::vector<std::vector<Bucket>> buckets(sections.used.size());
@@ -245,6 +295,10 @@ void StepRunner::begin(uint64_t step) {
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;
   if (work_ != nullptr) work_->set_patience(channel_->deadline());
+  if (work_ != nullptr) {
+    fetched_before_ = work_->bytes_fetched();
+    uploaded_before_ = work_->bytes_sent();
+  }
   sent_before_ = channel_->bytes_sent();
   received_before_ = channel_->bytes_received();
   first_send_ = last_receive_ = Clock::now();
@@ -440,10 +494,15 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
     report.streams.push_back(stream->counters());
     report.streams.back().codec = stream->codec_text();
     report.streams.back().on_device = stream->on_device();
+    report.streams.back().why_staged = stream->why_staged();
   }
   {
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);
+  }
+  if (work_ != nullptr) {
+    report.device_to_host_bytes = work_->bytes_fetched() - fetched_before_;
+    report.host_to_device_bytes = work_->bytes_sent() - uploaded_before_;
   }
   report.dense_bytes = dense_fp32_bytes(tensors_.total_count(), context_.ranks(), options_.results);
   report.sent_bytes = channel_->bytes_sent() - sent_before_;

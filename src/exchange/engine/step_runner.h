@@ -85,7 +85,13 @@ class StepRunner final : public Runner {
 
   void arrange(const Sections& sections, Plan plan);
   void open_device();
-  bool may_stay(const Section& section, const PlannedStream& planned, const Terms& terms) const;
+  std::unique_ptr<ActiveStream> make_stream(const PlannedStream& planned, const Section& section,
+                                            const SectionRunner::StreamTerms& made_of);
+  std::unique_ptr<ActiveStream> make_on_device(const PlannedStream& planned, const Section& section,
+                                               const SectionRunner::StreamTerms& made_of,
+                                               std::string& why);
+  std::string why_staged(const PlannedStream& planned, const Section& section,
+                         const SectionRunner::StreamTerms& made_of) const;
   void settle_attendance();
   bool choose();
   bool leaves_out() const noexcept { return context_.roster != nullptr; }
@@ -101,7 +107,8 @@ class StepRunner final : public Runner {
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
-  SharedWork work_;  // on a device that runs kernels; null: none
+  SharedWork work_;          // on a device that runs kernels; null: none
+  std::string why_no_work_;  // there is none
   StepContext context_;
   std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
   Plan plan_;
@@ -121,6 +128,7 @@ class StepRunner final : public Runner {
   uint64_t word_ = 0;  // of the last step that ended
 
   uint64_t sent_before_ = 0;
+  uint64_t fetched_before_ = 0, uploaded_before_ = 0;
   uint64_t received_before_ = 0;
   Clock::time_point first_send_;
   Clock::time_point last_receive_;

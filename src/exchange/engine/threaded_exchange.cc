@@ -42,6 +42,7 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       size_(group.size()),
       debtors_(static_cast<size_t>(size_)),
       debts_(debtors_),
+      stores_(debtors_),
       left_(debtors_) {
   for (int rank = 0; rank < size_; ++rank)
     debts_[static_cast<size_t>(rank)] = {
@@ -83,7 +84,10 @@ const std::vector<OwnedRange>& ThreadedExchange::owned(int rank) const {
 }
 
 void ThreadedExchange::set_momentum(std::span<const Momentum> of_tensors) {
-  intake_.between_steps("set_momentum", [&] { runner_->set_momentum(of_tensors); });
+  intake_.between_steps("set_momentum", [&] {
+    runner_->set_momentum(of_tensors);
+    momenta_.assign(of_tensors.begin(), of_tensors.end());
+  });
 }
 
 void ThreadedExchange::set_weight(double weight) {
@@ -130,12 +134,18 @@ void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
   options_ = next.value();
 }
 
-void ThreadedExchange::follow() {
-  bucket_count_ = runner_->plan().buckets.size();
+// Streams may be new, with the momentum of their options, and in a device's memory or no longer there.
+void ThreadedExchange::tell_streams() {
   if (staging_ != nullptr) {
     auto [tensors, queue] = runner_->on_device();
     staging_->keep(std::move(tensors), queue);
   }
+  if (!momenta_.empty()) runner_->set_momentum(momenta_);
+}
+
+void ThreadedExchange::follow() {
+  bucket_count_ = runner_->plan().buckets.size();
+  tell_streams();
   owned_.clear();
   const bool shards = options_.results == Results::kShard;
   for (int rank = 0; shards && rank < runner_->channel().size(); ++rank)
@@ -152,7 +162,7 @@ void ThreadedExchange::run() noexcept {
       run_buckets(step);
       open_ = Open::kVoting;
       StepReport report = runner_->end();
-      if (staging_ != nullptr) staging_->give_back();
+      if (staging_ != nullptr) staging_->give_back(report);
       over = judge(report);
       word_ = runner_->word();
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;

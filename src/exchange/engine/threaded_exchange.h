@@ -63,8 +63,15 @@ class ThreadedExchange final : public Exchange {
     kVoting,    // the same, once all that this rank sends is encoded and all that it gets has come
   };
 
+  // A loss, and the identity of the lost rank's store, or 0 where it is not known.
+  struct KnownLoss {
+    LostRank lost;
+    uint64_t store = 0;
+  };
+
   void change_now(const ExchangeOptions& asked, bool& begun);
   void require_settled() const;
+  void tell_streams();
   void follow();
   void start_thread();
   void stop_thread();
@@ -82,7 +89,7 @@ class ThreadedExchange final : public Exchange {
   void share_state(Group& group, const RollCall& call, size_t me);
   void count_debts(Group& group, uint64_t step);
   void hear_debts();
-  std::vector<LostRank> share_losses(Group& group, const RollCall& call) const;
+  std::vector<KnownLoss> share_losses(Group& group, const RollCall& call) const;
 
   Group* group_ = nullptr;
   Store& store_;
@@ -92,6 +99,7 @@ class ThreadedExchange final : public Exchange {
   size_t bucket_count_ = 0;
   int skipped_ = 0;                             // in a row
   std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
+  std::vector<Momentum> momenta_;               // of tensors, as set_momentum gave them; or empty
   std::unique_ptr<Runner> runner_;              // null before it is a member of a group
   std::unique_ptr<Staging> staging_;            // of tensors on a device
   Intake intake_;
@@ -99,14 +107,13 @@ class ThreadedExchange final : public Exchange {
 
   // Of the group of the last epoch:
   uint32_t epoch_ = 0;
-  int rank_ = -1, size_ = 0;      // 0: of none yet
-  size_t debtors_ = 0;            // its memories are those of one rank of so many; 0: new ones
-  std::vector<LostRank> debts_;   // by rank
-  std::vector<bool> left_;        // by rank: handed over
-  std::vector<LostRank> losses_;  // of which not all members may have heard
+  int rank_ = -1, size_ = 0;       // 0: of none yet
+  size_t debtors_ = 0;             // its memories are those of one rank of so many; 0: new ones
+  std::vector<LostRank> debts_;    // by rank
+  std::vector<uint64_t> stores_;   // by rank: identities; 0: not told, as in make_exchange
+  std::vector<bool> left_;         // by rank: handed over
+  std::vector<KnownLoss> losses_;  // of which not all members may have heard
   std::atomic<bool> all_heard_ = false;  // a step has counted since they were told
-  uint32_t tried_ = 0;                   // the epoch of the last call of regroup
-  int tried_as_ = -1;                    // this rank there
   std::atomic<bool> lacks_ =
       false;  // it was to take over what others have, and no step has counted since
   std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards

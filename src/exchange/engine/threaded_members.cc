@@ -115,13 +115,12 @@ Member ThreadedExchange::member() const {
   return {.step = intake_.next_step(),
           .word = word_,
           .skipped = static_cast<uint64_t>(skipped_),
+          .store = store_.identity(),
           .epoch = epoch_,
           .rank = rank_,
           .size = size_,
           .voted = static_cast<uint16_t>(open_ == Open::kVoting && !runner_->outlives_ranks()),
-          .lacks = static_cast<uint16_t>(lacks_),
-          .tried = tried_,
-          .tried_as = tried_as_};
+          .lacks = static_cast<uint16_t>(lacks_)};
 }
 
 Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
@@ -149,10 +148,7 @@ Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
 Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
   const auto me = static_cast<size_t>(group.rank());
-  const Member mine = member();
-  tried_ = epoch;
-  tried_as_ = group.rank();
-  const RollCall call(group, mine);
+  const RollCall call(group, member());
   ExchangeOptions options = options_;
   options.generation = epoch;
   if (call.furthest().size > 0) options.first_step = call.furthest().step;
@@ -168,7 +164,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
                 .takes_over = call.is_behind(me),
                 .source = static_cast<int>(call.source())};
   hear_debts();
-  how.lost = share_losses(group, call);
+  std::vector<KnownLoss> losses = share_losses(group, call);
+  for (const KnownLoss& loss : losses) how.lost.push_back(loss.lost);
   end_failed_step(call, me);
   options_ = std::move(options);
   sections_ = std::move(sections);
@@ -180,7 +177,9 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   count_debts(group, how.step);
 
   how.ended = std::exchange(ended_, std::nullopt);
-  losses_ = how.lost;
+  losses_ = std::move(losses);
+  stores_.clear();
+  for (const Member& one : call.members()) stores_.push_back(one.store);
   all_heard_ = false;
   lacks_ = how.takes_over;
   group_ = &group;
@@ -210,12 +209,14 @@ void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
   open_ = Open::kNothing;
 }
 
+// What follows may fail, and must not find the queue of the runner that is gone.
 void ThreadedExchange::build(Group& group) {
   Channels channels = split_levels(group, options_);
   std::unique_ptr<Runner> runner;
   on_all(group, "made",
          [&] { runner = make_runner(sections_, options_, tensors_, std::move(channels), store_); });
   runner_ = std::move(runner);
+  tell_streams();
 }
 
 // Objects of the store must be there before they can take anything; what they take may choose other codecs.
@@ -260,19 +261,24 @@ void ThreadedExchange::hear_debts() {
 
 // The witness says who is lost, so that all members report the same. It knows of losses that others have not heard of,
 // where it alone came into the last group.
-std::vector<LostRank> ThreadedExchange::share_losses(Group& group, const RollCall& call) const {
+std::vector<ThreadedExchange::KnownLoss> ThreadedExchange::share_losses(
+    Group& group, const RollCall& call) const {
   if (call.witness() == call.members().size()) return {};  // all are new
-  std::vector<LostRank> lost;
+  std::vector<KnownLoss> losses;
   if (static_cast<int>(call.witness()) == group.rank()) {
-    for (const LostRank& loss : losses_)
-      if (!all_heard_ && !call.has(loss.epoch, loss.rank)) lost.push_back(loss);
-    for (const int rank : call.absent())
-      if (!left_[static_cast<size_t>(rank)]) lost.push_back(debts_[static_cast<size_t>(rank)]);
+    for (const KnownLoss& loss : losses_)
+      if (!all_heard_ && !call.has(loss.lost.epoch, loss.lost.rank, loss.store))
+        losses.push_back(loss);
+    for (const int rank : call.absent(stores_))
+      if (const auto r = static_cast<size_t>(rank); !left_[r])
+        losses.push_back({.lost = debts_[r], .store = stores_[r]});
   }
-  std::vector<double> rows;
-  for (const LostRank& loss : lost)
-    for (const double number : {static_cast<double>(loss.rank), loss.owed,
-                                static_cast<double>(loss.step), static_cast<double>(loss.epoch)})
+  std::vector<double> rows;  // identities in halves, which a double holds
+  for (const auto& [loss, store] : losses)
+    for (const double number :
+         {static_cast<double>(loss.rank), loss.owed, static_cast<double>(loss.step),
+          static_cast<double>(loss.epoch), static_cast<double>(store >> 32),
+          static_cast<double>(store & UINT32_MAX)})
       rows.push_back(number);
   const std::vector<std::byte> bytes =
       broadcast_state(group, {make_state("lost", std::span<const double>(rows), OnResize::kShared)},
@@ -282,13 +288,15 @@ std::vector<LostRank> ThreadedExchange::share_losses(Group& group, const RollCal
     rows.resize(told.empty() ? 0 : told[0].data.size() / sizeof(double));
     copy_state(told, "lost", std::span(rows)).or_throw();
   });
-  lost.clear();
-  for (size_t i = 0; i + 4 <= rows.size(); i += 4)
-    lost.push_back({.rank = static_cast<int>(rows[i]),
-                    .owed = rows[i + 1],
-                    .step = static_cast<uint64_t>(rows[i + 2]),
-                    .epoch = static_cast<uint32_t>(rows[i + 3])});
-  return lost;
+  losses.clear();
+  for (size_t i = 0; i + 6 <= rows.size(); i += 6)
+    losses.push_back(
+        {.lost = {.rank = static_cast<int>(rows[i]),
+                  .owed = rows[i + 1],
+                  .step = static_cast<uint64_t>(rows[i + 2]),
+                  .epoch = static_cast<uint32_t>(rows[i + 3])},
+         .store = static_cast<uint64_t>(rows[i + 4]) << 32 | static_cast<uint64_t>(rows[i + 5])});
+  return losses;
 }
 
 void ThreadedExchange::count_debts(Group& group, uint64_t step) {

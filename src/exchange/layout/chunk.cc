@@ -7,7 +7,7 @@
 namespace thinwire {
 
 Coder* Coders::of(const ActiveStream& stream, size_t count) {
-  const Codec& codec = stream.codec();
+  const Codec& codec = stream.processors_codec();
   Coder& coder = coders_[{&stream, count}];
   if (coder.room == 0) {
     const StreamSpec spec = single_tensor({.name = stream.spec().name, .shape = {count}});

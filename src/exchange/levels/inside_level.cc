@@ -9,10 +9,6 @@
 #include "exchange/methods/dense.h"
 
 namespace thinwire {
-namespace {
-
-// Buckets that are handed out at a time: their messages are copies of what they carry.
-constexpr size_t kWindow = 4;
 
 Plan plan_inside(const std::vector<TensorSpec>& tensors, const ExchangeOptions& options) {
   return make_plan(tensors, {.plain_kinds = {},
@@ -20,7 +16,19 @@ Plan plan_inside(const std::vector<TensorSpec>& tensors, const ExchangeOptions& 
                              .sections = {{.grouping = Grouping::kTensor, .divisible = true}}});
 }
 
-}  // namespace
+Streams inside_streams(const Plan& plan, const ExchangeOptions& options, Store& store) {
+  ExchangeOptions plain = options;
+  plain.norms = false;
+  Terms terms;
+  terms.feedback = "none";
+  Streams streams;
+  for (const PlannedStream& planned : plan.streams) {
+    PlannedStream stream = planned;
+    stream.plain = true;
+    streams.push_back(std::make_unique<ActiveStream>(stream, streams.size(), terms, plain, store));
+  }
+  return streams;
+}
 
 InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorSpec>& tensors,
                          const std::vector<size_t>& holder_of, const ExchangeOptions& options,
@@ -31,17 +39,9 @@ InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorS
       context_{.group = *group_, .tensors = tensors_, .generation = options.generation},
       pieces_(tensors.size()) {
   context_.first = first_rank;
-  ExchangeOptions plain = options;
-  plain.norms = false;
-  Terms terms;
-  terms.feedback = "none";
-  for (const PlannedStream& planned : plan_.streams) {
-    PlannedStream stream = planned;
-    stream.plain = true;
-    holder_of_.push_back(holder_of[stream.tensors.front()]);
-    streams_.push_back(
-        std::make_unique<ActiveStream>(stream, streams_.size(), terms, plain, store));
-  }
+  streams_ = inside_streams(plan_, options, store);
+  for (const PlannedStream& planned : plan_.streams)
+    holder_of_.push_back(holder_of[planned.tensors.front()]);
   const MethodParts parts{.context = context_,
                           .streams = streams_,
                           .buckets = plan_.buckets,
@@ -84,7 +84,7 @@ bool InsideLevel::advance() {
     if (sums_[bucket]->done()) note_sum(bucket);
   }
   std::erase_if(summing_, [&](size_t bucket) { return sums_[bucket]->done(); });
-  for (; given_ < gives_.size() && under_way_.size() < kWindow; moved = true) {
+  for (; given_ < gives_.size() && under_way_.size() < kHandOutWindow; moved = true) {
     gives_[given_]->begin();
     under_way_.push_back(given_++);
   }

@@ -19,6 +19,15 @@
 
 namespace thinwire {
 
+// The buckets of the sums inside a group: each tensor is one stream.
+Plan plan_inside(const std::vector<TensorSpec>& tensors, const ExchangeOptions& options);
+
+// Its streams, in fp32 and without memory.
+Streams inside_streams(const Plan& plan, const ExchangeOptions& options, Store& store);
+
+// Buckets that are handed out at a time: their messages are copies of what they carry.
+inline constexpr size_t kHandOutWindow = 4;
+
 // Uncompressed, and without memory: nothing here outlasts a step. Each tensor is one stream, in
 // fp32; a bucket cuts it where it is full.
 //

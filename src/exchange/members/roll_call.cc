@@ -38,19 +38,19 @@ bool RollCall::is_behind(size_t member) const noexcept {
          (one.step != furthest().step && !counted_elsewhere(member));
 }
 
-bool RollCall::has(uint32_t epoch, int rank) const noexcept {
+bool RollCall::has(uint32_t epoch, int rank, uint64_t store) const noexcept {
   return std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
     return (one.size > 0 && one.epoch == epoch && one.rank == rank) ||
-           (one.tried == epoch && one.tried_as == rank);
+           (store != 0 && one.store == store);
   });
 }
 
-std::vector<int> RollCall::absent() const {
+std::vector<int> RollCall::absent(std::span<const uint64_t> stores) const {
   std::vector<int> gone;
   if (witness_ == members_.size()) return gone;
   const Member& last = members_[witness_];
   for (int rank = 0; rank < last.size; ++rank)
-    if (!has(last.epoch, rank)) gone.push_back(rank);
+    if (!has(last.epoch, rank, stores[static_cast<size_t>(rank)])) gone.push_back(rank);
   return gone;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "thinwire/group.h"
@@ -15,14 +16,13 @@ struct Member {
   uint64_t step = 0;     // the next one
   uint64_t word = 0;     // on which ranks agreed at the end of the step before
   uint64_t skipped = 0;  // steps in a row
+  uint64_t store = 0;    // the identity of its memories, by which it is known in every group
   uint32_t epoch = 0;    // the last one
   int32_t rank = -1;     // in that epoch
   int32_t size = 0;      // of its group; 0: new
   uint16_t voted =
       0;  // its step failed after all that it has to send was encoded and all that it gets had come
-  uint16_t lacks = 0;     // it was to take over what others have, and no step has counted since
-  uint32_t tried = 0;     // a later epoch, into which it could not come, though others may have
-  int32_t tried_as = -1;  // its rank there
+  uint16_t lacks = 0;  // it was to take over what others have, and no step has counted since
 };
 
 // What follows from what all members said; the same on all of them.
@@ -45,12 +45,12 @@ class RollCall {
   // Whether a member lacks steps that the source has, even once its failed step counts.
   bool is_behind(size_t member) const noexcept;
 
-  // Whether the one that was `rank` in `epoch` is a member, also if it could not come into that group. For the last epoch
-  // that any member was in, and earlier ones of members that were in no later one.
-  bool has(uint32_t epoch, int rank) const noexcept;
+  // Whether the one that was `rank` in `epoch` is a member, with the store of that identity; 0 if it is not known. Groups
+  // that failed may have come in between: some of their ranks may have come into them, and this one not.
+  bool has(uint32_t epoch, int rank, uint64_t store) const noexcept;
 
-  // Ranks of the last epoch that any member was in which are no members.
-  std::vector<int> absent() const;
+  // Ranks of the last epoch that any member was in which are no members. `stores` are the identities there, by rank.
+  std::vector<int> absent(std::span<const uint64_t> stores) const;
 
   // A member that was in that epoch; members_.size() if all are new.
   size_t witness() const noexcept { return witness_; }

@@ -237,6 +237,7 @@ extern const MethodEntry kDense{
     .carries = [](const Codec& codec) { return codec.info().linear && codec.info().fixed_size; },
     .refusal = "cannot add payloads of",
     .cuts_anywhere = true,
+    .in_place = true,
     .leaves_shards = true,
     .owners_remember = no_owner_remembers,
     .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {

@@ -91,7 +91,8 @@ struct MethodEntry {
   bool cuts_anywhere = false;  // buckets may cut a stream at any value
   bool combines = false;       // takes every rule of combine.h; the others give means alone
   bool everybody = false;      // each rank combines the contributions of all by itself
-  bool in_place = false;  // works on means by ActiveStream's functions alone, wherever they lie
+  bool in_place =
+      false;  // works on full results by ActiveStream's functions alone, wherever they lie
   bool leaves_shards = false;  // can leave results with their owners
   bool blocks = false;         // begin waits for other ranks
 

@@ -58,6 +58,8 @@ class ScatterReduce final : public Method {
         ActiveStream& stream = *parts.streams[piece.stream];
         members_.back().push_back(&stream);
         memories_[piece.stream] = memory_of(stream, parts.store);
+        const Range shard = plan_.shard(stream, context_.rank());
+        stream.set_own_part(shard.begin, shard.count);
       }
     }
     make_sums(parts.combine);
@@ -386,6 +388,7 @@ extern const MethodEntry kScatterReduce{
     .carries = is_block_local,
     .refusal = "cannot cut into blocks the payloads of",
     .combines = true,
+    .in_place = true,
     .leaves_shards = true,
     .owners_remember =
         [](const ActiveStream& stream) { return !stream.is_plain() && stream.owners_remember(); },

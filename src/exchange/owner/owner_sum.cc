@@ -85,11 +85,9 @@ void write_kept_result(StepContext& context, const Chunk& chunk, std::span<std::
 void take_result(StepContext& context, const Chunk& chunk, std::span<const std::byte> message,
                  size_t owner) {
   const Stopwatch watch(context.decompress_seconds);
-  for (const ChunkPart& part : chunk.parts) {
-    kernel::fill(place_of(part), -0.0f);
-    add_frame(context, result_header(context, part, owner), *part.coder->decoder,
-              frame_of(part, message), 1.0f, place_of(part));
-  }
+  for (const ChunkPart& part : chunk.parts)
+    part.stream->take_mean_part(context, result_header(context, part, owner), *part.coder->decoder,
+                                frame_of(part, message));
 }
 
 OwnerSum::OwnerSum(StepContext& context, const Combine& rule, Own own, const Most& most,
@@ -155,10 +153,9 @@ void OwnerSum::take_own_result(std::span<const std::byte> message) {
   const Stopwatch watch(context_.decompress_seconds);
   for (size_t i = 0; i < chunk_->parts.size(); ++i) {
     const ChunkPart& part = chunk_->parts[i];
-    kernel::fill(place_of(part), -0.0f);
-    if (spoilt_[i]) continue;
     const auto payload = frame_of(part, message).subspan(kFrameHeaderSize);
-    part.coder->decoder->decode_add(payload, 1.0f, place_of(part)).or_throw();
+    part.stream->take_own_part(context_, part.range.begin, part.range.count, *part.coder->decoder,
+                               payload, !spoilt_[i]);
   }
 }
 

@@ -270,4 +270,7 @@ inline std::vector<const CodecEntry*> all_codecs() {
   return list_codecs();
 }
 
+// Before the first test, so that each finds them by name, whichever ran before it.
+inline const bool kTestCodecsAreThere = !all_codecs().empty();
+
 }  // namespace thinwire::testing

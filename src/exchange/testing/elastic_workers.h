@@ -102,6 +102,7 @@ class FrailGroup final : public Group {
     return inner_->receive(buffer, from, tag);
   }
   std::unique_ptr<Group> split(int colour) override {
+    inner_->set_deadline(deadline());
     return std::make_unique<FrailGroup>(inner_->split(colour), life_);
   }
   void abort(std::string_view reason) noexcept override {

@@ -27,6 +27,7 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
     : work_(std::move(work)),
       coded_(work_ != nullptr ? open_device_stream(planned, terms, store, work_)
                               : open_stream(planned, terms, store)),
+      processors_codec_(work_ != nullptr ? terms.codec : nullptr),
       plain_(planned.plain),
       tensors_(planned.tensors),
       first_(planned.first),
@@ -106,42 +107,6 @@ void ActiveStream::join(StepContext& context) {
   if (absent_) signal_ = result_;
 }
 
-// Calls piece(tensor, its values in result_), in the order of the stream.
-template <typename Piece>
-void ActiveStream::for_pieces(StepContext& context, const Piece& piece) {
-  size_t begin = 0;
-  for (const size_t tensor : tensors_) {
-    const size_t count = context.tensors.values(tensor).size();
-    piece(tensor, result_.subspan(begin, count));
-    begin += count;
-  }
-}
-
-// Tensors that were not given, or in another format, are in the processor's memory. Memory and encoder may have a queue of
-// their own: what they are given is there.
-void ActiveStream::join_on_device(StepContext& context) {
-  if (tensors_.size() == 1 && context.tensors.on_device(tensors_.front())) {
-    result_ = context.tensors.values(tensors_.front());
-  } else {
-    if (joined_there_ == nullptr)
-      joined_there_ = std::make_unique<device::DeviceFloats>(work_, spec().count());
-    result_ = joined_there_->values();
-    for_pieces(context, [&](size_t tensor, std::span<float> to) {
-      const std::span<const float> from = context.tensors.values(tensor);
-      if (context.tensors.on_device(tensor))
-        device::copy(*work_, from, to);
-      else
-        work_->send(to.data(), std::as_bytes(from));
-    });
-  }
-  if (absent_ || context.gives_zeros)
-    device::fill(*work_, result_, 0.0f);
-  else if (context.factor != 1)
-    device::scale(*work_, result_, context.factor);
-  work_->await();
-  if (absent_) signal_ = result_;
-}
-
 double ActiveStream::square_sum(std::span<const float> values) const {
   if (work_ == nullptr) return measure(values).square_sum;
   work_->begin();
@@ -157,6 +122,7 @@ void ActiveStream::weigh(const StepContext& context, std::span<float> values) co
 }
 
 void ActiveStream::prepare(StepContext& context) {
+  if (work_ != nullptr) return prepare_device_parts(context);
   if (!open(context)) return;
   join(context);
   if (!absent_) form_whole(context);
@@ -164,6 +130,7 @@ void ActiveStream::prepare(StepContext& context) {
 
 // Observers want the whole.
 void ActiveStream::prepare_parts(StepContext& context) {
+  if (work_ != nullptr) return prepare_device_parts(context);
   if (!open(context)) return;
   join(context);
   if (absent_) return;
@@ -203,18 +170,6 @@ void ActiveStream::form_from_places(StepContext& context) {
   for (const std::span<const float> gradient : places_) count_gradient(square_sum(gradient));
 }
 
-// In one piece, but where the processor adds the moments of tensors one after another, so is it here: codecs choose by them.
-void ActiveStream::prepare_on_device(StepContext& context) {
-  if (!open(context)) return;
-  join(context);
-  if (absent_) return;
-  if (!may_lie_apart()) return form_whole(context);
-  places_.clear();
-  for_pieces(context,
-             [&](size_t /*tensor*/, std::span<float> values) { places_.push_back(values); });
-  form_from_places(context);
-}
-
 void ActiveStream::begin_mean(StepContext& context) {
   if (work_ != nullptr) return device::fill(*work_, result_, 0.0f);
   if (!apart_) return kernel::fill(result_, 0.0f);
@@ -245,6 +200,27 @@ void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> pos
     }
     mean[positions[i] - place.begin] += weight * values[i];
   }
+}
+
+FrameOutcome ActiveStream::take_mean_part(StepContext& context, const FrameHeader& expected,
+                                          const Decoder& decoder,
+                                          std::span<const std::byte> bytes) {
+  if (device_parts_ != nullptr) return take_device_part(context, expected, bytes);
+  const std::span<float> place = result_.subspan(expected.place, expected.count);
+  kernel::fill(place, -0.0f);
+  return add_frame(context, expected, decoder, bytes, 1.0f, place);
+}
+
+void ActiveStream::take_own_part(StepContext& context, size_t begin, size_t count,
+                                 const Decoder& decoder, std::span<const std::byte> payload,
+                                 bool is_there) {
+  if (device_parts_ != nullptr)
+    return end_device_part(
+        context,
+        device_parts_->take(begin, count, is_there ? payload : payload.first(0), context.rank()));
+  const std::span<float> place = result_.subspan(begin, count);
+  kernel::fill(place, -0.0f);
+  if (is_there) decoder.decode_add(payload, 1.0f, place).or_throw();
 }
 
 void ActiveStream::form_whole(StepContext& context) {
@@ -287,6 +263,7 @@ Call ActiveStream::call_for(const StepContext& context, const Signal& part) {
 
 size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const Signal& part,
                             size_t begin, std::span<std::byte> out) {
+  if (device_parts_ != nullptr) return copy_device_part(begin, part.values.size(), out);
   const Encoded encoded =
       coded_.encode(encoder, part, begin, call_for(context, part), out.subspan(kFrameHeaderSize));
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
@@ -319,6 +296,11 @@ size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t 
 bool ActiveStream::add_own(StepContext& context, size_t begin, std::span<float> sum) {
   const Signal part = this->part(context, begin, sum.size());
   if (!finite()) return false;
+  if (device_parts_ != nullptr) {
+    kernel::add_floats(std::as_bytes(device_parts_->own_values(begin, sum.size())), 1.0f, sum);
+    coded_.sent(begin, sum.size());
+    return true;
+  }
   kernel::add_floats(std::as_bytes(part.values), 1.0f, sum);
   coded_.keep_nothing(begin, sum.size());
   return true;
@@ -328,6 +310,11 @@ bool ActiveStream::add_own_coded(StepContext& context, const Coder& coder, size_
                                  std::span<std::byte> room, std::span<float> sum) {
   const Signal part = this->part(context, begin, sum.size());
   if (!finite()) return false;
+  if (device_parts_ != nullptr) {
+    coded_.sent(begin, sum.size());
+    coder.decoder->decode_add(device_parts_->payload(begin, sum.size()), 1.0f, sum).or_throw();
+    return true;
+  }
   const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
   coder.encoder->rollback();                  // it serves other parts too, and remembers none
   count({}, coded_.rest(begin, sum.size()));  // nothing left this rank
@@ -454,17 +441,6 @@ void ActiveStream::show_regime(StepContext& context) {
     begin += mean.size();
   }
   regime_->end_step();
-}
-
-void ActiveStream::give_from_device(StepContext& context) {
-  if (joined_there_ == nullptr || result_.data() != joined_there_->values().data()) return;
-  for_pieces(context, [&](size_t tensor, std::span<float> from) {
-    const std::span<float> to = context.tensors.values(tensor);
-    if (context.tensors.on_device(tensor))
-      device::copy(*work_, from, to);
-    else
-      work_->fetch(std::as_writable_bytes(to), from.data());
-  });
 }
 
 void ActiveStream::give_result(StepContext& context) {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device_work.h"
@@ -14,6 +16,7 @@
 #include "exchange/engine/step_context.h"
 #include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
+#include "exchange/wire/device_parts.h"
 #include "exchange/wire/frames.h"
 #include "stream/coded_stream.h"
 #include "thinwire/codec.h"
@@ -44,8 +47,9 @@ class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and
   // nothing to remember but the momentum that the memory of the others is: "<tensor>/feedback".
-  // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean, add_to_mean and end;
-  // the other functions of a step are not called then. REQUIRES then: has_device_form.
+  // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean, add_to_mean and end; or in
+  // prepare or prepare_parts, write_frame, add_own, add_own_coded, take_mean_part, take_own_part and end. The other
+  // functions of a step are not called then. REQUIRES then: lack_of_device_form is empty.
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store, SharedWork work = nullptr);
 
@@ -65,9 +69,20 @@ class ActiveStream {
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
+  // The same for values in the processor's memory, wherever the stream's own are: for sums at owners.
+  const Codec& processors_codec() const noexcept {
+    return work_ != nullptr ? *processors_codec_ : codec();
+  }
   // With every option spelt out.
   const std::string& codec_text() const noexcept { return codec_text_; }
   bool on_device() const noexcept { return work_ != nullptr; }
+
+  // Does on the device what two steps do, with values of its own, and leaves no trace: what these have no room for, or what
+  // does not compile of theirs, is thrown here. REQUIRES: on_device, between two steps.
+  void rehearse();
+  // Why not, in an exchange that has a device.
+  const std::string& why_staged() const noexcept { return why_staged_; }
+  void set_why_staged(std::string why) { why_staged_ = std::move(why); }
   bool is_plain() const noexcept { return plain_; }         // fp32, owing nothing
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
@@ -144,6 +159,17 @@ class ActiveStream {
   bool add_own_coded(StepContext& context, const Coder& coder, size_t begin,
                      std::span<std::byte> room, std::span<float> sum);
 
+  // Of a stream in a device's memory, before the first step: the part that add_own adds.
+  void set_own_part(size_t begin, size_t count);
+
+  // Puts part [begin, begin + count) of the mean into its place in result(): from the frame of another rank that
+  // `expected` describes, or from a payload of this rank's own, unless there is no mean. On a device all parts are put
+  // there with the last.
+  FrameOutcome take_mean_part(StepContext& context, const FrameHeader& expected,
+                              const Decoder& decoder, std::span<const std::byte> bytes);
+  void take_own_part(StepContext& context, size_t begin, size_t count, const Decoder& decoder,
+                     std::span<const std::byte> payload, bool is_there);
+
   // This rank's part for a round of the codec, and what all ranks' parts came to, which may be bad.
   // Values of a plain stream are a round of their own, whose mean is the result.
   // REQUIRES: the signal is finite.
@@ -186,6 +212,13 @@ class ActiveStream {
   bool open(const StepContext& context);
   void join(StepContext& context);
   void join_on_device(StepContext& context);
+  void prepare_device_parts(StepContext& context);
+  void count_device_rest();
+  DeviceParts& device_parts();
+  size_t copy_device_part(size_t begin, size_t count, std::span<std::byte> out);
+  FrameOutcome take_device_part(StepContext& context, const FrameHeader& expected,
+                                std::span<const std::byte> bytes);
+  void end_device_part(StepContext& context, bool is_last);
   void give_from_device(StepContext& context);
   template <typename Piece>
   void for_pieces(StepContext& context, const Piece& piece);
@@ -218,6 +251,8 @@ class ActiveStream {
 
   SharedWork work_;  // null: values are in the processor's memory
   CodedStream coded_;
+  std::shared_ptr<const Codec> processors_codec_;  // of a stream in a device's memory
+  std::unique_ptr<DeviceParts> device_parts_;      // of methods that send part by part
   bool plain_;
   std::vector<size_t> tensors_;
   size_t first_;
@@ -246,6 +281,7 @@ class ActiveStream {
   double rest_square_ = 0;
   StreamCounters counters_;
   std::string codec_text_;
+  std::string why_staged_;
 };
 
 }  // namespace thinwire

@@ -31,8 +31,11 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
 
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
-// In the text of a method, where its object lives: nothing for the processor's memory.
-std::string place_text(const SharedWork& work) { return " on " + work->memory()->name(); }
+// In the text of a method, where its object lives: nothing for the processor's memory. An object that belongs to the work
+// of an earlier exchange lives elsewhere, even on the same device: its queue, and how long it waits, are that one's.
+std::string place_text(const SharedWork& work) {
+  return " on " + work->memory()->name() + "#" + std::to_string(work->number());
+}
 
 std::string without_place(std::string text) {
   const size_t begin = text.find(" on ");
@@ -108,10 +111,13 @@ std::string encoder_text(const Terms& terms, const StreamSpec& spec) {
                      spec);
 }
 
-bool has_device_form(const Terms& terms, const SharedWork& work) {
-  if (!make_device_codec(terms.codec_text, work)) return false;
+std::string lack_of_device_form(const Terms& terms, const SharedWork& work) {
+  if (const auto codec = make_device_codec(terms.codec_text, work); !codec)
+    return codec.status().message();
   const auto [entry, options] = find_feedback(terms.feedback).value();
-  return entry->on_device != nullptr && entry->on_device(options, StreamSpec{}, work) != nullptr;
+  if (entry->on_device != nullptr && entry->on_device(options, StreamSpec{}, work) != nullptr)
+    return "";
+  return "memory '" + terms.feedback + "' has no form for a device's memory";
 }
 
 CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms, Store& store,

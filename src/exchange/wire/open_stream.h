@@ -21,12 +21,12 @@ namespace thinwire {
 CodedStream open_stream(const PlannedStream& planned, const Terms& terms, Store& store);
 
 // The same for a stream whose values are in a device's memory: memory and encoder live there, and take over what those in
-// the processor's memory kept. (open_stream does the reverse.) REQUIRES: has_device_form.
+// the processor's memory kept. (open_stream does the reverse.) REQUIRES: lack_of_device_form is empty.
 CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms, Store& store,
                                const SharedWork& work);
 
-// Whether codec and memory have a form for values in a device's memory.
-bool has_device_form(const Terms& terms, const SharedWork& work);
+// Which of codec and memory has no form for values in a device's memory; empty if both have one.
+std::string lack_of_device_form(const Terms& terms, const SharedWork& work);
 
 // What an encoder is found by in a store. One that may be given a threshold is not the one that finds its own.
 std::string encoder_text(const Terms& terms, const StreamSpec& spec);

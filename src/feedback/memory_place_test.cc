@@ -1,0 +1,171 @@
+// Memories whose vectors lie on a device: signals, moments, remainders and saved states are the processor's.
+// SPDX-License-Identifier: Apache-2.0
+#include "feedback/memory_place.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/testing/coded_cases.h"
+#include "device/testing/fake_device.h"
+
+namespace thinwire {
+namespace {
+
+using device::DeviceFloats;
+using device::DeviceWork;
+using testing::FakeDevice;
+using Floats = std::vector<float>;
+
+const StreamSpec kStream{.name = "s", .tensors = {{"a", {700}}, {"empty", {0}}, {"b", {9001}}}};
+
+std::vector<uint32_t> bits_of(std::span<const float> values) {
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), values.size_bytes());
+  return bits;
+}
+
+// A memory here and its twin on a device.
+class Twins {
+ public:
+  explicit Twins(const std::string& text)
+      : work_(std::make_shared<DeviceWork>(std::make_shared<FakeDevice>(7))),
+        here_(make_feedback(text, kStream).value()),
+        gradient_there_(work_, kStream.count()) {
+    const auto [entry, options] = find_feedback(text).value();
+    there_ = entry->on_device(options, kStream, work_);
+  }
+
+  void set_momentum(const std::vector<Momentum>& of_tensors) {
+    here_->set_momentum(of_tensors);
+    there_->set_momentum(of_tensors);
+  }
+
+  // What an encoder leaves: nothing at every seventh place.
+  void step(uint64_t number, bool counts, bool by_positions) {
+    const Call call{.step = number, .ranks = 3};
+    const Floats gradient =
+        device::make_values(device::Values::kHeavyTail, kStream.count(), 10 + number);
+    work_->send(gradient_there_.values().data(), std::as_bytes(std::span(gradient)));
+    const Signal here = here_->prepare(gradient, call);
+    const Signal there = there_->prepare(gradient_there_.values(), call);
+    EXPECT_EQ(bits_of(fetch(there.values)), bits_of(here.values));
+    ASSERT_EQ(there.fresh.size(), here.fresh.size());
+    EXPECT_EQ(bits_of(fetch(there.fresh)), bits_of(here.fresh));
+    EXPECT_EQ(there.moments->abs_sum, here.moments->abs_sum);
+    EXPECT_EQ(there.moments->square_sum, here.moments->square_sum);
+    EXPECT_EQ(there.moments->abs_max, here.moments->abs_max);
+    ASSERT_EQ(there_->rest().size(), here_->rest().size());
+    leave(here.values);
+    EXPECT_EQ(there_->wants_positions(), here_->wants_positions());
+    if (by_positions && here_->wants_positions()) {
+      here_->sent_at(gradient, positions_);
+      there_->sent_at(gradient_there_.values(), positions_);
+    } else {
+      here_->sent(gradient, 0, gradient.size());
+      there_->sent(gradient_there_.values(), 0, gradient.size());
+    }
+    for (Feedback* memory : {here_.get(), there_.get()}) {
+      if (counts)
+        memory->commit();
+      else
+        memory->rollback();
+    }
+  }
+
+  void compare_states() {
+    const StateArrays here = here_->save(), there = there_->save();
+    ASSERT_EQ(there.size(), here.size());
+    for (size_t i = 0; i < here.size(); ++i) {
+      EXPECT_EQ(there[i].name, here[i].name);
+      EXPECT_EQ(there[i].data, here[i].data);
+      EXPECT_EQ(there[i].on_resize, here[i].on_resize);
+    }
+    EXPECT_EQ(there_->owed_squares(), here_->owed_squares());
+  }
+
+  // Each goes on from what the other saved.
+  void swap_states() {
+    const StateArrays here = here_->save(), there = there_->save();
+    here_->load(there).or_throw();
+    there_->load(here).or_throw();
+    StateArrays short_one = here;
+    if (short_one.empty()) return;
+    short_one[0].data.resize(4);
+    EXPECT_FALSE(there_->load(short_one));
+  }
+
+ private:
+  Floats fetch(std::span<const float> from) {
+    Floats values(from.size());
+    if (!values.empty()) work_->fetch(std::as_writable_bytes(std::span(values)), from.data());
+    return values;
+  }
+
+  void leave(std::span<const float> signal) {
+    if (here_->rest().empty()) return;
+    Floats left(signal.begin(), signal.end());
+    positions_.clear();
+    for (size_t i = 3; i < left.size(); i += 7) {
+      left[i] = 0;
+      positions_.push_back(static_cast<uint32_t>(i));
+    }
+    std::copy(left.begin(), left.end(), here_->rest().begin());
+    work_->send(there_->rest().data(), std::as_bytes(std::span(left)));
+    work_->await();
+  }
+
+  SharedWork work_;
+  std::unique_ptr<Feedback> here_, there_;
+  DeviceFloats gradient_there_;
+  std::vector<uint32_t> positions_;
+};
+
+class MemoryPlaces : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MemoryPlaces, AMemoryOnADeviceIsTheProcessors) {
+  if (!testing::kKernelsRun) GTEST_SKIP() << "kernels do not run here";
+  Twins twins(GetParam());
+  for (uint64_t step = 0; step < 6; ++step) {
+    SCOPED_TRACE(step);
+    if (step == 3)  // of which two ranges have a rule of their own
+      twins.set_momentum({{.momentum = 0.5},
+                          {.momentum = 0.7},
+                          {.momentum = 0.8, .dampening = 0.1, .nesterov = true}});
+    twins.step(step, step != 2, step % 2 == 0);
+    twins.compare_states();
+    if (step == 4) twins.swap_states();
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& tested) {
+  std::string name = tested.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Memories, MemoryPlaces,
+                         ::testing::Values("none", "residual", "residual:beta=0.9,gamma=0.5",
+                                           "momentum:beta=0.8", "lowpass:beta=0.3", "velocity",
+                                           "velocity:nesterov=true,dampening=0.1", "dgc",
+                                           "dgc:clip=0.5,nesterov=true", "dgc:mask=false", "ahead",
+                                           "ahead:nesterov=true"),
+                         name_of);
+
+TEST(MemoryPlace, TheMemoriesThatADeviceHas) {
+  std::vector<std::string> there;
+  for (const FeedbackEntry* entry : list_feedbacks())
+    if (entry->on_device != nullptr) there.emplace_back(entry->name);
+  EXPECT_THAT(there, ::testing::UnorderedElementsAre("none", "residual", "momentum", "lowpass",
+                                                     "velocity", "dgc", "ahead"));
+}
+
+}  // namespace
+}  // namespace thinwire
