@@ -60,6 +60,11 @@ struct RoundReport {
   bool skipped = false;
   Fault fault;  // if skipped: parameters and memories are as they were
 
+  // For methods whose rounds are of a part of the parameters and may overlap local steps: the part, counted from 0,
+  // and this worker's local steps when its values were taken. fragment is -1 for other methods.
+  int fragment = -1;
+  uint64_t begun = 0;
+
   bool global = true;          // ranks of all groups took part, not only those of this rank's
   std::vector<int> ranks;      // that took part, for methods whose rounds may be of some ranks
   std::vector<double> losses;  // of `ranks`, for methods with leaders; +Inf: not finite
@@ -78,6 +83,8 @@ struct RoundReport {
 struct LostWorker {
   int rank = 0;
   std::string why = {};  // "the disk is full", "process 4711 has ended"
+  // Of data-parallel workers: the l2 norm of what its memories owed when it last told.
+  std::optional<double> owed = {};
 };
 
 // Writes the report as one line of JSON, without a line break.

@@ -59,10 +59,12 @@ const SyncRuleEntry& average_entry() {
                                             .summary = "all workers become their mean",
                                             .paper = "Stich, ICLR 2019",
                                             .options = {period_row("64")}},
-                                   .make = [](const Options& options, const SyncSetup& setup) {
-                                     return std::make_unique<Average>(
-                                         setup, static_cast<uint64_t>(options.integer("tau")));
-                                   }};
+                                   .make =
+                                       [](const Options& options, const SyncSetup& setup) {
+                                         return std::make_unique<Average>(
+                                             setup, static_cast<uint64_t>(options.integer("tau")));
+                                       },
+                                   .memory = residual_memory};
   return entry;
 }
 

@@ -27,13 +27,18 @@ const SyncRuleEntry& diloco_entry() {
                             .min = 0,
                             .max = 0.9999,
                             .help = "of the outer step, Nesterov's"}}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        const OuterStep outer{.rate = static_cast<float>(options.number("rate")),
-                              .momentum = static_cast<float>(options.number("momentum"))};
-        return std::make_unique<OuterSgd>(setup, "diloco",
-                                          static_cast<uint64_t>(options.integer("tau")), outer);
-      },
-      .momentum = true};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            const OuterStep outer{.rate = static_cast<float>(options.number("rate")),
+                                  .momentum = static_cast<float>(options.number("momentum"))};
+            return std::make_unique<OuterSgd>(setup, "diloco",
+                                              static_cast<uint64_t>(options.integer("tau")), outer);
+          },
+      .momentum = true,
+      .memory =
+          [](const Options& rule, const SynchroniserOptions& options) {
+            return outer_memory(options, {.momentum = static_cast<float>(rule.number("momentum"))});
+          }};
   return entry;
 }
 

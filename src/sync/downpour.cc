@@ -16,11 +16,13 @@ const SyncRuleEntry& downpour_entry() {
                .summary = "all workers' steps are added to the centre",
                .paper = "Dean et al., NIPS 2012",
                .options = {period_row("1")}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        const OuterStep sum{.rate = static_cast<float>(setup.group.size()), .momentum = 0};
-        return std::make_unique<OuterSgd>(setup, "downpour",
-                                          static_cast<uint64_t>(options.integer("tau")), sum);
-      }};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            const OuterStep sum{.rate = static_cast<float>(setup.group.size()), .momentum = 0};
+            return std::make_unique<OuterSgd>(setup, "downpour",
+                                              static_cast<uint64_t>(options.integer("tau")), sum);
+          },
+      .memory = residual_memory};
   return entry;
 }
 

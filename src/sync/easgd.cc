@@ -99,12 +99,14 @@ const SyncRuleEntry& easgd_entry() {
                      .fallback = "variable",
                      .choices = {"variable", "mean"},
                      .help = "what workers are pulled to"}}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        return std::make_unique<Easgd>(
-            setup, EasgdRule{.period = static_cast<uint64_t>(options.integer("tau")),
-                             .rate = options.number("rate"),
-                             .has_centre = options.text("centre") == "variable"});
-      }};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            return std::make_unique<Easgd>(
+                setup, EasgdRule{.period = static_cast<uint64_t>(options.integer("tau")),
+                                 .rate = options.number("rate"),
+                                 .has_centre = options.text("centre") == "variable"});
+          },
+      .memory = ef21_memory};
   return entry;
 }
 

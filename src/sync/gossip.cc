@@ -49,10 +49,6 @@ class Gossip final : public SyncRule {
  private:
   static StreamCodec codec_of(const SynchroniserOptions& options) {
     NamedCodec named = std::move(make_codec(options.codec).value());
-    if (!named.codec->info().lossless)
-      throw Error(ErrorCode::kUnsupported,
-                  "synchroniser 'gossip': codec '" + options.codec +
-                      "' is lossy, and peers that change have nothing a difference could refer to");
     return {.codec = std::move(named.codec), .text = named.canonical};
   }
 
@@ -201,7 +197,8 @@ const SyncRuleEntry& gossip_entry() {
                 setup, GossipRule{.period = static_cast<uint64_t>(options.integer("tau")),
                                   .graph = graph_named(options.text("graph"))});
           },
-      .scheduled = false};
+      .scheduled = false,
+      .lossless = true};
   return entry;
 }
 

@@ -72,7 +72,7 @@ std::vector<OptionInfo> leader_options() {
        .help = "until a round goes on without the late; 0: it waits"}};
 }
 
-LeaderRule make_leader_rule(const Options& options, const SyncSetup& setup) {
+LeaderRule read_leader_rule(const Options& options) {
   const LeaderRule rule{.tau = static_cast<uint64_t>(options.integer("tau")),
                         .tau_global = static_cast<uint64_t>(options.integer("tau_global")),
                         .pull = static_cast<float>(options.number("pull")),
@@ -88,6 +88,11 @@ LeaderRule make_leader_rule(const Options& options, const SyncSetup& setup) {
     throw Error(ErrorCode::kBadOption,
                 "synchroniser 'leader': tau_global must be a multiple of tau, but is " +
                     std::to_string(rule.tau_global) + " at a tau of " + std::to_string(rule.tau));
+  return rule;
+}
+
+LeaderRule make_leader_rule(const Options& options, const SyncSetup& setup) {
+  const LeaderRule rule = read_leader_rule(options);
   if (rule.groups > setup.group.size())
     throw Error(ErrorCode::kBadOption, "synchroniser 'leader': " + std::to_string(rule.groups) +
                                            " groups among " + std::to_string(setup.group.size()) +

@@ -7,41 +7,44 @@
 
 namespace thinwire {
 
-namespace {
-
-MomentumPlan plan_of(const SyncSetup& setup, const OuterStep& outer, const std::string& feedback) {
+MomentumPlan plan_momentum(const SynchroniserOptions& given, const OuterStep& outer,
+                           const std::string& feedback) {
   ExchangeOptions options;
-  options.codec = setup.options.codec;
-  options.feedback = setup.options.feedback;
-  options.method = setup.options.exchange;
-  return place_momentum(setup.options.momentum, {.momentum = outer.momentum, .nesterov = true},
-                        options, is_lossless(options.codec) ? "none" : feedback)
+  options.codec = given.codec;
+  options.feedback = given.feedback;
+  options.method = given.exchange;
+  return place_momentum(given.momentum, {.momentum = outer.momentum, .nesterov = true}, options,
+                        is_lossless(options.codec) ? "none" : feedback)
       .value();
 }
 
-// What is left to the step on the mean.
-OuterStep outside(OuterStep outer, const MomentumPlan& plan) {
+OuterStep step_on_mean(OuterStep outer, const MomentumPlan& plan) {
   if (plan.in_memory) outer.momentum = 0;
   return outer;
 }
 
-}  // namespace
+std::string outer_memory(const SynchroniserOptions& options, const OuterStep& outer,
+                         const std::string& usual) {
+  const MomentumPlan plan = plan_momentum(options, outer, usual);
+  return plan.in_memory ? plan.feedback : usual;
+}
 
 OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
                    OuterStep outer, std::string feedback)
-    : OuterSgd(setup, name, period, outer, feedback, plan_of(setup, outer, feedback)) {}
+    : OuterSgd(setup, name, period, outer, feedback,
+               plan_momentum(setup.options, outer, feedback)) {}
 
 OuterSgd::OuterSgd(const SyncSetup& setup, const std::string& name, uint64_t period,
                    OuterStep outer, std::string feedback, MomentumPlan momentum)
-    : SyncRule(
-          setup, name,
-          {{"anchor", copy_of(setup.start)},
-           {"velocity", AlignedVector<float>(
-                            outside(outer, momentum).momentum != 0 ? setup.start.size() : 0)}}),
+    : SyncRule(setup, name,
+               {{"anchor", copy_of(setup.start)},
+                {"velocity", AlignedVector<float>(step_on_mean(outer, momentum).momentum != 0
+                                                      ? setup.start.size()
+                                                      : 0)}}),
       period_(period),
       feedback_(std::move(feedback)),
       momentum_(std::move(momentum)),
-      outer_(outside(outer, momentum_)),
+      outer_(step_on_mean(outer, momentum_)),
       lossless_(is_lossless(setup.options.codec) && !momentum_.in_memory),
       anchor_(memory().vector("anchor")),
       velocity_(memory().vector("velocity")) {}

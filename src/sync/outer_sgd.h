@@ -26,6 +26,16 @@ struct OuterStep {
   }
 };
 
+// The memory of lossy codecs: `usual`, or the one that has the outer step's momentum, too.
+std::string outer_memory(const SynchroniserOptions& options, const OuterStep& outer,
+                         const std::string& usual = "residual");
+
+// Where the momentum of the outer step acts (SynchroniserOptions::momentum); `feedback` is the memory of lossy
+// codecs unless the options name one. And what of the step is left to the mean.
+MomentumPlan plan_momentum(const SynchroniserOptions& given, const OuterStep& outer,
+                           const std::string& feedback);
+OuterStep step_on_mean(OuterStep outer, const MomentumPlan& plan);
+
 // Every `period` steps: g = a - mean of all x, a and v as above, and all workers go on from a. A lossy
 // codec carries x - a through the exchange, whose memory keeps what was not sent, and has the momentum
 // where place_momentum puts it there: then each worker's v is its own, as in SparseLoCo [arXiv:2508.15706].

@@ -150,7 +150,8 @@ const SyncRuleEntry& parle_entry() {
                             .help = "of an epoch: gamma and rho grow with them; 0: they stay"},
                            number_row("rate", "1", 10, "learning rate of the outer step"),
                            number_row("momentum", "0", 0.9999, "of the outer step, Nesterov's")}},
-      .make = make_parle};
+      .make = make_parle,
+      .memory = ef21_memory};
   return entry;
 }
 

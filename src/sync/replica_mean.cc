@@ -3,13 +3,38 @@
 #include "sync/replica_mean.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel/memory_passes.h"
 
 namespace thinwire {
 namespace {
 
-ExchangeOptions exchange_options(const SynchroniserOptions& options, const std::string& feedback,
+// Memories of parameters are not those of gradients under the same name.
+std::vector<TensorSpec> renamed(std::vector<TensorSpec> tensors) {
+  for (TensorSpec& tensor : tensors) tensor.name = "sync/" + tensor.name;
+  return tensors;
+}
+
+size_t total_count(const std::vector<TensorSpec>& tensors) {
+  size_t count = 0;
+  for (const TensorSpec& tensor : tensors) count += tensor.count();
+  return count;
+}
+
+std::vector<size_t> one_after_another(const std::vector<TensorSpec>& tensors) {
+  std::vector<size_t> places;
+  size_t end = 0;
+  for (const TensorSpec& tensor : tensors) {
+    places.push_back(end);
+    end += tensor.count();
+  }
+  return places;
+}
+
+}  // namespace
+
+ExchangeOptions replica_exchange(const SynchroniserOptions& options, const std::string& feedback,
                                  uint64_t rounds) {
   ExchangeOptions made;
   made.codec = options.codec;
@@ -24,48 +49,51 @@ ExchangeOptions exchange_options(const SynchroniserOptions& options, const std::
   return made;
 }
 
-// Memories of parameters are not those of gradients under the same name.
-std::vector<TensorSpec> renamed(std::vector<TensorSpec> tensors) {
-  for (TensorSpec& tensor : tensors) tensor.name = "sync/" + tensor.name;
-  return tensors;
-}
-
-size_t total_count(const std::vector<TensorSpec>& tensors) {
-  size_t count = 0;
-  for (const TensorSpec& tensor : tensors) count += tensor.count();
-  return count;
-}
-
-}  // namespace
-
 ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors)
     : ReplicaMean(group, store, tensors, {}, "none", 0) {}
 
 ReplicaMean::ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors,
                          const SynchroniserOptions& options, const std::string& feedback,
-                         uint64_t rounds)
+                         uint64_t rounds, std::vector<size_t> places)
     : tensors_(renamed(tensors)),
+      places_(places.empty() ? one_after_another(tensors) : std::move(places)),
       mean_(total_count(tensors)),
       exchange_(
-          make_exchange(group, store, tensors_, exchange_options(options, feedback, rounds))) {}
+          make_exchange(group, store, tensors_, replica_exchange(options, feedback, rounds))) {}
 
 StepReport ReplicaMean::form(std::span<const float> values, std::span<const float> origin,
                              bool fit) {
-  if (origin.empty())
-    std::copy(values.begin(), values.end(), mean_.begin());
-  else
-    kernel::weighted_sum(1, values, -1, origin, mean_);
+  begin(values, origin, fit);
+  return end(origin);
+}
 
+void ReplicaMean::begin(std::span<const float> values, std::span<const float> origin, bool fit) {
   if (!fit) exchange_->abstain(Abstention::kSkipsStep);
 
   size_t end = mean_.size();
   for (size_t i = tensors_.size(); i-- > 0;) {  // in the order in which buckets travel
     const size_t size = tensors_[i].count();
     end -= size;
-    exchange_->start(i, {.data = mean_.data() + end, .count = size});
+    const auto sent = std::span(mean_).subspan(end, size);
+    const auto own = values.subspan(places_[i], size);
+    if (origin.empty())
+      std::copy(own.begin(), own.end(), sent.begin());
+    else
+      kernel::weighted_sum(1, own, -1, origin.subspan(places_[i], size), sent);
+    exchange_->start(i, {.data = sent.data(), .count = size});
   }
+}
+
+StepReport ReplicaMean::end(std::span<const float> origin) {
   const StepReport report = exchange_->finish();
-  if (!report.skipped && !origin.empty()) kernel::weighted_sum(1, origin, 1, mean_, mean_);
+  if (report.skipped || origin.empty()) return report;
+  size_t begin = 0;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const size_t size = tensors_[i].count();
+    const auto mean = std::span(mean_).subspan(begin, size);
+    kernel::weighted_sum(1, origin.subspan(places_[i], size), 1, mean, mean);
+    begin += size;
+  }
   return report;
 }
 

@@ -40,6 +40,8 @@ std::string to_json(const RoundReport& report) {
   const auto integer = [](auto value) { return std::to_string(value); };
   std::string line = "{\"round\":" + integer(report.round) + ",\"step\":" + integer(report.step) +
                      ",\"global\":" + (report.global ? "true" : "false");
+  if (report.fragment >= 0)
+    line += ",\"fragment\":" + integer(report.fragment) + ",\"begun\":" + integer(report.begun);
   if (!report.ranks.empty()) line += ",\"ranks\":" + list(report.ranks, integer);
   if (!report.losses.empty()) line += ",\"losses\":" + list(report.losses, number);
   if (!report.leaders.empty()) line += ",\"leaders\":" + list(report.leaders, integer);

@@ -29,6 +29,17 @@ TEST(RoundRecord, SaysWhoLedAndWhatItTook) {
             R"("received_bytes":90,"between_bytes":88,"seconds":0.125})");
 }
 
+TEST(RoundRecord, SaysOfWhichPartItWas) {
+  RoundReport report;
+  report.step = 12;
+  report.fragment = 2;
+  report.begun = 9;
+  EXPECT_EQ(
+      to_json(report),
+      R"({"round":0,"step":12,"global":true,"fragment":2,"begun":9,"values":0,"payload_bytes":0,)"
+      R"("sent_bytes":0,"received_bytes":0,"between_bytes":0,"seconds":0})");
+}
+
 TEST(RoundRecord, NamesTheCulpritOfARoundThatWasSkipped) {
   RoundReport report;
   report.skipped = true;

@@ -10,6 +10,13 @@
 #include "sync/outer_sgd.h"
 
 namespace thinwire {
+namespace {
+
+std::string decaying_memory(const Options& rule, const SynchroniserOptions& /*options*/) {
+  return "residual:beta=" + rule.canonical("beta");
+}
+
+}  // namespace
 
 const SyncRuleEntry& sparseloco_entry() {
   static const SyncRuleEntry entry{
@@ -30,12 +37,14 @@ const SyncRuleEntry& sparseloco_entry() {
                             .min = 0,
                             .max = 1,
                             .help = "share of what is owed that is left after a round"}}},
-      .make = [](const Options& options, const SyncSetup& setup) {
-        return std::make_unique<OuterSgd>(
-            setup, "sparseloco", static_cast<uint64_t>(options.integer("tau")),
-            OuterStep{.rate = static_cast<float>(options.number("rate"))},
-            "residual:beta=" + options.canonical("beta"));
-      }};
+      .make =
+          [](const Options& options, const SyncSetup& setup) {
+            return std::make_unique<OuterSgd>(
+                setup, "sparseloco", static_cast<uint64_t>(options.integer("tau")),
+                OuterStep{.rate = static_cast<float>(options.number("rate"))},
+                decaying_memory(options, setup.options));
+          },
+      .memory = decaying_memory};
   return entry;
 }
 

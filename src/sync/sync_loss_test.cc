@@ -54,7 +54,8 @@ class SyncLoss : public ::testing::TestWithParam<std::string> {
 
 std::vector<std::string> all_methods() {
   std::vector<std::string> methods = {"leader:tau=1,tau_global=2,groups=2",
-                                      "leader:tau=1,tau_global=1,asynchronous=true"};
+                                      "leader:tau=1,tau_global=1,asynchronous=true",
+                                      "streaming:tau=2,fragments=2,delay=1"};
   for (const SynchroniserInfo& info : list_synchronisers()) {
     std::string method = std::string(info.name) + ":tau=1";
     if (info.name == "leader") method += ",tau_global=1";

@@ -61,8 +61,11 @@ Status SyncMemory::load(const StateArrays& arrays) {
       return status;
   steps = static_cast<uint64_t>(counters[0]);
   rounds = static_cast<uint64_t>(counters[1]);
-  vectors_ = std::move(vectors);
-  numbers_ = std::move(numbers);
+  // In place: rules hold on to where values are.
+  for (size_t i = 0; i < vectors_.size(); ++i)
+    std::copy(vectors[i].values.begin(), vectors[i].values.end(), vectors_[i].values.begin());
+  for (size_t i = 0; i < numbers_.size(); ++i)
+    std::copy(numbers[i].values.begin(), numbers[i].values.end(), numbers_[i].values.begin());
   loaded_ = true;
   return Status::ok();
 }

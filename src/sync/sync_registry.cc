@@ -6,6 +6,8 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "core/named_row.h"
+#include "sync/replica_mean.h"
+#include "sync/round_terms.h"
 #include "sync/sync_rules.h"
 #include "thinwire/agreement.h"
 #include "thinwire/version.h"
@@ -14,8 +16,9 @@ namespace thinwire {
 namespace {
 
 std::vector<const SyncRuleEntry*> all_rules() {
-  return {&average_entry(),    &leader_entry(),   &easgd_entry(), &diloco_entry(),
-          &sparseloco_entry(), &downpour_entry(), &parle_entry(), &gossip_entry()};
+  return {&average_entry(),  &leader_entry(),    &easgd_entry(),
+          &diloco_entry(),   &streaming_entry(), &sparseloco_entry(),
+          &downpour_entry(), &parle_entry(),     &gossip_entry()};
 }
 
 auto find_rule(const std::string& method) {
@@ -44,19 +47,29 @@ void check_schedule(const SyncRuleEntry& rule, const std::string& codec) {
                     "its times as steps, each of which is a round, as in warmup(0.001;100steps)");
 }
 
+// What is known without ranks and tensors.
+void check_row(const SyncRuleEntry& row, const SynchroniserOptions& options) {
+  check_schedule(row, options.codec);
+  const std::string origin = "synchroniser '" + std::string(row.info.name) + "': ";
+  if (row.lossless && !is_lossless(options.codec))
+    throw Error(ErrorCode::kUnsupported,
+                origin + "codec '" + options.codec +
+                    "' is lossy, and peers that change have nothing a difference could refer to");
+  if (options.momentum == "memory" && !row.momentum)
+    throw Error(ErrorCode::kBadOption,
+                origin +
+                    "has no momentum that could act in the memory; that of a worker's own "
+                    "optimiser stays there, as its gradients stay on the rank");
+}
+
 Chosen choose(const SyncSetup& setup) {
   const auto named = find_rule(setup.options.method).value();
   const SyncRuleEntry& row = *named.row;
-  check_schedule(row, setup.options.codec);
+  check_row(row, setup.options);
   std::set<std::string_view> names;
   for (const TensorSpec& tensor : setup.tensors)
     THINWIRE_CHECK(names.insert(tensor.name).second,
                    "synchroniser: two tensors are named '" + tensor.name + "'");
-  if (setup.options.momentum == "memory" && !row.momentum)
-    throw Error(ErrorCode::kBadOption,
-                "synchroniser '" + std::string(row.info.name) +
-                    "': has no momentum that could act in the memory; that of a worker's own "
-                    "optimiser stays there, as its gradients stay on the rank");
   return {row.make(named.options, setup), named.canonical()};
 }
 
@@ -92,6 +105,21 @@ Result<NamedSynchroniser> find_synchroniser(const std::string& method) {
   if (!named) return named.status();
   return NamedSynchroniser{.entry = &named.value().row->info,
                            .options = std::move(named.value().options)};
+}
+
+Result<RoundTerms> round_terms(const SynchroniserOptions& options) {
+  auto named = find_rule(options.method);
+  if (!named) return named.status();
+  const SyncRuleEntry& row = *named.value().row;
+  RoundTerms terms{.rule = row.info.name, .options = named.value().options};
+  try {
+    check_row(row, options);
+    if (row.memory != nullptr)
+      terms.exchange = replica_exchange(options, row.memory(terms.options, options), 0);
+  } catch (const Error& error) {
+    return Status::fail(error.code(), error.what());
+  }
+  return terms;
 }
 
 std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
+#include <utility>
 
 namespace thinwire {
 namespace {
@@ -28,50 +30,44 @@ std::vector<int> host_colours(Group& group, const std::string& host) {
   return colours;
 }
 
-WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours)
-    : ranks_(static_cast<size_t>(whole.size())), all_(&whole) {
-  std::iota(ranks_.begin(), ranks_.end(), 0);
-  number(whole.rank(), colours);
+GroupTable::GroupTable(std::span<const int> colours, std::vector<int> those)
+    : ranks(std::move(those)), group_of(colours.size(), -1) {
+  std::unordered_map<int, int> known;  // groups by colour
+  for (const int rank : ranks) {
+    const auto count = static_cast<int>(members.size());
+    const int group = known.try_emplace(colours[static_cast<size_t>(rank)], count).first->second;
+    if (group == count) {
+      members.emplace_back();
+      heads.push_back(rank);
+    }
+    members[static_cast<size_t>(group)].push_back(rank);
+    group_of[static_cast<size_t>(rank)] = group;
+  }
+}
+
+WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours) : all_(&whole) {
+  std::vector<int> ranks(static_cast<size_t>(whole.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  table_ = std::make_shared<GroupTable>(colours, std::move(ranks));
+  index_ = group_of(whole.rank());
   own_ = whole.split(index_);
   heads_ = whole.split(own_->rank() == 0 ? 0 : 1);
 }
 
 WorkerGroups::WorkerGroups(Group& whole, std::span<const int> colours,
                            const std::vector<int>& ranks, uint64_t round, Salvage* salvage)
-    : ranks_(ranks), own_all_(std::make_unique<MemberGroup>(whole, ranks, round, salvage)) {
+    : WorkerGroups(whole, std::make_shared<GroupTable>(colours, ranks), round, salvage) {}
+
+WorkerGroups::WorkerGroups(Group& whole, std::shared_ptr<const GroupTable> table, uint64_t round,
+                           Salvage* salvage)
+    : table_(std::move(table)),
+      index_(group_of(whole.rank())),
+      own_all_(std::make_unique<MemberGroup>(whole, table_->ranks, round, salvage)) {
   all_ = own_all_.get();
-  number(whole.rank(), colours);
-  const std::vector<int>& mine = members_[static_cast<size_t>(index_)];
+  const std::vector<int>& mine = table_->members[static_cast<size_t>(index_)];
   own_ = std::make_unique<MemberGroup>(whole, mine, round, salvage);
   if (mine.front() == whole.rank())
-    heads_ = std::make_unique<MemberGroup>(whole, heads(), round, salvage);
-}
-
-void WorkerGroups::number(int rank, std::span<const int> colours) {
-  std::vector<int> known;  // colours in order of appearance
-  for (const int r : ranks_) {
-    const int colour = colours[static_cast<size_t>(r)];
-    const auto group = static_cast<size_t>(place_of(known, colour));
-    if (group == known.size()) {
-      known.push_back(colour);
-      members_.emplace_back();
-    }
-    members_[group].push_back(r);
-  }
-  index_ = group_of(rank);
-}
-
-std::vector<int> WorkerGroups::heads() const {
-  std::vector<int> first;
-  for (const auto& group : members_) first.push_back(group.front());
-  return first;
-}
-
-int WorkerGroups::group_of(int rank) const {
-  const auto has = [&](const std::vector<int>& group) {
-    return std::find(group.begin(), group.end(), rank) != group.end();
-  };
-  return static_cast<int>(std::find_if(members_.begin(), members_.end(), has) - members_.begin());
+    heads_ = std::make_unique<MemberGroup>(whole, table_->heads, round, salvage);
 }
 
 int WorkerGroups::rank_in_group(int rank) const { return place_of(members(group_of(rank)), rank); }

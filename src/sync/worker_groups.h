@@ -22,6 +22,16 @@ std::vector<int> host_colours(Group& group, const std::string& host);
 
 // Ranks of equal colour are a group; groups are numbered by their first rank. Ranks are those of the
 // whole throughout.
+struct GroupTable {
+  GroupTable(std::span<const int> colours, std::vector<int> those);
+
+  std::vector<int> ranks;                 // whoever is in
+  std::vector<std::vector<int>> members;  // by group
+  std::vector<int> heads;                 // by group: its first rank
+  std::vector<int> group_of;              // by rank; -1: is not in
+};
+
+// The groups of one rank, and the routes through them.
 class WorkerGroups {
  public:
   // All ranks, in groups split from the whole. Collective.
@@ -31,12 +41,17 @@ class WorkerGroups {
   // `salvage`, which outlives it, they may abandon the round.
   WorkerGroups(Group& whole, std::span<const int> colours, const std::vector<int>& ranks,
                uint64_t round, Salvage* salvage);
+  // The same with a table that several of them share.
+  WorkerGroups(Group& whole, std::shared_ptr<const GroupTable> table, uint64_t round,
+               Salvage* salvage);
 
-  int count() const noexcept { return static_cast<int>(members_.size()); }
+  int count() const noexcept { return static_cast<int>(table_->members.size()); }
   int index() const noexcept { return index_; }  // of this rank's group
   // Whoever is in: member i is rank i of all(), and of own() for its group.
-  std::span<const int> ranks() const noexcept { return ranks_; }
-  std::span<const int> members(int group) const { return members_[static_cast<size_t>(group)]; }
+  std::span<const int> ranks() const noexcept { return table_->ranks; }
+  std::span<const int> members(int group) const {
+    return table_->members[static_cast<size_t>(group)];
+  }
   Group& all() noexcept { return *all_; }
   Group& own() noexcept { return *own_; }
 
@@ -51,13 +66,10 @@ class WorkerGroups {
   uint64_t bytes_between() const noexcept;  // sent from head to head
 
  private:
-  void number(int rank, std::span<const int> colours);
-  std::vector<int> heads() const;
-  int group_of(int rank) const;
+  int group_of(int rank) const { return table_->group_of[static_cast<size_t>(rank)]; }
   int rank_in_group(int rank) const;
 
-  std::vector<int> ranks_;
-  std::vector<std::vector<int>> members_;  // by group
+  std::shared_ptr<const GroupTable> table_;
   int index_ = 0;
   Group* all_;
   std::unique_ptr<Group> own_all_;  // unless it is the whole

@@ -58,7 +58,8 @@ std::vector<SynchroniserOptions> cases() {
   };
   const std::vector<std::string> some = {"fp32", "int8", "topk:density=0.1"};
   for (const char* method : {"average:tau=2", "diloco:tau=2", "downpour:tau=2", "easgd:tau=2",
-                             "easgd:tau=2,centre=variable", "parle:tau=2"})
+                             "easgd:tau=2,centre=variable", "parle:tau=2",
+                             "streaming:tau=4,fragments=2,delay=1,mix=0.5"})
     add(method, some);
   for (const char* graph : {"one-peer", "random"})
     add(std::string("gossip:tau=2,graph=") + graph, {"fp32"});
