@@ -44,6 +44,10 @@ std::vector<std::string> auto_candidates(AllowedLoss loss);
 // Decisions as a file has them, which "auto:plan=FILE" follows: a line each, its reason in a comment before it.
 // decisions_from fails with the line that it cannot read.
 std::string to_text(const std::vector<AutoDecision>& decisions);
+// As a run records them: with the loss that was allowed, on which memories and the place of momentum depend.
+std::string record_text(AllowedLoss loss, const std::vector<AutoDecision>& decisions);
+// "any"; empty if the text names none.
+std::string_view recorded_loss(std::string_view text);
 Result<std::vector<AutoDecision>> decisions_from(std::string_view text);
 
 // Where codec "auto" gets its measurements; tests give their own. An absent one is the real one.

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +17,8 @@
 
 namespace thinwire {
 
-// The way from one rank to another. Each rank has one link of its own, over which it sends and
-// receives at the same time.
+// The way from one machine to another, or from one rank of a machine to another. Each has one link of its
+// own, over which it sends and receives at the same time.
 struct LinkSpec {
   double bits_per_second = 0;  // of the network card, headers included; 0: no limit
   double latency_seconds = 0;  // one way
@@ -96,41 +98,57 @@ Status write_costs(const std::string& path, const CostTable& costs);
 // Runs the exchange of one rank with these options on heavy-tailed values, and measures it.
 CodecCost measure_codec(const ExchangeOptions& options);
 
+// Consecutive ranks share a machine, and its link in proportion to what they send.
 struct PlanRequest {
   int ranks = 2;
-  LinkSpec link;
+  LinkSpec link;         // between machines
   bool own_core = true;  // the exchange's thread has a core that the arithmetic does not use
+  int per_machine = 1;   // ranks; 1: as many as ExchangeOptions::inside
+  LinkSpec inside = {};  // of each rank, to the others of its machine
 };
 
-enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding };
+// kInside: the link inside machines. The other links are those between machines.
+enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding, kInside };
 std::string_view to_string(StepLimit limit) noexcept;
 
 // A step as it was played. Phases overlap, so that they may add up to more than the step.
 struct StepPrediction {
   std::string method;  // those of several rules, separated by commas
   double seconds = 0;
+  double longest_seconds = 0;  // of a step; local methods (local_plan.h): of one with a round
   double compute_seconds = 0;
   double encode_seconds = 0;  // of the exchange's thread
   double decode_seconds = 0;
-  double wire_seconds = 0;  // in which this rank's link carries something
+  double wire_seconds = 0;  // in which this rank's links carry something, added up
   StepLimit limit = StepLimit::kComputation;
   std::vector<double> sent_bytes;  // of each rank: mean over the steps 0 to 2 n - 1
-  bool bytes_exact = false;        // those that the exchange counts; otherwise an estimate
-  double memory_bytes = 0;         // of a rank: memories and encoder states
+  // Part of these, to other ranks of the machine. Empty where that is not known: if ranks of one machine
+  // exchange as with all others, without a hierarchy, also in rounds that are means; and for pipelines with
+  // several ranks on a machine.
+  std::vector<double> inside_bytes;
+  bool bytes_exact = false;  // those that the exchange counts; otherwise an estimate
+  double memory_bytes = 0;   // of a rank: memories and encoder states
 
   double busiest_bytes() const noexcept;  // of the rank that sends most
+  // Of the rank that sends most to other machines; none without inside_bytes.
+  std::optional<double> busiest_between() const noexcept;
 };
 
 // Plays a step of the exchange's own schedule: streams, buckets, chunks and rounds are those of
-// make_exchange with these options. Fails as make_exchange does, and for what is not played: the
-// method library, groups of ranks inside a hierarchy, rules that combine otherwise than by the mean,
-// results that are shards, and codecs that change over time. `costs` is filled with what it lacks.
+// make_exchange with these options, in a hierarchy those of both levels. Ranks of a group differ by what
+// they hold, and the slowest counts. Fails as make_exchange does, and for what is not played: the
+// method library, columns, rules that combine otherwise than by the mean, results that are shards,
+// groups (ExchangeOptions::inside) that are not machines, and codecs that change over time. `costs` is
+// filled with what it lacks.
 Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
                                     const PlanRequest& request, CostTable& costs);
 
+// The rate, in bits per second, below which `pays` says yes: found by halving between 1 kbit/s and 1 Tbit/s.
+// 0 if it does not even say so at the lowest of these rates, infinite if it does at the highest.
+double break_even_rate(const std::function<bool(double bits_per_second)>& pays);
+
 // The rate, in bits per second, below which `compressed` is at least `speed_up` times as fast as
-// `dense` over a link of this latency: found by halving between 1 kbit/s and 1 Tbit/s. 0 if it is not
-// even at the lowest of these rates, infinite if it is at the highest.
+// `dense` over a link of this latency, as above.
 Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
                                const ExchangeOptions& dense, const PlanRequest& request,
                                CostTable& costs, double speed_up = 1);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,19 +36,30 @@ class AutoChoice {
   // Seconds of a step; infinite where such an exchange cannot be.
   double predicted(const Situation& now, const AutoDecision& decision);
   double expected(const Situation& now, const AutoDecision& decision);
+  bool was_tried(const AutoDecision& decision) const;
 
   // Steps with `decision` took `seconds`. Decisions that were never tried are taken to be as far from their predictions
   // as the worst of those that were, so that one codec that disappoints speaks for all.
   void learn(const Situation& now, const AutoDecision& decision, double seconds);
   // What others took was under other conditions.
-  void forget() { factors_.clear(); }
+  void forget() {
+    factors_.clear();
+    codecs_tried_.clear();
+  }
 
   // A decision with more loss is chosen if it is at least 2 % faster than those before it.
   AutoDecision best(const Situation& now);
 
+  // A codec for all tensors that most tensors did not have yet, and that would be the fastest of all if its communication took only a
+  // part of what is predicted, and computation got back the time for which the messages of `current` delay it: predictions may
+  // be wrong by so much. Of several the one that is expected to be the fastest.
+  std::optional<AutoDecision> worth_trying(const Situation& now, const AutoDecision& current);
+
  private:
+  Result<StepPrediction> play(const Situation& now, const AutoDecision& decision);
   bool is_free(const TensorSpec& tensor) const;
   double worst_factor() const;
+  double least_factor() const;
   void refine(const Situation& now, AutoDecision& best);
 
   const ExchangeOptions base_;
@@ -54,6 +67,7 @@ class AutoChoice {
   const std::vector<std::string> candidates_;
   CostTable costs_;
   std::map<std::string, double> factors_;  // by to_text: taken / predicted
+  std::set<std::string> codecs_tried_;     // for most tensors
 };
 
 }  // namespace thinwire

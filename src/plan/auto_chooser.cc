@@ -16,10 +16,14 @@ namespace thinwire {
 namespace {
 
 constexpr size_t kFirstSteps = 3, kSteps = 10, kUnsteady = 2;
+constexpr size_t kStepsOfATrial = 6;  // after a change
+// Of steps, for trials, beside those with which each candidate is tried once.
+constexpr uint64_t kShareOfTrials = 10;
 constexpr double kFirstProbe = 0.5;  // seconds
 // From here on steps that are measured first would take too long.
 constexpr double kLongStep = 0.1;
-constexpr double kOther = 1.3;  // times: other conditions, under which nothing was tried yet
+constexpr double kOther = 1.3;     // times: other conditions, under which nothing was tried yet
+constexpr double kNothing = 1e-3;  // seconds of communication that no decision depends on
 
 double steady_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -74,6 +78,15 @@ void AutoChooser::read_plan(const std::string& path) {
     if (!decisions)
       throw Error(decisions.status().code(),
                   "codec 'auto': plan " + path + ": " + decisions.status().message());
+    const std::string_view recorded = recorded_loss(text),
+                           given = to_string(parse_auto(base_.codec).value().loss);
+    if (!recorded.empty() && recorded != given)
+      throw Error(
+          ErrorCode::kBadOption,
+          "codec 'auto': plan " + path + " was recorded with loss=" + std::string(recorded) +
+              ", and loss=" + std::string(given) +
+              " holds here: memories would be others; write auto:loss=" + std::string(recorded) +
+              ",plan=" + path);
     for (const AutoDecision& one : decisions.value())
       if (const Status fits = check_decision(one); !fits)
         throw Error(fits.code(), "codec 'auto': plan " + path + ": step " +
@@ -119,12 +132,8 @@ void AutoChooser::measure_codecs() {
 }
 
 void AutoChooser::probe(double seconds) {
-  const LinkSpec before = speed_;
   speed_ = sources_.probe(link_.channel(), seconds);
   judge_.probed();
-  if (choice_ && (far_apart(before.bits_per_second, speed_.bits_per_second) ||
-                  far_apart(before.latency_seconds + 1e-4, speed_.latency_seconds + 1e-4)))
-    choice_->forget();
 }
 
 Situation AutoChooser::situation(const WatchedStep& steps) const {
@@ -183,19 +192,45 @@ AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
   return resumed != nullptr ? *resumed : first;
 }
 
-// On rank 0: the text of what is to hold; empty if that is what holds now.
+// What a codec does to the arithmetic beside it is no other condition, so predictions of the step with what holds are compared
+// while it holds, and of what fp32 adds to the arithmetic at all times.
+void AutoChooser::forget_other_conditions(const Situation& there, const AutoDecision& now) {
+  const double dense = choice_->predicted(there, {.step = 0, .codec = "fp32", .why = {}}) -
+                       there.timeline.compute_seconds;
+  const double step = choice_->predicted(there, now);
+  if ((dense_ && far_apart(*dense_ + kNothing, dense + kNothing)) ||
+      (step_ && far_apart(*step_, step)))
+    choice_->forget();
+  dense_ = dense;
+  step_ = step;
+}
+
+// On rank 0: the text of what is to hold; empty if that is what holds now. What promises enough is tried first, then what
+// might do better than is predicted. In the end what took least time stays.
 std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& now) {
   const Situation there = situation(steps);
-  if (far_apart(there.timeline.compute_seconds, compute_)) choice_->forget();
-  compute_ = there.timeline.compute_seconds;
+  forget_other_conditions(there, now);
   choice_->learn(there, now, steps.step);
   AutoDecision next = choice_->best(there);
-  if (next.codec == now.codec && next.others == now.others) return {};
+  const auto is_now = [&] { return next.codec == now.codec && next.others == now.others; };
   const bool to_dense = next.codec == "fp32" && next.others.empty();
-  if (needed_gain(to_dense) * choice_->expected(there, next) > steps.step) return {};
+  const bool tried = choice_->was_tried(next);
+  bool change = !is_now() && needed_gain(to_dense, tried) * choice_->expected(there, next) <=
+                                 choice_->expected(there, now);
+  const char* aim = "";
+  const uint64_t once = auto_candidates(parse_auto(base_.codec).value().loss).size();
+  const bool may_try = trials_ < once + steps_ / (kShareOfTrials * (kStepsOfATrial + kUnsteady));
+  if (may_try && (!change || tried))
+    if (std::optional<AutoDecision> trial = choice_->worth_trying(there, now)) {
+      next = std::move(*trial);
+      change = true;
+      aim = "; a trial";
+      ++trials_;
+    }
+  if (!change) return {};
   next.step = now.step + 1;  // not yet known here
-  next.why =
-      reason(there, next) + "; " + name_of(now, tensors_.size()) + " took " + time_text(steps.step);
+  next.why = reason(there, next) + aim + "; " + name_of(now, tensors_.size()) + " took " +
+             time_text(steps.step);
   return to_text({next});
 }
 
@@ -213,7 +248,8 @@ std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision&
       steps.ready.empty() ? 0 : *std::max_element(steps.ready.begin(), steps.ready.end());
   std::string wish = "-";
   if (link_.first()) {
-    judge_.passed(static_cast<double>(kSteps) * steps.step);
+    judge_.passed(static_cast<double>(watch.size()) * steps.step);
+    steps_ += watch.size();
     const AutoJudge::Wish wanted = judge_.look(steps.step, compute);
     if (wanted == AutoJudge::Wish::kPlan) wish = "plan";
     if (wanted == AutoJudge::Wish::kProbe) wish = std::to_string(judge_.probe_seconds());
@@ -234,7 +270,8 @@ std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision&
   AutoDecision next = decisions_from(text).value().front();
   next.step = step;
   judge_.changed();
-  watch.restart(kSteps, kUnsteady);
+  step_.reset();
+  watch.restart(kStepsOfATrial, kUnsteady);
   return next;
 }
 

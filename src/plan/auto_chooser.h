@@ -39,6 +39,7 @@ class AutoChooser {
   void probe(double seconds);
   Situation situation(const WatchedStep& steps) const;
   std::string decide(const WatchedStep& steps, const AutoDecision& now);
+  void forget_other_conditions(const Situation& there, const AutoDecision& now);
   std::string reason(const Situation& now, const AutoDecision& decision) const;
 
   const ExchangeOptions base_;
@@ -48,8 +49,11 @@ class AutoChooser {
   std::vector<AutoDecision> plan_;  // recorded
   LinkSpec speed_;
   std::unique_ptr<AutoChoice> choice_;  // of rank 0
-  double compute_ = 0;                  // seconds, at the last decision
+  // Predicted at the last look: what fp32 adds to the arithmetic of a step, and a step with what holds since then.
+  std::optional<double> dense_, step_;
   AutoJudge judge_;
+  uint64_t steps_ = 0;  // that were watched
+  uint64_t trials_ = 0;
 };
 
 }  // namespace thinwire

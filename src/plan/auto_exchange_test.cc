@@ -20,6 +20,11 @@ constexpr LinkSpec kFast{.bits_per_second = 1e10, .latency_seconds = 1e-5};
 constexpr LinkSpec kSlow{.bits_per_second = 1e7, .latency_seconds = 1e-5};
 constexpr uint64_t kPrompt = 50;  // steps
 
+// A number below `count` for each ten steps, in no order.
+uint64_t chance(uint64_t step, uint64_t count) {
+  return ((step / 10 + 1) * 0x9e3779b97f4a7c15 >> 40) % count;
+}
+
 World always(LinkSpec link, double compute) {
   return {.link = [link](uint64_t) { return link; },
           .compute = [compute](uint64_t, int) { return compute; }};
@@ -134,13 +139,45 @@ TEST(AutoExchange, ARankThatIsSlowCounts) {
 
 TEST(AutoExchange, GoesBackFromACodecThatDisappoints) {
   World world = always(kSlow, 0.01);
-  world.wrong = [](const AutoDecision& decision) { return decision.codec == "fp32" ? 1.0 : 5.0; };
+  world.wrong = [](const AutoDecision& decision, uint64_t) {
+    return decision.codec == "fp32" ? 1.0 : 5.0;
+  };
   run_local(2, [&](Group& group) {
     SimulatedRun run(group, world, {.codec = "auto"});
     run.steps(200);
     EXPECT_EQ(run.decision().codec, "fp32");
     EXPECT_LE(run.exchange().decisions().size(), 5u);  // each other codec is tried once at most
     EXPECT_GE(run.exchange().decisions().size(), 3u);
+  });
+}
+
+// Predictions of two codecs may be wrong by more than what they promise beside each other.
+TEST(AutoExchange, TriesWhatMightBeFasterThanPredicted) {
+  World world = always({.bits_per_second = 1e6, .latency_seconds = 1e-5}, 0.0001);
+  for (const std::string fast : {"topk:density=0.01", "sidco:density=0.01"}) {
+    world.wrong = [&](const AutoDecision& decision, uint64_t) {
+      return decision.codec == fast ? 0.6 : 1.0;
+    };
+    EXPECT_EQ(codec_after(2, world, "auto:loss=any", 80), fast);
+  }
+}
+
+// What is known of codecs is forgotten when the link seems to be another one, and then they are tried again. Steps of a second
+// are probed after every ten.
+TEST(AutoExchange, TrialsAreFewWhereProbesDisagree) {
+  World world = always({}, 0.005);
+  world.link = [](uint64_t step) {
+    return LinkSpec{.bits_per_second = chance(step, 2) == 0 ? 1e4 : 2e4, .latency_seconds = 1e-5};
+  };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(1500);
+    EXPECT_GE(run.probes, 20);
+    size_t trials = 0;
+    for (const AutoDecision& decision : run.exchange().decisions())
+      trials += decision.why.find("a trial") != std::string::npos;
+    EXPECT_GE(trials, 8u);
+    EXPECT_LE(trials, 8 + 1500 / 80);
   });
 }
 
@@ -156,6 +193,25 @@ TEST(AutoExchange, NoiseChangesNothing) {
     SimulatedRun run(group, world, {.codec = "auto"});
     run.steps(400);
     EXPECT_LE(run.exchange().decisions().size(), 2u);
+  });
+}
+
+// Two codecs that are equally fast are both tried, and then one of them stays, although steps take up to 8 % longer for some
+// ten steps in a row. Steps are long, so that a look at the link, after which codecs may change, is due in every third window.
+TEST(AutoExchange, NoiseDoesNotMakeCodecsAlternate) {
+  World world = always({.bits_per_second = 1e5, .latency_seconds = 1e-5}, 0.005);
+  world.wrong = [](const AutoDecision&, uint64_t step) {
+    return 1 + 0.02 * static_cast<double>(chance(step, 5));
+  };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(100);
+    const auto decisions = run.exchange().decisions().size();
+    EXPECT_GE(decisions, 3u);
+    const int probes = run.probes;
+    run.steps(1000);
+    EXPECT_GE(run.probes, probes + 10);
+    EXPECT_LE(run.exchange().decisions().size(), decisions + 1);
   });
 }
 

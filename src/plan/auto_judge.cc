@@ -38,6 +38,8 @@ AutoJudge::Wish AutoJudge::look(double step, double compute) {
 
 double AutoJudge::probe_seconds() const { return std::clamp(share_ * since_probe_, 0.02, 0.5); }
 
-double needed_gain(bool to_dense) noexcept { return to_dense ? 0.98 : 1.05; }
+double needed_gain(bool to_dense, bool tried) noexcept {
+  return to_dense ? 0.98 : tried ? 1.02 : 1.05;
+}
 
 }  // namespace thinwire

@@ -9,6 +9,8 @@ namespace thinwire {
 namespace {
 
 constexpr std::string_view kTitle = "thinwire decisions 1";
+constexpr std::string_view kLoss =
+    "# made by auto:loss=";  // a comment to those who only read decisions
 
 std::string_view take(std::string_view& text, char end) {
   const size_t at = text.find(end);
@@ -44,6 +46,18 @@ std::string to_text(const std::vector<AutoDecision>& decisions) {
   return text;
 }
 
+std::string record_text(AllowedLoss loss, const std::vector<AutoDecision>& decisions) {
+  std::string text = to_text(decisions);
+  text.insert(kTitle.size() + 1, std::string(kLoss) + std::string(to_string(loss)) + "\n");
+  return text;
+}
+
+std::string_view recorded_loss(std::string_view text) {
+  take(text, '\n');
+  const std::string_view line = take(text, '\n');
+  return line.starts_with(kLoss) ? line.substr(kLoss.size()) : std::string_view();
+}
+
 Result<std::vector<AutoDecision>> decisions_from(std::string_view text) {
   const auto fail = [](size_t number, const std::string& why) {
     return Status::fail(ErrorCode::kCorrupt,
@@ -54,7 +68,7 @@ Result<std::vector<AutoDecision>> decisions_from(std::string_view text) {
   std::string why;
   for (size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = take(text, '\n');
-    if (line.empty()) continue;
+    if (line.empty() || line.starts_with(kLoss)) continue;
     if (line.front() == '#') {
       why = line.substr(line.starts_with("# ") ? 2 : 1);
       continue;

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "exchange/testing/error_of.h"
 #include "plan/testing/simulated_run.h"
 
 namespace thinwire::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -77,7 +79,7 @@ TEST(AutoRecord, ARecordedRunIsRepeatedToTheBit) {
     if (group.rank() == 0) decisions = run.exchange().decisions();
   });
   ASSERT_GE(decisions.size(), 2u);
-  const std::string path = text_file(to_text(decisions));
+  const std::string path = text_file(record_text(AllowedLoss::kAny, decisions));
   const World other{.link = [](uint64_t) { return LinkSpec{}; },
                     .compute = [](uint64_t, int) { return 1.0; }};
   run_local(2, [&](Group& group) {
@@ -88,6 +90,23 @@ TEST(AutoRecord, ARecordedRunIsRepeatedToTheBit) {
     }
     EXPECT_EQ(run.probes, 0);
     EXPECT_TRUE(same(run.exchange().decisions(), decisions));
+  });
+  std::filesystem::remove(path);
+}
+
+// Where momentum acts, and which memory holds what is owed, follow from the loss that was allowed.
+TEST(AutoRecord, IsFollowedWithTheLossThatItWasMadeWith) {
+  const std::vector<AutoDecision> decisions = {{.step = 0, .codec = "fp32", .why = "first"}};
+  const std::string text = record_text(AllowedLoss::kAny, decisions);
+  EXPECT_EQ(recorded_loss(text), "any");
+  EXPECT_EQ(recorded_loss(to_text(decisions)), "");
+  EXPECT_TRUE(same(decisions_from(text).value(), decisions));
+  const std::string path = text_file(text);
+  const World world = changing();
+  run_local(2, [&](Group& group) {
+    EXPECT_THAT(
+        error_of([&] { SimulatedRun(group, world, {.codec = "auto:plan=" + path}); }),
+        AllOf(HasSubstr("recorded with loss=any"), HasSubstr("auto:loss=any,plan=" + path)));
   });
   std::filesystem::remove(path);
 }

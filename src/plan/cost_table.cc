@@ -14,7 +14,7 @@
 namespace thinwire {
 namespace {
 
-constexpr std::string_view kTitle = "thinwire costs of codecs, version 1";
+constexpr std::string_view kTitle = "thinwire costs of codecs, version 2";
 constexpr std::string_view kProcessor = "processor: ";
 
 constexpr std::array kColumns = {

@@ -5,6 +5,7 @@
 
 #include "core/machine.h"
 #include "thinwire/step_plan.h"
+#include "thinwire/threads.h"
 
 namespace thinwire {
 namespace {
@@ -39,9 +40,9 @@ TEST(CostTable, TextThatIsNoneNamesTheLine) {
   const auto why = [](const std::string& text) {
     return CostTable::from_text(text).status().message();
   };
-  const std::string head = "thinwire costs of codecs, version 1\nprocessor: x\n";
+  const std::string head = "thinwire costs of codecs, version 2\nprocessor: x\n";
   EXPECT_THAT(why(""), HasSubstr("line 1"));
-  EXPECT_THAT(why("thinwire costs of codecs, version 1\nmachine: x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(why("thinwire costs of codecs, version 2\nmachine: x\n"), HasSubstr("line 2"));
   EXPECT_THAT(why(head + "1\t2\t3\tint8\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "1\t2\t3\t4\t5\t6\tint8 / none\n1\t2\t3\t4\t5\t-6\tint8 / none\n"),
               HasSubstr("line 4"));
@@ -72,6 +73,14 @@ TEST(MeasuredCodec, HasTheBytesOfItsPayloadsAndMemories) {
 
   const CodecCost rank1 = measure_codec({.codec = "powersgd:rank=1"});
   EXPECT_NEAR(rank1.bytes_per_value, 4 * 2 / 1024.0, 1e-9);  // two factors of 1024 values
+}
+
+// Those of a run's threads stay as they were.
+TEST(MeasuredCodec, LeavesTheNumberOfThreads) {
+  set_codec_threads(3);
+  measure_codec({.codec = "fp16"});
+  EXPECT_EQ(codec_threads(), 3);
+  set_codec_threads(1);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "exchange/methods/method.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/store.h"
+#include "thinwire/threads.h"
 
 namespace thinwire {
 namespace {
@@ -34,6 +35,18 @@ std::vector<float> gradient(size_t count, uint64_t step, uint32_t stream) {
   }
   return values;
 }
+
+// Most methods code chunks that are too short for several threads, and each rank of a machine has a core at most.
+class OneThread {
+ public:
+  OneThread() { set_codec_threads(1); }
+  ~OneThread() { set_codec_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = codec_threads();
+};
 
 struct Measured {
   double encode = 0, decode = 0;  // seconds of a step
@@ -79,6 +92,7 @@ Measured measure_streams(const std::vector<TensorSpec>& tensors, const ExchangeO
 }  // namespace
 
 CodecCost measure_codec(const ExchangeOptions& given) {
+  const OneThread alone;
   const Terms terms = settle(given, given.first_step).value();
   ExchangeOptions options{.codec = terms.codec_text, .feedback = terms.feedback};
   options.grouping = terms.grouping;

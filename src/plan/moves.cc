@@ -6,18 +6,22 @@
 
 namespace thinwire {
 
+double sent_at(const Moves& moves, Level level) noexcept {
+  double bytes = 0;
+  for (const Move& move : moves.moves)
+    for (const Leg& leg : move.legs)
+      if (leg.level == level) bytes += leg.sent;
+  return bytes;
+}
+
 Moves moves_of(const StepLayout& layout, size_t rank, uint64_t step) {
   Moves all;
   for (const LaidSection& section : layout.sections()) {
     const std::string_view method = section.method->name;
-    if (method == "dense")
-      add_dense(layout, section, rank, all);
-    else if (method == "scatter-reduce")
-      add_scatter(layout, section, rank, all);
+    if (method == "dense" || method == "scatter-reduce" || method == "sparse-reduce")
+      add_owned(layout, section, rank, all);
     else if (method == "gather")
       add_gather(layout, section, rank, step, all);
-    else if (method == "sparse-reduce")
-      add_sparse(layout, section, rank, all);
     else if (method == "low-rank" || method == "shared-index")
       add_agreed(layout, section, rank, step, all);
     else

@@ -5,108 +5,26 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/moves.h"
-#include "plan/step_layout.h"
-#include "plan/step_play.h"
+#include "plan/levels_layout.h"
+#include "plan/played_steps.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire {
 namespace {
 
-std::string method_names(const StepLayout& layout) {
-  std::string names;
-  for (const LaidSection& section : layout.sections()) {
-    const std::string_view name = section.method->name;
-    if (names.find(name) == std::string::npos)
-      names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  return names;
-}
-
-// A step's moves by the rank that has most to send, and their agreement at the end.
-class Steps {
- public:
-  Steps(const StepLayout& layout, const StepTimeline& timeline)
-      : layout_(layout), timeline_(timeline), times_(bucket_times(layout.plan(), timeline)) {
-    count_bytes();
-    for (const uint64_t step : {0, 1}) {
-      const bool rooted = std::any_of(
-          samples_[step].moves.begin(), samples_[step].moves.end(), [](const Move& move) {
-            return std::any_of(move.legs.begin(), move.legs.end(),
-                               [](const Leg& leg) { return leg.from_root; });
-          });
-      if (!rooted) samples_[step] = moves_of(layout, busiest_, step);
-    }
-  }
-
-  const std::vector<double>& sent() const { return sent_; }
-  bool exact() const { return samples_[0].exact && samples_[1].exact; }
-
-  // Means of an even and an odd step.
-  Played play(const PlanRequest& request, bool free_coding = false) const {
-    Played mean;
-    for (const Moves& sample : samples_) {
-      std::vector<Move> moves = sample.moves;
-      for (Move& move : moves)
-        for (Leg& leg : move.legs)
-          if (free_coding) leg.encode_seconds = leg.decode_seconds = 0;
-      const Played played = play_step(moves, times_, timeline_.backward_seconds, request);
-      const double messages = agreement_bytes(layout_.ranks()) / sizeof(uint64_t);
-      mean.seconds += (played.seconds + messages * request.link.latency_seconds) / 2;
-      mean.encode_seconds += played.encode_seconds / 2;
-      mean.decode_seconds += played.decode_seconds / 2;
-      mean.wire_seconds += played.wire_seconds / 2;
-    }
-    mean.seconds += timeline_.compute_seconds - timeline_.backward_seconds;
-    return mean;
-  }
-
- private:
-  static double sent_in(const Moves& moves) {
-    double bytes = 0;
-    for (const Move& move : moves.moves)
-      for (const Leg& leg : move.legs) bytes += leg.sent;
-    return bytes;
-  }
-
-  void count_bytes() {
-    const size_t n = layout_.ranks();
-    for (const uint64_t step : {0, 1}) samples_[step] = moves_of(layout_, root_of(step, n), step);
-    for (size_t rank = 0; rank < n; ++rank)
-      sent_.push_back(agreement_bytes(n) + (mean_sent(rank, 0) + mean_sent(rank, 1)) / 2);
-    busiest_ = static_cast<size_t>(std::max_element(sent_.begin(), sent_.end()) - sent_.begin());
-  }
-
-  // Over the even or the odd ones of so many steps that each rank was the root as often as any other.
-  // Steps of one parity differ by their roots alone.
-  double mean_sent(size_t rank, uint64_t parity) const {
-    const size_t n = layout_.ranks();
-    const uint64_t other = root_of(parity, n) == rank ? parity + 2 : parity;
-    const double usual = sent_in(moves_of(layout_, rank, other));
-    if (n % 2 == 0 && rank % 2 != parity) return usual;  // never the root
-    const double as_root = sent_in(moves_of(layout_, rank, rank % 2 == parity ? rank : rank + n));
-    const auto steps = static_cast<double>(n % 2 == 0 ? n / 2 : n);
-    return (usual * (steps - 1) + as_root) / steps;
-  }
-
-  const StepLayout& layout_;
-  const StepTimeline& timeline_;
-  const std::vector<double> times_;
-  std::array<Moves, 2> samples_;  // of an even and of an odd step
-  std::vector<double> sent_;
-  size_t busiest_ = 0;
-};
-
 // What would shorten the step most if it cost nothing; the arithmetic, if that is all but 5 % of it.
-StepLimit limit_of(const Steps& steps, const PlanRequest& request, double seconds, double compute) {
+StepLimit limit_of(const PlayedSteps& steps, const PlanRequest& request, double seconds,
+                   double compute) {
   if (seconds <= 1.05 * compute) return StepLimit::kComputation;
-  PlanRequest wide = request, near = request;
+  PlanRequest wide = request, near = request, free_inside = request;
   wide.link.bits_per_second = 0;
   near.link.latency_seconds = 0;
+  free_inside.inside = {};
   const std::array saved = {
       std::pair(seconds - steps.play(wide).seconds, StepLimit::kBandwidth),
       std::pair(seconds - steps.play(near).seconds, StepLimit::kLatency),
-      std::pair(seconds - steps.play(request, true).seconds, StepLimit::kCoding)};
+      std::pair(seconds - steps.play(request, true).seconds, StepLimit::kCoding),
+      std::pair(seconds - steps.play(free_inside).seconds, StepLimit::kInside)};
   return std::max_element(saved.begin(), saved.end(),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
@@ -122,11 +40,35 @@ Status check_timeline(const StepTimeline& timeline) {
   return Status::ok();
 }
 
+Status check_machines(const ExchangeOptions& options, const PlanRequest& request) {
+  const int size = request.per_machine;
+  if (size < 1 || request.ranks % size != 0)
+    return Status::fail(ErrorCode::kBadOption, "plan: machines of " + std::to_string(size) +
+                                                   " ranks do not make up " +
+                                                   std::to_string(request.ranks) + " ranks");
+  if (options.inside != 1 && size != 1 && options.inside != size)
+    return Status::fail(ErrorCode::kUnsupported,
+                        "plan: groups of inside = " + std::to_string(options.inside) +
+                            " ranks are not machines of " + std::to_string(size) +
+                            "; choose inside = 1 or " + std::to_string(size));
+  return Status::ok();
+}
+
+using Laid = Result<std::unique_ptr<LevelsLayout>>;
+Laid lay_out(const StepTimeline& timeline, const ExchangeOptions& options,
+             const PlanRequest& request, CostTable& costs) {
+  if (Status status = check_timeline(timeline); !status) return status;
+  Laid laid = LevelsLayout::make(timeline.tensors, options, request.ranks, costs);
+  if (!laid) return laid;
+  if (Status status = check_machines(options, request); !status) return status;
+  return laid;
+}
+
 }  // namespace
 
 std::string_view to_string(StepLimit limit) noexcept {
-  constexpr std::array<std::string_view, 4> kNames = {"computation", "bandwidth", "latency",
-                                                      "coding"};
+  constexpr std::array<std::string_view, 5> kNames = {"computation", "bandwidth", "latency",
+                                                      "coding", "inside"};
   return kNames[static_cast<size_t>(limit)];
 }
 
@@ -134,50 +76,64 @@ double StepPrediction::busiest_bytes() const noexcept {
   return sent_bytes.empty() ? 0 : *std::max_element(sent_bytes.begin(), sent_bytes.end());
 }
 
+std::optional<double> StepPrediction::busiest_between() const noexcept {
+  if (inside_bytes.size() != sent_bytes.size()) return std::nullopt;
+  double most = 0;
+  for (size_t rank = 0; rank < sent_bytes.size(); ++rank)
+    most = std::max(most, sent_bytes[rank] - inside_bytes[rank]);
+  return most;
+}
+
 Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
                                     const PlanRequest& request, CostTable& costs) {
-  if (Status status = check_timeline(timeline); !status) return status;
-  auto laid = StepLayout::make(timeline.tensors, options, request.ranks, costs);
+  Laid laid = lay_out(timeline, options, request, costs);
   if (!laid) return laid.status();
-  const StepLayout& layout = *laid.value();
-  const Steps steps(layout, timeline);
+  const LevelsLayout& layout = *laid.value();
+  const PlayedSteps steps(layout, timeline);
   const Played played = steps.play(request);
+  const bool knows_machines = layout.places() > 1 || request.per_machine == 1;
   StepPrediction prediction{
-      .method = method_names(layout),
+      .method = layout.method_names(),
       .seconds = played.seconds,
+      .longest_seconds = played.seconds,
       .compute_seconds = timeline.compute_seconds,
       .encode_seconds = played.encode_seconds,
       .decode_seconds = played.decode_seconds,
       .wire_seconds = played.wire_seconds,
       .limit = limit_of(steps, request, played.seconds, timeline.compute_seconds),
       .sent_bytes = steps.sent(),
+      .inside_bytes = knows_machines ? steps.inside() : std::vector<double>(),
       .bytes_exact = steps.exact(),
       .memory_bytes = layout.memory_bytes()};
   return prediction;
 }
 
-Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
-                               const ExchangeOptions& dense, const PlanRequest& request,
-                               CostTable& costs, double speed_up) {
-  auto laid = StepLayout::make(timeline.tensors, compressed, request.ranks, costs);
-  if (!laid) return laid.status();
-  auto laid_dense = StepLayout::make(timeline.tensors, dense, request.ranks, costs);
-  if (!laid_dense) return laid_dense.status();
-  const Steps steps(*laid.value(), timeline);
-  const Steps dense_steps(*laid_dense.value(), timeline);
-  const auto pays = [&](double rate) {
-    PlanRequest at = request;
-    at.link.bits_per_second = rate;
-    return speed_up * steps.play(at).seconds < dense_steps.play(at).seconds;
-  };
+double break_even_rate(const std::function<bool(double bits_per_second)>& pays) {
   double slow = 1e3, fast = 1e12;
-  if (!pays(slow)) return 0.0;
+  if (!pays(slow)) return 0;
   if (pays(fast)) return std::numeric_limits<double>::infinity();
   while (fast > 1.01 * slow) {
     const double middle = std::sqrt(slow * fast);
     (pays(middle) ? slow : fast) = middle;
   }
   return slow;
+}
+
+Result<double> break_even_rate(const StepTimeline& timeline, const ExchangeOptions& compressed,
+                               const ExchangeOptions& dense, const PlanRequest& request,
+                               CostTable& costs, double speed_up) {
+  Laid laid = lay_out(timeline, compressed, request, costs);
+  if (!laid) return laid.status();
+  Laid laid_dense = lay_out(timeline, dense, request, costs);
+  if (!laid_dense) return laid_dense.status();
+  const PlayedSteps steps(*laid.value(), timeline);
+  const PlayedSteps dense_steps(*laid_dense.value(), timeline);
+  const auto pays = [&](double rate) {
+    PlanRequest at = request;
+    at.link.bits_per_second = rate;
+    return speed_up * steps.play(at).seconds < dense_steps.play(at).seconds;
+  };
+  return break_even_rate(pays);
 }
 
 }  // namespace thinwire

@@ -160,6 +160,21 @@ TEST(PlannedSeconds, CountEachWayAndTheAgreement) {
 }
 
 // The later half of the backward pass hides what the first tensors need.
+// Nobody agrees over a link that no rank needs.
+TEST(PlannedSeconds, OfRanksOnOneMachineDoNotDependOnTheLinkBetweenMachines) {
+  CostTable costs = costs_of({.codec = "int8"});
+  const auto seconds = [&](double latency) {
+    return predict(planned_model(), {.codec = "int8"},
+                   {.ranks = 4,
+                    .link = {.bits_per_second = 1e6, .latency_seconds = latency},
+                    .per_machine = 4,
+                    .inside = {.bits_per_second = 1e9}},
+                   costs)
+        .seconds;
+  };
+  EXPECT_EQ(seconds(0.02), seconds(0));
+}
+
 TEST(PlannedSeconds, OverlapTheBackwardPassByBuckets) {
   const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},
                                          {"last", {100000}, TensorKind::kLinear}};
@@ -236,7 +251,7 @@ TEST(PlannedSteps, RefuseWhatIsNotPlayed) {
   };
   EXPECT_THAT(why({.method = "library"}, 2), HasSubstr("'library'"));
   EXPECT_THAT(why({.combine = "median"}, 2), HasSubstr("'median'"));
-  EXPECT_THAT(why({.inside = 2}, 2), HasSubstr("exchange.inside"));
+  EXPECT_THAT(why({.columns = 2}, 2), HasSubstr("columns"));
   EXPECT_THAT(why({}, 0), HasSubstr("1 to 65534"));
   EXPECT_THAT(why({.codec = "topp"}, 2), HasSubstr("topp"));
   EXPECT_THAT(why({.codec = "int8", .method = "low-rank"}, 2), HasSubstr("low-rank"));

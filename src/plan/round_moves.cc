@@ -69,10 +69,10 @@ void add_agreed(const StepLayout& layout, const LaidSection& section, size_t ran
       }
       last += encode / 2;  // the later half, when all offers are there
       to.moves.push_back({.bucket = section.places[bucket],
-                          .after = Move::kAtOnce,
+                          .after = {},
                           .legs = {{.encode_seconds = encode / 2}}});
     }
-    Move cargo{.bucket = section.places[end - 1], .after = Move::kAtOnce, .legs = {}};
+    Move cargo{.bucket = section.places[end - 1], .after = {}, .legs = {}};
     cargo.legs = round_legs(layout, members, true, rank, step, last, to.exact);
     cargo.legs.push_back({.decode_seconds = decode});
     to.moves.push_back(std::move(cargo));

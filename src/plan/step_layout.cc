@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exchange/levels/holders.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {
@@ -20,7 +21,7 @@ Status check_playable(const ExchangeOptions& options, int ranks) {
                         "plan: ranks must be 1 to 65534, not " + std::to_string(ranks));
   if (options.combine != "mean")
     return refuse("plays combine = 'mean' alone, not '" + options.combine + "'");
-  if (options.inside != 1) return refuse("plays no groups of ranks (exchange.inside)");
+  if (options.columns != 1) return refuse("plays no columns of ranks; plan one column alone");
   if (options.results != Results::kFull) return refuse("plays full results alone, no shards");
   if (options.weighted) return refuse("plays no weights of ranks");
   return Status::ok();
@@ -28,18 +29,26 @@ Status check_playable(const ExchangeOptions& options, int ranks) {
 
 }  // namespace
 
-Result<std::unique_ptr<StepLayout>> StepLayout::make(const std::vector<TensorSpec>& tensors,
-                                                     const ExchangeOptions& options, int ranks,
-                                                     CostTable& costs) {
+Result<Sections> settle_playable(const std::vector<TensorSpec>& tensors,
+                                 const ExchangeOptions& options, int ranks) {
   if (Status status = check_playable(options, ranks); !status) return status;
   Result<Sections> sections = settle_sections(options, tensors, options.first_step);
   if (!sections) return sections.status();
   for (const Section& section : sections.value().used)
     if (section.terms.method->name == "library")
       return refuse("method 'library' sends what its library decides");
-  std::unique_ptr<StepLayout> layout(new StepLayout(options, ranks));
-  layout->lay(sections.value(), tensors, costs);
-  return layout;
+  try {
+    check_groups(options.inside, ranks);
+  } catch (const Error& error) {
+    return Status::fail(error.code(), error.what());
+  }
+  return sections;
+}
+
+StepLayout::StepLayout(const Sections& sections, const std::vector<TensorSpec>& tensors,
+                       const ExchangeOptions& options, size_t ranks, CostTable& costs)
+    : options_(options), ranks_(ranks) {
+  lay(sections, tensors, costs);
 }
 
 void StepLayout::lay(const Sections& sections, const std::vector<TensorSpec>& tensors,
@@ -59,17 +68,19 @@ void StepLayout::lay(const Sections& sections, const std::vector<TensorSpec>& te
   }
   for (const Section& section : sections.used)
     sections_.push_back(
-        {.method = section.terms.method, .buckets = {}, .places = {}, .chunks = {}});
+        {.method = section.terms.method, .buckets = {}, .places = {}, .chunks = {}, .rows = {}});
   for (size_t place = 0; place < plan_.buckets.size(); ++place) {
     const Bucket& bucket = plan_.buckets[place];
     LaidSection& section = sections_[plan_.streams[bucket.front().stream].section];
     section.buckets.push_back(bucket);
     section.places.push_back(place);
   }
-  for (LaidSection& section : sections_)
+  for (LaidSection& section : sections_) {
     if (section.method->name == "scatter-reduce")
       section.chunks =
           std::make_unique<ChunkPlan>(streams_, section.buckets, ranks_, options_.chunk_values);
+    section.rows = owner_rows(*this, section);
+  }
 }
 
 double StepLayout::frame_size(const ActiveStream& stream) const {

@@ -12,6 +12,7 @@
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
+#include "plan/owner_rows.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/store.h"
 
@@ -23,15 +24,19 @@ struct LaidSection {
   std::vector<Bucket> buckets;
   std::vector<size_t> places;         // of each bucket among all, in the order in which they travel
   std::unique_ptr<ChunkPlan> chunks;  // of scatter-reduce only
+  std::vector<OwnerRow> rows;         // of methods with owners
 };
+
+// Fails as make_exchange does, and for what cannot be played (step_plan.h).
+Result<Sections> settle_playable(const std::vector<TensorSpec>& tensors,
+                                 const ExchangeOptions& options, int ranks);
 
 // Laid out by the functions that the exchange itself uses. Its streams have codecs, and no memory.
 class StepLayout {
  public:
-  // Fails as make_exchange does, and for what cannot be played (step_plan.h).
-  static Result<std::unique_ptr<StepLayout>> make(const std::vector<TensorSpec>& tensors,
-                                                  const ExchangeOptions& options, int ranks,
-                                                  CostTable& costs);
+  // Of an exchange without groups inside, or of that between groups, for each of which a rank stands.
+  StepLayout(const Sections& sections, const std::vector<TensorSpec>& tensors,
+             const ExchangeOptions& options, size_t ranks, CostTable& costs);
 
   size_t ranks() const noexcept { return ranks_; }
   const ExchangeOptions& options() const noexcept { return options_; }
@@ -53,8 +58,6 @@ class StepLayout {
   double memory_bytes() const;
 
  private:
-  StepLayout(const ExchangeOptions& options, int ranks)
-      : options_(options), ranks_(static_cast<size_t>(ranks)) {}
   void lay(const Sections& sections, const std::vector<TensorSpec>& tensors, CostTable& costs);
 
   const ExchangeOptions options_;

@@ -3,6 +3,7 @@
 #include "plan/step_play.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -15,14 +16,19 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class StepPlay {
  public:
   StepPlay(const std::vector<Move>& moves, const std::vector<double>& bucket_times,
-           double backward_seconds, const PlanRequest& request)
+           double backward_seconds, const PlayLinks& links, bool own_core)
       : moves_(moves),
         bucket_times_(bucket_times),
         backward_seconds_(backward_seconds),
-        request_(request),
-        states_(moves.size()) {
-    for (size_t move = 0; move < moves.size(); ++move)
-      if (moves[move].after != Move::kAtOnce) states_[moves[move].after].next.push_back(move);
+        links_(links),
+        own_core_(own_core),
+        states_(moves.size()),
+        of_bucket_(bucket_times.size()) {
+    for (size_t move = 0; move < moves.size(); ++move) {
+      of_bucket_[moves[move].bucket].push_back(move);
+      states_[move].awaited = moves[move].after.size();
+      for (const size_t after : moves[move].after) states_[after].next.push_back(move);
+    }
   }
 
   Played play() {
@@ -40,15 +46,20 @@ class StepPlay {
       }
       release();
     }
-    played_.seconds = std::max({now_, out_free_, in_free_});
+    played_.seconds = now_;
+    for (const Wire& wire : wires_)
+      played_.seconds = std::max({played_.seconds, wire.out_free, wire.in_free});
     return played_;
   }
 
  private:
   struct State {
     size_t leg = 0;
-    bool released = false, ended = false;
+    size_t awaited = 0;        // moves before it that have not ended
     std::vector<size_t> next;  // moves that wait for this one
+  };
+  struct Wire {
+    double out_free = 0, in_free = 0;
   };
   // What an owner makes of parts comes first, then parts, then what others made; then the oldest.
   using Work = std::tuple<int, double, size_t>;
@@ -57,7 +68,7 @@ class StepPlay {
 
   // When the arithmetic completes the next bucket, or ends.
   double next_progress() const {
-    if (progress_ >= backward_seconds_ || (working_ && !request_.own_core)) return kNever;
+    if (progress_ >= backward_seconds_ || (working_ && !own_core_)) return kNever;
     double mark = backward_seconds_;
     for (size_t bucket = buckets_; bucket < bucket_times_.size(); ++bucket) {
       mark = std::min(mark, bucket_times_[bucket]);
@@ -67,7 +78,7 @@ class StepPlay {
   }
 
   void go_on(double at) {
-    if (!working_ || request_.own_core)
+    if (!working_ || own_core_)
       progress_ = at == now_ + (backward_seconds_ - progress_)
                       ? backward_seconds_
                       : std::min(backward_seconds_, progress_ + (at - now_));
@@ -78,21 +89,8 @@ class StepPlay {
   void release() {
     constexpr double kRounding = 1e-12;
     while (buckets_ < bucket_times_.size() && bucket_times_[buckets_] <= progress_ + kRounding)
-      ++buckets_;
-    for (; first_unreleased_ < moves_.size() && moves_[first_unreleased_].bucket < buckets_;
-         ++first_unreleased_)
-      try_begin(first_unreleased_);
-    for (size_t move = first_unreleased_; move < moves_.size(); ++move)  // of other sections
-      if (moves_[move].bucket < buckets_) try_begin(move);
-  }
-
-  void try_begin(size_t move) {
-    State& state = states_[move];
-    const size_t after = moves_[move].after;
-    if (state.released || moves_[move].bucket >= buckets_) return;
-    if (after != Move::kAtOnce && !states_[after].ended) return;
-    state.released = true;
-    enqueue(move);
+      for (const size_t move : of_bucket_[buckets_++])
+        if (states_[move].awaited == 0) enqueue(move);
   }
 
   void enqueue(size_t move) {
@@ -116,31 +114,42 @@ class StepPlay {
     working_ = false;
     work_ends_ = kNever;
     const Leg& leg = moves_[current_].legs[states_[current_].leg];
-    const double out = request_.link.seconds_for(leg.sent);
-    const double in = request_.link.seconds_for(leg.received);
+    const double share = leg.level == Level::kInside ? 1 : links_.inside_share;
+    double arrival = now_;
+    if (share < 1) arrival = carry(leg, 1 - share, links_.between, wires_[0]);
+    if (share > 0) arrival = std::max(arrival, carry(leg, share, links_.inside, wires_[1]));
+    arrivals_.push({arrival, current_});
+  }
+
+  // When what the leg waits for has come over this wire, which carries a share of its bytes.
+  double carry(const Leg& leg, double share, const LinkSpec& link, Wire& wire) {
+    const double out = link.seconds_for(share * leg.sent);
+    const double in = link.seconds_for(share * leg.received);
     played_.wire_seconds += std::max(out, in);
     double arrival = now_;
-    if (leg.sent > 0) out_free_ = std::max(out_free_, now_) + out;
+    if (leg.sent > 0) wire.out_free = std::max(wire.out_free, now_) + out;
     if (leg.received > 0) {
-      in_free_ = std::max(in_free_, now_) + in;
-      arrival = in_free_ + request_.link.latency_seconds;
+      wire.in_free = std::max(wire.in_free, now_) + in;
+      arrival = wire.in_free + link.latency_seconds;
     }
-    if (leg.from_root && leg.sent > 0) arrival = out_free_ + request_.link.latency_seconds;
-    arrivals_.push({arrival, current_});
+    if (leg.from_root && leg.sent > 0) arrival = wire.out_free + link.latency_seconds;
+    return arrival;
   }
 
   void next_leg(size_t move) {
     State& state = states_[move];
     if (++state.leg < moves_[move].legs.size()) return enqueue(move);
-    state.ended = true;
-    for (const size_t next : state.next) try_begin(next);
+    for (const size_t next : state.next)
+      if (--states_[next].awaited == 0 && moves_[next].bucket < buckets_) enqueue(next);
   }
 
   const std::vector<Move>& moves_;
   const std::vector<double>& bucket_times_;
   const double backward_seconds_;
-  const PlanRequest& request_;
+  const PlayLinks& links_;
+  const bool own_core_;
   std::vector<State> states_;
+  std::vector<std::vector<size_t>> of_bucket_;  // moves that it lets begin
   std::priority_queue<Work, std::vector<Work>, std::greater<>> queue_;
   std::priority_queue<std::pair<double, size_t>, std::vector<std::pair<double, size_t>>,
                       std::greater<>>
@@ -149,11 +158,10 @@ class StepPlay {
   double now_ = 0;
   double progress_ = 0;  // of the arithmetic, in its own seconds
   size_t buckets_ = 0;   // complete
-  size_t first_unreleased_ = 0;
   size_t current_ = 0;
   bool working_ = false;
   double work_ends_ = kNever;
-  double out_free_ = 0, in_free_ = 0;
+  std::array<Wire, 2> wires_;  // between groups, inside
 };
 
 }  // namespace
@@ -171,8 +179,8 @@ std::vector<double> bucket_times(const Plan& plan, const StepTimeline& timeline)
 }
 
 Played play_step(const std::vector<Move>& moves, const std::vector<double>& bucket_times,
-                 double backward_seconds, const PlanRequest& request) {
-  return StepPlay(moves, bucket_times, backward_seconds, request).play();
+                 double backward_seconds, const PlayLinks& links, bool own_core) {
+  return StepPlay(moves, bucket_times, backward_seconds, links, own_core).play();
 }
 
 }  // namespace thinwire

@@ -23,6 +23,7 @@ class StepWatch {
   // From here on, without the next `unsteady` steps, in which memories are allocated and codecs settle.
   void restart(size_t steps, size_t unsteady);
 
+  size_t size() const noexcept { return all_.size(); }  // steps
   bool is_full() const noexcept { return all_.size() >= wanted_; }
 
   // Medians; a tensor that the caller did not start has the time of the last one.

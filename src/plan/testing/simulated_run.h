@@ -39,8 +39,9 @@ inline CostTable simulated_costs() {
 struct World {
   std::function<LinkSpec(uint64_t step)> link;
   std::function<double(uint64_t step, int rank)> compute;
-  // Times, of what is predicted for a decision.
-  std::function<double(const AutoDecision&)> wrong = [](const AutoDecision&) { return 1.0; };
+  // How many times the predicted seconds a step with a decision takes.
+  std::function<double(const AutoDecision&, uint64_t step)> wrong = [](const AutoDecision&,
+                                                                       uint64_t) { return 1.0; };
 };
 
 class SimulatedRun {
@@ -81,7 +82,7 @@ class SimulatedRun {
       timeline.ready_seconds.push_back(longest * static_cast<double>(model_.size() - i) /
                                        static_cast<double>(model_.size()));
     const PlanRequest request{.ranks = group_.size(), .link = world_.link(step_)};
-    now_ = begin + world_.wrong(decision()) *
+    now_ = begin + world_.wrong(decision(), step_) *
                        predict_step(timeline, decided_options(base_, decision()), request, costs_)
                            .value()
                            .seconds;
