@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/exit_code.h"
 #include "cli/option_text.h"
 #include "cli/terminal.h"
+#include "thinwire/auto_codec.h"
 #include "thinwire/codec.h"
 
 namespace thinwire::cli {
@@ -85,9 +87,20 @@ void print_text(const Terminal& terminal) {
 
 void add_codecs_command(CLI::App& program, int& /*exit_code*/) {
   auto json = std::make_shared<bool>(false);
+  auto loss = std::make_shared<std::string>();
   CLI::App* command = program.add_subcommand("codecs", "List the codecs and their options");
   command->add_flag("--json", *json, "As JSON, for programs");
-  command->callback([json] {
+  command
+      ->add_option("--auto", *loss,
+                   "What codec auto:loss=LOSS chooses from, a line each:\n"
+                   "none, small or any")
+      ->type_name("LOSS");
+  command->callback([json, loss] {
+    if (!loss->empty()) {
+      const AutoCodec codec = or_usage_error(parse_auto("auto:loss=" + *loss));
+      for (const std::string& text : auto_candidates(codec.loss)) fmt::print("{}\n", text);
+      return;
+    }
     if (!*json) return print_text(look_at(stdout));
     Json all = Json::array();
     for (const CodecEntry* entry : list_codecs()) all.push_back(to_json(*entry));

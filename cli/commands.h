@@ -14,6 +14,8 @@ void add_codecs_command(CLI::App& program, int& exit_code);
 void add_measure_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program, int& exit_code);
 void add_watch_command(CLI::App& program, int& exit_code);
+void add_checkpoint_command(CLI::App& program, int& exit_code);
+void add_influence_command(CLI::App& program, int& exit_code);
 void add_data_command(CLI::App& program, int& exit_code);
 
 }  // namespace thinwire::cli

@@ -2,170 +2,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <set>
-#include <thread>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/data_option.h"
 #include "cli/exit_code.h"
 #include "cli/mpirun.h"
+#include "cli/plan_subject.h"
 #include "cli/plan_table.h"
-#include "cli/recipe_file.h"
-#include "cli/session.h"
-#include "cli/tensor_list.h"
-#include "cli/terminal.h"
 #include "cli/text.h"
-#include "thinwire/recipe_plan.h"
 
 namespace thinwire::cli {
 namespace {
 
-struct PlanArguments : RunArguments {
-  LinkSpec link;
-  bool probes = false;  // the link between mpirun's ranks
-  std::optional<int> ranks;
-  double step_seconds = 0;  // 0: measured
-  int steps = 8;
-  std::optional<int> cores;
-  std::string codecs;
-  std::string costs = usual_cost_file();
-  bool json = false;
-};
-
-// One of each kind that docs/codecs.md recommends. A method may follow, as in "topk @ gather".
-constexpr const char* kUsualCodecs =
-    "fp16; bf16; int8; int4; uniform:bits=4; qsgd:levels=7; natural; terngrad; sign; "
-    "adacomp:scale_factor=3; topk:density=0.01; topk:density=0.01 @ sparse-reduce; "
-    "sidco:density=0.01; dgc:density=0.01; scalecom:density=0.01; powersgd:rank=1; powersgd:rank=4";
-
-struct Candidate {
-  std::string text, codec, method;
-};
-
-Candidate parse_candidate(const std::string& text) {
-  const size_t at = text.find(" @ ");
-  return {.text = text,
-          .codec = text.substr(0, at),
-          .method = at == std::string::npos ? "auto" : text.substr(at + 3)};
-}
-
 // fp32 first.
-std::vector<Candidate> candidates_of(const std::string& list) {
-  std::vector<Candidate> all = {parse_candidate("fp32")};
+std::vector<std::string> candidates_of(const std::string& list) {
+  std::vector<std::string> all = {"fp32"};
   for (const std::string& part : split(list, ';'))
-    if (const std::string text(trim(part)); !text.empty() && text != "fp32")
-      all.push_back(parse_candidate(text));
+    if (std::string text(trim(part)); !text.empty() && text != "fp32")
+      all.push_back(std::move(text));
   return all;
 }
 
-// What is planned: a recipe, or a list of tensors.
-class Subject {
- public:
-  virtual ~Subject() = default;
-  virtual std::string name() const = 0;
-  virtual int ranks() const = 0;
-  virtual std::string measured_by() const = 0;
-  virtual StepTimeline timeline() const = 0;
-  // Throws Error for a codec that it cannot have.
-  virtual ExchangeOptions options(const Candidate& candidate) const = 0;
-  virtual bool leaves_a_core() const = 0;
-};
-
-int cores_of(const PlanArguments& arguments) {
-  return arguments.cores.value_or(static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-class PlannedRecipe final : public Subject {
- public:
-  explicit PlannedRecipe(const PlanArguments& arguments)
-      : arguments_(arguments), recipe_(load_recipe(arguments, "", arguments.ranks)) {}
-
-  std::string name() const override { return recipe_.name; }
-  int ranks() const override {
-    return arguments_.ranks.value_or(static_cast<int>(recipe_.options.integer("run.workers")));
-  }
-  std::string measured_by() const override {
-    return arguments_.step_seconds > 0 ? "as given"
-                                       : fmt::format("median of {} steps here", arguments_.steps);
-  }
-  StepTimeline timeline() const override {
-    const bool given = arguments_.step_seconds > 0;
-    StepTimeline timeline =
-        recipe_timeline(recipe_, {.data = arguments_.data, .out = {}, .resume = {}}, ranks(),
-                        given ? 0 : arguments_.steps);
-    return given ? assumed_timeline(timeline.tensors, arguments_.step_seconds) : timeline;
-  }
-  ExchangeOptions options(const Candidate& candidate) const override {
-    RunArguments own = arguments_;
-    own.sets.insert(own.sets.end(), {"exchange.method=" + candidate.method,
-                                     "exchange.feedback=auto", "exchange.grouping=auto"});
-    return recipe_exchange(load_recipe(own, candidate.codec, ranks()));
-  }
-  bool leaves_a_core() const override {
-    const int64_t threads = recipe_.options.integer("run.threads");
-    return threads > 0 && threads < cores_of(arguments_);
-  }
-
- private:
-  const PlanArguments& arguments_;
-  const Recipe recipe_;
-};
-
-class PlannedTensors final : public Subject {
- public:
-  explicit PlannedTensors(const PlanArguments& arguments)
-      : arguments_(arguments),
-        tensors_(or_usage_error(
-            parse_tensor_list(or_usage_error(read_text(arguments.recipe)), arguments.recipe))) {
-    if (arguments.step_seconds <= 0)
-      throw UsageError(ErrorCode::kBadOption,
-                       "--step-seconds: is needed for a list of tensors: how long a step takes "
-                       "without any exchange");
-    if (!arguments.sets.empty())
-      throw UsageError(ErrorCode::kBadOption, "--set: a list of tensors has no keys");
-  }
-
-  std::string name() const override { return arguments_.recipe; }
-  int ranks() const override { return arguments_.ranks.value_or(2); }
-  std::string measured_by() const override { return "as given"; }
-  StepTimeline timeline() const override {
-    return assumed_timeline(tensors_, arguments_.step_seconds);
-  }
-  ExchangeOptions options(const Candidate& candidate) const override {
-    ExchangeOptions options{.codec = candidate.codec};
-    options.method = candidate.method;
-    check_exchange(options).or_throw();
-    return options;
-  }
-  bool leaves_a_core() const override { return cores_of(arguments_) > 1; }
-
- private:
-  const PlanArguments& arguments_;
-  const std::vector<TensorSpec> tensors_;
-};
-
-std::unique_ptr<Subject> subject_of(const PlanArguments& arguments) {
-  if (arguments.recipe.ends_with(".txt")) return std::make_unique<PlannedTensors>(arguments);
-  return std::make_unique<PlannedRecipe>(arguments);
-}
-
-// Of the usual codecs, those that a recipe cannot have are left out.
-std::vector<PlanRow> rows_of(const Subject& subject, const PlanArguments& arguments,
-                             const PlanTable& plan, CostTable& costs) {
+// Of the usual codecs, those that the subject cannot have are left out.
+std::vector<PlanRow> rows_of(const PlanSubject& subject, const PlanArguments& arguments,
+                             const PlanRequest& request, CostTable& costs) {
   const bool chosen = !arguments.codecs.empty();
   std::vector<PlanRow> rows;
-  for (const Candidate& candidate : candidates_of(chosen ? arguments.codecs : kUsualCodecs)) {
-    PlanRow row{.codec = candidate.text, .options = {}, .step = {}, .accuracy = {}};
+  for (const std::string& codec :
+       candidates_of(chosen ? arguments.codecs : subject.usual_codecs())) {
+    PlanRow row{.codec = codec, .step = {}, .accuracy = {}};
     try {
-      row.options = subject.options(candidate);
-      row.step = predict_step(plan.timeline, row.options, plan.request, costs).value();
-      row.accuracy = accuracy_of(candidate.codec);
+      row.step = subject.predict(codec, request, costs);
+      if (subject.has_known_accuracy()) row.accuracy = accuracy_of(parse_candidate(codec).codec);
     } catch (const Error& error) {
-      if (!chosen && candidate.text != "fp32") continue;
+      if (!chosen && codec != "fp32") continue;
       throw UsageError(error.code(), error.what());
     }
     rows.push_back(std::move(row));
@@ -174,11 +50,19 @@ std::vector<PlanRow> rows_of(const Subject& subject, const PlanArguments& argume
 }
 
 // The rate from which the answer would be another.
-double break_even_of(const PlanTable& plan, CostTable& costs) {
+double break_even_of(const PlanSubject& subject, const PlanTable& plan, CostTable& costs) {
   if (!plan.best || plan.request.ranks == 1) return 0;
-  return break_even_rate(plan.timeline, plan.rows[*plan.best].options,
-                         plan.rows[plan.dense].options, plan.request, costs, kWorthwhile)
-      .value();
+  return subject.break_even(plan.rows[*plan.best].codec, plan.request, costs, kWorthwhile);
+}
+
+std::optional<FlatSteps> flat_of(const PlanSubject& subject, const PlanTable& plan,
+                                 CostTable& costs) {
+  const auto dense = subject.predict_flat("fp32", plan.request, costs);
+  if (!dense) return std::nullopt;
+  FlatSteps flat{.dense = dense->seconds, .best = {}};
+  if (plan.best)
+    flat.best = subject.predict_flat(plan.rows[*plan.best].codec, plan.request, costs)->seconds;
+  return flat;
 }
 
 // Measures the link between mpirun's ranks, which are those of the plan. Whether this rank is the one that plans.
@@ -190,33 +74,47 @@ bool probe(PlanArguments& arguments) {
         "--link probe: measures the link between the ranks of mpirun, and this process has none: "
         "mpirun -n 2 --host A,B thinwire plan ...; or name a link, as in 1gbit,20ms");
   const std::unique_ptr<Group> group = make_mpi_group().value();
-  if (arguments.ranks && *arguments.ranks != group->size())
-    throw UsageError(ErrorCode::kBadOption, fmt::format("--ranks: is {}, and mpirun has {} ranks",
-                                                        *arguments.ranks, group->size()));
+  for (const int ranks : arguments.ranks)
+    if (ranks != group->size())
+      throw UsageError(ErrorCode::kBadOption, fmt::format("--ranks: is {}, and mpirun has {} ranks",
+                                                          ranks, group->size()));
   arguments.link = probe_link(*group);
-  arguments.ranks = group->size();
+  arguments.ranks = {group->size()};
   return group->rank() == 0;
+}
+
+PlanTable plan_for(const PlanArguments& arguments, std::optional<int> ranks, CostTable& costs) {
+  const auto subject = make_plan_subject(arguments, ranks);
+  PlanTable plan;
+  plan.name = subject->name();
+  plan.way = subject->way();
+  plan.measured_by = subject->measured_by();
+  plan.timeline = subject->timeline();
+  plan.request = subject->request();
+  plan.notes = subject->notes();
+  plan.rows = rows_of(*subject, arguments, plan.request, costs);
+  plan.processor = costs.processor();
+  rank_rows(plan);
+  if (arguments.ranks.size() > 1) return plan;
+  plan.break_even = break_even_of(*subject, plan, costs);
+  plan.flat = flat_of(*subject, plan, costs);
+  return plan;
 }
 
 void run(PlanArguments& arguments) {
   if (!probe(arguments)) return;
-  const auto subject = subject_of(arguments);
   CostTable costs = or_usage_error(read_costs(arguments.costs));
   const size_t known = costs.size();
-  PlanTable plan;
-  plan.name = subject->name();
-  plan.measured_by = subject->measured_by();
-  plan.timeline = subject->timeline();
-  plan.request = {
-      .ranks = subject->ranks(), .link = arguments.link, .own_core = subject->leaves_a_core()};
-  plan.rows = rows_of(*subject, arguments, plan, costs);
-  plan.processor = costs.processor();
-  rank_rows(plan);
-  plan.break_even = break_even_of(plan, costs);
+  std::vector<PlanTable> plans;
+  for (const int ranks : arguments.ranks) plans.push_back(plan_for(arguments, ranks, costs));
+  if (plans.empty()) plans.push_back(plan_for(arguments, {}, costs));
   if (costs.size() > known && !arguments.costs.empty())
     if (const Status status = write_costs(arguments.costs, costs); !status)
       fmt::print(stderr, "{}: measured costs are not kept\n", status.message());
-  fmt::print("{}", arguments.json ? plan_json(plan) : plan_text(plan));
+  if (plans.size() > 1)
+    fmt::print("{}", arguments.json ? scale_json(plans) : scale_text(plans));
+  else
+    fmt::print("{}", arguments.json ? plan_json(plans.front()) : plan_text(plans.front()));
 }
 
 void add_options(CLI::App& command, PlanArguments& arguments) {
@@ -237,9 +135,35 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
           "what half a second of messages between its ranks shows")
       ->default_str("none")
       ->type_name("RATE[,TIME]");
-  command.add_option("--ranks", arguments.ranks, "Else as many as run.workers says, or 2")
+  command
+      .add_option("--ranks", arguments.ranks,
+                  "Else as many as run.workers says, or 2; several numbers,\n"
+                  "as in 2,16,128: times and bytes for each of them")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 4096).description(""))
       ->type_name("N");
+  command
+      .add_option("--per-machine", arguments.per_machine,
+                  "Consecutive ranks that share a machine and its link. They add\n"
+                  "their gradients inside (exchange.inside) before machines exchange;\n"
+                  "else as many as exchange.inside says, or 1")
+      ->check(CLI::Range(1, 4096).description(""))
+      ->type_name("N");
+  command
+      .add_option_function<std::string>(
+          "--inside-link",
+          [&arguments](const std::string& text) {
+            arguments.inside = or_usage_error(parse_link(text));
+          },
+          "The same as --link, of each rank to others of its machine")
+      ->default_str("none")
+      ->type_name("RATE[,TIME]");
+  command
+      .add_option("--sync", arguments.sync,
+                  "The local method (sync.method), as in diloco:tau=500: workers\n"
+                  "step by themselves, and communicate in rounds")
+      ->type_name("METHOD");
   command
       .add_option("--step-seconds", arguments.step_seconds,
                   "Computation of one rank in a step; else it is measured here")
@@ -249,13 +173,15 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("--cores", arguments.cores, "Of each rank; else those of this machine")
+  command.add_option("--cores", arguments.cores, "Of each machine; else those of this one")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
   command
       .add_option("--codecs", arguments.codecs,
                   "What to compare with fp32, separated by semicolons, each perhaps\n"
-                  "with a method: topk @ gather; else one of each kind")
+                  "with a method: topk @ gather; of pipelines, perhaps one for\n"
+                  "activations and one for gradients: fp16 + int8;\n"
+                  "else one of each kind")
       ->type_name("LIST");
   command
       .add_option("--costs", arguments.costs,

@@ -6,27 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "cli/plan_words.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
 namespace thinwire::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string milliseconds(double seconds) {
-  const double ms = 1e3 * seconds;
-  return fmt::format("{:.{}f}", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
-}
-
 std::string rate_text(double bits_per_second) {
   return to_string(LinkSpec{.bits_per_second = std::stod(fmt::format("{:.2g}", bits_per_second))});
-}
-
-double speed_up(const PlanTable& plan, const PlanRow& row) {
-  return plan.rows[plan.dense].step.seconds / row.step.seconds;
 }
 
 // Whether all that is known says that the network learns as well as with fp32.
@@ -71,43 +60,55 @@ std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
              : fmt::format(" {} would be faster, and may cost accuracy.", fastest.codec);
 }
 
+bool in_rounds(const PlanTable& plan) {
+  return plan.rows[plan.dense].step.longest_seconds > plan.rows[plan.dense].step.seconds;
+}
+
 Table table_of(const PlanTable& plan) {
-  Table table({"codec", "method", "ms per step", "over fp32", "limited by", "coding ms", "wire ms",
-               "bytes per step", "memory", "error, points"});
+  const bool levels = plan.request.per_machine > 1 && plan.way.empty(), rounds = in_rounds(plan);
+  std::vector<std::string> headings = {"codec", "method", "ms per step"};
+  if (rounds) headings.emplace_back("longest");
+  headings.insert(headings.end(), {"over fp32", "limited by", "coding ms", "wire ms"});
+  headings.emplace_back("bytes per step");
+  if (levels) headings.emplace_back("between machines");
+  headings.insert(headings.end(), {"memory", "error, points"});
+  Table table(headings);
   for (const PlanRow& row : plan.rows) {
     const StepPrediction& step = row.step;
-    table.add({row.codec, step.method, milliseconds(step.seconds), ratio(speed_up(plan, row)),
-               std::string(to_string(step.limit)),
-               milliseconds(step.encode_seconds + step.decode_seconds),
-               milliseconds(step.wire_seconds),
-               (step.bytes_exact ? "" : "~") + human_bytes(step.busiest_bytes()),
-               human_bytes(step.memory_bytes),
-               &row == &plan.rows[plan.dense] ? "" : describe_accuracy(row.accuracy)});
+    std::vector<std::string> cells = {row.codec, step.method, milliseconds(step.seconds)};
+    if (rounds) cells.push_back(milliseconds(step.longest_seconds));
+    cells.insert(cells.end(), {ratio(speed_up(plan, row)), std::string(to_string(step.limit)),
+                               milliseconds(step.encode_seconds + step.decode_seconds),
+                               milliseconds(step.wire_seconds)});
+    cells.push_back(bytes_text(step, step.busiest_bytes()));
+    if (levels) cells.push_back(bytes_text(step, step.busiest_between().value()));
+    cells.push_back(human_bytes(step.memory_bytes));
+    cells.push_back(&row == &plan.rows[plan.dense] ? "" : describe_accuracy(row.accuracy));
+    table.add(std::move(cells));
   }
   return table;
 }
 
-Json row_json(const PlanTable& plan, const PlanRow& row) {
-  const StepPrediction& step = row.step;
-  Json accuracy = Json::array();
-  for (const KnownAccuracy& known : row.accuracy)
-    accuracy.push_back({{"model", known.model},
-                        {"epochs", known.epochs},
-                        {"points", known.points},
-                        {"seeds", known.seeds}});
-  return {{"codec", row.codec},
-          {"method", step.method},
-          {"seconds", step.seconds},
-          {"speed_up", speed_up(plan, row)},
-          {"limit", to_string(step.limit)},
-          {"compute_seconds", step.compute_seconds},
-          {"encode_seconds", step.encode_seconds},
-          {"decode_seconds", step.decode_seconds},
-          {"wire_seconds", step.wire_seconds},
-          {"sent_bytes", step.busiest_bytes()},
-          {"bytes_exact", step.bytes_exact},
-          {"memory_bytes", step.memory_bytes},
-          {"known_accuracy", std::move(accuracy)}};
+// "16 ranks on 2 machines, 1 Gbit/s between these, no limit inside".
+std::string ranks_text(const PlanTable& plan) {
+  const PlanRequest& request = plan.request;
+  if (request.per_machine == 1)
+    return fmt::format("{} ranks, {}", request.ranks, to_string(request.link));
+  const int machines = request.ranks / request.per_machine;
+  return fmt::format("{} ranks on {} machine{}, {} between these, {} inside", request.ranks,
+                     machines, machines == 1 ? "" : "s", to_string(request.link),
+                     to_string(request.inside));
+}
+
+// What an exchange among all ranks would come to.
+std::string about_flat(const PlanTable& plan) {
+  if (!plan.flat) return "";
+  std::string text =
+      fmt::format("\nWithout a hierarchy (exchange.inside = 1) fp32 would take {} ms a step",
+                  milliseconds(plan.flat->dense));
+  if (plan.flat->best)
+    text += fmt::format(", {} {} ms", plan.rows[*plan.best].codec, milliseconds(*plan.flat->best));
+  return text + ".";
 }
 
 }  // namespace
@@ -146,42 +147,17 @@ std::string verdict_of(const PlanTable& plan) {
 }
 
 std::string plan_text(const PlanTable& plan) {
-  std::string text = fmt::format(
-      "{}: {} values in {} tensors, {} ranks, {}; computation takes {} ms a step ({})\n\n",
-      plan.name, with_thousands(plan.timeline.values()), plan.timeline.tensors.size(),
-      plan.request.ranks, to_string(plan.request.link), milliseconds(plan.timeline.compute_seconds),
-      plan.measured_by);
-  text += table_of(plan).aligned() + "\n" + verdict_of(plan) + "\n\n";
-  text +=
-      fmt::format("Times are predicted. Codecs were measured on one core of {}.\n", plan.processor);
-  text += plan.request.own_core
-              ? "The exchange has a core of its own.\n"
-              : "The exchange shares its core with the computation; --cores says if it need not.\n";
-  text +=
-      "~ marks estimates: the payloads of these codecs depend on the data. Other bytes are exact,\n"
-      "those of the rank that sends most. Memory is what codecs keep between steps.\n"
-      "Error is that of docs/results/methods.md in points above fp32, of short runs with one seed\n"
-      "each, in which a point or two may be chance.\n";
+  std::string text =
+      fmt::format("{}, {}; computation takes {} ms a step ({})\n\n", head_of(plan),
+                  ranks_text(plan), milliseconds(plan.timeline.compute_seconds), plan.measured_by);
+  text += table_of(plan).aligned() + "\n" + verdict_of(plan) + about_flat(plan) + "\n\n";
+  text += basis_of(plan);
+  if (plan.way.empty())
+    text +=
+        "Error is that of docs/results/methods.md in points above fp32, of short runs with one "
+        "seed\n"
+        "each, in which a point or two may be chance.\n";
   return text;
-}
-
-std::string plan_json(const PlanTable& plan) {
-  Json rows = Json::array();
-  for (const PlanRow& row : plan.rows) rows.push_back(row_json(plan, row));
-  const Json all = {
-      {"name", plan.name},
-      {"ranks", plan.request.ranks},
-      {"bits_per_second", plan.request.link.bits_per_second},
-      {"latency_seconds", plan.request.link.latency_seconds},
-      {"own_core", plan.request.own_core},
-      {"values", plan.timeline.values()},
-      {"compute_seconds", plan.timeline.compute_seconds},
-      {"processor", plan.processor},
-      {"compress", says_compress(plan)},
-      {"verdict", verdict_of(plan)},
-      {"break_even_bits_per_second", std::isinf(plan.break_even) ? Json() : Json(plan.break_even)},
-      {"codecs", std::move(rows)}};
-  return all.dump(2) + "\n";
 }
 
 }  // namespace thinwire::cli

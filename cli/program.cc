@@ -97,6 +97,8 @@ int run_command(int argc, char** argv, int& output_error) {
   add_measure_command(program, exit_code);
   add_plan_command(program, exit_code);
   add_codecs_command(program, exit_code);
+  add_checkpoint_command(program, exit_code);
+  add_influence_command(program, exit_code);
   add_data_command(program, exit_code);
   if (argc < 2) {
     fmt::print(stderr, "{}", program.help());

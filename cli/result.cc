@@ -66,6 +66,9 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
     line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
                               bytes_per_step(summary.sent_bytes_per_step),
                               bytes_per_step(summary.dense_bytes_per_step)));
+    if (static_cast<double>(summary.peak_sent_bytes) >= 2 * summary.sent_bytes_per_step)
+      line("peak",
+           fmt::format("{} in the step that sent most", with_thousands(summary.peak_sent_bytes)));
     if (summary.inside_bytes_per_step > 0)
       line("levels", fmt::format("{} of these inside groups, {} between groups",
                                  bytes_per_step(summary.inside_bytes_per_step),

@@ -61,7 +61,7 @@ std::string describe_traffic(const Options& recipe) {
 int train(const TrainArguments& arguments) {
   Workers workers = or_usage_error(Workers::find(arguments.workers, load_recipe(arguments)));
   const Recipe recipe = load_recipe(arguments, "", workers.size());
-  const bool speak = workers.rank() == 0;
+  bool speak = workers.rank() == 0;
   const Terminal terminal = look_at(stderr);
   if (speak)
     fmt::print(stderr, "{}: {}, {}\n", styled(terminal, Style::kBold, recipe.name),
@@ -79,6 +79,7 @@ int train(const TrainArguments& arguments) {
                                              .out = out,
                                              .resume = arguments.resume,
                                              .tensorboard = arguments.tensorboard});
+  speak = workers.rank() == 0;  // another one, if rank 0 was lost
   if (speak) fmt::print("{}", describe_result(summary, out, look_at(stdout)));
   if (speak && arguments.report && add_report(out, recipe.name))
     fmt::print("  {:<13} {}\n", "charts", (std::filesystem::path(out) / "report.html").string());

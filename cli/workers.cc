@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cli/elastic_threads.h"
 #include "cli/mpirun.h"
 #include "cli/text.h"
+#include "thinwire/members.h"
 #include "thinwire/survived.h"
 
 namespace thinwire::cli {
@@ -16,6 +18,10 @@ namespace thinwire::cli {
 Result<Workers> Workers::find(std::optional<int> wanted, const Recipe& recipe) {
   Workers workers;
   const auto world = mpirun_world();
+  if (world && recipe.options.integer("run.replacements") > 0)
+    return Status::fail(ErrorCode::kBadOption,
+                        "run.replacements: is for workers that are threads; under mpirun nobody "
+                        "can join, so leave it out");
   if (!world) {
     workers.size_ = wanted.value_or(static_cast<int>(recipe.options.integer("run.workers")));
     return workers;
@@ -39,6 +45,9 @@ std::string Workers::describe() const {
 }
 
 RunSummary Workers::train(const Recipe& recipe, const RunPlaces& places, const RunEvents& events) {
+  if (recipe.options.flag("run.elastic"))
+    return group_ == nullptr ? train_elastic_threads(size_, recipe, places, events)
+                             : train_elastic(recipe, places, events);
   if (group_ == nullptr) return train_threads(recipe, places, events);
   try {
     return train_recipe(recipe, places, *group_, rank_ == 0 ? events : RunEvents{});
@@ -48,6 +57,15 @@ RunSummary Workers::train(const Recipe& recipe, const RunPlaces& places, const R
     group_->abort(first_line(error.what()));
     throw;
   }
+}
+
+// Under mpirun. Rank 0 of the last group speaks for all.
+RunSummary Workers::train_elastic(const Recipe& recipe, const RunPlaces& places,
+                                  const RunEvents& events) {
+  const std::unique_ptr<Members> members = make_mpi_members().value();
+  RunSummary summary = train_recipe(recipe, places, *members, events);
+  rank_ = members->rank();
+  return summary;
 }
 
 RunSummary Workers::train_threads(const Recipe& recipe, const RunPlaces& places,

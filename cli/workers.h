@@ -21,8 +21,10 @@ class Workers {
 
   int size() const { return size_; }
   bool under_mpirun() const { return group_ != nullptr; }
-  int rank() const { return rank_; }  // of this process; 0 for threads
-  std::string describe() const;       // "4 workers (threads)"
+  int rank() const {
+    return rank_;
+  }  // of this process; 0 for threads. After a run whose workers come and go: in its last group
+  std::string describe() const;  // "4 workers (threads)"
 
   // Trains; `events` are those of rank 0. Throws Error as train_recipe does; when only some ranks
   // failed, the message starts with the first one's number. Under mpirun the other ranks have been
@@ -31,6 +33,7 @@ class Workers {
 
  private:
   RunSummary train_threads(const Recipe& recipe, const RunPlaces& places, const RunEvents& events);
+  RunSummary train_elastic(const Recipe& recipe, const RunPlaces& places, const RunEvents& events);
 
   int size_ = 1;
   int rank_ = 0;

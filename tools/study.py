@@ -167,8 +167,12 @@ def table(study: dict, found: dict) -> list[str]:
                          for seeds in variants.values() for run in seeds.values())
     flushed = any("flush" in run for variants in found.values() for seeds in variants.values()
                   for run in seeds.values())
+    # Where bytes come in bursts, as with rounds now and then.
+    bursts = any(run.get("peak_sent_bytes", 0) >= 2 * run["sent_bytes_per_step"] > 0
+                 for variants in found.values() for seeds in variants.values() for run in seeds.values())
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
-             "held-out error %", "difference", "bytes per step and rank", "wire ratio", "codec ratio",
+             "held-out error %", "difference", "bytes per step and rank",
+             *["most bytes in a step"] * bursts, "wire ratio", "codec ratio",
              "kept / target", *["95 % of steps", "steps 20 % off"] * step_densities, *FLUSH_NAMES * flushed, "skipped"] + [
                  "arithmetic, ms", "coding, ms"] * times
     lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
@@ -189,6 +193,7 @@ def table(study: dict, found: dict) -> list[str]:
             cells = [name, variant, str(len(runs)), str(runs[0]["world_size"]),
                      f"{runs[0]['settings']['train.epochs']}", *errors("final_test_error"),
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
+                     *[f"{max(run.get('peak_sent_bytes', 0) for run in runs):,.0f}"] * bursts,
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
                      f"{target:.3f}" if target else "", *densities(runs) * step_densities,
                      *flushes(runs) * flushed, str(sum(run["skipped_steps"] for run in runs))]

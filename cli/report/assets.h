@@ -10,6 +10,7 @@ std::string_view
 page_html() noexcept;  // with @style@, @chart@, @script@ and @data@ where these belong
 std::string_view page_css() noexcept;
 std::string_view page_js() noexcept;
-std::string_view chart_js() noexcept;  // Chart.js
+std::string_view influence_html() noexcept;  // with @style@, @title@, @about@, @body@ and @version@
+std::string_view chart_js() noexcept;        // Chart.js
 
 }  // namespace thinwire::cli

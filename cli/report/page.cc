@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/report/assets.h"
+#include "cli/report/filled_text.h"
 #include "cli/report/reported_run.h"
 #include "cli/terminal.h"
 #include "thinwire/status.h"
@@ -29,23 +30,6 @@ std::string inside_script(const Json& json) {
   std::string safe;
   for (const char c : text) c == '<' ? safe += "\\u003c" : safe += c;
   return safe;
-}
-
-// `text` with each "@name@" replaced. What is put in is not looked at again.
-std::string filled(std::string_view text,
-                   const std::map<std::string_view, std::string_view>& parts) {
-  std::string page;
-  while (!text.empty()) {
-    const size_t at = text.find('@');
-    page += text.substr(0, at);
-    if (at == std::string_view::npos) break;
-    const size_t end = text.find('@', at + 1);
-    const auto found =
-        end == std::string_view::npos ? parts.end() : parts.find(text.substr(at + 1, end - at - 1));
-    page += found == parts.end() ? text.substr(at, 1) : found->second;
-    text.remove_prefix(found == parts.end() ? at + 1 : end + 1);
-  }
-  return page;
 }
 
 }  // namespace

@@ -94,12 +94,14 @@
       ['test error', (run) => percent((run.tests.at(-1) || {}).error)],
       ['held-out error', (run) => percent((run.tests.at(-1) || {}).hold_out_error)],
       ['bytes sent per step', (run) => whole(run.summary.sent_bytes_per_step ?? mean_of(run.series.sent_bytes))],
+      ['most in a step', (run) => whole(run.summary.peak_sent_bytes)],
       ['wire ratio', (run) => times(run.summary.wire_ratio)],
       ['codec ratio', (run) => times(run.summary.codec_ratio)],
       ['kept / target', (run) => (run.summary.achieved_over_target ? short(run.summary.achieved_over_target) : '')],
       ['skipped', (run) => whole(run.skipped)],
       ['time', (run) => seconds(run.series.seconds ? run.series.seconds.at(-1) : 0)],
     ].filter(([name]) => (name !== 'held-out error' || runs.some((run) => run.tests.some((test) => test.hold_out_error !== undefined))) &&
+                         (name !== 'most in a step' || any('peak_sent_bytes')) &&
                          (name !== 'kept / target' || any('achieved_over_target')));
     fill_table(by_id('results'), columns.map(([name]) => name), runs.map((run) => columns.map(([, of]) => of(run))));
   };

@@ -15,6 +15,7 @@
 
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
+#include "thinwire/members.h"
 #include "thinwire/store.h"
 #include "thinwire/trainer.h"
 
@@ -83,6 +84,11 @@ class DataParallel {
   // Broadcasts rank 0's parameters and buffers. All arguments must outlive this object.
   DataParallel(torch::nn::Module& module, Group& group, Store& store,
                const ExchangeOptions& options);
+
+  // The same in a group whose other ranks call regroup or this, and with weights as they are: `how` says whether this rank
+  // is to take those of another (join_exchange). options.generation is the epoch.
+  DataParallel(torch::nn::Module& module, Group& group, Store& store,
+               const ExchangeOptions& options, Regrouped& how);
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -95,10 +101,17 @@ class DataParallel {
   // If the report says skipped, the optimiser must not step.
   StepReport finish();
 
+  // Exchange::regroup. Gradients must be where the last step left them, even if it failed. If the step counted, they hold
+  // its means then.
+  Regrouped regroup(Group& group, uint32_t epoch);
+
   Exchange& exchange() noexcept;
 
  private:
   struct State;
+  DataParallel(torch::nn::Module& module, Group& group);
+  void hook();
+
   std::shared_ptr<State> state_;
 };
 
@@ -112,6 +125,12 @@ struct TaskData {
 // The trainer behind train_recipe, for a task and data of the caller's own. Recipe keys about model
 // and data are ignored.
 RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& group, Task task,
+                      const TaskData& data, const RunEvents& events);
+
+// The same in a run whose workers come and go, with run.elastic: docs/elastic.md. Every rank has `events`, and those of the
+// first worker that is left are called. Throws SurvivedError on a worker that failed while others are left, and on one
+// without which they went on.
+RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Members& members, Task task,
                       const TaskData& data, const RunEvents& events);
 
 // Dropout whose mask is a pure function of the run's seed, the step, each sample's place in the

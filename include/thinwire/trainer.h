@@ -13,6 +13,7 @@
 
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
+#include "thinwire/members.h"
 #include "thinwire/options.h"
 #include "thinwire/synchroniser.h"
 
@@ -80,7 +81,9 @@ struct StepEvent {
   const StepReport* exchange = nullptr;
   const RoundReport* round = nullptr;  // if workers step by themselves and this step had a round
   const PipelineReport* pipeline = nullptr;
-  std::vector<LostWorker> lost = {};         // losses that rank 0 learned of since the step before
+  std::vector<LostWorker> lost = {};  // losses that rank 0 learned of since the step before
+  std::vector<int> joined = {};       // with run.elastic: workers that came since the step before
+  int ranks = 0;                      // of the group, if it is another one than in the step before
   std::vector<AutoDecision> decisions = {};  // of codec "auto" before this step
 };
 
@@ -151,6 +154,7 @@ struct RunSummary {
   // Means over steps, per rank, with frames; for pipelines also the mean over ranks.
   double dense_bytes_per_step = 0;
   double sent_bytes_per_step = 0;
+  uint64_t peak_sent_bytes = 0;       // of rank 0 in the step that sent most; not a mean
   double inside_bytes_per_step = 0;   // with exchange.inside: the part that stays in a group
   double between_bytes_per_step = 0;  // the other part
   double codec_ratio = 1;             // 4d / payload bytes of one rank
@@ -159,9 +163,12 @@ struct RunSummary {
   double seconds = 0;
   uint64_t skipped_steps = 0;
   std::optional<FlushReport> flush;
-  std::vector<int> lost_workers;  // ranks without which the others went on
-  uint64_t weights_xxh3 = 0;      // of names and contents of all weights at the end
-  bool finished = true;           // false: stopped early, can be resumed
+  std::vector<int>
+      lost_workers;  // ranks without which the others went on; with run.elastic, numbers of workers
+  std::vector<int> joined_workers;  // with run.elastic
+  double lost_debt = 0;  // with run.elastic: the l2 norm of what the memories of lost workers owed
+  uint64_t weights_xxh3 = 0;  // of names and contents of all weights at the end
+  bool finished = true;       // false: stopped early, can be resumed
 };
 
 // Trains as the recipe says, as one rank of the group. All ranks return the same summary, except
@@ -169,6 +176,10 @@ struct RunSummary {
 // and the errors of the exchange and the group. A rank that fails while the others go on without it
 // throws SurvivedError.
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,
+                        const RunEvents& events);
+
+// The same for a run whose workers come and go, with run.elastic; train_task with Members (thinwire/torch.h) says more.
+RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Members& members,
                         const RunEvents& events);
 
 // The input of one encoder in one step of a run with run.record_every.
@@ -188,6 +199,19 @@ struct RecordedStep {
 // step, by name.
 uint64_t read_recorded_steps(const std::string& folder,
                              const std::function<void(const RecordedStep&)>& each);
+
+// What expand_checkpoint read and wrote.
+struct ExpandedModel {
+  std::string from;  // the file
+  uint64_t arrays = 0;
+  uint64_t saved_bytes = 0;  // of that file and the files that it follows
+  uint64_t expanded_bytes = 0;
+};
+
+// Writes the weights of a checkpoint, small or exact, as the safetensors file `to`. `from` is a run's folder, a checkpoint's, or a
+// file of one. Throws Error: kIo; naming a file, kBadLength or kCorrupt if it is damaged, kUnsupported for another version, kMismatch
+// without those that it follows; kBadOption if `to` would hide the checkpoints of its folder. It needs no group.
+ExpandedModel expand_checkpoint(const std::string& from, const std::string& to);
 
 // A data set that thinwire reads, and its origin.
 struct DataSetInfo {

@@ -15,6 +15,7 @@
 #include "thinwire/agreement.h"
 #include "train/attacking_group.h"
 #include "train/describe.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 
@@ -214,7 +215,7 @@ std::vector<float> take_gradients(torch::nn::Module& module) {
     const size_t begin = all.size(), count = static_cast<size_t>(parameter.tensor.numel());
     all.resize(begin + count);
     if (!gradient.defined()) continue;
-    const torch::Tensor values = gradient.to(torch::kFloat32).contiguous();
+    const torch::Tensor values = moved(gradient.to(torch::kFloat32), torch::kCPU);
     std::copy_n(values.const_data_ptr<float>(), count, all.data() + begin);
   }
   return all;
@@ -225,7 +226,8 @@ void put_gradients(torch::nn::Module& module, std::vector<float>& all) {
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const torch::Tensor& tensor = parameter.tensor;
     const torch::Tensor values = torch::from_blob(all.data() + begin, tensor.sizes());
-    tensor.mutable_grad() = values.to(tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+    tensor.mutable_grad() = values.to(tensor.device(), tensor.scalar_type(), /*non_blocking=*/false,
+                                      /*copy=*/true);
     begin += static_cast<size_t>(tensor.numel());
   }
 }
@@ -253,6 +255,8 @@ struct Attack::Plan {
 
 Attack::Attack(const Options& recipe, Group& group) : group_(group) {
   const std::string& text = recipe.text("run.attack");
+  if (recipe.flag("run.elastic"))
+    return;  // which has none, and whose workers do not all come here at once
   require_agreement(group, "run.attack", "run.attack=" + text + '\n');
   if (text.empty()) return;
   auto attacks = parse_attacks(text).value();

@@ -23,7 +23,7 @@ std::string describe_weights(const torch::nn::Module& module) {
 void broadcast_weights(const torch::nn::Module& module, Group& group) {
   require_agreement(group, "weights", describe_weights(module));
   if (group.size() == 1) return;
-  for (const NamedTensor& tensor : named_weights(module)) group.broadcast(bytes_of(tensor), 0);
+  for (const NamedTensor& tensor : named_weights(module)) broadcast_tensor(group, tensor, 0);
 }
 
 }  // namespace thinwire

@@ -6,7 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include "thinwire/store.h"
 #include "train/durable_file.h"
@@ -147,6 +152,153 @@ TEST(Checkpoint, LeftoversOfAKilledRunAreNotMistakenForACheckpoint) {
   save(out, 2, 20);
   EXPECT_FALSE(fs::exists(growing));
   EXPECT_EQ(load(out.path(), 2).step, 20u);
+}
+
+// A rank's group; its transfer number `at` ends only when the rank may go on.
+class StallingGroup final : public Group {
+ public:
+  StallingGroup(std::unique_ptr<Group> inner, int at) : inner_(std::move(inner)), left_(at) {}
+  int rank() const noexcept override { return inner_->rank(); }
+  int size() const noexcept override { return inner_->size(); }
+  std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
+    return stalled(inner_->send(buffer, to, tag));
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
+    return stalled(inner_->receive(buffer, from, tag));
+  }
+  std::unique_ptr<Group> split(int colour) override { return inner_->split(colour); }
+  void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
+  void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
+
+  void go_on() { may_go_on_.set_value(); }
+  bool stalls() const { return stalls_; }
+
+ private:
+  class Stalled final : public Transfer {
+   public:
+    Stalled(std::unique_ptr<Transfer> inner, StallingGroup& group)
+        : inner_(std::move(inner)), group_(group) {}
+    bool done() override {
+      if (!inner_->done()) return false;
+      group_.stalls_ = true;
+      group_.gate_.wait();
+      return true;
+    }
+    std::string describe() const override { return inner_->describe(); }
+
+   private:
+    const std::unique_ptr<Transfer> inner_;
+    StallingGroup& group_;
+  };
+
+  std::unique_ptr<Transfer> stalled(std::unique_ptr<Transfer> transfer) {
+    if (left_-- != 0) return transfer;
+    return std::make_unique<Stalled>(std::move(transfer), *this);
+  }
+
+  const std::unique_ptr<Group> inner_;
+  int left_;
+  std::atomic<bool> stalls_ = false;
+  std::promise<void> may_go_on_;
+  const std::shared_future<void> gate_ = may_go_on_.get_future().share();
+};
+
+// Rank 0 of the first group stalls while it saves. The other rank gives it up and saves again without it, in a group
+// of its own; the stalled one goes on in the middle of that, or after it.
+TEST(Checkpoint, AWorkerThatWritesLateReachesNothingOfTheOthers) {
+  int stalls = 0, late = 0;
+  for (int at = 0; at < 10; ++at) {
+    for (const int until : {0, 2, 4, 6, -1}) {
+      SCOPED_TRACE(std::to_string(at) + ", " + std::to_string(until));
+      const TemporaryFolder out;
+      save(out, 2, 10);
+      const auto save_in = [&](Group& group, uint32_t epoch) {
+        Checkpoint mine = checkpoint_of(group, 20);
+        mine.recipe = "epoch=" + std::to_string(epoch) + "\n";
+        mine.epoch = epoch;
+        save_checkpoint(group, out.path(), mine);
+      };
+      auto groups = make_local_groups(2);
+      groups[1]->set_deadline(std::chrono::milliseconds(30));
+      StallingGroup stalling(std::move(groups[0]), at);
+      stalling.set_deadline(std::chrono::seconds(20));
+      std::jthread slow([&] {
+        try {
+          save_in(stalling, 1);
+        } catch (const Error&) {
+          ++late;
+        }
+      });
+      bool gave_up = false;
+      try {
+        save_in(*groups[1], 1);
+      } catch (const Error&) {
+        gave_up = true;
+      }
+      groups[1]->abort("rank 0 is silent");
+      if (!gave_up || !stalling.stalls()) {
+        stalling.go_on();
+        continue;
+      }
+      ++stalls;
+      // The second worker of the new group holds the first one up in the middle.
+      auto others = make_local_groups(2);
+      StallingGroup first(std::move(others[0]), until);
+      const auto save_well = [&](Group& group) {
+        try {
+          save_in(group, 2);
+        } catch (const Error& error) {
+          ADD_FAILURE() << error.what();
+          group.abort(error.what());
+        }
+      };
+      std::jthread helper([&] { save_well(*others[1]); });
+      std::jthread next([&] { save_well(first); });
+      if (until >= 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        stalling.go_on();
+        slow.join();
+        first.go_on();
+        next.join();
+      } else {
+        first.go_on();
+        next.join();
+        stalling.go_on();
+        slow.join();
+      }
+      helper.join();
+      const Checkpoint loaded = load(out.path(), 2);
+      EXPECT_EQ(loaded.recipe, "epoch=2\n");
+      EXPECT_EQ(loaded.step, 20u);
+      EXPECT_EQ(load(out / "checkpoint-0000000010", 2).step, 10u);
+    }
+  }
+  EXPECT_GT(stalls, 10);
+  EXPECT_GT(late, 10);
+}
+
+TEST(Checkpoint, AWorkerThatIsLateRemovesNothingOfLaterGroups) {
+  const TemporaryFolder out;
+  const auto save_in = [&](uint32_t epoch, uint64_t step) {
+    run_local(1, [&](Group& group) {
+      Checkpoint mine = checkpoint_of(group, step);
+      mine.epoch = epoch;
+      save_checkpoint(group, out.path(), mine);
+    });
+  };
+  save_in(1, 10);
+  save_in(2, 30);
+  for (const char* folder : {"checkpoint-0000000040.tmp", "checkpoint-0000000040.1.tmp",
+                             "checkpoint-0000000020.old.1.tmp", "checkpoint-0000000040.3.tmp"})
+    fs::create_directory(out / folder);
+  save_in(1, 20);
+  EXPECT_THAT(names_in(out.path()),
+              UnorderedElementsAre("checkpoint-0000000010", "checkpoint-0000000020",
+                                   "checkpoint-0000000030", "checkpoint-0000000040.3.tmp"));
+  remove_unfinished_checkpoints(out.path());
+  EXPECT_THAT(names_in(out.path()),
+              UnorderedElementsAre("checkpoint-0000000010", "checkpoint-0000000020",
+                                   "checkpoint-0000000030"));
 }
 
 TEST(Checkpoint, EveryTruncatedOrDamagedFileIsRefusedByName) {

@@ -7,7 +7,7 @@
 #include "thinwire/torch.h"
 #include "train/broadcast_weights.h"
 #include "train/describe.h"
-#include "train/named_tensors.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -16,6 +16,13 @@ DType dtype_of(const torch::Tensor& tensor, const std::string& name) {
   if (tensor.scalar_type() == torch::kFloat32) return DType::kFloat32;
   if (tensor.scalar_type() == torch::kBFloat16) return DType::kBFloat16;
   throw Error(ErrorCode::kUnsupported, "parameter '" + name + "' is neither float32 nor bfloat16");
+}
+
+// Or its gradient has no place for a mean.
+void require_dense(const TrainableParameter& parameter) {
+  if (parameter.tensor.layout() != torch::kStrided || !parameter.tensor.is_contiguous())
+    throw Error(ErrorCode::kUnsupported,
+                "tensor '" + parameter.spec.name + "' is not a contiguous tensor");
 }
 
 // Of a gradient's memory inside a hook: the parameter's, and autograd's until the hook returns. With
@@ -52,10 +59,7 @@ struct DataParallel::State {
     if (!gradient.is_contiguous() || gradient.storage().use_count() > kOwnReferences)
       gradient = gradient.clone(at::MemoryFormat::Contiguous);
     started[index] = true;
-    exchange->start(index, {.data = gradient.mutable_data_ptr(),
-                            .count = static_cast<size_t>(gradient.numel()),
-                            .dtype = dtype_of(gradient, names[index]),
-                            .device = gradient.device().is_cpu() ? Device::kCpu : Device::kCuda});
+    exchange->start(index, view_of(gradient, dtype_of(gradient, names[index])));
   }
 };
 
@@ -77,20 +81,34 @@ class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
 
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store,
-                           const ExchangeOptions& options)
+DataParallel::DataParallel(torch::nn::Module& module, Group& group)
     : state_(std::make_shared<State>()) {
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     dtype_of(parameter.tensor, parameter.spec.name);
-    bytes_of({parameter.spec.name, parameter.tensor});  // or it cannot be broadcast
+    require_dense(parameter);
     state_->names.push_back(parameter.spec.name);
     state_->parameters.push_back(parameter.tensor);
   }
   state_->started.assign(state_->names.size(), false);
   state_->alone = group.size() == 1;
+}
+
+DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store,
+                           const ExchangeOptions& options)
+    : DataParallel(module, group) {
   state_->exchange = make_auto_exchange(group, store, describe_parameters(module), options);
   broadcast_weights(module, group);
+  hook();
+}
 
+DataParallel::DataParallel(torch::nn::Module& module, Group& group, Store& store,
+                           const ExchangeOptions& options, Regrouped& how)
+    : DataParallel(module, group) {
+  state_->exchange = join_exchange(group, store, describe_parameters(module), options, &how);
+  hook();
+}
+
+void DataParallel::hook() {
   for (size_t i = 0; i < state_->parameters.size(); ++i)
     torch::autograd::impl::set_post_acc_grad_hooks(state_->parameters[i],
                                                    std::make_unique<ReadyHook<State>>(state_, i));
@@ -116,6 +134,13 @@ StepReport DataParallel::finish() {
   for (const size_t i : absent) state_->parameters[i].mutable_grad().reset();
   state_->started.assign(state_->started.size(), false);
   return report;
+}
+
+Regrouped DataParallel::regroup(Group& group, uint32_t epoch) {
+  Regrouped how = state_->exchange->regroup(group, epoch);
+  state_->started.assign(state_->names.size(), false);
+  state_->alone = group.size() == 1;
+  return how;
 }
 
 Exchange& DataParallel::exchange() noexcept { return *state_->exchange; }

@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "thinwire/torch.h"
 #include "train/draw_context.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -54,7 +55,7 @@ torch::Tensor counted_dropout(const torch::Tensor& input, double probability, bo
   fill_mask(key, context.first * (count / context.rows), threshold,
             static_cast<float>(1 / (1 - probability)),
             {mask.mutable_data_ptr<float>(), static_cast<size_t>(count)});
-  return input * mask.to(input.dtype());
+  return input * moved(mask, input.device()).to(input.dtype());
 }
 
 }  // namespace thinwire

@@ -17,6 +17,7 @@
 #include "train/novograd.h"
 #include "train/optimizer.h"
 #include "train/safetensors.h"
+#include "train/saved_model.h"
 #include "train/temporary_folder.h"
 #include "train/toy_task.h"
 
@@ -271,6 +272,25 @@ TEST(FlushStep, ComesToTheSameEndAfterAResume) {
   on.places.out = on.places.resume = begun.places.out;
   EXPECT_TRUE(same_bits(run_toy(2, on)[0].weights, run_toy(2, longer)[0].weights));
   EXPECT_FALSE(std::filesystem::exists(folder / "begun" / "model.safetensors"));
+}
+
+// A file that no run wrote stays where a run begins in its folder.
+TEST(FlushStep, ItsWeightsDoNotHideTheNextRun) {
+  const TemporaryFolder folder;
+  ToyOptions toy = linear({{"exchange.codec", "topk:density=0.1"}}, "apply");
+  toy.places.out = (folder / "run").string();
+  run_toy(1, toy);
+  EXPECT_EQ(read_saved_model(folder / "run").from, folder / "run/model.safetensors");
+  toy.settings = with(toy.settings, {{"exchange.flush", "off"}});
+  run_toy(1, toy);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/model.safetensors"));
+  EXPECT_THAT(read_saved_model(folder / "run").from, HasSubstr("checkpoint-"));
+
+  std::filesystem::create_directory(folder / "fresh");
+  std::ofstream(folder / "fresh/model.safetensors") << "of the user";
+  toy.places.out = (folder / "fresh").string();
+  run_toy(1, toy);
+  EXPECT_EQ(std::filesystem::file_size(folder / "fresh/model.safetensors"), 11u);
 }
 
 TEST(FlushStep, WritesWeightsAndFigures) {

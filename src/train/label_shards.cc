@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "core/random.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -65,7 +66,7 @@ std::vector<int64_t> read_labels(const Dataset& data) {
   for (uint64_t first = 0; first < data.size(); first += kAtOnce) {
     std::vector<uint64_t> ids(std::min(kAtOnce, data.size() - first));
     std::iota(ids.begin(), ids.end(), first);
-    const torch::Tensor targets = data.fetch(ids, {}).targets.contiguous();
+    const torch::Tensor targets = moved(data.fetch(ids, {}).targets, torch::kCPU);
     if (targets.dim() != 1 || targets.scalar_type() != torch::kInt64)
       throw Error(ErrorCode::kBadOption, "data.shards: samples have not one label each");
     labels.insert(labels.end(), targets.const_data_ptr<int64_t>(),

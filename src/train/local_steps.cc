@@ -34,7 +34,8 @@ LocalSteps::LocalSteps(const TrainingContext& context, Store& store,
   AlignedVector<float> start;
   worker_ = &store.open<OwnWorker>("worker", [&] {
     auto worker = std::make_unique<OwnWorker>(*context.task.module, context.optimizer);
-    start.assign(worker->weights().begin(), worker->weights().end());  // before a state is loaded
+    const std::span<const float> weights = worker->weights();
+    start.assign(weights.begin(), weights.end());  // before a state is loaded
     return worker;
   });
   sync_ = make_synchroniser(context.group, store, tensors_, start, with_judge(options));
@@ -97,6 +98,7 @@ StepOutcome LocalSteps::take_one(uint64_t step) {
   }
   outcome.round =
       sync_->after_step(weights(), bad ? std::numeric_limits<double>::infinity() : worker_->loss);
+  worker_->put_back();  // some rules move weights in steps without a round
   if (outcome.round) count(*outcome.round, outcome);
   const auto ranks = static_cast<uint64_t>(context().group.size());
   if (asynchronous() && step + 1 >= context().timetable.steps * ranks) over_ = true;
@@ -143,9 +145,14 @@ LocalSteps::Shown LocalSteps::shown() const {
   return all;
 }
 
+void LocalSteps::set_weights(std::span<const float> weights) {
+  std::copy(weights.begin(), weights.end(), this->weights().begin());
+  worker_->put_back();
+}
+
 void LocalSteps::show(const Shown& what) {
   const torch::NoGradGuard no_grad;
-  std::copy(what.weights.begin(), what.weights.end(), weights().begin());
+  set_weights(what.weights);
   const auto buffers = context().task.module->buffers();
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(what.buffers[i]);
 }
@@ -166,7 +173,7 @@ void LocalSteps::measure_norms_in(Group& group) {
 void LocalSteps::form_common() {
   AlignedVector<float> centre(weights().size());
   sync_->centre(own_->weights, centre);
-  std::copy(centre.begin(), centre.end(), weights().begin());
+  set_weights(centre);
   measure_norms_in(*group_);
   common_ = shown();
 }
@@ -199,8 +206,7 @@ void LocalSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
 void LocalSteps::judge_leader(const RoundReport& round, const Judge& judge,
                               EvaluationEvent& event) {
   own_ = shown();
-  const auto led = sync_->led_by();
-  std::copy(led.begin(), led.end(), weights().begin());
+  set_weights(sync_->led_by());
   measure_norms_in(*make_local_groups(1)[0]);
   const Score test = judge.score(context().task, judge.test);
   event.loss = test.loss;
@@ -237,7 +243,7 @@ void LocalSteps::show_worker(int rank) {
   if (left_)
     rank = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
   for (const NamedTensor& weight : named_weights(*context().task.module))
-    group_->broadcast(bytes_of(weight), rank);
+    broadcast_tensor(*group_, weight, rank);
 }
 
 double LocalSteps::spread() {
@@ -245,9 +251,10 @@ double LocalSteps::spread() {
     show_common();
     show_own();
   }
+  const std::span<const float> now = weights();
   double mine = 0;
-  for (size_t i = 0; i < weights().size(); ++i) {
-    const double distance = double{weights()[i]} - double{common_->weights[i]};
+  for (size_t i = 0; i < now.size(); ++i) {
+    const double distance = double{now[i]} - double{common_->weights[i]};
     mine += distance * distance;
   }
   std::vector<double> all(static_cast<size_t>(group_->size()));

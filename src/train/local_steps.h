@@ -79,7 +79,8 @@ class LocalSteps final : public StepTaker {
   void measure_norms_in(Group& group);
   void show(const Shown& what);
   Shown shown() const;
-  std::span<float> weights() noexcept { return worker_->weights(); }
+  std::span<float> weights() { return worker_->weights(); }
+  void set_weights(std::span<const float> weights);
 
   Group* group_;  // all, or those that left
   std::unique_ptr<Group> left_;

@@ -90,8 +90,9 @@ TEST(LocalSteps, TestsLeaveNoTrace) {
 }
 
 TEST(LocalSteps, ResumesBitForBit) {
-  for (const char* method : {"leader:tau=2,tau_global=4,groups=2", "easgd:tau=3", "diloco:tau=2",
-                             "sparseloco:tau=2", "parle:tau=3", "gossip"}) {
+  for (const char* method :
+       {"leader:tau=2,tau_global=4,groups=2", "easgd:tau=3", "diloco:tau=2", "sparseloco:tau=2",
+        "parle:tau=3", "gossip", "streaming:tau=4,fragments=2,delay=3,mix=0.5"}) {
     const TemporaryFolder folder;
     ToyOptions toy = local(method, {{"optimizer.momentum", "0.9"}});
     toy.norm = true;

@@ -42,6 +42,15 @@ Manifest parse(const Json& json) {
   return manifest;
 }
 
+Json to_json(const SmallReport& report) {
+  Json json = {{"exact_loss", report.exact_loss},   {"loss", report.loss},
+               {"exact_bytes", report.exact_bytes}, {"bytes", report.bytes},
+               {"follows", report.follows},         {"trials", report.trials},
+               {"seconds", report.seconds},         {"treatments", Json::object()}};
+  for (const auto& [name, treatment] : report.treatments) json["treatments"][name] = treatment;
+  return json;
+}
+
 // However it is laid out: numbers are written so that they read back as the same.
 uint64_t sum_of(const Json& json) {
   const std::string text = json.dump();
@@ -66,6 +75,7 @@ void write_manifest(const std::filesystem::path& path, const Manifest& manifest)
                {"totals", Json::parse(manifest.totals.to_json())}};
   for (const auto& [name, mark] : manifest.files)
     json["files"][name] = {{"bytes", mark.bytes}, {"xxh3", hex(mark.xxh3)}};
+  if (manifest.small) json["small"] = to_json(*manifest.small);
   json[kOwnSum] = hex(sum_of(json));
   const std::string text = json.dump(2) + '\n';
   write_durably(path, std::as_bytes(std::span(text)));

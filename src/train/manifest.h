@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/run_totals.h"
 
@@ -16,12 +19,27 @@ struct FileMark {
   uint64_t xxh3 = 0;
 };
 
+// What a small model came to.
+struct SmallReport {
+  double exact_loss = 0;     // on held-out samples, of the weights that were trained
+  double loss = 0;           // of those in the file
+  uint64_t exact_bytes = 0;  // of the weights
+  uint64_t bytes = 0;        // of the file
+  uint64_t follows = 0;      // files before it in its chain
+  int trials = 0;            // settings that were measured
+  double seconds = 0;        // to measure and to code
+  std::vector<std::pair<std::string, uint64_t>>
+      treatments;  // of each tensor that is not exact by nature
+};
+
 struct Manifest {
   uint64_t step = 0;
   int world_size = 1;
   std::string recipe;
   RunTotals totals;
   std::map<std::string, FileMark> files;
+  std::optional<SmallReport> small =
+      {};  // written for readers of the file; read_manifest leaves it out
 };
 
 // Throws Error(kIo).

@@ -78,6 +78,12 @@ void add_left_out(Json& json, const StepReport& report) {
   if (!report.unchosen.empty()) json["unchosen"] = report.unchosen;
 }
 
+Json lost_json(const LostWorker& worker) {
+  Json json = {{"rank", worker.rank}, {"why", worker.why}};
+  if (worker.owed) json["owed"] = *worker.owed;
+  return json;
+}
+
 Json direction_json(const PipelineReport::Direction& direction) {
   return {{"values", direction.values},
           {"payload_bytes", direction.payload_bytes},
@@ -146,10 +152,13 @@ void prepare_out(const std::filesystem::path& out, bool resuming) {
   if (error) throw Error(ErrorCode::kIo, out.string() + ": cannot be made: " + error.message());
   if (resuming) return;
   const auto checkpoints = list_checkpoints(out);
-  if (!checkpoints.empty() && !finished(out / "summary.json"))
+  const bool is_finished = finished(out / "summary.json");
+  if (!checkpoints.empty() && !is_finished)
     throw Error(ErrorCode::kIo, out.string() + ": holds checkpoints of an unfinished run; resume " +
                                     "it, remove them, or choose another folder");
   for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
+  // It would be read in the place of the new run's checkpoints.
+  if (is_finished) std::filesystem::remove(out / "model.safetensors", error);
   std::filesystem::remove_all(out / "signals", error);  // recorded by the run before
   for (const auto& file : event_files(out)) std::filesystem::remove(file, error);
 }
@@ -213,14 +222,15 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
     json["decisions"].push_back({{"step", decision.step}, {"why", decision.why}});
   if (event.round != nullptr) json["round"] = Json::parse(to_json(*event.round));
   if (event.pipeline != nullptr) json["pipeline"] = pipeline_json(*event.pipeline);
-  for (const LostWorker& worker : event.lost)
-    json["lost"].push_back({{"rank", worker.rank}, {"why", worker.why}});
+  for (const LostWorker& worker : event.lost) json["lost"].push_back(lost_json(worker));
+  if (!event.joined.empty()) json["joined"] = event.joined;
+  if (event.ranks > 0) json["ranks"] = event.ranks;
   if (with_streams_)
     for (size_t i = 0; i < report.streams.size(); ++i)
       json["streams"].push_back(stream_json(streams[i], report.streams[i]));
   line(json.dump());
   if (events_) events_->add(event.step, scalars_of(json));
-  if (event.seconds < flushed_at_ + 1) return;
+  if (!at_once_ && event.seconds < flushed_at_ + 1) return;
   flushed_at_ = event.seconds;
   flush();
 }
@@ -299,6 +309,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
   add("final_compressed_hold_out_error", summary.final_compressed_hold_out_error);
   json["dense_bytes_per_step"] = summary.dense_bytes_per_step;
   json["sent_bytes_per_step"] = summary.sent_bytes_per_step;
+  json["peak_sent_bytes"] = summary.peak_sent_bytes;
   if (summary.inside_bytes_per_step > 0) {
     json["inside_bytes_per_step"] = summary.inside_bytes_per_step;
     json["between_bytes_per_step"] = summary.between_bytes_per_step;
@@ -310,6 +321,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& summary,
   json["skipped_steps"] = summary.skipped_steps;
   if (summary.flush) json["flush"] = flush_json(*summary.flush);
   if (!summary.lost_workers.empty()) json["lost_workers"] = summary.lost_workers;
+  if (!summary.joined_workers.empty()) json["joined_workers"] = summary.joined_workers;
+  if (summary.lost_debt > 0) json["lost_debt"] = summary.lost_debt;
   json["weights_xxh3"] = hex(summary.weights_xxh3);
   json["kinds"] = kinds_json(totals.kinds);
   json["totals"] = Json::parse(totals.to_json());

@@ -14,7 +14,7 @@
 namespace thinwire {
 
 // Makes the folder. A run from the start does not take the place of one that could still be resumed
-// (Error(kIo)); of one that finished, it removes the checkpoints.
+// (Error(kIo)); of one that finished, it removes the checkpoints and model.safetensors.
 void prepare_out(const std::filesystem::path& out, bool resuming);
 
 // Appends a line per step and per test. Lines are JSON objects; "step" counts steps done. Who follows the
@@ -31,6 +31,9 @@ class MetricsFile {
             const std::vector<StreamSpec>& streams);
   void evaluation(const EvaluationEvent& event);
 
+  // From now on, instead of once a second.
+  void flush_every_line() noexcept { at_once_ = true; }
+
   // To the file, so that others can read it; and to the disk.
   void flush();
   void sync();
@@ -43,6 +46,7 @@ class MetricsFile {
   std::ofstream file_;
   std::optional<EventFile> events_;
   bool with_streams_;
+  bool at_once_ = false;
   double flushed_at_ = 0;            // in the run's seconds
   std::vector<std::string> codecs_;  // of the streams in the last step
 };

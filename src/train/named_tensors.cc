@@ -10,6 +10,7 @@
 
 #include "core/checksum.h"
 #include "train/describe.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -37,10 +38,17 @@ std::optional<StateType> state_type(torch::ScalarType type) {
   }
 }
 
-// bfloat16 as float32, which holds it exactly; others are themselves.
-NamedTensor widened(const NamedTensor& tensor) {
-  if (tensor.tensor.scalar_type() != torch::kBFloat16) return tensor;
-  return {tensor.name, tensor.tensor.to(torch::kFloat32)};
+// On the processor; bfloat16 as float32, which holds it exactly.
+NamedTensor widened(const NamedTensor& given) {
+  NamedTensor tensor = on_processor(given);
+  if (tensor.tensor.scalar_type() == torch::kBFloat16)
+    tensor.tensor = tensor.tensor.to(torch::kFloat32);
+  return tensor;
+}
+
+// Where `worked_on` is a copy of it.
+void take_back(const NamedTensor& worked_on, const NamedTensor& given) {
+  if (!worked_on.tensor.is_alias_of(given.tensor)) given.tensor.copy_(worked_on.tensor);
 }
 
 }  // namespace
@@ -62,6 +70,12 @@ std::vector<NamedTensor> named_weights(const torch::nn::Module& module) {
   return out;
 }
 
+NamedTensor on_processor(const NamedTensor& tensor) {
+  if (tensor.tensor.layout() != torch::kStrided)
+    throw Error(ErrorCode::kUnsupported, "tensor '" + tensor.name + "' is sparse");
+  return {tensor.name, moved(tensor.tensor, torch::kCPU)};
+}
+
 std::span<std::byte> bytes_of(const NamedTensor& tensor) {
   const torch::Tensor& t = tensor.tensor;
   if (!t.device().is_cpu() || t.layout() != torch::kStrided || !t.is_contiguous())
@@ -70,11 +84,18 @@ std::span<std::byte> bytes_of(const NamedTensor& tensor) {
   return {static_cast<std::byte*>(t.mutable_data_ptr()), t.nbytes()};
 }
 
+void broadcast_tensor(Group& group, const NamedTensor& tensor, int root) {
+  const torch::NoGradGuard no_grad;
+  const NamedTensor here = on_processor(tensor);
+  group.broadcast(bytes_of(here), root);
+  if (group.rank() != root) take_back(here, tensor);
+}
+
 uint64_t checksum_of(const std::vector<NamedTensor>& tensors) {
   uint64_t sum = 0;
   for (const NamedTensor& tensor : tensors) {
     const uint64_t link[] = {sum, checksum(std::as_bytes(std::span(tensor.name)))};
-    sum = checksum(std::as_bytes(std::span(link)), bytes_of(tensor));
+    sum = checksum(std::as_bytes(std::span(link)), bytes_of(on_processor(tensor)));
   }
   return sum;
 }
@@ -110,7 +131,7 @@ Status from_state(const StateArrays& arrays, const NamedTensor& given) {
       bytes.size() != found->data.size())
     return fail("has another shape");
   if (!bytes.empty()) std::memcpy(bytes.data(), found->data.data(), bytes.size());
-  if (!tensor.tensor.is_alias_of(given.tensor)) given.tensor.copy_(tensor.tensor);
+  take_back(tensor, given);
   return Status::ok();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "thinwire/group.h"
 #include "thinwire/state.h"
 
 namespace thinwire {
@@ -27,8 +28,15 @@ std::vector<NamedTensor> named_buffers(const torch::nn::Module& module);
 // All parameters, trained or not, then all buffers: what a network is at a point in time.
 std::vector<NamedTensor> named_weights(const torch::nn::Module& module);
 
-// The memory of a contiguous CPU tensor. Throws Error(kUnsupported), naming it, for other tensors.
+// The same tensor where it is contiguous in the processor's memory, else a copy there. Throws Error(kUnsupported), naming
+// it, if it has no memory of values.
+NamedTensor on_processor(const NamedTensor& tensor);
+
+// The memory of such a tensor.
 std::span<std::byte> bytes_of(const NamedTensor& tensor);
+
+// Rank `root`'s values become those of all ranks of the group, wherever the tensor is. Called by all ranks.
+void broadcast_tensor(Group& group, const NamedTensor& tensor, int root);
 
 // XXH3 over names and contents, in order.
 uint64_t checksum_of(const std::vector<NamedTensor>& tensors);

@@ -11,6 +11,7 @@
 
 #include "thinwire/codec.h"
 #include "train/parameter_steps.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -21,7 +22,7 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, NovoGradState
   const auto [beta1, beta2] = options.betas();
   const bool first = !state.momentum.defined();
   // measure adds in the same order on every processor, unlike libtorch's norm.
-  const torch::Tensor values = weights.grad().contiguous();
+  const torch::Tensor values = moved(weights.grad(), torch::kCPU);
   const double square =
       measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
   state.square = first ? square : beta2 * state.square + (1 - beta2) * square;

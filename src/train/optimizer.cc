@@ -1,4 +1,4 @@
-// Optimizer: SGD, Adam and NovoGrad with their options, learning rate and saved state.
+// Optimizer: SGD, SGD by signs, Adam and NovoGrad with their options, learning rate and saved state.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/optimizer.h"
 
@@ -13,6 +13,7 @@
 #include "train/named_tensors.h"
 #include "train/novograd.h"
 #include "train/recipe_parts.h"
+#include "train/sign_sgd.h"
 
 namespace thinwire {
 namespace {
@@ -98,6 +99,12 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
   const double rate = recipe.number("optimizer.lr");
   const double decay = recipe.number("optimizer.weight_decay");
   const std::string& kind = recipe.text("optimizer.name");
+  if (kind == "signsgd") {
+    torch::optim::SGDOptions options(rate);
+    const auto groups = groups_of(recipe, module, options.weight_decay(decay));
+    options.weight_decay(0);
+    return std::make_unique<SignSgd>(groups, options);
+  }
   if (kind != "sgd") {
     torch::optim::AdamOptions options(rate);
     const double beta1 = first_moment_acts(recipe) ? recipe.number("optimizer.beta1") : 0;
@@ -126,10 +133,12 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
 
 void step_without_momentum(torch::optim::Optimizer& optimizer, double rate) {
   const torch::NoGradGuard no_grad;
+  const bool signs = dynamic_cast<SignSgd*>(&optimizer) != nullptr;
   for (OptimizerParamGroup& group : optimizer.param_groups()) {
     for (torch::Tensor& weights : group.params()) {
       torch::Tensor along = weights.grad();
       if (!along.defined()) continue;
+      if (signs) along = along.sign();
       if (const auto* adam = dynamic_cast<const AdamOptions*>(&group.options())) {
         const auto found = optimizer.state().find(weights.unsafeGetTensorImpl());
         if (found == optimizer.state().end()) continue;

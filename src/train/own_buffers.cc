@@ -28,8 +28,9 @@ void OwnBuffers::average(Group& group) {
   std::vector<float> mine;
   for (const NamedTensor& buffer : buffers_) {
     if (!is_float(buffer)) continue;
-    const auto* values = buffer.tensor.const_data_ptr<float>();
-    mine.insert(mine.end(), values, values + buffer.tensor.numel());
+    const torch::Tensor here = on_processor(buffer).tensor;
+    const auto* values = here.const_data_ptr<float>();
+    mine.insert(mine.end(), values, values + here.numel());
   }
   if (mine.empty()) return;
   std::vector<float> all(mine.size() * static_cast<size_t>(group.size()));
@@ -38,13 +39,15 @@ void OwnBuffers::average(Group& group) {
   size_t at = 0;
   for (const NamedTensor& buffer : buffers_) {
     if (!is_float(buffer)) continue;
-    auto* values = buffer.tensor.mutable_data_ptr<float>();
-    for (int64_t i = 0; i < buffer.tensor.numel(); ++i, ++at) {
+    torch::Tensor means = torch::empty(buffer.tensor.sizes());
+    auto* values = means.mutable_data_ptr<float>();
+    for (int64_t i = 0; i < means.numel(); ++i, ++at) {
       double sum = 0;
       for (size_t rank = 0; rank * mine.size() < all.size(); ++rank)
         sum += all[rank * mine.size() + at];
       values[i] = static_cast<float>(sum / group.size());
     }
+    buffer.tensor.copy_(means);
   }
 }
 

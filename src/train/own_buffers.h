@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "feedback/follows_ranks.h"
 #include "thinwire/group.h"
 #include "thinwire/state.h"
 #include "train/named_tensors.h"
@@ -14,7 +15,7 @@ namespace thinwire {
 
 // The buffers of a module. Saved by each rank; with another number of ranks each gets their mean.
 // REQUIRES: the module keeps its buffer tensors.
-class OwnBuffers final : public Stateful {
+class OwnBuffers final : public Stateful, public FollowsRanks {
  public:
   explicit OwnBuffers(const torch::nn::Module& module) : buffers_(named_buffers(module)) {}
 
@@ -27,6 +28,9 @@ class OwnBuffers final : public Stateful {
   void average(Group& group);
 
   StateArrays save() const override;
+  // They are owed to nobody, though a resumed run takes their mean.
+  double owed_squares() const override { return 0; }
+  void follow_ranks(size_t /*before*/, size_t /*now*/) override {}
   Status load(const StateArrays& arrays) override;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "train/named_tensors.h"
 #include "train/optimizer.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -30,14 +31,16 @@ OwnWorker::OwnWorker(torch::nn::Module& module, torch::optim::Optimizer& optimiz
     : module_(module), optimizer_(optimizer), parameters_(trainable_parameters(module)) {
   const torch::NoGradGuard no_grad;
   int64_t count = 0;
+  torch::Device device = torch::kCPU;
   for (const TrainableParameter& parameter : parameters_) {
     if (parameter.tensor.scalar_type() != torch::kFloat32)
       throw Error(ErrorCode::kUnsupported, "parameter '" + parameter.spec.name +
                                                "' is not float32, which workers that step by "
                                                "themselves need");
     count += parameter.tensor.numel();
+    device = parameter.tensor.device();
   }
-  all_ = torch::empty({count});
+  all_ = torch::empty({count}, device);
   int64_t begin = 0;
   for (const TrainableParameter& parameter : parameters_) {
     const torch::Tensor place =
@@ -48,8 +51,14 @@ OwnWorker::OwnWorker(torch::nn::Module& module, torch::optim::Optimizer& optimiz
   }
 }
 
-std::span<float> OwnWorker::weights() noexcept {
-  return {all_.mutable_data_ptr<float>(), static_cast<size_t>(all_.numel())};
+std::span<float> OwnWorker::weights() {
+  here_ = moved(all_, torch::kCPU);
+  return {here_.mutable_data_ptr<float>(), static_cast<size_t>(here_.numel())};
+}
+
+void OwnWorker::put_back() {
+  const torch::NoGradGuard no_grad;
+  if (!here_.is_alias_of(all_)) all_.copy_(here_);
 }
 
 StateArrays OwnWorker::save() const {

@@ -18,12 +18,15 @@ namespace thinwire {
 // of the weights, and the optimiser of one of the old ranks.
 class OwnWorker final : public Stateful {
  public:
-  // Moves the weights into one vector, in the module's order; the module then uses its memory, for as long
-  // as it lives. All must outlive this. Throws Error(kUnsupported), naming it, for a weight that is not
+  // Moves the weights into one vector, in the module's order and on its device; the module then uses its memory, for as
+  // long as it lives. All must outlive this. Throws Error(kUnsupported), naming it, for a weight that is not
   // float32.
   OwnWorker(torch::nn::Module& module, torch::optim::Optimizer& optimizer);
 
-  std::span<float> weights() noexcept;
+  // The weights in the processor's memory: of a module there its own, else a copy of what they are now, which put_back
+  // copies to where the module has them.
+  std::span<float> weights();
+  void put_back();
   const std::vector<TrainableParameter>& parameters() const noexcept { return parameters_; }
 
   int64_t leader = -1;  // of the last global round
@@ -37,6 +40,7 @@ class OwnWorker final : public Stateful {
   torch::optim::Optimizer& optimizer_;
   std::vector<TrainableParameter> parameters_;
   torch::Tensor all_;
+  torch::Tensor here_;  // all_, or a copy of it
 };
 
 }  // namespace thinwire

@@ -16,6 +16,8 @@
 #include "train/label_shards.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/recipe_rules.h"
+#include "train/run_device.h"
+#include "train/small_options.h"
 
 namespace thinwire {
 namespace {
@@ -41,7 +43,8 @@ Faults find_data_faults(const Options& recipe) {
   const std::pair<const char*, std::function<void(DataRequest&)>> settings[] = {
       {"data.augment", [&](DataRequest& one) { one.augment = all.augment; }},
       {"data.crop", [&](DataRequest& one) { one.crop = all.crop; }},
-      {"data.sequence", [&](DataRequest& one) { one.sequence = all.sequence; }}};
+      {"data.sequence", [&](DataRequest& one) { one.sequence = all.sequence; }},
+      {"data.wrong_labels", [&](DataRequest& one) { one.wrong_labels = all.wrong_labels; }}};
   Faults faults;
   for (const auto& [key, set] : settings) {
     DataRequest one{.name = all.name};
@@ -246,6 +249,68 @@ Faults find_attack_faults(const Options& recipe) {
   return {{"run.attack", std::move(status)}};
 }
 
+Faults find_checkpoint_faults(const Options& recipe) {
+  Status status = check_small_options(recipe);
+  if (status && recipe.text("checkpoint.compress") != "exact" &&
+      recipe.integer("data.hold_out") == 0)
+    status = Status::fail(ErrorCode::kBadOption,
+                          "needs data.hold_out, samples on which its tolerance is measured");
+  if (status) return {};
+  return {{"checkpoint.compress", std::move(status)}};
+}
+
+// What a group of other workers cannot go on with.
+Faults find_elastic_faults(const Options& recipe) {
+  if (!recipe.flag("run.elastic")) {
+    if (recipe.integer("run.replacements") == 0) return {};
+    return refuse("run.replacements", "needs run.elastic = true");
+  }
+  const auto no = [](const std::string& why) {
+    return Faults{{"run.elastic", Status::fail(ErrorCode::kUnsupported, why)}};
+  };
+  if (is_local(recipe))
+    return no(
+        "is for data-parallel training; sync.method = leader, asynchronous and with a "
+        "patience, goes on without lost workers in its own way");
+  if (recipe.integer("pipeline.stages") > 0)
+    return no("is not for pipelines, whose stages cannot do without each other: pipeline.stages");
+  if (recipe.integer("exchange.inside") != 1)
+    return no("is not for groups of workers, whose sizes are fixed: exchange.inside");
+  if (recipe.text("exchange.combine") != "mean")
+    return no("is for means; rules tolerate lost workers themselves: exchange.combine");
+  if (is_auto(recipe.text("exchange.codec")))
+    return no("needs a codec by name, as auto has measured other workers: exchange.codec");
+  auto rules = parse_rules(recipe.text("exchange.rules"));
+  bool by_library = recipe.text("exchange.method") == "library";
+  if (rules)
+    for (const TensorRule& rule : rules.value())
+      by_library = by_library || rule.method == "library";
+  if (by_library)
+    return no("cannot stop a sum of MPI's or gloo's that waits for a lost worker: exchange.method");
+  if (recipe.text("exchange.flush") != "off") return no("cannot be combined with exchange.flush");
+  if (recipe.text("checkpoint.compress") != "exact")
+    return no(
+        "needs exact checkpoints, as rank 0 alone keeps what it shrinks: checkpoint.compress");
+  if (!recipe.text("data.shards").empty())
+    return no("cannot be combined with data.shards: the samples of a lost worker would be missing");
+  if (!recipe.text("run.attack").empty() || !recipe.numbers("run.slow").empty())
+    return no("cannot be combined with studies of certain ranks: run.attack, run.slow");
+  if (recipe.integer("run.record_every") > 0)
+    return no("cannot be combined with run.record_every, of worker 0 alone");
+  return {};
+}
+
+Faults find_device_faults(const Options& recipe) {
+  const std::string& device = recipe.text("run.device");
+  if (Status status = check_run_device(device); !status) return {{"run.device", std::move(status)}};
+  if (device != "cpu" && recipe.integer("pipeline.stages") > 0)
+    return refuse("run.device",
+                  "pipelines run on the processor; use cpu, or leave pipeline.stages out");
+  if (device != "cpu" && recipe.flag("run.elastic"))
+    return refuse("run.device", "workers that come and go compute on the processor: run.elastic");
+  return {};
+}
+
 // A check, and the sections whose keys it reads.
 struct Check {
   std::vector<std::string_view> sections;
@@ -263,6 +328,9 @@ const std::vector<Check>& checks() {
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "run", "train"}, find_shard_faults},
       {{"run", "sync", "pipeline"}, find_attack_faults},
+      {{"checkpoint", "sync", "data"}, find_checkpoint_faults},
+      {{"run", "sync", "pipeline", "exchange", "data", "checkpoint"}, find_elastic_faults},
+      {{"run", "pipeline"}, find_device_faults},
   };
   return all;
 }
@@ -278,7 +346,9 @@ DataRequest data_request(const Options& recipe, const std::string& folder) {
           .test_samples = count("data.test_samples"),
           .augment = recipe.flag("data.augment"),
           .crop = recipe.integer("data.crop"),
-          .sequence = recipe.integer("data.sequence")};
+          .sequence = recipe.integer("data.sequence"),
+          .wrong_labels = recipe.number("data.wrong_labels"),
+          .wrong_labels_seed = count("data.wrong_labels_seed")};
 }
 
 ModelOptions model_options(const Options& recipe) {

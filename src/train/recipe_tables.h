@@ -19,6 +19,7 @@ std::vector<OptionInfo> clip_keys();
 std::vector<OptionInfo> sync_keys();
 std::vector<OptionInfo> pipeline_keys();
 std::vector<OptionInfo> exchange_keys();
+std::vector<OptionInfo> checkpoint_keys();
 std::vector<OptionInfo> run_keys();
 
 }  // namespace thinwire

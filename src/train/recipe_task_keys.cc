@@ -57,7 +57,21 @@ std::vector<OptionInfo> data_keys() {
        .min = 0,
        .max = 65536,
        .unit = "tokens",
-       .help = "texts: characters (shakespeare) or words (wikitext-2) of one sample; 0: 64"}};
+       .help = "texts: characters (shakespeare) or words (wikitext-2) of one sample; 0: 64"},
+      {.name = "data.wrong_labels",
+       .type = kNumber,
+       .fallback = "0",
+       .min = 0,
+       .max = 1,
+       .unit = "share",
+       .help = "images, speech: plant wrong labels in this share of the training samples, for "
+               "studies"},
+      {.name = "data.wrong_labels_seed",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = kMany,
+       .help = "which samples have wrong labels, and which"}};
 }
 
 std::vector<OptionInfo> model_keys() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "thinwire/version.h"
 
@@ -66,6 +67,9 @@ std::string absent_value(std::string_view key) {
   if (key == "exchange.inside") return "1";
   if (key == "exchange.combine") return "mean";
   if (key == "exchange.flush") return "off";
+  if (key == "checkpoint.compress") return "exact";
+  if (key == "checkpoint.keep") return "2";
+  if (key == "data.wrong_labels" || key == "data.wrong_labels_seed") return "0";
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 
@@ -77,6 +81,12 @@ std::string agreement_text(const Recipe& recipe) {
     if (section_of(row.name) != "run")
       text += std::string(row.name) + '=' + recipe.options.canonical(row.name) + '\n';
   return text;
+}
+
+Result<Options> read_agreement(const std::string& origin, std::string_view text) {
+  const auto lines = lines_of(text);
+  const std::vector<std::pair<std::string, std::string>> given(lines.begin(), lines.end());
+  return parse_options(origin, recipe_keys(), given);
 }
 
 std::string recipe_toml(const Recipe& recipe) {

@@ -25,6 +25,17 @@ TEST(RecipeText, AgreementLeavesOutWhatMayDiffer) {
                                          {"train.batch", "64"}})));
 }
 
+TEST(RecipeText, AgreementReadsBack) {
+  const Recipe given = recipe({{"exchange.codec", "topk:density=0.1"},
+                               {"schedule.milestones", "80,120.5"},
+                               {"data.wrong_labels", "0.05"}});
+  const Options read = read_agreement("progress.json", agreement_text(given)).value();
+  EXPECT_EQ(agreement_text({.name = "try", .options = read}), agreement_text(given));
+  EXPECT_EQ(read_agreement("x", "train.batch=9\n").value().integer("train.batch"), 9);
+  EXPECT_THAT(read_agreement("progress.json", "data.old=1\n").status().message(),
+              HasSubstr("data.old"));
+}
+
 TEST(RecipeText, TomlHasEveryKeyInItsSection) {
   const std::string toml = recipe_toml(recipe({{"schedule.milestones", "80,120.5"},
                                                {"exchange.codec", "a\"b\\c\n"},

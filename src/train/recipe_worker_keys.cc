@@ -12,7 +12,8 @@ std::vector<OptionInfo> sync_keys() {
        .type = kText,
        .fallback = "",
        .help = "workers step by themselves and talk now and then: leader:tau=64, average, easgd, "
-               "diloco, sparseloco, downpour, parle, gossip; empty: gradients meet at every step"},
+               "diloco, streaming, sparseloco, downpour, parle, gossip; empty: gradients meet at "
+               "every step"},
       {.name = "sync.norm_samples",
        .type = kInteger,
        .fallback = "2048",
@@ -122,6 +123,11 @@ std::vector<OptionInfo> run_keys() {
        .min = 1,
        .max = 1024,
        .help = "workers on this machine, unless --workers or mpirun says otherwise"},
+      {.name = "run.device",
+       .type = kText,
+       .fallback = "cpu",
+       .help = "where workers compute: cpu; cuda, a machine's workers taking its GPUs in turn; or "
+               "cuda:1, all on that one"},
       {.name = "run.threads",
        .type = kInteger,
        .fallback = "0",
@@ -139,6 +145,20 @@ std::vector<OptionInfo> run_keys() {
        .fallback = "",
        .help = "for studies: what the last workers send instead of their gradients, such as "
                "sign_flip:ranks=2, or several, noise:ranks=1 and silence:ranks=1; docs/robust.md"},
+      {.name = "run.elastic",
+       .type = kFlag,
+       .fallback = "false",
+       .help =
+           "workers may come and go: those that are left go on without one that is lost, and new "
+           "ones join at checkpoints; docs/elastic.md"},
+      {.name = "run.replacements",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = 1 << 20,
+       .unit = "workers",
+       .help = "run.elastic, on threads and not under mpirun: so many lost workers are replaced by "
+               "new ones"},
       {.name = "run.record_every",
        .type = kInteger,
        .fallback = "0",

@@ -24,7 +24,7 @@ std::filesystem::path absolute_folder(const std::string& name) {
 
 // Whether a run goes on in the folder that it was saved in.
 bool continues(const RunPlaces& places) {
-  if (places.resume.empty()) return false;
+  if (places.resume.empty() || places.out.empty()) return false;
   const auto out = absolute_folder(places.out), from = absolute_folder(places.resume);
   return from == out || from.parent_path() == out;
 }
@@ -50,20 +50,34 @@ Checkpoint RunFiles::load(Group& group, const std::function<void(const std::stri
 void RunFiles::open(uint64_t step) {
   const std::filesystem::path out = places_.out;
   prepare_out(out, continues(places_));
+  remove_unfinished_checkpoints(out);
   if (continues(places_)) std::filesystem::remove(out / kWeights);
   const std::string toml = recipe_toml(recipe_);
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
-  metrics_ = std::make_unique<MetricsFile>(
-      out / "metrics.jsonl", step, recipe_.options.flag("run.stream_metrics"), places_.tensorboard);
+  open_metrics(step);
   if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
     recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
 }
 
-void RunFiles::save(Group& group, Checkpoint checkpoint) {
+void RunFiles::open_metrics(uint64_t step) {
+  metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(places_.out) / "metrics.jsonl",
+                                           step, recipe_.options.flag("run.stream_metrics"),
+                                           places_.tensorboard);
+  // Another process may go on with the file at any time.
+  if (recipe_.options.flag("run.elastic")) metrics_->flush_every_line();
+}
+
+void RunFiles::take_over(uint64_t step) {
+  if (writes() && metrics_ == nullptr) open_metrics(step);
+}
+
+std::filesystem::path RunFiles::save(Group& group, Checkpoint checkpoint) {
   checkpoint.recipe = agreement_text(recipe_);
-  checkpoint.others_after = std::exchange(others_after_, std::nullopt);
-  save_checkpoint(group, places_.out, checkpoint);
+  checkpoint.others_after = others_after_;
   saved_at_ = checkpoint.step;
+  auto folder = save_checkpoint(group, places_.out, checkpoint);
+  others_after_.reset();
+  return folder;
 }
 
 void RunFiles::write_weights(const StateArrays& model) const {
@@ -71,8 +85,8 @@ void RunFiles::write_weights(const StateArrays& model) const {
   replace_durably(std::filesystem::path(places_.out) / kWeights, bytes);
 }
 
-void RunFiles::write_decisions(const std::vector<AutoDecision>& decisions) const {
-  const std::string text = to_text(decisions);
+void RunFiles::write_decisions(AllowedLoss loss, const std::vector<AutoDecision>& decisions) const {
+  const std::string text = record_text(loss, decisions);
   replace_durably(std::filesystem::path(places_.out) / "decisions.txt",
                   std::as_bytes(std::span(text)));
 }

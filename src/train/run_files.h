@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "thinwire/auto_codec.h"
 #include "thinwire/group.h"
 #include "thinwire/trainer.h"
 #include "train/checkpoint.h"
@@ -16,7 +18,7 @@
 
 namespace thinwire {
 
-// Of one rank. Rank 0 alone has metrics, recorded signals and a summary; all write checkpoints together.
+// Of one rank. The first rank alone has metrics, recorded signals and a summary; all write checkpoints together.
 class RunFiles {
  public:
   // Both must outlive it.
@@ -33,26 +35,36 @@ class RunFiles {
   // Starts the files of rank 0, for the steps from `step` on.
   void open(uint64_t step);
 
+  // Goes on with the files of a rank 0 that is lost, after `step` steps. Lines about later ones go: those are done again.
+  void take_over(uint64_t step);
+  // Another rank does.
+  void release() noexcept { metrics_.reset(); }
+
   MetricsFile* metrics() const noexcept { return metrics_.get(); }  // null where there are none
   SignalRecorder* recorder() const noexcept { return recorder_.get(); }  // likewise
 
   // Whether a checkpoint is to be written after so many steps, and is not there yet.
   bool wants_checkpoint(uint64_t step) const noexcept { return writes() && saved_at_ != step; }
 
-  // Adds the recipe to the checkpoint and writes it. Called by all ranks.
-  void save(Group& group, Checkpoint checkpoint);
+  // Adds the recipe to the checkpoint, writes it and returns its folder. Called by all ranks.
+  std::filesystem::path save(Group& group, Checkpoint checkpoint);
+
+  // The checkpoint that was just written is written again, if not all ranks know that it is whole.
+  void forget_saved() noexcept { saved_at_ = UINT64_MAX; }
 
   // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier end.
   void write_weights(const StateArrays& model) const;
 
   // OUT/decisions.txt, which codec "auto:plan=FILE" follows.
-  void write_decisions(const std::vector<AutoDecision>& decisions) const;
+  void write_decisions(AllowedLoss loss, const std::vector<AutoDecision>& decisions) const;
 
   void write_summary(const RunSummary& summary, const RunTotals& totals) const;
 
  private:
   const Recipe& recipe_;
   const RunPlaces& places_;
+  void open_metrics(uint64_t step);
+
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<SignalRecorder> recorder_;
   std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run

@@ -43,6 +43,7 @@ class RunJudge {
 
   // Whether the last call of judge was after so many steps.
   bool has_judged(uint64_t step) const noexcept { return judged_at_ == step; }
+  void forget_judged() noexcept { judged_at_ = UINT64_MAX; }
 
   // Fills in what the last test came to.
   void summarise(RunSummary& summary) const;

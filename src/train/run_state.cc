@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_state.h"
 
+#include <string_view>
 #include <utility>
 
 #include "exchange/levels/holders.h"
@@ -30,7 +31,7 @@ void RunState::load(Checkpoint saved, Group& group, int inside, const std::strin
 // Weights are broadcast before buffers are opened, which a loaded state may change.
 void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
                      const Timetable& timetable, const TaskData& data, Group& group,
-                     uint64_t first_step, SignalRecorder* recorder) {
+                     uint64_t first_step, SignalRecorder* recorder, const Entry& entry) {
   const bool local = !recipe.text("sync.method").empty();
   if (local && recipe.integer("run.record_every") > 0)
     throw AgreedError(ErrorCode::kBadOption,
@@ -41,12 +42,18 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   ExchangeOptions options = exchange_options(recipe);
   options.steps_per_epoch = timetable.steps_per_epoch;
   options.first_step = first_step;
+  options.generation = entry.epoch;
+  options.debts = entry.epoch > 0;
+  options.device = device_.memory();
   if (recorder != nullptr)
     options.observe = [recorder](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder->observe(stream, signal, call);
     };
   if (local || pipeline.stages > 0) {
     broadcast_weights(*task_.module, group);
+  } else if (entry.joins != nullptr) {
+    parallel_.reset();  // of an earlier call that failed
+    parallel_ = std::make_unique<DataParallel>(*task_.module, group, store_, options, *entry.joins);
   } else {
     attacking_ = attacking_group(recipe, group);
     parallel_ = std::make_unique<DataParallel>(
@@ -73,15 +80,55 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   } else if (pipeline.stages > 0) {
     taker_ = std::make_unique<PipelineSteps>(context, pipeline, options, store_, first_step);
   } else {
-    parallel_->exchange().set_step(first_step);
+    if (entry.joins == nullptr) parallel_->exchange().set_step(first_step);
     auto steps = std::make_unique<SharedSteps>(context, *parallel_);
     shared_ = steps.get();
     taker_ = std::move(steps);
   }
 }
 
+namespace {
+
+constexpr std::string_view kModelKey = "model/", kOptimizerKey = "optimizer/";
+
+// Those below `key`, without it.
+StateArrays below(const StateArrays& arrays, std::string_view key) {
+  StateArrays found;
+  for (const StateArray& array : arrays) {
+    if (!array.name.starts_with(key)) continue;
+    found.push_back(array);
+    found.back().name.erase(0, key.size());
+  }
+  return found;
+}
+
+}  // namespace
+
+StateArrays RunState::common() const {
+  StateArrays arrays;
+  const auto add = [&](std::string_view key, StateArray array) {
+    array.name.insert(0, key);
+    arrays.push_back(std::move(array));
+  };
+  for (const NamedTensor& weight : named_weights(*task_.module))
+    add(kModelKey, to_state(weight, OnResize::kCopy));
+  for (StateArray& array : save_optimizer(*optimizer_, *task_.module))
+    add(kOptimizerKey, std::move(array));
+  return arrays;
+}
+
+void RunState::take_common(const StateArrays& arrays) {
+  const torch::NoGradGuard no_grad;
+  const StateArrays model = below(arrays, kModelKey);
+  for (const NamedTensor& weight : named_weights(*task_.module))
+    from_state(model, weight).or_throw();
+  optimizer_->state().clear();
+  load_optimizer(*optimizer_, *task_.module, below(arrays, kOptimizerKey)).or_throw();
+  optimizer_->zero_grad();
+}
+
 // For users of the weights: what is common. For resuming, each rank has its own in the store.
-void RunState::save(Checkpoint& to, bool with_weights) {
+void RunState::save(Checkpoint& to, bool with_weights, const std::function<void()>& with_common) {
   to.ranks = {store_.save()};
   taker_->show_common();
   if (with_weights) {
@@ -89,6 +136,7 @@ void RunState::save(Checkpoint& to, bool with_weights) {
       to.model.push_back(to_state(weight, OnResize::kCopy));
     if (!taker_->keeps_optimizer()) to.optimizer = save_optimizer(*optimizer_, *task_.module);
   }
+  if (with_common) with_common();
   taker_->show_own();
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_totals.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +12,14 @@ namespace thinwire {
 // nlohmann/json finds these by argument-dependent lookup.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KindTotals, values, kept, payload_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, target, payload_bytes,
-                                   frame_bytes, dense_bytes, sent_bytes, received_bytes,
-                                   inside_bytes, between_bytes, fetch_seconds, compute_seconds,
-                                   compress_seconds, wire_seconds, decompress_seconds, wait_seconds,
-                                   evaluate_seconds, seconds, best_error, last_error, last_loss,
-                                   last_hold_out_error, last_compressed_error, last_compressed_loss,
-                                   last_compressed_hold_out_error, delivered_norm, kinds)
+                                   frame_bytes, dense_bytes, sent_bytes, peak_sent_bytes,
+                                   received_bytes, inside_bytes, between_bytes, fetch_seconds,
+                                   compute_seconds, compress_seconds, wire_seconds,
+                                   decompress_seconds, wait_seconds, evaluate_seconds, seconds,
+                                   best_error, last_error, last_loss, last_hold_out_error,
+                                   last_compressed_error, last_compressed_loss,
+                                   last_compressed_hold_out_error, delivered_norm,
+                                   lost_debt_squared, kinds)
 
 namespace {
 
@@ -59,6 +63,7 @@ void RunTotals::add(const StepReport& report, const Kinds& kinds_now, const Step
   }
   dense_bytes += report.dense_bytes;
   sent_bytes += report.sent_bytes;
+  peak_sent_bytes = std::max(peak_sent_bytes, report.sent_bytes);
   received_bytes += report.received_bytes;
   inside_bytes += report.inside_bytes;
   between_bytes += report.between_bytes;
@@ -85,10 +90,12 @@ void RunTotals::summarise(RunSummary& summary) const {
   summary.best_test_error = std::min(best_error, 1.0);
   summary.dense_bytes_per_step = ratio(number(dense_bytes), count, 0);
   summary.sent_bytes_per_step = ratio(number(sent_bytes), count, 0);
+  summary.peak_sent_bytes = peak_sent_bytes;
   summary.inside_bytes_per_step = ratio(number(inside_bytes), count, 0);
   summary.between_bytes_per_step = ratio(number(between_bytes), count, 0);
   summary.codec_ratio = ratio(4 * number(values), number(payload_bytes), 1);
   summary.wire_ratio = dense_bytes == 0 ? 1 : ratio(number(dense_bytes), number(sent_bytes), 1);
+  summary.lost_debt = std::sqrt(lost_debt_squared);
   summary.achieved_over_target = ratio(number(kept), number(target), 0);
 }
 
@@ -97,7 +104,8 @@ std::string RunTotals::to_json() const { return nlohmann::json(*this).dump(); }
 Result<RunTotals> RunTotals::from_json(const std::string& text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
-    for (const char* later : {"inside_bytes", "between_bytes", "delivered_norm"})
+    for (const char* later : {"inside_bytes", "between_bytes", "delivered_norm",
+                              "lost_debt_squared", "peak_sent_bytes"})
       if (json.is_object() && !json.contains(later)) json[later] = 0;  // older checkpoints
     for (auto& value : json)  // JSON has no NaN, which the loss of a run that diverged may be
       if (value.is_null()) value = std::numeric_limits<double>::quiet_NaN();

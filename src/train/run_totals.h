@@ -42,6 +42,7 @@ struct RunTotals {
   uint64_t frame_bytes = 0;
   uint64_t dense_bytes = 0;
   uint64_t sent_bytes = 0;
+  uint64_t peak_sent_bytes = 0;  // of one step
   uint64_t received_bytes = 0;
   uint64_t inside_bytes = 0;  // parts of sent_bytes, in exchanges
   uint64_t between_bytes = 0;
@@ -60,7 +61,8 @@ struct RunTotals {
   double last_compressed_error = 2;  // 2: not a pipeline
   double last_compressed_loss = 0;
   double last_compressed_hold_out_error = 2;
-  double delivered_norm = 0;  // of the last mean that counted; 0 unless what is owed is measured
+  double delivered_norm = 0;     // of the last mean that counted; 0 unless what is owed is measured
+  double lost_debt_squared = 0;  // of lost workers: the squares of the norms of what they owed
   Kinds kinds;
 
   void add(const StepReport& report, const Kinds& kinds_now, const StepTimes& times);

@@ -23,14 +23,29 @@ TEST(RunTotals, OfEarlierVersionsLackWhatCameLater) {
   json.erase("inside_bytes");
   json.erase("between_bytes");
   json.erase("delivered_norm");
+  json.erase("peak_sent_bytes");
   const RunTotals loaded = RunTotals::from_json(json.dump()).value();
   EXPECT_EQ(loaded.steps, 3u);
   EXPECT_EQ(loaded.sent_bytes, 70u);
   EXPECT_EQ(loaded.inside_bytes, 0u);
   EXPECT_EQ(loaded.between_bytes, 0u);
   EXPECT_EQ(loaded.delivered_norm, 0);
+  EXPECT_EQ(loaded.peak_sent_bytes, 0u);
   json.erase("sent_bytes");  // which every version wrote
   EXPECT_EQ(RunTotals::from_json(json.dump()).status().code(), ErrorCode::kCorrupt);
+}
+
+TEST(RunTotals, KnowTheStepThatSentMost) {
+  RunTotals totals;
+  RunSummary summary;
+  for (const uint64_t sent : {40, 0, 90, 70}) {
+    StepReport report;
+    report.sent_bytes = sent;
+    totals.add(report, {}, {});
+  }
+  RunTotals::from_json(totals.to_json()).value().summarise(summary);
+  EXPECT_EQ(summary.peak_sent_bytes, 90u);
+  EXPECT_EQ(summary.sent_bytes_per_step, 50);
 }
 
 TEST(RunTotals, OfARunThatDivergedHaveALossThatIsNoNumber) {

@@ -6,12 +6,14 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "thinwire/moments.h"
 #include "train/describe.h"
 #include "train/flush.h"
 #include "train/optimizer.h"
+#include "train/run_device.h"
 
 namespace thinwire {
 namespace {
@@ -33,7 +35,7 @@ double norm_of_gradients(const Parameters& parameters) {
   for (const TrainableParameter& parameter : parameters) {
     const torch::Tensor& gradient = parameter.tensor.grad();
     if (!gradient.defined()) continue;
-    const torch::Tensor values = gradient.to(torch::kFloat32).contiguous();
+    const torch::Tensor values = moved(gradient.to(torch::kFloat32), torch::kCPU);
     square +=
         measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
   }
@@ -49,16 +51,28 @@ SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel)
       measures_(context.recipe.text("exchange.flush") != "off") {}
 
 StepOutcome SharedSteps::take(uint64_t step) {
-  StepOutcome outcome;
-  begin(step, outcome);
-  backward(step, MeanOver::kWholeBatch, outcome);
+  outcome_ = {};
+  begin(step, outcome_);
+  under_way_ = true;
+  backward(step, MeanOver::kWholeBatch, outcome_);
   if (clips_own()) clip_own();
   attack_.change(step, *context().task.module);
-  outcome.report = parallel_.finish();
+  return conclude(parallel_.finish());
+}
+
+StepOutcome SharedSteps::conclude(const StepReport& report) {
+  outcome_.report = report;
   if (measures_)
-    outcome.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));
-  end(outcome.report.skipped);
-  return outcome;
+    outcome_.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));
+  end(report.skipped);
+  under_way_ = false;
+  return std::move(outcome_);
+}
+
+void SharedSteps::abandon() {
+  if (!std::exchange(under_way_, false)) return;
+  context().buffers.restore();
+  context().optimizer.zero_grad();
 }
 
 double SharedSteps::gradient_norm(uint64_t step) {
@@ -66,7 +80,9 @@ double SharedSteps::gradient_norm(uint64_t step) {
   std::vector<TensorSpec> specs;
   for (const TrainableParameter& parameter : parameters) specs.push_back(parameter.spec);
   Store nothing;
-  const auto exchange = make_exchange(context().group, nothing, specs, {});
+  ExchangeOptions uncompressed;
+  uncompressed.device = parallel_.exchange().options().device;
+  const auto exchange = make_exchange(context().group, nothing, specs, uncompressed);
 
   StepOutcome unused;
   context().buffers.keep();
@@ -79,9 +95,7 @@ double SharedSteps::gradient_norm(uint64_t step) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const torch::Tensor& gradient = parameters[i].tensor.grad();
     const bool bf16 = gradient.scalar_type() == torch::kBFloat16;
-    exchange->start(i, {.data = gradient.mutable_data_ptr(),
-                        .count = static_cast<size_t>(gradient.numel()),
-                        .dtype = bf16 ? DType::kBFloat16 : DType::kFloat32});
+    exchange->start(i, view_of(gradient, bf16 ? DType::kBFloat16 : DType::kFloat32));
   }
   exchange->finish();
   const double norm = norm_of_gradients(parameters);

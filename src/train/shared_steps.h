@@ -15,6 +15,13 @@ class SharedSteps final : public StepTaker {
 
   StepOutcome take(uint64_t step) override;
 
+  // Ends a step that take did not end because a rank was lost: it counted on others, and gradients hold what `report`
+  // reports.
+  StepOutcome conclude(const StepReport& report);
+
+  // Leaves no trace of a step that take did not end and that counted nowhere. Without such a step it does nothing.
+  void abandon();
+
   // The norm of the mean gradient of step `step` at these weights, sent uncompressed and without a
   // memory. Weights, buffers and memories stay. Called by all ranks.
   double gradient_norm(uint64_t step);
@@ -54,7 +61,9 @@ class SharedSteps final : public StepTaker {
   DataParallel& parallel_;
   Attack attack_;
   const bool measures_;  // the norms of what is delivered
-  bool apart_ = false;   // gradients do not go to the exchange
+  StepOutcome outcome_;  // of the step under way
+  bool under_way_ = false;
+  bool apart_ = false;  // gradients do not go to the exchange
   std::vector<torch::Tensor> before_;
 };
 

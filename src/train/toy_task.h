@@ -97,6 +97,7 @@ struct ToyOptions {
   RunPlaces places = {};
   double dropout = 0;
   bool norm = false;
+  int64_t hidden = 16;
   uint64_t samples = 90;  // two epochs of batches of 20: ten steps, two of them of 10 samples
   uint64_t held_out = 0;
   uint64_t stop_after = UINT64_MAX;                       // steps
@@ -112,15 +113,17 @@ struct ToyResult {
   std::vector<EvaluationEvent> tests;
 };
 
-inline ToyResult train_toy(Group& group, const ToyOptions& toy) {
+// `where`: the group, or what makes groups. With `tells` its events are kept.
+template <typename Where>
+ToyResult train_toy_in(Where& where, int number, const ToyOptions& toy, bool tells) {
   ToyResult result;
   const ToyData train(toy.samples), test(53, 1), held_out(toy.held_out, 2);
-  const auto net = std::make_shared<ToyNet>(toy.dropout, toy.norm);
+  const auto net = std::make_shared<ToyNet>(toy.dropout, toy.norm, toy.hidden);
   Task task = task_of_net(net);
-  if (toy.change) toy.change(group.rank(), task);
+  if (toy.change) toy.change(number, task);
   RunEvents events;
   uint64_t done = 0;
-  if (group.rank() == 0) {
+  if (tells) {
     events.note = [&](std::string_view text) { result.notes.emplace_back(text); };
     events.evaluation = [&](const EvaluationEvent& event) { result.tests.push_back(event); };
     events.step = [&](const StepEvent& event) {
@@ -130,12 +133,16 @@ inline ToyResult train_toy(Group& group, const ToyOptions& toy) {
     if (toy.stop_after != UINT64_MAX) events.stop = [&] { return done >= toy.stop_after; };
   }
   result.summary = train_task(
-      toy_recipe(toy.settings), toy.places, group, task,
+      toy_recipe(toy.settings), toy.places, where, task,
       {.train = train, .test = test, .hold_out = toy.held_out != 0 ? &held_out : nullptr}, events);
   for (const torch::Tensor& tensor : net->parameters())
     result.weights.push_back(tensor.detach().clone());
   for (const torch::Tensor& tensor : net->buffers()) result.weights.push_back(tensor.clone());
   return result;
+}
+
+inline ToyResult train_toy(Group& group, const ToyOptions& toy) {
+  return train_toy_in(group, group.rank(), toy, group.rank() == 0);
 }
 
 // The same on threads; by rank.

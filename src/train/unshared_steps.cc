@@ -95,15 +95,13 @@ Options with_own_batch(const Options& recipe, int ranks) {
   return parse_options("plan", recipe_keys(), all).value();
 }
 
-void require_shared_steps(const Options& recipe) {
-  const auto refuse = [](const std::string& key, const std::string& why) {
-    throw Error(
-        ErrorCode::kBadOption,
-        "plan: " + key + ": " + why + "; only recipes whose workers share each step are planned");
-  };
-  if (!recipe.text("sync.method").empty()) refuse("sync.method", "workers step by themselves");
+void require_whole_network(const Options& recipe) {
   if (recipe.integer("pipeline.stages") > 0)
-    refuse("pipeline.stages", "the network is cut into stages");
+    throw Error(ErrorCode::kBadOption,
+                "plan: pipeline.stages: the network is cut into stages, which have timelines of "
+                "their own (recipe_pipeline)");
+  if (recipe.text("run.device") != "cpu")
+    throw Error(ErrorCode::kBadOption, "plan: run.device: steps on a GPU are not measured");
 }
 
 template <typename Time>
@@ -130,7 +128,7 @@ StepTimeline median_of(const std::vector<StepTimeline>& steps) {
 
 StepTimeline measured_timeline(const Options& recipe, Task given, const TaskData& data, int ranks,
                                int steps) {
-  require_shared_steps(recipe);
+  require_whole_network(recipe);
   const Task task = with_defaults(std::move(given));
   if (steps == 0) {
     const std::vector<TensorSpec> tensors = describe_parameters(*task.module);
@@ -161,12 +159,16 @@ StepTimeline measured_timeline(const Options& recipe, Task given, const TaskData
 }
 
 StepTimeline recipe_timeline(const Recipe& recipe, const RunPlaces& places, int ranks, int steps) {
-  require_shared_steps(recipe.options);
+  require_whole_network(recipe.options);
   const DataSplits data = make_data_set(data_request(recipe.options, places.data));
   return measured_timeline(recipe.options, make_model(model_options(recipe.options), data.shape),
                            {.train = *data.train, .test = *data.test}, ranks, steps);
 }
 
 ExchangeOptions recipe_exchange(const Recipe& recipe) { return exchange_options(recipe.options); }
+
+SynchroniserOptions recipe_synchroniser(const Recipe& recipe) {
+  return synchroniser_options(recipe.options);
+}
 
 }  // namespace thinwire

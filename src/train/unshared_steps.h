@@ -10,7 +10,7 @@ namespace thinwire {
 
 // Takes `steps` steps of one of `ranks` ranks, after two that do not count, and gives the median of
 // each time. With no steps all times are 0. The task's weights move as in training. Throws
-// Error(kBadOption), naming the key, unless the recipe's ranks share each step.
+// Error(kBadOption), naming the key, if the recipe's network is cut into stages.
 StepTimeline measured_timeline(const Options& recipe, Task task, const TaskData& data, int ranks,
                                int steps);
 

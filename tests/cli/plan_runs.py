@@ -90,6 +90,92 @@ class Plan(program.ProgramTest):
             self.assertLessEqual(sent, row["sent_bytes"])  # of rank 0, and of the busiest rank
             self.assertGreater(sent, 0.95 * row["sent_bytes"])
 
+    def test_bytes_of_a_hierarchy_are_those_of_the_run(self):
+        tiny = settings(run__workers="4")
+        plan = self.planned("demo", "--step-seconds", "1", "--per-machine", "2", *tiny)
+        self.assertEqual((plan["ranks"], plan["per_machine"]), (4, 2))
+        self.thinwire("train", "demo", "--out", "run", *tiny, *settings(exchange__codec="int8", exchange__inside="2"))
+        row = next(row for row in plan["codecs"] if row["codec"] == "int8")
+        self.assertLess(row["between_bytes"], row["sent_bytes"] / 2)
+        sent = self.summary("run")["sent_bytes_per_step"]
+        self.assertLessEqual(sent, row["sent_bytes"])
+        self.assertGreater(sent, 0.5 * row["sent_bytes"])  # of rank 0, and of the busiest rank
+
+    def test_cores_are_those_of_a_machine(self):
+        net = self.tensors()
+        self.make_costs(net)
+        words = (net, "--step-seconds", "0.01", "--link", "1gbit", "--ranks", "4", "--cores", "2")
+        self.assertTrue(self.planned(*words)["own_core"])
+        self.assertFalse(self.planned(*words, "--per-machine", "2")["own_core"])
+
+    def test_a_hierarchy_says_what_a_step_would_take_without_it(self):
+        net = self.tensors()
+        self.make_costs(net)
+        out, _ = self.plan(net, "--step-seconds", "0.01", "--link", "10mbit,1ms", "--ranks", "4", "--per-machine", "2", *TWO)
+        self.assertIn("4 ranks on 2 machines, 10 Mbit/s, 1 ms between these, no limit inside", out)
+        self.assertRegex(out, r"between machines")
+        self.assertRegex(out, r"Without a hierarchy \(exchange.inside = 1\) fp32 would take [\d,]+ ms a step, \S+ [\d.]+ ms\.")
+
+    def test_local_methods_share_their_rounds_among_steps(self):
+        net = self.tensors()
+        self.make_costs(net)
+        each = self.planned(net, "--step-seconds", "0.01", "--link", "10mbit", "--ranks", "4")
+        plan = self.planned(net, "--step-seconds", "0.01", "--link", "10mbit", "--ranks", "4", "--sync", "diloco:tau=10")
+        fp32 = {row["codec"]: row for row in plan["codecs"]}["fp32"]
+        self.assertEqual(plan["way"], "local method diloco:tau=10")
+        self.assertAlmostEqual(fp32["sent_bytes"], {row["codec"]: row for row in each["codecs"]}["fp32"]["sent_bytes"] / 10)
+        self.assertAlmostEqual(fp32["seconds"], 0.01 + (fp32["longest_seconds"] - 0.01) / 10)
+        out, _ = self.plan("demo", "--step-seconds", "1", *TWO, *settings(sync__method="leader:tau=4,tau_global=8,groups=2"))
+        self.assertRegex(out, r"values in 6 tensors, local method leader:tau=4")
+        self.assertRegex(out, r"fp32 +broadcast .*~")
+
+    def test_gossip_is_compared_with_no_lossy_codec(self):
+        words = (self.tensors(), "--step-seconds", "0.01", "--link", "10mbit", "--ranks", "4", "--sync", "gossip")
+        out, _ = self.plan(*words, "--json")
+        self.assertEqual([row["codec"] for row in json.loads(out)["codecs"]], ["fp32"])
+        _, err = self.plan(*words, "--codecs", "int8", code=2)
+        self.assertIn("codec 'int8' is lossy", err)
+
+    def test_bytes_between_machines_are_given_where_they_are_known(self):
+        words = (self.tensors(), "--step-seconds", "0.01", "--ranks", "4", "--per-machine", "2")
+        for method, known in (("diloco", False), ("leader", True)):
+            fp32 = next(row for row in self.planned(*words, "--sync", method)["codecs"] if row["codec"] == "fp32")
+            self.assertEqual(fp32["between_bytes"] is not None, known)
+
+    def test_pipelines_share_the_cores_of_a_machine(self):
+        cut = settings(model__name="mlp", run__workers="2", run__threads="1", pipeline__stages="2")
+        words = ("demo", "--step-seconds", "1", "--json", "--codecs", "fp16", "--cores", "2", *cut)
+        for machine, own in (("1", True), ("2", False)):
+            plan = json.loads(self.plan(*words, "--per-machine", machine)[0])
+            self.assertEqual(plan["own_core"], own)
+            self.assertEqual([row["between_bytes"] is not None for row in plan["codecs"]], [own, own])
+
+    def test_pipelines_are_planned_as_written_and_with_other_codecs(self):
+        cut = settings(model__name="mlp", run__workers="2", pipeline__stages="2", pipeline__forward="uniform:bits=4", train__micro_batches="2")
+        out, _ = self.plan("demo", "--steps", "1", "--link", "10mbit", "--json", "--codecs",
+                           "as in the recipe; int8 + fp16", *cut)
+        plan = json.loads(out)
+        self.assertEqual(plan["way"], "a pipeline of 2 stages, 2 micro-batches in order 1f1b")
+        rows = {row["codec"]: row for row in plan["codecs"]}
+        self.assertEqual(set(rows), {"fp32", "as in the recipe", "int8 + fp16"})
+        self.thinwire("train", "demo", "--out", "run", *cut)
+        self.assertTrue(rows["as in the recipe"]["bytes_exact"])
+        # The busiest rank is the one that sends gradients in fp16: two bytes fewer for each of 32 examples times 16 units.
+        self.assertEqual(rows["fp32"]["sent_bytes"] - rows["int8 + fp16"]["sent_bytes"], 2 * 32 * 16)
+
+    def test_several_numbers_of_ranks_are_columns(self):
+        net = self.tensors()
+        self.make_costs(net)
+        words = (net, "--step-seconds", "0.01", "--link", "1gbit,1ms", "--ranks", "2,16,256")
+        plans = self.planned(*words)
+        self.assertEqual([plan["ranks"] for plan in plans], [2, 16, 256])
+        sent = [{row["codec"]: row for row in plan["codecs"]}["fp32"]["sent_bytes"] for plan in plans]
+        self.assertEqual(sent, sorted(sent))
+        out, _ = self.plan(*words, *TWO)
+        self.assertRegex(out, r"\n  ranks +2 +16 +256\n")
+        self.assertRegex(out, r"\n  computation alone +10\.0 +10\.0 +10\.0\n")
+        self.assertIn("One rank of each kind was simulated", out)
+
     def test_computation_is_measured_unless_given(self):
         out, _ = self.plan("demo", "--steps", "2", *TWO, *settings())
         self.assertRegex(out, r"demo: [\d,]+ values in 6 tensors, 4 ranks, no limit; computation takes "
@@ -102,7 +188,7 @@ class Plan(program.ProgramTest):
     def test_costs_are_measured_once(self):
         self.planned(self.tensors(), "--step-seconds", "1")
         costs = (self.folder / "costs.txt").read_text()
-        self.assertRegex(costs, r"^thinwire costs of codecs, version 1\nprocessor: .+\n")
+        self.assertRegex(costs, r"^thinwire costs of codecs, version 2\nprocessor: .+\n")
         self.assertEqual(len(costs.splitlines()), 5)
         # One codec that takes a second per thousand values: nothing is measured again.
         slow = [line if "int8" not in line else "0.001\t" + line.split("\t", 1)[1]
@@ -115,7 +201,7 @@ class Plan(program.ProgramTest):
                          ("coding", slow))
 
     def test_a_file_of_other_things_is_refused(self):
-        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 1\nprocessor: x\nnumbers\n")
+        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 2\nprocessor: x\nnumbers\n")
         _, err = self.plan(self.tensors(), "--step-seconds", "1", code=2)
         self.assertIn("costs.txt: costs of codecs, line 3: is not 6 numbers", err)
 

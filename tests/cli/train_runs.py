@@ -11,7 +11,7 @@ from program import settings
 # What programs that read summary.json rely on.
 SUMMARY = {"recipe", "world_size", "codec", "steps", "samples", "final_test_error",
            "best_test_error", "dense_bytes_per_step", "sent_bytes_per_step", "codec_ratio",
-           "wire_ratio", "achieved_over_target", "seconds", "skipped_steps"}
+           "peak_sent_bytes", "wire_ratio", "achieved_over_target", "seconds", "skipped_steps"}
 
 
 class Train(program.ProgramTest):
@@ -29,8 +29,17 @@ class Train(program.ProgramTest):
         self.assertEqual(summary["world_size"], 2)
         self.assertEqual(summary["steps"], 6)
         self.assertGreater(summary["wire_ratio"], 1)
+        self.assertEqual(summary["peak_sent_bytes"], max(m.get("sent_bytes", 0) for m in self.metrics("run")))
         self.assertEqual([m["step"] for m in self.metrics("run") if "loss" in m],
                          [1, 2, 3, 4, 5, 6])
+
+    def test_rounds_are_told_by_their_largest(self):
+        out, _ = self.thinwire("train", "demo", "--workers", "2", "--out", "run",
+                               *settings(sync__method="streaming:tau=3,fragments=1,delay=1"))
+        lines = [m for m in self.metrics("run") if m.get("sent_bytes")]
+        self.assertEqual([(m["step"], m["round"]["begun"], m["round"]["fragment"]) for m in lines], [(4, 3, 0)])
+        self.assertIn(f"{lines[0]['sent_bytes']:,} in the step that sent most\n", out)
+        self.assertEqual(self.summary("run")["peak_sent_bytes"], lines[0]["sent_bytes"])
 
     def test_groups_of_workers_are_told_the_bytes_of_each_level(self):
         out, _ = self.thinwire("train", "demo", "--workers", "4", "--out", "run",

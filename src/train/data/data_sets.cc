@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "train/data/catalogue.h"
 #include "train/data/image_readers.h"
@@ -51,6 +52,7 @@ DataSplits split_images(const DataRequest& request, const std::shared_ptr<const 
                          static_cast<uint64_t>(test->pixels.size(0)));
   DataSplits splits;
   splits.shape = {.input = train->pixels.sizes().slice(1).vec(), .classes = train->classes};
+  splits.pixels = {.mean = train->mean, .deviation = train->deviation};
   const ImageView plain{.augment = false, .crop = request.crop};
   if (request.crop != 0) {
     for (const size_t side : {1, 2}) {
@@ -108,6 +110,19 @@ auto load(const CatalogueRow& row, const std::string& folder, Read read) {
   return loaded.get(std::string(row.name) + " " + files.front(), [&] { return read(files); });
 }
 
+DataSplits with_wrong_labels(const DataRequest& request, DataSplits splits) {
+  if (request.wrong_labels == 0) return splits;
+  splits.wrong = {.share = request.wrong_labels,
+                  .seed = request.wrong_labels_seed,
+                  .classes = splits.shape.classes};
+  splits.train = plant_wrong_labels(std::move(splits.train), splits.wrong);
+  return splits;
+}
+
+bool is_text(const CatalogueRow& row) {
+  return row.name == "shakespeare" || row.name == "wikitext-2";
+}
+
 void refuse(const DataRequest& request, bool given, const char* setting) {
   if (given)
     throw Error(ErrorCode::kBadOption, "data set " + request.name + " has no '" + setting + "'");
@@ -115,13 +130,21 @@ void refuse(const DataRequest& request, bool given, const char* setting) {
 
 }  // namespace
 
+std::vector<std::string_view> labelled_data_sets() {
+  std::vector<std::string_view> names;
+  for (const CatalogueRow& row : catalogue())
+    if (!is_text(row)) names.push_back(row.name);
+  return names;
+}
+
 void check_data_request(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
-  const bool text = is("shakespeare") || is("wikitext-2");
+  const bool text = is_text(row);
   refuse(request, request.crop != 0 && (text || is("spoken-digits")), "crop");
   refuse(request, request.sequence != 0 && !text, "sequence");
+  refuse(request, request.wrong_labels != 0 && text, "wrong_labels");
   if (request.sequence < 0 || request.sequence > kMaxSequence)
     throw Error(ErrorCode::kBadOption, "data set " + request.name + ": sequence is not in 1 .. " +
                                            std::to_string(kMaxSequence));
@@ -132,7 +155,7 @@ DataSplits make_data_set(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   const auto images = [&](ImagePair (*read)(const std::vector<std::string>& files)) {
-    return split_images(request, load(row, request.folder, read));
+    return with_wrong_labels(request, split_images(request, load(row, request.folder, read)));
   };
   if (is("fashion-mnist")) return images(read_fashion_mnist);
   if (is("mnist")) return images(read_mnist);
@@ -152,7 +175,7 @@ DataSplits make_data_set(const DataRequest& request) {
   const auto read = [](const std::vector<std::string>& files) {
     return read_spoken_digits(files.at(0));
   };
-  return split_speech(request, load(row, request.folder, read));
+  return with_wrong_labels(request, split_speech(request, load(row, request.folder, read)));
 }
 
 }  // namespace thinwire

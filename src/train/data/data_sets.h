@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "thinwire/torch.h"
+#include "train/data/wrong_labels.h"
 #include "train/sample_shape.h"
 
 namespace thinwire {
@@ -21,6 +24,14 @@ struct DataRequest {
   bool augment = false;        // cifar10: pad, crop and flip
   int64_t crop = 0;            // images: pixels a side that are seen; default: all
   int64_t sequence = 0;        // texts: tokens per sample; default 64
+  double wrong_labels = 0;     // images, speech: share of training labels that are made wrong
+  uint64_t wrong_labels_seed = 0;
+};
+
+// How the floats of images stand for bytes: byte / 255 = value x deviation + mean, by channel.
+struct PixelScale {
+  std::vector<float> mean;
+  std::vector<float> deviation;
 };
 
 struct DataSplits {
@@ -28,7 +39,12 @@ struct DataSplits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> test;      // the published test data
   std::shared_ptr<const Dataset> held_out;  // null without hold_out
+  PixelScale pixels = {};                   // of images
+  WrongLabels wrong = {};                   // in `train`
 };
+
+// The data sets each of whose samples has a label, one of a few classes; the others are texts.
+std::vector<std::string_view> labelled_data_sets();
 
 // Throws Error: kUnknownName with the known names, kBadOption for a setting that the data set does not
 // have. Reads nothing.

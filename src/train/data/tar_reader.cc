@@ -38,7 +38,7 @@ std::optional<uint64_t> octal(std::string_view text) {
 }
 
 // The sum of all bytes of the header, its own field counted as blanks.
-uint64_t checksum(std::span<const std::byte> header) {
+uint64_t header_sum(std::span<const std::byte> header) {
   uint64_t sum = 8 * ' ';
   for (size_t i = 0; i < kBlock; ++i)
     if (i < 148 || i >= 156) sum += std::to_integer<uint64_t>(header[i]);
@@ -56,7 +56,7 @@ std::vector<TarFile> read_tar(std::span<const std::byte> archive, const std::str
     if (archive.size() < kBlock) throw fail("tar archive ends early");
     const auto header = archive.first(kBlock);
     if (std::ranges::all_of(header, [](std::byte byte) { return byte == std::byte{0}; })) break;
-    if (octal(field(header, 148, 8)) != checksum(header)) throw fail("not a tar archive");
+    if (octal(field(header, 148, 8)) != header_sum(header)) throw fail("not a tar archive");
     const auto size = octal(field(header, 124, 12));
     if (!size) throw fail("a file in the tar archive has no size");
     archive = archive.subspan(kBlock);

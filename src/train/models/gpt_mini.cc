@@ -29,7 +29,7 @@ class Embedding final : public nn::Module {
 
   // samples x tokens -> samples x tokens x width.
   torch::Tensor forward(const torch::Tensor& codes) {
-    const torch::Tensor places = torch::arange(codes.size(1), torch::kLong);
+    const torch::Tensor places = torch::arange(codes.size(1), codes.options().dtype(torch::kLong));
     return drop(token_(codes) + position_(places), dropout_, is_training());
   }
 

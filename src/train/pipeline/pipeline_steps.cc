@@ -22,14 +22,6 @@ namespace {
 
 uint64_t parts_up(uint64_t whole, uint64_t parts) { return (whole + parts - 1) / parts; }
 
-// The layers of a stage under their own names, so that its weights are called as in the whole network.
-std::shared_ptr<torch::nn::Module> stage_module(const Task& task, const StagePlan& plan) {
-  auto module = std::make_shared<torch::nn::Module>();
-  for (size_t i = plan.begin(); i < plan.end(); ++i)
-    if (task.layers[i].module) module->register_module(task.layers[i].name, task.layers[i].module);
-  return module;
-}
-
 }  // namespace
 
 PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptions& options,
@@ -53,7 +45,7 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
   pipe_ = group.split(static_cast<int>(plan_.replica));
   peers_ = group.split(static_cast<int>(plan_.stage));
 
-  stage_ = stage_module(context.task, plan_);
+  stage_ = stage_module(context.task, plan_.begin(), plan_.end());
   ExchangeOptions among_peers = exchange;
   among_peers.max_skipped = 0;  // counted here, where it is known which stage it was
   context.buffers.keep();       // a resumed rank's own, which the next line broadcasts over

@@ -14,8 +14,8 @@
 namespace thinwire {
 
 // 8 - 16 - 16 - 16 - 3: layers "first", "second", "third", "output"; with dropout or batch norm in the
-// second on request.
-inline Task staged_task(double dropout = 0, bool normed = false) {
+// second on request, and wider.
+inline Task staged_task(double dropout = 0, bool normed = false, int64_t hidden_size = 16) {
   uint32_t stream = 100;
   const auto linear = [&](int64_t from, int64_t to) {
     torch::nn::Linear layer(from, to);
@@ -32,15 +32,16 @@ inline Task staged_task(double dropout = 0, bool normed = false) {
         .module = weights.ptr(),
         .forward = [weights](const torch::Tensor& x) mutable { return torch::relu(weights(x)); }};
   };
-  std::vector<Layer> layers = {hidden("first", linear(8, 16)), hidden("second", linear(16, 16)),
-                               hidden("third", linear(16, 16))};
-  torch::nn::Linear output = linear(16, 3);
+  std::vector<Layer> layers = {hidden("first", linear(8, hidden_size)),
+                               hidden("second", linear(hidden_size, hidden_size)),
+                               hidden("third", linear(hidden_size, hidden_size))};
+  torch::nn::Linear output = linear(hidden_size, 3);
   layers.push_back({.name = "output",
                     .module = output.ptr(),
                     .forward = [=](const auto& x) mutable { return output(x); }});
   if (normed) {
-    torch::nn::Linear weights = linear(16, 16);
-    torch::nn::BatchNorm1d norm(16);
+    torch::nn::Linear weights = linear(hidden_size, hidden_size);
+    torch::nn::BatchNorm1d norm(hidden_size);
     torch::nn::Sequential both(weights, norm);
     layers[1].module = both.ptr();
     layers[1].forward = [both](const torch::Tensor& x) mutable {
@@ -73,6 +74,7 @@ struct StagedOptions {
   RunPlaces places = {};
   double dropout = 0;
   bool normed = false;
+  int64_t hidden = 16;
   uint64_t samples = 90;
   uint64_t held_out = 0;
   uint64_t stop_after = UINT64_MAX;                            // steps
@@ -82,7 +84,7 @@ struct StagedOptions {
 inline StagedResult train_staged(Group& group, const StagedOptions& options) {
   StagedResult result;
   const ToyData train(options.samples), test(53, 1), held_out(options.held_out, 2);
-  Task task = staged_task(options.dropout, options.normed);
+  Task task = staged_task(options.dropout, options.normed, options.hidden);
   if (options.change) options.change(group.rank(), task);
   RunEvents events;
   if (group.rank() == 0) {

@@ -122,6 +122,13 @@ std::vector<int64_t> checked(const std::vector<int64_t>& starts, size_t stages, 
   return starts;
 }
 
+void check_layers(const Task& task) {
+  if (task.layers.empty())
+    throw AgreedError(ErrorCode::kBadOption,
+                      "pipeline.stages: this network is not a sequence of layers; of thinwire's "
+                      "own, mlp, dnn-speech, resnet18 and gpt-mini are");
+}
+
 void check_ranks(const PipelineOptions& options, const Group& group, const Task& task) {
   const auto ranks = static_cast<size_t>(group.size());
   if (ranks % options.stages != 0)
@@ -129,17 +136,14 @@ void check_ranks(const PipelineOptions& options, const Group& group, const Task&
                                                  " stages need as many workers, or a multiple of "
                                                  "that, not " +
                                                  std::to_string(ranks));
-  if (task.layers.empty())
-    throw AgreedError(ErrorCode::kBadOption,
-                      "pipeline.stages: this network is not a sequence of layers; of thinwire's "
-                      "own, mlp, dnn-speech, resnet18 and gpt-mini are");
+  check_layers(task);
 }
 
 // Its gradient would come from two stages, and each would step its own copy.
-void refuse_shared_weights(const StagePlan& plan, const Task& task) {
+void refuse_shared_weights(const std::vector<size_t>& starts, const Task& task) {
   std::map<const void*, std::pair<size_t, std::string>> owners;  // stage, and the layer's name
-  for (size_t stage = 0; stage < plan.stages; ++stage)
-    for (size_t i = plan.starts[stage]; i < plan.starts[stage + 1]; ++i) {
+  for (size_t stage = 0; stage + 1 < starts.size(); ++stage)
+    for (size_t i = starts[stage]; i < starts[stage + 1]; ++i) {
       const Layer& layer = task.layers[i];
       if (!layer.module) continue;
       for (const torch::Tensor& weight : layer.module->parameters()) {
@@ -155,7 +159,44 @@ void refuse_shared_weights(const StagePlan& plan, const Task& task) {
     }
 }
 
+const std::string& name_in_front(const std::vector<size_t>& starts, const Task& task, size_t cut) {
+  return task.layers[starts[cut + 1] - 1].name;
+}
+
+// The shape behind each stage but the last.
+std::vector<std::vector<uint64_t>> crossing_of(const std::vector<size_t>& starts, const Task& task,
+                                               const std::vector<LayerFacts>& facts) {
+  std::vector<std::vector<uint64_t>> crossing;
+  for (size_t cut = 0; cut + 2 < starts.size(); ++cut) {
+    crossing.push_back(facts[starts[cut + 1] - 1].shape);
+    if (crossing.back().empty())
+      throw AgreedError(
+          ErrorCode::kUnsupported,
+          "pipeline.cut: layer '" + name_in_front(starts, task, cut) +
+              "' does not give a float32 tensor whose first dimension is the samples");
+  }
+  return crossing;
+}
+
 }  // namespace
+
+std::shared_ptr<torch::nn::Module> stage_module(const Task& task, size_t begin, size_t end) {
+  auto module = std::make_shared<torch::nn::Module>();
+  for (size_t i = begin; i < end; ++i)
+    if (task.layers[i].module) module->register_module(task.layers[i].name, task.layers[i].module);
+  return module;
+}
+
+StageCut cut_stages(const PipelineOptions& options, const Task& task, const Dataset& data,
+                    uint64_t samples) {
+  check_layers(task);
+  const std::vector<LayerFacts> facts = try_layers(task, data, samples);
+  StageCut cut{.starts = choose_cut(options, task, facts), .crossing = {}};
+  cut.starts.push_back(task.layers.size());
+  refuse_shared_weights(cut.starts, task);
+  cut.crossing = crossing_of(cut.starts, task, facts);
+  return cut;
+}
 
 StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store, const Task& task,
                       const Dataset& data, uint64_t samples) {
@@ -180,15 +221,8 @@ StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store
   saved.starts = starts;
   plan.starts.assign(starts.begin(), starts.end());
   plan.starts.push_back(task.layers.size());
-  refuse_shared_weights(plan, task);
-  for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
-    plan.crossing.push_back(facts[plan.starts[cut + 1] - 1].shape);
-    if (plan.crossing.back().empty())
-      throw AgreedError(
-          ErrorCode::kUnsupported,
-          "pipeline.cut: layer '" + plan.cut_name(task, cut) +
-              "' does not give a float32 tensor whose first dimension is the samples");
-  }
+  refuse_shared_weights(plan.starts, task);
+  plan.crossing = crossing_of(plan.starts, task, facts);
   return plan;
 }
 

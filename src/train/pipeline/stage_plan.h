@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,19 @@ struct StagePlan {
     return static_cast<int>(replica * stages + a_stage);
   }
 };
+
+// The layers [begin, end) under their own names, so that their weights are called as in the whole network.
+std::shared_ptr<torch::nn::Module> stage_module(const Task& task, size_t begin, size_t end);
+
+// Where a network is cut, and what crosses.
+struct StageCut {
+  std::vector<size_t> starts;  // as those of StagePlan
+  std::vector<std::vector<uint64_t>> crossing;
+};
+
+// As plan_stages finds it, on one rank. Throws Error.
+StageCut cut_stages(const PipelineOptions& options, const Task& task, const Dataset& data,
+                    uint64_t samples);
 
 // Cuts the network as the options say; the store keeps where, so that a resumed run measures no times
 // again. `samples` of `data` pass through all layers once, to learn the shapes of what crosses. Throws
