@@ -42,7 +42,7 @@ class Gpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, symbols, bias=False)
 
     def forward(self, x):
-        x = self.symbols(x) + self.places(torch.arange(x.shape[1]))
+        x = self.symbols(x) + self.places(torch.arange(x.shape[1], device=x.device))
         return self.head(self.norm(self.blocks(x)))
 
 

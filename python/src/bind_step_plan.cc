@@ -1,5 +1,6 @@
 // step_plan.h: predicted steps; predictions are dictionaries here, and dataclasses in the package.
 // SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "bindings.h"
 #include "stream_spec.h"
+#include "thinwire/local_plan.h"
 #include "thinwire/step_plan.h"
 
 namespace nb = nanobind;
@@ -24,12 +26,14 @@ nb::dict to_dict(const StepPrediction& step) {
   nb::dict row;
   row["method"] = step.method;
   row["seconds"] = step.seconds;
+  row["longest_seconds"] = step.longest_seconds;
   row["compute_seconds"] = step.compute_seconds;
   row["encode_seconds"] = step.encode_seconds;
   row["decode_seconds"] = step.decode_seconds;
   row["wire_seconds"] = step.wire_seconds;
   row["limit"] = std::string(to_string(step.limit));
   row["sent_bytes"] = step.busiest_bytes();
+  row["between_bytes"] = step.busiest_between();
   row["bytes_exact"] = step.bytes_exact;
   row["memory_bytes"] = step.memory_bytes;
   return row;
@@ -39,19 +43,29 @@ nb::dict to_dict(const StepPrediction& step) {
 nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
                  double backward_seconds, double compute_seconds, const std::string& codec,
                  const std::string& method, int ranks, std::pair<double, double> link,
-                 bool own_core, CostTable& costs) {
+                 bool own_core, CostTable& costs, int per_machine, std::pair<double, double> inside,
+                 const std::string& sync) {
   StepTimeline timeline = assumed_timeline(tensor_specs(tensors), backward_seconds);
   timeline.compute_seconds = compute_seconds;
   if (!ready_seconds.empty()) timeline.ready_seconds = ready_seconds;
-  ExchangeOptions options{.codec = codec};
-  options.method = method;
-  const PlanRequest request{.ranks = ranks,
-                            .link = {.bits_per_second = link.first, .latency_seconds = link.second},
-                            .own_core = own_core};
+  const PlanRequest request{
+      .ranks = ranks,
+      .link = {.bits_per_second = link.first, .latency_seconds = link.second},
+      .own_core = own_core,
+      .per_machine = per_machine,
+      .inside = {.bits_per_second = inside.first, .latency_seconds = inside.second}};
   StepPrediction step;
   {
     const nb::gil_scoped_release release;
-    step = predict_step(timeline, options, request, costs).value();
+    if (sync.empty()) {
+      ExchangeOptions options{.codec = codec};
+      options.method = method;
+      options.inside = per_machine;
+      step = predict_step(timeline, options, request, costs).value();
+    } else {
+      const SynchroniserOptions rounds{.method = sync, .codec = codec, .exchange = method};
+      step = predict_local_steps(timeline, rounds, request, costs).value();
+    }
   }
   return to_dict(step);
 }
@@ -69,7 +83,8 @@ void bind_step_plan(nb::module_& module) {
   module.def("predict_step", &predict, nb::arg("tensors"), nb::arg("ready_seconds"),
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),
              nb::arg("method"), nb::arg("ranks"), nb::arg("link"), nb::arg("own_core"),
-             nb::arg("costs"));
+             nb::arg("costs"), nb::arg("per_machine") = 1,
+             nb::arg("inside") = std::pair(0.0, 0.0), nb::arg("sync") = "");
 }
 
 }  // namespace thinwire::python

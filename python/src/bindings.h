@@ -18,5 +18,6 @@ void bind_store(nanobind::module_& module);
 void bind_exchange(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
 void bind_step_plan(nanobind::module_& module);
+void bind_small_checkpoint(nanobind::module_& module);
 
 }  // namespace thinwire::python

@@ -20,4 +20,5 @@ NB_MODULE(_core, module) {
   bind_exchange(module);
   bind_threads(module);
   bind_step_plan(module);
+  bind_small_checkpoint(module);
 }

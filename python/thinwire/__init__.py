@@ -10,11 +10,12 @@
 
 `codecs()` lists the methods and `feedbacks()` the memories that carry what a message left out to
 the next one. `all_reduce` averages arrays over ranks that are threads, as an exchange between
-machines would. Errors are subclasses of `thinwire.Error`. Names are those of the C++ library.
+machines would. `expand_checkpoint` reads the weights of the trainer's checkpoints. Errors are subclasses of `thinwire.Error`. Names are those of the C++ library.
 """
 
 # SPDX-License-Identifier: Apache-2.0
 from ._core import VERSION as __version__
+from .checkpoints import expand_checkpoint
 from .codec import Codec, CodecInfo, Decoder, Encoded, Encoder, codecs
 from .collective import AllReduced, Fault, StepReport, StreamCounters, all_reduce
 from .errors import (
@@ -77,6 +78,7 @@ __all__ = [
     "all_reduce",
     "codec_threads",
     "codecs",
+    "expand_checkpoint",
     "feedbacks",
     "pack",
     "plan",

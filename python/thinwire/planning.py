@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from . import _core
-from .errors import ContractError
+from .errors import ContractError, Error
 from .streams import TensorSpec
 
 USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=0.01",
@@ -25,10 +25,13 @@ class PlannedStep:
     """As it was asked for."""
     method: str
     seconds: float
+    longest_seconds: float
+    """With `sync`, of a step that is followed by a round; `seconds` is the mean."""
     speed_up: float
     """Over uncompressed fp32."""
     limit: str
-    """What would shorten the step most if it cost nothing: "bandwidth", "latency", "coding", or "computation"."""
+    """What would shorten the step most if it cost nothing: "bandwidth", "latency", "coding", "inside" (the link inside
+    machines), or "computation"."""
     compute_seconds: float
     encode_seconds: float
     decode_seconds: float
@@ -36,6 +39,9 @@ class PlannedStep:
     """In which the rank's link carries something."""
     sent_bytes: float
     """By the rank that sends most."""
+    between_bytes: Optional[float]
+    """Part of these, to ranks of other machines, by the rank that sends most of these. None with several ranks per machine
+    if `sync` is a method other than leader and gossip: then ranks of one machine exchange as with all others."""
     bytes_exact: bool
     """Whether that is what the exchange will count; otherwise an estimate."""
     memory_bytes: float
@@ -75,17 +81,24 @@ class Plan(Sequence[PlannedStep]):
 
 
 def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "none", ranks: int = 2,
-         codecs: Iterable[str] = USUAL_CODECS, ready_seconds: Optional[Sequence[float]] = None,
-         optimizer_seconds: float = 0, own_core: bool = True) -> Plan:
+         codecs: Optional[Iterable[str]] = None, ready_seconds: Optional[Sequence[float]] = None,
+         optimizer_seconds: float = 0, own_core: bool = True, per_machine: int = 1, inside_link: str = "none",
+         sync: str = "") -> Plan:
     """Plays a step of the exchange's own schedule with fp32 and with each codec; docs/choosing.md.
 
     `tensors` are the gradients, first layer first, and `step_seconds` is a rank's own step without any exchange, of
     which the last `optimizer_seconds` need the mean gradients.
     `link` is as in "1gbit,20ms": the rate of each rank's link, and the latency of one way. `ready_seconds` says when
     in the step each gradient is complete; absent, the backward pass is taken to be the later two thirds, in
-    proportion to the values. A codec may name its method: "topk @ gather". `own_core` is False if the
+    proportion to the values. A codec may name its method: "topk @ gather"; absent, `codecs` are USUAL_CODECS without those
+    that `sync` refuses. `own_core` is False if the
     computation uses all cores, so that the exchange delays it. Each codec is measured once in a process, in about
     a quarter of a second.
+
+    With `per_machine` consecutive ranks on each machine, gradients are added inside machines before these exchange
+    them (a hierarchy); `link` is then that of a machine, which its ranks share, and `inside_link` that of each rank to
+    others of its machine. `sync` names a local method, as in "diloco:tau=500": workers step by themselves, and the
+    codec is that of rounds. There is no hierarchy then.
     """
     specs = [tensor.native() for tensor in tensors]
     ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
@@ -95,12 +108,16 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
     if not backward > 0 or backward < max(ready, default=0):
         raise ContractError("plan: step_seconds without optimizer_seconds is above 0, and not before the last "
                             "gradient is complete")
-    names = ["fp32", *(name for name in codecs if name != "fp32")]
-    parsed_link = _core.parse_link(link)
+    names = ["fp32", *(name for name in (USUAL_CODECS if codecs is None else codecs) if name != "fp32")]
+    parsed_link, parsed_inside = _core.parse_link(link), _core.parse_link(inside_link)
     rows = {}
     for name in names:
         codec, _, method = name.partition(" @ ")
-        rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks, parsed_link,
-                                        own_core, _costs)
+        try:
+            rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks,
+                                            parsed_link, own_core, _costs, per_machine, parsed_inside, sync)
+        except Error:
+            if codecs is not None or name == "fp32":
+                raise
     dense = rows["fp32"]["seconds"]
     return Plan(PlannedStep(codec=name, speed_up=dense / row["seconds"], **row) for name, row in rows.items())

@@ -39,6 +39,7 @@ from .codec import Codec
 from .errors import BadOptionError, ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
 from .torch._arguments import Arguments, Rules, exchange_options
 from .torch._lossy import warn_of_loss
+from .torch._memory import on_host
 from .torch._native import Engine, check_options, close_group
 from .torch._parameters import Parameter, by_plain_names, decides, describe, listed
 
@@ -160,7 +161,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
 
     def attach(self, manager: Any) -> None:
         """Names the manager that has this group. It says which steps count and which replicas take part."""
-        for name in ("current_step", "is_participating"):
+        for name in ("current_step", "is_participating", "num_participants"):
             if not callable(getattr(manager, name, None)):
                 raise ContractError(f"attach: a {type(manager).__name__} is no torchft.Manager: it has no {name}()")
         self._manager = manager
@@ -240,9 +241,9 @@ class ProcessGroup(_groups.ProcessGroupGloo):
     def _takes(self, tensor: torch.Tensor) -> bool:
         if not tensor.is_floating_point() or tensor.numel() < self._smallest:
             return False
-        if tensor.device.type != "cpu" or tensor.dtype not in _TYPES:
-            raise UnsupportedError(f"ProcessGroup: a {tensor.dtype} tensor on {tensor.device} was given; it must be "
-                                   "float32, bfloat16 or float16, in the processor's memory")
+        if tensor.dtype not in _TYPES:
+            raise UnsupportedError(f"ProcessGroup: a {tensor.dtype} tensor was given; it must be float32, bfloat16 or "
+                                   "float16")
         return True
 
     def _average(self, tensor: torch.Tensor, is_sum: bool) -> None:
@@ -257,7 +258,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         engine = vector.engine
         if not manager.is_participating():
             engine.abstain()
-        flat = tensor.view(-1) if tensor.is_contiguous() else tensor.contiguous().view(-1)
+        flat = on_host(tensor).contiguous().view(-1)
         vector.step = manager.current_step()
         for index, part in enumerate(flat.split(vector.counts)):
             engine.start(index, part)
@@ -265,8 +266,9 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         if report["skipped"] and report["participants"] > 0:  # the manager then skips the step on all replicas
             raise NonFiniteError(report["fault"]) if "corrupt" not in report["fault"] else CorruptError(report["fault"])
         if is_sum:
-            flat.mul_(report["participants"])
-        if not tensor.is_contiguous():
+            # The manager divides the sum by this number, which in its first step also counts replicas that heal.
+            flat.mul_(manager.num_participants())
+        if flat.data_ptr() != tensor.data_ptr():
             tensor.copy_(flat.view(tensor.shape))
         self._report["vectors"] += 1
         self._report["participants"] = report["participants"]

@@ -42,10 +42,36 @@ class Planned(unittest.TestCase):
         self.assertGreater(late, 2.5)
         self.assertLess(early, 2.4)
 
+    def test_machines_of_several_ranks_add_up_before_they_exchange(self):
+        found = thinwire.plan(NET, 0.01, link="10mbit", ranks=8, per_machine=4, inside_link="10gbit", codecs=["int8"])
+        flat = thinwire.plan(NET, 0.01, link="10mbit", ranks=8, codecs=["int8"])
+        for step in found:
+            self.assertLess(step.between_bytes, step.sent_bytes)
+            self.assertLess(step.between_bytes, flat.of(step.codec).between_bytes)
+        self.assertEqual(flat.of("fp32").between_bytes, flat.of("fp32").sent_bytes)
+
+    def test_rounds_of_local_methods_are_shared_by_steps(self):
+        found = thinwire.plan(NET, 0.01, link="10mbit", ranks=4, sync="diloco:tau=100", codecs=["int8"])
+        fp32, each = found.of("fp32"), thinwire.plan(NET, 0.01, link="10mbit", ranks=4, codecs=[]).of("fp32")
+        self.assertAlmostEqual(fp32.sent_bytes, each.sent_bytes / 100)
+        self.assertAlmostEqual(fp32.seconds, 0.01 + (fp32.longest_seconds - 0.01) / 100)
+        self.assertEqual(each.seconds, each.longest_seconds)
+
+    def test_bytes_between_machines_are_given_where_they_are_known(self):
+        for sync, known in (("diloco", False), ("leader", True), ("gossip", True)):
+            found = thinwire.plan(NET, 0.01, ranks=4, per_machine=2, sync=sync, codecs=[])
+            self.assertEqual(found.of("fp32").between_bytes is not None, known)
+
+    def test_the_usual_codecs_are_those_that_the_method_takes(self):
+        self.assertEqual([step.codec for step in thinwire.plan(NET, 0.01, ranks=4, sync="gossip")], ["fp32"])
+
     def test_mistakes_name_the_choices(self):
         for changes, why in (({"link": "1gb"}, "'1gb' is no rate"), ({"codecs": ["topp"]}, "did you mean 'topk'"),
                              ({"codecs": ["int8 @ low-rank"]}, "low-rank"), ({"ranks": 0}, "1 to 65534"),
                              ({"ready_seconds": [1]}, "1 times for 3 tensors"),
+                             ({"ranks": 4, "per_machine": 3}, "choose one of 1, 2, 4"),
+                             ({"sync": "gossip", "codecs": ["int8"]}, "codec 'int8' is lossy"),
+                             ({"sync": "dilcoo"}, "did you mean 'diloco'"), ({"inside_link": "1gb"}, "no rate"),
                              ({"ready_seconds": [1, 1, 2]}, "not before the last gradient")):
             with self.assertRaises(thinwire.Error) as raised:
                 thinwire.plan(NET, 1, **changes)

@@ -64,6 +64,7 @@ class Audit:
     def __init__(self, folder, numbers, killed):
         self.errors, self.killed = [], killed
         self.logs = {number: read_log(folder, number) for number in numbers if os.path.exists(os.path.join(folder, f"{number}"))}
+        self._forget_what_died()
         self.longest, self.steps, self.lost_squares = {}, 0, 0.0
         self._weights()
         self._means()
@@ -76,6 +77,24 @@ class Audit:
     def _expect(self, holds, text):
         if not holds:
             self.errors.append(text)
+
+    def _forget_what_died(self):
+        """A step may count on workers that are all killed before they tell anybody. The others repeat it, with another mean."""
+        last = {}  # by step and group that counted it last before being killed, or were not killed: workers
+        for number, records in self.logs.items():
+            began = None
+            for place, record in enumerate(records):
+                if isinstance(record, Began):
+                    began = record
+                if isinstance(record, Counted) and began is not None:
+                    is_last = not any(isinstance(later, Counted) for later in records[place + 1:])
+                    last.setdefault(record.step, {}).setdefault(began.epoch, []).append(
+                        (number, place, number in self.killed and is_last))
+        for groups in last.values():
+            died = [those for those in groups.values() if all(gone for _, _, gone in those)]
+            if len(groups) > 1 and len(died) < len(groups):
+                for number, place, _ in (one for those in died for one in those):
+                    del self.logs[number][place:place + 2]  # and the weights after it
 
     def _weights(self):
         seen = {}

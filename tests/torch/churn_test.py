@@ -38,7 +38,8 @@ class Churn(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("torchft"), "torchft is not installed: pip install torchft")
     def test_under_torchft(self):
-        self.run_and_audit(churn_torchft.Conductor, {"quorum": 4})
+        # A quorum waits for replicas that were killed until their heartbeat is missed, and for those that begin.
+        self.run_and_audit(churn_torchft.Conductor, {"quorum": 6})
 
 
 if __name__ == "__main__":

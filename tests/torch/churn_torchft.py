@@ -49,7 +49,7 @@ def _work(number, folder, lighthouse, deadline, progress, last, over):
                               state_dict=lambda: {"weights": weights.clone()}, min_replica_size=1,
                               replica_id=f"replica_{number}_", store_addr="127.0.0.1", store_port=store.port, rank=0,
                               world_size=1, lighthouse_addr=lighthouse, hostname="127.0.0.1", timeout=wait,
-                              connect_timeout=wait, quorum_timeout=2 * wait)
+                              connect_timeout=wait, quorum_timeout=5 * wait)
     group.attach(manager)
     while last.value < 0 or manager.current_step() < last.value:
         since = time.monotonic()
@@ -79,8 +79,10 @@ class Conductor:
         os.environ.setdefault("RUST_LOG", "error")  # or it prints every quorum
         from torchft.coordination import LighthouseServer
         self.folder, self.draws, self.deadline = folder, random.Random(seed), deadline
-        self.server = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=200, quorum_tick_ms=20,
-                                       heartbeat_timeout_ms=600)
+        # A replica that lives must not be left out, however busy the machine: those that are left together would go on without
+        # it, and it without them. So it has more time to join than the longest wait in a step, and its heartbeat is patient.
+        self.server = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=int(2000 * deadline), quorum_tick_ms=20,
+                                       heartbeat_timeout_ms=2000)
         self.lighthouse = f"http://127.0.0.1:{self.server.address().rsplit(':', 1)[1]}"
         self.progress = CONTEXT.Array("q", LONGEST)
         self.last, self.over = CONTEXT.Value("q", -1), CONTEXT.Value("b", 0)

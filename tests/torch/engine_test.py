@@ -26,13 +26,13 @@ class Recorder:
         self._engine = engine
         self.given, self.means = [], []
 
-    def start(self, index, gradient):
+    def start(self, index, gradient, stream):
         if not self.given or index in self.given[-1]:
             self.given.append({})
             self.means.append({})
         self.given[-1][index] = gradient.clone().numpy()
         self.means[-1][index] = gradient
-        self._engine.start(index, gradient)
+        self._engine.start(index, gradient, stream)
 
     def wait(self):
         report = self._engine.wait()

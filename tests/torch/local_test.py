@@ -100,9 +100,45 @@ METHODS = (("LeaderSGD", {"tau": 2, "tau_global": 4, "groups": 2}),
            ("LocalOptimizer", {"method": "parle:tau=2"}))
 
 
+# After five steps the round of the second fragment is under way, since step 4.
+STREAMING = ("DiLoCo", {"tau": 4, "fragments": 2, "delay": 3, "mix": 0.5})
+
+
+def as_one_fragment(rank, size, codec):
+    """By DiLoCo, and by its one fragment without delay: weights after every step, weights to evaluate, metrics."""
+    found = []
+    for parts in ({}, {"fragments": 1, "delay": 0}, {"delay": 0, "fragments": 1, "mix": 0, "order": "sequential"}):
+        model = plain(make_net())
+        optimizer = local(model, "DiLoCo", {"tau": 2, "codec": codec, **parts})
+        course = []
+        for step in range(6):
+            train(model, optimizer, rank, 1, first=step)
+            course.append(weights_of(model).clone())
+        with optimizer.centre():
+            course.append(weights_of(model).clone())
+        found.append((torch.stack(course), optimizer.metrics()["total_sent_bytes"], optimizer.metrics()["rounds"]))
+    return found
+
+
+def streams(rank, size):
+    kind, settings = STREAMING
+    model = plain(make_net())
+    optimizer = local(model, kind, settings)
+    found = []
+    for step in range(12):
+        before = optimizer.metrics().get("rounds", 0)
+        train(model, optimizer, rank, 1, first=step)
+        report = optimizer.metrics()
+        if report.get("rounds", 0) > before:
+            found.append(tuple(report[key] for key in ("step", "begun", "fragment", "values")))
+    with optimizer.centre():
+        middle = weights_of(model).clone()
+    return found, middle, weights_of(model), optimizer.metrics()
+
+
 def resumed(rank, size, codec):
     found = []
-    for kind, settings in METHODS:
+    for kind, settings in (*METHODS, STREAMING):
         settings = {**settings, "codec": codec}
         straight = make_net()
         train(straight, local(straight, kind, settings, momentum=0.9), rank, 10)
@@ -119,14 +155,38 @@ def resumed(rank, size, codec):
     return found
 
 
-def at_another_size(rank, size, saved):
+def refused(rank, size, codec):
+    """Ranks try to load states of different steps while a round is under way. Whether they go on as if nothing was."""
+    from thinwire.errors import MismatchError
+    kind, settings = STREAMING
+    settings = {**settings, "codec": codec}
+    straight = plain(make_net())
+    train(straight, local(straight, kind, settings), rank, 12)
+    model = plain(make_net())
+    optimizer = local(model, kind, settings)
+    saved, errors = [], []
+    for step in range(12):
+        train(model, optimizer, rank, 1, first=step)
+        if step < 2:
+            saved.append(optimizer.state_dict())
+        if step in (4, 8):
+            try:
+                optimizer.load_state_dict(saved[rank])
+            except MismatchError as error:
+                errors.append(str(error))
+    return torch.equal(weights_of(model), weights_of(straight)), errors
+
+
+def at_another_size(rank, size, saved, settings):
     model = make_net()
-    optimizer = local(model, "DiLoCo", {"tau": 2, "codec": "int8"}, momentum=0.9)
+    optimizer = local(model, "DiLoCo", {**settings, "codec": "int8"}, momentum=0.9)
     optimizer.load_state_dict(saved)
     with optimizer.centre():
         anchor = weights_of(model).clone()
     train(model, optimizer, rank, 3, first=5)
-    return anchor, weights_of(model)
+    with optimizer.centre():
+        later = weights_of(model).clone()
+    return anchor, later
 
 
 def odd_parameters(rank, size):
@@ -147,6 +207,22 @@ def odd_parameters(rank, size):
     optimizer.step()
     return (before, weights_of(model), model[0].weight.is_contiguous(memory_format=torch.channels_last),
             torch.equal(kept, model[3].bias))
+
+
+def pulled_in_every_step(rank, size):
+    """The weights of a model whose parameters are views of the method's vector, and of one where they are not."""
+    import thinwire.torch as tw
+    found = []
+    for own_memory in (False, True):
+        model = plain(make_net(seed=1))
+        optimizer = tw.LocalOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model,
+                                      "leader:tau=4,tau_global=4,prox=0.5")
+        if own_memory:
+            for parameter in model.parameters():
+                parameter.data = parameter.data.clone()
+        train(model, optimizer, rank, 7)
+        found.append(weights_of(model))
+    return found
 
 
 def scaled(rank, size):
@@ -198,6 +274,7 @@ def mistakes(rank, size):
     expect(lambda: tw.LeaderSGD(sgd, model, tau=3, tau_global=4))
     expect(lambda: tw.LeaderSGD(sgd, model).step())
     expect(lambda: tw.PeriodicAveraging(sgd, model, codec="nothing"))
+    expect(lambda: tw.DiLoCo(sgd, model, tau=4, delay=4))
     uneven = nn.Linear(2 + rank, 2)
     expect(lambda: tw.PeriodicAveraging(torch.optim.SGD(uneven.parameters(), lr=0.1), uneven))
     expect(lambda: tw.PeriodicAveraging(sgd, model).add_param_group(
@@ -279,11 +356,38 @@ class Local(unittest.TestCase):
             for found in ranks:
                 for kind, same, _ in found:
                     self.assertTrue(same, (kind, codec))
-        saved = [found[3][2] for found in ranks]
-        three = on_ranks(3, at_another_size, saved)
-        for anchor, weights in three:
-            self.assertTrue(torch.equal(anchor, three[0][0]))
-            self.assertTrue(torch.equal(weights, three[0][1]))
+        for method, settings in ((3, {"tau": 2}), (-1, STREAMING[1])):
+            saved = [found[method][2] for found in ranks]
+            three = on_ranks(3, at_another_size, saved, settings)
+            for anchor, later in three:
+                self.assertTrue(torch.equal(anchor, three[0][0]))
+                self.assertTrue(torch.equal(later, three[0][1]))
+                self.assertFalse(torch.equal(anchor, later))  # a round has ended
+
+    def test_a_refused_state_leaves_a_round_under_way_whole(self):
+        for codec in ("fp32", "int8"):
+            for same, errors in on_ranks(2, refused, codec):
+                self.assertEqual(len(errors), 2)
+                self.assertIn("steps", errors[0])
+                self.assertTrue(same, codec)
+
+    def test_one_fragment_without_delay_is_diloco_to_the_bit(self):
+        for codec in ("fp32", "int4", "topk:density=0.1"):
+            for plainly, *as_fragment in on_ranks(2, as_one_fragment, codec):
+                for course, sent, rounds in as_fragment:
+                    self.assertTrue(torch.equal(course, plainly[0]), codec)
+                    self.assertEqual((sent, rounds), plainly[1:])
+
+    def test_fragments_have_rounds_in_turn_that_overlap_steps(self):
+        ranks = on_ranks(2, streams)
+        values = ranks[0][1].numel()
+        for found, middle, own, metrics in ranks:
+            self.assertEqual([one[:3] for one in found], [(5, 2, 0), (7, 4, 1), (9, 6, 0), (11, 8, 1)])
+            self.assertEqual(found[0][3] + found[1][3], values)
+            self.assertTrue(torch.equal(middle, ranks[0][1]) and middle.isfinite().all())
+            self.assertGreater(metrics["peak_sent_bytes"], 2 * max(one[3] for one in found))
+            self.assertLess(metrics["peak_sent_bytes"], metrics["total_sent_bytes"] / 2)
+        self.assertFalse(torch.equal(ranks[0][2], ranks[1][2]))  # a mix leaves each its own
 
     def test_parameters_that_are_no_views_are_averaged_too(self):
         first, second = on_ranks(2, odd_parameters)
@@ -293,6 +397,10 @@ class Local(unittest.TestCase):
         self.assertLess((first[1] - mean).abs().max(), 4e-3)  # bfloat16
         self.assertTrue(torch.equal(first[1], second[1]))
         self.assertTrue(first[2] and first[3] and second[2] and not torch.equal(first[0], first[1]))
+
+    def test_steps_without_a_round_move_parameters_that_are_no_views_too(self):
+        for views, own_memory in on_ranks(2, pulled_in_every_step):
+            self.assertTrue(torch.equal(views, own_memory))
 
     def test_a_scaler_skips_one_worker_only(self):
         (report, scale, weights), (_, other_scale, other) = on_ranks(2, scaled)
@@ -305,8 +413,8 @@ class Local(unittest.TestCase):
 
     def test_mistakes_are_explained(self):
         for found in on_ranks(2, mistakes):
-            self.assertEqual(len(found), 7, found)
-            for text, error in zip(("DistributedDataParallel", "tau_global", "loss=loss", "known: ",
+            self.assertEqual(len(found), 8, found)
+            for text, error in zip(("DistributedDataParallel", "tau_global", "loss=loss", "known: ", "before its next",
                                     "parameters", "came to the optimiser", "state of 'diloco"), found):
                 self.assertIn(text, error)
 

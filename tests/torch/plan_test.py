@@ -46,6 +46,14 @@ class Planned(unittest.TestCase):
         self.assertTrue(found.of("fp32").bytes_exact)
         self.assertGreater(found.of("fp32").sent_bytes, 2 * 3 / 4 * 4 * sum(p.numel() for p in self.net.parameters()))
 
+    def test_machines_and_local_methods_are_those_of_thinwire_plan(self):
+        import thinwire.torch as tw
+        given = {"link": "1mbit", "ranks": 4, "codecs": [], "steps": 1}
+        machines = tw.plan(self.net, self.batch, per_machine=2, **given).of("fp32")
+        self.assertLess(machines.between_bytes, machines.sent_bytes)
+        rounds = tw.plan(self.net, self.batch, sync="average:tau=10", **given).of("fp32")
+        self.assertGreater(rounds.longest_seconds, rounds.seconds)
+
     def test_gradients_are_complete_when_their_layer_is_done(self):
         from thinwire.torch._parameters import describe
         from thinwire.torch._plan import _timed_pass

@@ -61,6 +61,7 @@ def torchft_manager():
     class Manager:
         current_step = staticmethod(lambda: 0)
         is_participating = staticmethod(lambda: True)
+        num_participants = staticmethod(lambda: 1)
     return Manager()
 
 
@@ -173,6 +174,22 @@ class Torchft(unittest.TestCase):
                 x, y = batch(number, step)
                 (nn.functional.mse_loss(expected(x), y) / 3).backward()
             optimizer.step()
+        torch.testing.assert_close(replicas[0].weights(), torch.cat([p.detach().flatten() for p in expected.parameters()]))
+
+    def test_replicas_that_heal_in_the_first_step_do_not_make_the_mean_smaller(self):
+        takes_part = {}
+
+        def looks(replica, where):
+            if where == "backward" and replica.manager.current_step() == 0:
+                takes_part[replica.number] = replica.manager.is_participating()
+
+        # A step without both does not count. One has the weights that the other one takes over.
+        replicas = [self.start(number, 1, "fp32", looks, manager={"min_replica_size": 2}) for number in range(2)]
+        self.end(*replicas)
+        (one,) = (number for number, does in takes_part.items() if does)
+        expected = net()
+        nn.functional.mse_loss(expected(batch(one, 0)[0]), batch(one, 0)[1]).backward()
+        torch.optim.SGD(expected.parameters(), lr=0.02).step()
         torch.testing.assert_close(replicas[0].weights(), torch.cat([p.detach().flatten() for p in expected.parameters()]))
 
     def test_every_kind_of_codec_trains(self):

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
+from ._memory import device_of
 from ._parameters import Parameter, every_parameter, listed, plainly_named
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
@@ -121,10 +122,7 @@ def check_type(one: Parameter) -> None:
         raise UnsupportedError(
             f"compress: parameter '{one.name}' is of type {one.tensor.dtype}; it may be one of {names}"
         )
-    if one.tensor.device.type != "cpu":
-        raise UnsupportedError(
-            f"compress: parameter '{one.name}' is on {one.tensor.device}; gradients must lie in the processor's memory"
-        )
+    device_of([(one.name, one.tensor)])
 
 
 def _ids_in(module: nn.Module) -> list[int]:

@@ -16,6 +16,7 @@ from ..codec import Codec
 from ..errors import ContractError, CorruptError
 from ._arguments import Arguments, explains_keywords
 from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
+from ._memory import Carrier, carrier_of, on_host
 from ._saved import from_tensor, to_tensor
 
 # Tags of a boundary: index x 300 + direction x 100 + micro-batch.
@@ -24,15 +25,16 @@ _MOST = 100  # micro-batches, and boundaries between two ranks
 
 _Pair = tuple[Optional[KeptPositions], Optional[KeptPositions]]  # of the sender, of the receiver
 
-_wires: dict[tuple[Any, float], Wire] = {}
+_wires: dict[tuple[Any, float], tuple[Wire, Carrier]] = {}
 
 
 def _wire_of(group: Optional[dist.ProcessGroup], deadline_seconds: float) -> Wire:
     """One for all boundaries of a process group, since stages have different numbers of them."""
     key = (group or dist.group.WORLD, deadline_seconds)
     if key not in _wires:
-        _wires[key] = Wire(*key)
-    return _wires[key]
+        carrier = carrier_of(key[0])
+        _wires[key] = Wire(carrier.group, deadline_seconds), carrier
+    return _wires[key][0]
 
 
 class _Direction:
@@ -56,7 +58,7 @@ class _Direction:
         return [end for end in (self.sender, self.receiver) if end is not None]
 
     def encode(self, values: torch.Tensor, visit: tuple[Any, ...]) -> torch.Tensor:
-        message, _, finite = self.sender.encode(values.detach().float().contiguous(), visit)
+        message, _, finite = self.sender.encode(on_host(values.detach().float()).contiguous(), visit)
         self.bad |= not finite
         return message
 
@@ -93,21 +95,22 @@ class _Send(torch.autograd.Function):
     @staticmethod
     def forward(ctx, values, boundary, visit):
         ctx.boundary, ctx.visit = boundary, visit
-        ctx.shape, ctx.dtype = values.shape, values.dtype
+        ctx.like = values.new_empty(())
+        ctx.shape = values.shape
         boundary._ship(boundary._activations, values, visit, _FORWARD)
         return torch.zeros(())
 
     @staticmethod
     def backward(ctx, _):
         gradient = ctx.boundary._await(ctx.boundary._gradients, ctx.visit, _BACKWARD)
-        return gradient.view(ctx.shape).to(ctx.dtype), None, None
+        return gradient.view(ctx.shape).to(ctx.like), None, None
 
 
 class _Receive(torch.autograd.Function):
     @staticmethod
     def forward(ctx, anchor, boundary, visit):
         ctx.boundary, ctx.visit = boundary, visit
-        return boundary._await(boundary._activations, visit, _FORWARD)
+        return boundary._await(boundary._activations, visit, _FORWARD).to(boundary._device)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -133,12 +136,13 @@ class Boundary(nn.Module):
         micro_batches: the number of micro-batches in a step.
         at_inference: whether activations also pass the codec (without memory) in eval mode.
         to_rank, from_rank: the rank of the other stage; exactly one of them, or none in one process.
-        process_group: a process group of backend gloo. All its ranks must build their first boundary at the same
+        process_group: a process group; beside one of nccl alone thinwire makes one of gloo. All its ranks must build their first boundary at the same
             place among the thinwire objects that they build.
         index: the number of the boundary, if there are several in a process or between two ranks.
         steps_per_epoch: if a codec follows a schedule in epochs: the steps in an epoch, or the DataLoader.
         cache_budget, spill_folder: how many bytes of samples' estimates stay in memory, and where the rest goes.
         deadline_seconds: the longest wait for the other rank.
+        device: where `receive` puts activations; what is sent may lie anywhere.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or does not fit another.
@@ -168,6 +172,7 @@ class Boundary(nn.Module):
         cache_budget: int = 0,
         spill_folder: Union[str, os.PathLike[str]] = "",
         deadline_seconds: float = 60.0,
+        device: Union[str, torch.device] = "cpu",
     ) -> None:
         super().__init__()
         check = Arguments("Boundary")
@@ -185,7 +190,7 @@ class Boundary(nn.Module):
         check.seconds(deadline_seconds=deadline_seconds)
         if to_rank is not None and from_rank is not None:
             raise ContractError("a boundary has one other side: give to_rank or from_rank")
-        self._shape = tuple(sample_shape)
+        self._shape, self._device = tuple(sample_shape), torch.device(device)
         self._peer = from_rank if to_rank is None else to_rank
         self._first, self._second = from_rank is None, to_rank is None
         if self._peer is not None:
@@ -246,7 +251,7 @@ class Boundary(nn.Module):
         if self._wire is None or not self._second:
             raise ContractError("receive is for the stage that was given from_rank")
         if not self.training:
-            return self._await(self._inference, self._next_look(), _LOOK)
+            return self._await(self._inference, self._next_look(), _LOOK).to(self._device)
         anchor = torch.zeros((), requires_grad=True)
         return _Receive.apply(anchor, self, self._next_visit(ids, batch))
 
@@ -294,7 +299,7 @@ class Boundary(nn.Module):
         self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...]
     ) -> torch.Tensor:
         message = self._encode(direction, values, visit)
-        return direction.decode(message, visit, values.shape).to(values.dtype)
+        return direction.decode(message, visit, values.shape).to(values)
 
     def _infer(self, values: torch.Tensor) -> torch.Tensor:
         arrived = self._cross(self._inference, values, self._next_look())

@@ -53,7 +53,8 @@ def compress(
 
     Args:
         model: a DistributedDataParallel, or a model sharded by fully_shard, or the result of torch.compile on one,
-            before its first backward pass, on process groups of backend gloo.
+            before its first backward pass, in the processor's memory or on one GPU per process. thinwire's messages go by
+            the model's process groups of backend gloo; beside groups of nccl alone it makes groups of gloo.
         codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them. "auto" chooses the
             codec of each parameter by measured steps, among those that `auto:loss=none`, `small` or `any` allows,
             and may change it later: docs/choosing.md, `Link.decisions`.

@@ -13,6 +13,7 @@ from torch import nn
 
 from ..errors import ContractError, TimeoutError
 from ._fit import memories
+from ._memory import Streams, all_reduce, carrier_of, device_of, engine_device
 from ._names import stream_of
 from ._native import Engine
 from ._parameters import Parameter, by_plain_names, codecs_of, listed
@@ -29,6 +30,7 @@ class Exchange:
         with_momentum: gives options the memories that an optimiser's momentum is part of.
         changed: what replaces these options where a link had been changed before it was saved.
         averaging: the ranks that average with each other, if `processes` has those of several columns.
+        device: where gradients are, if not beside their parameters.
     """
 
     def __init__(
@@ -40,20 +42,29 @@ class Exchange:
         with_momentum: Optional[Callable[[_Options], _Options]] = None,
         changed: Optional[_Options] = None,
         averaging: Optional[dist.ProcessGroup] = None,
+        device: Optional[torch.device] = None,
     ) -> None:
         self.parameters, self.options = parameters, options
         self._processes, self._deadline, self._with_momentum = processes, deadline_seconds, with_momentum
-        self._averaging = processes if averaging is None else averaging
+        carrier = carrier_of(processes)
+        others = carrier if averaging is None else carrier_of(averaging)
+        self._given_averaging, self._averaging = averaging, others.group
+        self._streams = Streams()
+        if device is None:
+            device = device_of((one.name, one.tensor) for one in parameters)
+        self._device = device
         own = engine_options(parameters, options)
         own = {**(with_momentum(own) if with_momentum else own), **(changed or {})}
-        self._engine = Engine(processes, [(p.name, p.shape, p.kind) for p in parameters], own, deadline_seconds)
+        self._engine = Engine(carrier.group, [(p.name, p.shape, p.kind) for p in parameters], own, deadline_seconds,
+                              engine_device(device))
+        self._carriers = carrier, others  # behind the engine, which is to end before them
         self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
         self.rank, self.size, self.column = self._engine.rank, self._engine.size, self._engine.column
 
     def again(self, changed: _Options) -> Exchange:
         """Another of the same parameters, which remembers nothing."""
         return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed,
-                        self._averaging)
+                        self._given_averaging, self._device)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -143,13 +154,13 @@ class Exchange:
             parts = values.split([math.prod(one.shape) for one in own])
             held.update((one.name, part) for one, part in zip(own, parts))
         holders = torch.tensor([float(one.name in held) for one in self.parameters])
-        dist.all_reduce(holders, group=self._averaging)
+        all_reduce(holders, self._averaging)
         found: dict[int, torch.Tensor] = {}
         for one, count in zip(self.parameters, holders.tolist()):
             if count == 0:
                 continue
             values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape))
-            dist.all_reduce(values, group=self._averaging)
+            all_reduce(values, self._averaging)
             found[id(one.tensor)] = values.div_(count)
         return found
 
@@ -160,12 +171,13 @@ class Exchange:
                 f"DistributedDataParallel averages a parameter of shape {list(parameter.shape)} that was frozen when "
                 "compress was called, beside sparse ones; freeze it after compress"
             )
-        self._engine.start(place, gradient)
+        self._engine.start(place, gradient, self._streams.note(gradient))
 
     def wait(self) -> dict[str, Any]:
         """Ends the step; its report."""
         try:
-            return self._engine.wait()
+            with self._streams.wait():
+                return self._engine.wait()
         except TimeoutError as error:
             names = [parameter.name for parameter in self.parameters]
             raise TimeoutError(f"{error}; there is no mean of {listed(names)}") from None

@@ -8,30 +8,30 @@ from collections.abc import Sequence
 import torch
 
 from ..errors import UnsupportedError
+from ._memory import device_of, staged
 from ._parameters import Parameter
 
 
 class FlatParameters:
     """One float32 vector with the values of all parameters, one after another.
 
-    Contiguous float32 parameters are moved into it and are views from then on, so that nothing is
-    copied in a step; others, and those that somebody gives memory of their own again, are copied
-    before and after.
+    It lies in the processor's memory. Contiguous float32 parameters there are moved into it and are views from then on,
+    so that nothing is copied in a step; others, those on a GPU, and those that somebody gives memory of their own again,
+    are copied before and after.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         for one in parameters:
-            if one.tensor.device.type != "cpu":
-                raise UnsupportedError(f"parameter '{one.name}' is not in the processor's memory")
             if not one.tensor.is_floating_point():
                 raise UnsupportedError(f"parameter '{one.name}' has type {one.tensor.dtype}")
+        device = device_of((one.name, one.tensor) for one in parameters)
         self._parameters = [one.tensor for one in parameters]
         self._known = {id(parameter) for parameter in self._parameters}
-        self.values = torch.empty(sum(p.numel() for p in self._parameters))
+        self.values = staged(torch.empty(0, device=device), sum(p.numel() for p in self._parameters))
         self._views = self.split(self.values)
         for parameter, view in zip(self._parameters, self._views):
             view.copy_(parameter.detach())
-            if parameter.dtype == torch.float32 and parameter.is_contiguous():
+            if parameter.dtype == torch.float32 and parameter.is_contiguous() and parameter.device.type == "cpu":
                 parameter.data = view
 
     def split(self, vector: torch.Tensor) -> list[torch.Tensor]:
@@ -61,7 +61,7 @@ class FlatParameters:
     def scatter_gradients(self, vector: torch.Tensor) -> None:
         for parameter, place in zip(self._parameters, self.split(vector)):
             if parameter.grad is None:
-                parameter.grad = place.to(parameter.dtype, copy=True)
+                parameter.grad = place.to(parameter.device, parameter.dtype, copy=True)
             else:
                 parameter.grad.copy_(place)
 

@@ -65,6 +65,7 @@ class Link:
         self._step: Optional[Any] = None  # the one under way
         self._report: Optional[dict[str, Any]] = None  # of the last step
         self._steps = self._told = 0
+        self._staging_told = False
         self._loggers = Loggers()
         self._error: Optional[BaseException] = None
         watch(self)
@@ -89,7 +90,18 @@ class Link:
         self._report = self._exchange.wait()
         self._steps += 1
         self._tell_decisions()
+        self._tell_of_staging(self._report)
         return self._report
+
+    def _tell_of_staging(self, report: dict[str, Any]) -> None:
+        """Once: which gradients on a GPU are compressed by the processor."""
+        if self._staging_told:
+            return
+        self._staging_told = True
+        why = [stream["why_staged"] for stream in report["streams"] if stream["why_staged"]]
+        if why:
+            _log.info("gradients of %d of %d streams are copied to the processor to be compressed: %s", len(why),
+                      len(report["streams"]), why[0])
 
     def _write_logs(self) -> None:
         self._loggers.write(self._steps, self._rows)
@@ -103,10 +115,10 @@ class Link:
             ranks to which the rule gave no weight), dense_bytes (what an uncompressed exchange
             would send), sent_bytes, received_bytes (all bytes
             included), inside_bytes and between_bytes (the parts of sent_bytes within and between
-            groups of ranks), wire_ratio, codec_ratio, compress_seconds, wire_seconds,
+            groups of ranks), device_to_host_bytes and host_to_device_bytes (copied from and to a GPU), wire_ratio, codec_ratio, compress_seconds, wire_seconds,
             decompress_seconds, gradient_norm and rest_norm (l2, of this rank's gradient and of what
             memories keep; 0 unless `compress` was given norms=True), and streams: one dict of
-            counters per vector, with its codec. Empty before the first step.
+            counters per vector, with its codec, on_device (compressed on the GPU) and why_staged (why not). Empty before the first step.
         """
         return counters(self._report, self._steps) if self._report else {}
 

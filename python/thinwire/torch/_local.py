@@ -20,6 +20,7 @@ from ._flat import FlatParameters
 from ._held import Held
 from ._local_state import local_states
 from ._loggers import Loggers
+from ._memory import broadcast, carrier_of
 from ._native import LocalWorker
 from ._parameters import describe
 from ._reports import rows_of_round
@@ -41,7 +42,7 @@ class LocalOptimizer(torch.optim.Optimizer):
             schedules count rounds: "warmup(0.001;100steps)".
         feedback, exchange: the memory that keeps what a codec leaves out, and the collective of means;
             "auto" is what suits the method.
-        process_group: a process group of backend gloo; all ranks if absent.
+        process_group: a process group; all ranks if absent. Beside one of nccl alone thinwire makes one of gloo.
         host: the name of this rank's host, if groups are hosts; the system's name if absent.
         max_skipped: this many bad rounds in a row end training; 0: never.
         deadline_seconds: the longest wait for another rank.
@@ -94,16 +95,18 @@ class LocalOptimizer(torch.optim.Optimizer):
                    "seed": seed, "max_skipped": max_skipped, "host": host}
         tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
         self._tensors = {name: shape for name, shape, _ in tensors}
-        self._worker = LocalWorker(group, tensors, self._flat.values, options, deadline_seconds)
+        carrier = carrier_of(group)
+        self._worker = LocalWorker(carrier.group, tensors, self._flat.values, options, deadline_seconds)
+        self._carrier = carrier  # behind the worker, which is to end before it
         self._needs_loss = self._worker.needs_loss
         self._flat.scatter()
         others = [p.detach() for p in model.parameters() if not self._flat.knows(p)]
         for tensor in [*others, *model.buffers()]:
-            dist.broadcast(tensor, dist.get_global_rank(group, 0), group)
+            broadcast(tensor, group)
         self._gradient = torch.empty_like(self._flat.values) if self._worker.adjusts_gradient else None
         self._loggers = Loggers()
         self._last: dict[str, Any] = {}
-        self._totals = {"rounds": 0, "total_sent_bytes": 0, "total_received_bytes": 0}
+        self._totals = {"rounds": 0, "total_sent_bytes": 0, "total_received_bytes": 0, "peak_sent_bytes": 0}
 
     # What is not here is the inner optimiser's: state, defaults, hooks.
     def __getattr__(self, name: str) -> Any:
@@ -148,8 +151,8 @@ class LocalOptimizer(torch.optim.Optimizer):
             report = self._worker.after_step(
                 self._flat.gather(), math.inf if bad or judged is None else float(judged)
             )
+            self._flat.scatter()  # some methods move parameters in steps without a round
             if report is not None:
-                self._flat.scatter()
                 self._count(report)
         return value
 
@@ -168,9 +171,11 @@ class LocalOptimizer(torch.optim.Optimizer):
         """Returns the report of the last round on this rank; empty before the first.
 
         Returns:
-            round, step, skipped, fault, global, ranks, losses (of these; inf: not finite), leaders, leader
+            round, step, skipped, fault, global, fragment (-1: of the whole model), begun (the step after which
+            its values were taken), ranks, losses (of these; inf: not finite), leaders, leader
             (-1: none), values, payload_bytes, sent_bytes, received_bytes, between_bytes, seconds;
-            and rounds, total_sent_bytes, total_received_bytes since this object was built.
+            and rounds, total_sent_bytes, total_received_bytes, peak_sent_bytes (of the round that sent
+            most) since this object was built.
         """
         return {**self._last, **self._totals} if self._last else {}
 
@@ -268,6 +273,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._totals["rounds"] += 1
         self._totals["total_sent_bytes"] += report["sent_bytes"]
         self._totals["total_received_bytes"] += report["received_bytes"]
+        self._totals["peak_sent_bytes"] = max(self._totals["peak_sent_bytes"], report["sent_bytes"])
         self._loggers.write(report["step"], lambda _: rows_of_round(self.metrics()))
 
 
@@ -349,8 +355,18 @@ class ElasticAveraging(LocalOptimizer):
 class DiLoCo(LocalOptimizer):
     """An outer Nesterov step along the way that the mean of all workers went [Douillard et al., 2023].
 
+    With any of `fragments`, `order`, `delay` and `mix` it is Streaming DiLoCo [Douillard et al., arXiv 2501.18512]:
+    parts of the model have their rounds in turn, and rounds overlap the steps.
+
+        optimizer = tw.DiLoCo(inner, model, tau=100, fragments=4, delay=5, mix=0.5, codec="int4")
+
     Args:
+        tau: steps between two rounds; with fragments, of each.
         rate, momentum: learning rate and momentum of the outer step.
+        fragments: parts of the model, of whole layers, each with its own round; as the engine chooses if absent.
+        order: "strided", layers of a fragment are every so many-th one, or "sequential", neighbours.
+        delay: steps that a round overlaps, fewer than tau.
+        mix: share of a worker's own parameters that is left after a round; 0: all continue from the outer step.
     """
 
     def __init__(
@@ -361,10 +377,16 @@ class DiLoCo(LocalOptimizer):
         tau: int = 500,
         rate: Optional[float] = None,
         momentum: Optional[float] = None,
+        fragments: Optional[int] = None,
+        order: Optional[str] = None,
+        delay: Optional[int] = None,
+        mix: Optional[float] = None,
         **common: Any,
     ) -> None:
-        super().__init__(optimizer, model, _text("diloco", tau=tau, rate=rate, momentum=momentum),
-                         **common)
+        parts = {"fragments": fragments, "order": order, "delay": delay, "mix": mix}
+        streams = any(value is not None for value in parts.values())
+        super().__init__(optimizer, model, _text("streaming" if streams else "diloco", tau=tau, rate=rate,
+                                                 momentum=momentum, **parts), **common)
 
 
 class SparseLoCo(LocalOptimizer):

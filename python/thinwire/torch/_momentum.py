@@ -93,7 +93,7 @@ class MemoryMomentum:
                 buffer = state.get(_BUFFER)
                 if parameter.is_complex():
                     velocity = torch.view_as_complex(velocity.view(-1, 2))
-                velocity = as_part_of(velocity, parameter).to(parameter.dtype)
+                velocity = as_part_of(velocity.to(parameter.device), parameter).to(parameter.dtype)
                 state[_BUFFER] = velocity.clone() if buffer is None else buffer.add_(velocity)
 
     def detach(self) -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..errors import ContractError
-from ..planning import USUAL_CODECS, Plan
+from ..planning import Plan
 from ..planning import plan as plan_tensors
 from ..streams import TensorSpec
 from ._native import probe_link
@@ -75,8 +75,9 @@ def probed_link() -> tuple[str, int]:
 
 
 def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
-         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Iterable[str] = USUAL_CODECS,
-         steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False) -> Plan:
+         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Optional[Iterable[str]] = None,
+         steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False, per_machine: int = 1,
+         inside_link: str = "none", sync: str = "") -> Plan:
     """Says whether compression pays for this module: a table when printed, the fastest step first.
 
         print(tw.plan(model, (inputs, targets), link="1gbit,0.1ms", ranks=8))
@@ -86,7 +87,8 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
     stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in
-    half a second, and `ranks` is their number; then all ranks call it.
+    half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
+    `LocalOptimizer`) are those of thinwire.plan.
     """
     if link == "probe":
         link, ranks = probed_link()
@@ -104,4 +106,5 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     ready = [min(end, statistics.median(times)) for times in zip(*(ready for ready, _ in passes))]
     tensors = [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
     return plan_tensors(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
-                        optimizer_seconds=optimizer_seconds, own_core=own_core)
+                        optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
+                        inside_link=inside_link, sync=sync)

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import ContractError, MismatchError, UnsupportedError
 from ._link import Link
+from ._memory import on_host
 from ._parameters import as_part_of, local_part
 from ._sharded import any_on_any_rank, grid_of, require_known, sharded_modules, sharded_parameters
 
@@ -64,7 +65,7 @@ class ReplicasLink(Link):
 
     def _require_equal_replicas(self) -> None:
         """fully_shard hands no values out, so that replicas start with what each of them made."""
-        sums = [zlib.crc32(local_part(one.tensor).contiguous().view(torch.uint8).numpy()) for one in self._parameters]
+        sums = [zlib.crc32(on_host(local_part(one.tensor)).contiguous().view(torch.uint8).numpy()) for one in self._parameters]
         told = [text.split() for text in self._exchange.tell_all(" ".join(map(str, sums)))]
         for rank, own in enumerate(told):
             first = told[rank % self._grid.shards]

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .. import errors
 from .._state import SEAL, StateArray, read_state, write_state
 from ..errors import CorruptError, MismatchError
+from ._memory import on_host
 from ._native import check_seal
 
 # What state_dict gave on one rank; or on all old ranks, in any order.
@@ -26,7 +27,7 @@ def to_tensor(arrays: Sequence[StateArray]) -> torch.Tensor:
 
 
 def from_tensor(rank: int, state: torch.Tensor) -> list[StateArray]:
-    arrays = read_state(f"state of rank {rank}", state.numpy().tobytes())
+    arrays = read_state(f"state of rank {rank}", on_host(state).numpy().tobytes())
     try:
         check_seal(arrays)
     except CorruptError as error:

@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from ..errors import ContractError, UnsupportedError
 from ._averaged import check_type
+from ._memory import Carrier, all_reduce, carrier_of
 from ._parameters import Parameter, describe, every_parameter, is_sharded, listed
 
 _HINT = 'fully_shard(module, mesh=mesh["shard"])'
@@ -26,6 +27,7 @@ class Grid(NamedTuple):
     replicas: dist.ProcessGroup  # the ranks that have the same shard
     shard: dist.ProcessGroup  # the ranks of this rank's replica
     shards: int
+    carriers: tuple[Carrier, ...]  # of all three: ranks may need them at different times later
 
 
 def sharded_modules(model: nn.Module) -> list[FSDPModule]:
@@ -110,13 +112,14 @@ def grid_of(parameters: Sequence[Parameter], replicate: Any) -> Grid:
         raise ContractError(
             f"compress: rank {dist.get_rank()} has its shard in common with ranks {replicate.mesh.tolist()}, and its "
             f"replica with ranks {mesh.mesh.tolist()}; a link needs replica after replica, as of "
-            f'init_device_mesh("cpu", ({replicas}, {shards}), mesh_dim_names=("replicate", "shard")), and '
+            f'init_device_mesh({mesh.device_type!r}, ({replicas}, {shards}), mesh_dim_names=("replicate", "shard")), and '
             'replicate=mesh["replicate"]')
     assert dist.group.WORLD is not None
-    return Grid(dist.group.WORLD, replicate.get_group(), mesh.get_group(), shards)
+    groups = dist.group.WORLD, replicate.get_group(), mesh.get_group()
+    return Grid(*groups, shards, tuple(carrier_of(group) for group in groups))
 
 
 def any_on_any_rank(flags: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Of flags as integers, those that are set on a rank of the group."""
-    dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=group)
+    all_reduce(flags, group, dist.ReduceOp.MAX)
     return flags

@@ -19,6 +19,7 @@ from ._forgotten import watch
 from ._fsdp2 import AllGather, ReduceScatter, all_gather_single, send_unused, travelling
 from ._link import Link
 from ._link_state import fitting, link_states, saved_state
+from ._memory import carrier_of, device_of, on_host
 from ._native import Gather
 from ._parameters import Parameter, decides, every_parameter, local_part, plainly_named
 from ._reshard import Shard, arrays_of, shard_of, whole_of
@@ -26,7 +27,8 @@ from ._saved import Saved, entries, from_tensor, of_rank, to_tensor, together
 from ._sharded import sharded_modules, sharded_parameters
 
 _EIGHT_BITS = "loco"
-_COUNTED = ("dense_bytes", "sent_bytes", "received_bytes", "compress_seconds", "wire_seconds", "decompress_seconds")
+_COUNTED = ("dense_bytes", "sent_bytes", "received_bytes", "device_to_host_bytes", "host_to_device_bytes",
+            "compress_seconds", "wire_seconds", "decompress_seconds")
 
 
 class _Allocates:
@@ -66,7 +68,9 @@ class Reduction(_Allocates, ReduceScatter):
         owners = [rank for rank in range(ranks) for _ in parameters]
         rules = {pattern: settings for pattern, settings in options["rules"].items()
                  if any(decides(pattern, one) for one in parameters)}
-        self.exchange = Exchange(group, tensors, {**options, "rules": rules, "owners": owners}, deadline_seconds)
+        device = device_of((one.name, local_part(one.tensor)) for one in parameters)
+        self.exchange = Exchange(group, tensors, {**options, "rules": rules, "owners": owners}, deadline_seconds,
+                                 device=device)
         self.report: Optional[dict[str, Any]] = None  # of the last step
         self.steps = 0
 
@@ -103,8 +107,10 @@ class WeightGather(_Allocates, AllGather):
         self._ranks = ranks
         self._size = sum(math.prod(shape) for _, shape, _ in shapes)
         self._all = ranks * self._size
-        self._gather = Gather(group, [[(f"{name}#{rank}", shape, kind) for name, shape, kind in shapes]
+        carrier = carrier_of(group)
+        self._gather = Gather(carrier.group, [[(f"{name}#{rank}", shape, kind) for name, shape, kind in shapes]
                                       for rank in range(ranks)], codec, seed, deadline_seconds)
+        self._carrier = carrier  # behind what gathers, which is to end before it
         self._names = [one.name for one in parameters]
         self.calls = self.sent_bytes = self.received_bytes = 0
 
@@ -120,8 +126,9 @@ class WeightGather(_Allocates, AllGather):
                 f"parameters {self._names[0]!r} ... have {self._size}: parameters of one module need one type, and no "
                 "extensions")
         is_float = output_tensor.dtype == torch.float32 and output_tensor.is_contiguous()
-        found = output_tensor if is_float else torch.empty(self._all)
-        report = self._gather.gather(self.calls, input_tensor.to(torch.float32, copy=True), found)
+        is_here = output_tensor.device.type == "cpu"
+        found = output_tensor if is_float and is_here else torch.empty(self._all)
+        report = self._gather.gather(self.calls, on_host(input_tensor.to(torch.float32, copy=True)), found)
         self.calls += 1
         self.sent_bytes += report["sent_bytes"]
         self.received_bytes += report["received_bytes"]
@@ -209,10 +216,10 @@ class ShardsLink(Link):
 
         Returns:
             step (steps done), skipped (of any module), fault, dense_bytes (what an uncompressed reduce-scatter would
-            send), sent_bytes, received_bytes, wire_ratio, compress_seconds, wire_seconds, decompress_seconds, modules
-            (of each, by the name of its first parameter, skipped, unchosen and bytes; unchosen are the ranks to which
-            a robust rule gave no weight), and weights: gathers, sent_bytes and
-            received_bytes since the link was made. Empty before the first step.
+            send), sent_bytes, received_bytes, device_to_host_bytes and host_to_device_bytes (copied from and to a GPU),
+            wire_ratio, compress_seconds, wire_seconds, decompress_seconds, modules (of each, by the name of its first
+            parameter, skipped, unchosen and bytes; unchosen are the ranks to which a robust rule gave no weight), and
+            weights: gathers, sent_bytes and received_bytes since the link was made. Empty before the first step.
         """
         reports = {name: one.report for name, one in self._reductions.items() if one.report is not None}
         if not reports:

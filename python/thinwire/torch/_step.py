@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ._memory import future_of
 from ._parameters import shape_of
 
 Start = Callable[[nn.Parameter, torch.Tensor], None]
@@ -52,7 +53,7 @@ class Step:
             self._places[id(parameter)] = place = flat[begin:end].view(shape)
             start(parameter, place)
             begin = end
-        future: torch.futures.Future = torch.futures.Future()
+        future = future_of(values)
         self._buckets.append(_Bucket(future, values, given.is_sparse))
         return future
 

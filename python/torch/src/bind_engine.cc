@@ -6,6 +6,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine.h"
 #include "exchange_options.h"
@@ -37,12 +41,16 @@ py::dict to_dict(const StreamSpec& stream, const StreamCounters& counters) {
   py::dict row;
   row["name"] = stream.name;
   each_counter(counters, [&](const char* name, auto value) { row[name] = value; });
+  row["on_device"] = counters.on_device;
+  row["why_staged"] = counters.why_staged;
   return row;
 }
 
 py::dict to_dict(const Engine& engine, const StepReport& report) {
   py::dict row;
   each_total(report, [&](const char* name, auto value) { row[name] = value; });
+  row["device_to_host_bytes"] = report.device_to_host_bytes;
+  row["host_to_device_bytes"] = report.host_to_device_bytes;
   row["owed"] = report.owed;
   row["fault"] = report.skipped ? describe(report.fault) : std::string();
   py::list left_out;
@@ -132,13 +140,15 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine")
       .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
                        const std::vector<thinwire::python::NamedShape>& tensors,
-                       const py::dict& options, double deadline_seconds) {
-             const auto parsed = thinwire::python::exchange_options_of(options);
+                       const py::dict& options, double deadline_seconds,
+                       const std::optional<std::pair<int, std::vector<std::string>>>& device) {
+             auto parsed = thinwire::python::exchange_options_of(options);
              const NoGil released;
+             if (device) parsed.device = thinwire::make_cuda_memory(device->first, device->second);
              return std::make_shared<Engine>(processes, tensors, parsed, deadline_seconds);
            }),
            py::arg("processes"), py::arg("tensors"), py::arg("options"),
-           py::arg("deadline_seconds"))
+           py::arg("deadline_seconds"), py::arg("device") = py::none())
       .def_static(
           "join",
           [](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
@@ -171,7 +181,8 @@ PYBIND11_MODULE(_engine, module) {
            })
       .def("options",
            [](const Engine& engine) { return thinwire::python::dict_of(engine.options()); })
-      .def("start", &Engine::start, py::call_guard<NoGil>())
+      .def("start", &Engine::start, py::arg("index"), py::arg("gradient"),
+           py::arg("queue") = py::none(), py::call_guard<NoGil>())
       .def("wait",
            [](Engine& engine) {
              thinwire::StepReport report;

@@ -31,6 +31,8 @@ py::dict to_dict(const RoundReport& report) {
   row["skipped"] = report.skipped;
   row["fault"] = report.skipped ? describe(report.fault) : std::string();
   row["global"] = report.global;
+  row["fragment"] = report.fragment;
+  row["begun"] = report.fragment < 0 ? report.step : report.begun;
   row["ranks"] = report.ranks;
   row["losses"] = report.losses;
   row["leaders"] = report.leaders;
@@ -72,7 +74,15 @@ void bind_worker(py::module_& module) {
            })
       .def("centre", &LocalWorker::centre, py::call_guard<NoGil>())
       .def("leave", &LocalWorker::leave, py::call_guard<NoGil>())
-      .def("save", [](const LocalWorker& worker) { return to_list(worker.save()); })
+      .def("save",
+           [](const LocalWorker& worker) {
+             std::vector<SavedArray> saved;
+             {
+               const NoGil released;  // it waits for a round that is under way
+               saved = worker.save();
+             }
+             return to_list(saved);
+           })
       .def("load", &LocalWorker::load, py::call_guard<NoGil>())
       .def("restart", &LocalWorker::restart, py::call_guard<NoGil>())
       .def("tell_all", &LocalWorker::tell_all, py::call_guard<NoGil>())

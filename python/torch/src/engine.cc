@@ -16,11 +16,12 @@ constexpr double kLargestHalf = 65504;
 constexpr size_t kNamed = 4;  // tensors in an error
 
 // Of float32 or bfloat16.
-TensorView view_of(const at::Tensor& tensor) {
+TensorView view_of(const at::Tensor& tensor, std::optional<uint64_t> queue) {
   return {.data = tensor.mutable_data_ptr(),
           .count = static_cast<size_t>(tensor.numel()),
           .dtype = tensor.scalar_type() == at::kFloat ? DType::kFloat32 : DType::kBFloat16,
-          .device = Device::kCpu};
+          .device = queue ? Device::kCuda : Device::kCpu,
+          .queue = queue ? reinterpret_cast<DeviceQueue>(*queue) : nullptr};
 }
 
 }  // namespace
@@ -71,19 +72,20 @@ void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
 
 void Engine::change(ExchangeOptions asked) {
   asked.weighted = exchange_->options().weighted;  // which set_weighted changes
+  asked.device = exchange_->options().device;
   exchange_->change(asked);
 }
 
-void Engine::start(size_t index, const at::Tensor& gradient) {
+void Engine::start(size_t index, const at::Tensor& gradient, std::optional<uint64_t> queue) {
   const auto type = gradient.scalar_type();
-  if (!gradient.device().is_cpu() || !gradient.is_contiguous() ||
+  if ((!queue && !gradient.device().is_cpu()) || !gradient.is_contiguous() ||
       (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf))
     throw Error(ErrorCode::kUnsupported,
                 "gradient of '" + tensors_.at(index).name +
                     "' is not a contiguous float32, bfloat16 or float16 tensor of the "
-                    "processor's memory");
+                    "processor's memory, or of a GPU's with a stream");
   const at::Tensor values = type == at::kHalf ? gradient.to(at::kFloat) : gradient;
-  ticket_ = exchange_->start(index, view_of(values));
+  ticket_ = exchange_->start(index, view_of(values, queue));
   started_.push_back({.index = index, .gradient = gradient, .values = values});
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
@@ -34,6 +35,7 @@ inline Momentum momentum_of(const MomentumTuple& given) {
 class Engine {
  public:
   // Called by all ranks of the process group alike, which has those of all columns. Throws whatever make_exchange throws.
+  // With a device in the options, gradients may be in its memory.
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
          double deadline_seconds);
@@ -73,9 +75,9 @@ class Engine {
   void change(ExchangeOptions asked);
   const ExchangeOptions& options() const { return exchange_->options(); }
 
-  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, on the processor, float32,
-  // bfloat16 or float16.
-  void start(size_t index, const at::Tensor& gradient);
+  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, float32, bfloat16 or float16; on the processor,
+  // or, with a queue of the device, ready behind what that holds.
+  void start(size_t index, const at::Tensor& gradient, std::optional<uint64_t> queue);
 
   // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped for a fault leaves
   // them as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had; one

@@ -59,12 +59,12 @@ void LocalWorker::restart(const at::Tensor& parameters) {
 }
 
 void LocalWorker::begin_with(std::unique_ptr<Store> store, std::span<const float> start) {
-  sync_.reset();  // before a store that it writes to
+  store_->settle();  // rounds on their way would be lost, and this synchroniser may be made again
+  sync_.reset();     // before a store that it writes to
   try {
     sync_ = make_synchroniser(*group_, *store, tensors_, start, options_);
   } catch (const Error& error) {
-    if (may_go_on(error))
-      sync_ = make_synchroniser(*group_, *store_, tensors_, zeros(), options_);
+    if (may_go_on(error)) sync_ = make_synchroniser(*group_, *store_, tensors_, zeros(), options_);
     throw;
   }
   store_ = std::move(store);
