@@ -1,5 +1,5 @@
-// Runs kernel texts and codecs on a GPU: compares their bits with the processor's, and times them. Writes a line of JSON for
-// each kernel or codec and size. check_gpu.py calls it.
+// Runs kernel texts, codecs and memories on a GPU: compares their bits with the processor's, and times them. Writes a line of
+// JSON for each of them and each size. check_gpu.py calls it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,10 @@
 #include "device/device_work.h"
 #include "device/memory_kernels.h"
 #include "device/testing/coded_cases.h"
+#include "feedback/memory_place.h"
 #include "kernel/half_float.h"
+#include "thinwire/feedback.h"
+#include "thinwire/status.h"
 
 namespace thinwire::device {
 namespace {
@@ -32,14 +35,17 @@ constexpr int kRepeats = 20;
 class Gpu {
  public:
   explicit Gpu(std::vector<std::string> nvrtc_folders)
-      : context_(0), current_(context_), driver_(context_.driver()) {
+      : context_(std::make_shared<const CudaContext>(0)),
+        current_(*context_),
+        driver_(context_->driver()) {
     driver_.check(driver_.stream_create(&stream_, 1, 0), "making a stream");
-    launcher_ = std::make_unique<CudaLauncher>(context_, stream_, std::move(nvrtc_folders));
+    launcher_ = std::make_unique<CudaLauncher>(
+        std::make_shared<CudaModules>(context_, std::move(nvrtc_folders)), stream_);
     for (CudaHandle& event : events_) driver_.check(driver_.event_create(&event, 0), "an event");
   }
 
   Launcher& launcher() { return *launcher_; }
-  const CudaContext& context() const { return context_; }
+  const CudaContext& context() const { return *context_; }
 
   // Memory with this content; `shift` bytes behind where it was allocated.
   template <class T>
@@ -102,7 +108,7 @@ class Gpu {
  private:
   void finish() { driver_.check(driver_.stream_synchronise(stream_), "running kernels"); }
 
-  CudaContext context_;
+  std::shared_ptr<const CudaContext> context_;
   CudaContext::Current current_;
   const CudaDriver& driver_;
   CudaHandle stream_ = nullptr;
@@ -192,11 +198,13 @@ double time_here(const std::function<void()>& work) {
 }
 
 bool all_equal = true;
+size_t compared = 0;
 double copy_rate = 0;
 
 // `bytes` are those that the kernel must read and write at least.
 void report(const std::string& name, size_t count, bool equal, double milliseconds, double bytes) {
   all_equal = all_equal && equal;
+  ++compared;
   std::printf(
       "{\"kernel\": \"%s\", \"values\": %zu, \"equal\": %s, \"ms\": %.6f, \"share\": %.4f}\n",
       name.c_str(), count, equal ? "true" : "false", milliseconds,
@@ -305,6 +313,43 @@ void check_codec(const SharedWork& work, const std::string& spec, size_t count, 
          8 * n + static_cast<double>(size));
 }
 
+// Two steps of a memory, of which the second finds what the first left: nothing at every seventh place.
+void check_memory(const SharedWork& work, const std::string& text, size_t count, size_t shift) {
+  const StreamSpec stream = single_tensor({.name = "s", .shape = {count}});
+  const auto here = make_feedback(text, stream).value();
+  const auto [entry, options] = find_feedback(text).value();
+  const auto there = entry->on_device(options, stream, work);
+  const DeviceFloats given(work, count + shift);
+  const std::span<float> gradient_there = given.values().subspan(shift);
+  bool equal = true;
+  double forming = 0;
+  std::vector<float> back(count);
+  for (uint64_t step = 0; step < 2; ++step) {
+    const std::vector<float> gradient = make_values(Values::kHeavyTail, count, 3 + step);
+    work->send(gradient_there.data(), std::as_bytes(std::span(gradient)));
+    const Signal signal = here->prepare(gradient, {});
+    forming = time_here([&] { static_cast<void>(there->prepare(gradient_there, {})); });
+    const Signal signal_there = there->prepare(gradient_there, {});
+    work->fetch(std::as_writable_bytes(std::span(back)), signal_there.values.data());
+    std::vector<float> left(signal.values.begin(), signal.values.end());
+    equal = equal && same(back, left) && signal_there.moments->abs_sum == signal.moments->abs_sum &&
+            signal_there.moments->square_sum == signal.moments->square_sum;
+    for (size_t i = 3; i < count; i += 7) left[i] = 0;
+    if (!here->rest().empty()) {
+      std::copy(left.begin(), left.end(), here->rest().begin());
+      work->send(there->rest().data(), std::as_bytes(std::span(left)));
+      work->await();
+    }
+    here->sent(gradient, 0, count);
+    there->sent(gradient_there, 0, count);
+    here->commit();
+    there->commit();
+  }
+  const StateArrays a = here->save(), b = there->save();
+  for (size_t i = 0; i < a.size(); ++i) equal = equal && a[i].data == b[i].data;
+  report("memory " + text, count, equal, forming, 12 * static_cast<double>(count));
+}
+
 int run(std::vector<std::string> nvrtc_folders, size_t largest) {
   const auto work = std::make_shared<DeviceWork>(make_cuda_memory(0, nvrtc_folders));
   Gpu gpu(std::move(nvrtc_folders));
@@ -318,7 +363,11 @@ int run(std::vector<std::string> nvrtc_folders, size_t largest) {
         for (const Coded& coded : all_coded()) check_coded(gpu, coded, size, shift);
         check_residual(gpu, size, shift);
         for (const char* const spec : kDeviceSpecs) check_codec(work, spec, size, shift);
+        for (const FeedbackEntry* const entry : list_feedbacks())
+          if (entry->on_device != nullptr)
+            check_memory(work, std::string(entry->name), size, shift);
       }
+  if (compared == 0) throw Error(ErrorCode::kContract, "nothing has run on the GPU");
   return all_equal ? 0 : 1;
 }
 

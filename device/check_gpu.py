@@ -3,10 +3,13 @@
 
     device/check_gpu.py [--largest VALUES] [--page docs/results/gpu.md] BUILD
 
-BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Kernel texts, and codecs
-with a form for the device, are run at every size, their bits are compared with the processor's, and their speed is given as a share of
-the device's copy bandwidth. That of codecs includes all waits for the device and the copies of payloads. Where
-compute-sanitizer is installed, the smaller sizes run under it, too. Nothing is written unless everything ran.
+BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Kernel texts, and codecs and
+memories with a form for the device, are run at every size, their bits are compared with the processor's, and their speed is
+given as a share of the device's copy bandwidth. That of codecs and memories includes all waits for the device and the
+copies of payloads. Where compute-sanitizer is installed, the smaller sizes run under it, too. Where this Python has
+thinwire.torch and a torch with CUDA, device/check_torch.py follows: DistributedDataParallel with every codec, and steps of
+a GPT; as root over links of lab/thin_links.py. The page says of each part whether it ran. Nothing is written unless the
+kernels ran on a GPU. It ends with 0 if what ran was right, and something of each part that this machine can run did.
 """
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
@@ -18,6 +21,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
+
+GOALS = {"int8": 0.7, "sign": 0.7, "threshold": 0.7, "topk": 0.4, "sidco": 0.4, "adacomp": 0.4}  # shares of the bandwidth
+FLAGS = ("equal", "same_on_all_ranks", "same_bytes")  # of a row of check_torch.py
+TORCH = pathlib.Path(__file__).with_name("check_torch.py")
 
 
 def nvrtc_folders() -> list[str]:
@@ -26,7 +34,7 @@ def nvrtc_folders() -> list[str]:
                    for library in pathlib.Path(path).glob("nvidia/*/lib/libnvrtc.so*")})
 
 
-def page(device: dict, rows: list[dict], sanitized: str) -> str:
+def page(device: dict, rows: list[dict], sanitized: str, torch_parts: list[str]) -> str:
     sizes = sorted({row["values"] for row in rows})
     of_kernel: dict[str, list[dict]] = collections.defaultdict(list)
     for row in rows:
@@ -42,8 +50,89 @@ def page(device: dict, rows: list[dict], sanitized: str) -> str:
     ]
     for kernel, of in of_kernel.items():
         best = min((row for row in of if row["values"] == largest), key=lambda row: row["ms"])
-        lines.append(f"| {kernel} | {sum(row['equal'] for row in of)} of {len(of)} | {best['ms']:.3f} | {best['share']:.0%} |")
-    return "\n".join(lines) + "\n"
+        goal = next((f" (goal {goal:.0%})" for name, goal in GOALS.items() if kernel.startswith(name)), "")
+        lines.append(f"| {kernel} | {sum(row['equal'] for row in of)} of {len(of)} | {best['ms']:.3f} | "
+                     f"{best['share']:.0%}{goal} |")
+    return "\n".join([*lines, *torch_parts]) + "\n"
+
+
+def lack_of_torch() -> str:
+    """Why this Python cannot train on a GPU; empty if it can."""
+    try:
+        import torch
+
+        import thinwire.torch  # noqa: F401
+    except ImportError as error:
+        return f"this Python lacks thinwire.torch ({error})"
+    return "" if torch.cuda.is_available() else "this Python's torch finds no GPU"
+
+
+def rows_of_torch(mode: str, more: list[str]) -> tuple[list[dict], bool]:
+    """What it wrote, and whether it ended well."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "rows")
+        done = subprocess.run([sys.executable, str(TORCH), mode, str(out), *more], check=False)
+        rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    return rows, done.returncode == 0
+
+
+def faults_of_torch(bits: list[dict], steps: list[dict]) -> list[str]:
+    """What is wrong with these rows; that nothing ran on a GPU, too."""
+    ran = [row for row in bits if "refused" not in row]
+    faults = [f"{row['codec']} by {row['method']}: {flag} is false" for row in ran for flag in FLAGS if not row[flag]]
+    for what, rows in (("the comparison of bits", ran), ("the steps of a GPT", steps)):
+        if not rows:
+            faults.append(f"{what} has no rows: nothing ran")
+        elif not all(row["gpu"] for row in rows):
+            faults.append(f"{what} ran on the processor")
+    if ran and not any(row["on_device"] for row in ran):
+        faults.append("no vector was compressed on the GPU: all were staged")
+    return faults
+
+
+def page_of_bits(rows: list[dict]) -> list[str]:
+    refused = sorted(({row["codec"] for row in rows} - {row["codec"] for row in rows if "refused" not in row}))
+    rows = [row for row in rows if "refused" not in row]
+    lines = ["", "## DistributedDataParallel, two ranks on one GPU", "",
+             "Gradients are the same as on the processor. PCIe bytes are those of a step and rank, both ways.", "",
+             "| codec | method | the processor's bits | same on all ranks | same bytes sent | vectors compressed on the GPU | "
+             "PCIe bytes of uncompressed ones |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    for row in rows:
+        share = (row["to_host"] + row["from_host"]) / (8 * row["values"])
+        flags = ["yes" if row[key] else "**no**" for key in FLAGS]
+        lines.append(f"| {row['codec']} | {row['method']} | {' | '.join(flags)} | {row['on_device']} of {row['streams']} | "
+                     f"{share:.1%} |")
+    if refused:
+        lines += ["", f"Codecs that no method takes without options, and that have not run: {', '.join(refused)}."]
+    return lines
+
+
+def page_of_steps(rows: list[dict]) -> list[str]:
+    parameters = max(row["parameters"] for row in rows)
+    lines = ["", f"## Steps of a GPT of {parameters:,} parameters, two ranks on one GPU", "",
+             "Forward and backward pass under autocast to bf16, and the exchange.", "",
+             "| link | method | ms a step | MB sent | MB over PCIe |", "| --- | --- | ---: | ---: | ---: |"]
+    lines += [f"| {row['link']} | {row['method']} | {row['ms']:.1f} | {row['sent_mb']:.2f} | {row['pcie_mb']:.2f} |"
+              for row in rows]
+    return lines
+
+
+def check_torch(more: list[str]) -> tuple[list[str], bool]:
+    """Lines of the page, and whether something was wrong."""
+    if lack := lack_of_torch():
+        return ["", f"DistributedDataParallel on CUDA tensors has not run: {lack}."], False
+    (bits, bits_ended), (steps, steps_ended) = rows_of_torch("bits", more), rows_of_torch("steps", more)
+    lines = page_of_bits(bits) if bits else []
+    if not bits_ended:
+        lines += ["", "DistributedDataParallel on CUDA tensors ended with an error."]
+    lines += page_of_steps(steps) if steps else []
+    if not steps_ended:
+        lines += ["", "The steps of a GPT ended with an error."]
+    faults = faults_of_torch(bits, steps)
+    for fault in faults:
+        print(f"check_gpu.py: {fault}", file=sys.stderr)
+        lines += ["", f"**Wrong**: {fault}."]
+    return lines, bool(faults) or not bits_ended or not steps_ended
 
 
 def main() -> int:
@@ -59,13 +148,17 @@ def main() -> int:
     if done.returncode not in (0, 1) or not done.stdout:
         return done.returncode or 2
     device, *rows = map(json.loads, done.stdout.splitlines())
+    if not rows:
+        sys.exit("check_gpu.py: nothing has run on the GPU, so nothing is written")
     sanitized, bad = "not installed, so not run", False
     if sanitizer := shutil.which("compute-sanitizer"):
         checked = subprocess.run([sanitizer, "--error-exitcode", "9", program, "100000", *nvrtc_folders()],
                                  stdout=subprocess.PIPE, text=True)
-        bad = checked.returncode != 0
+        bad = checked.returncode != 0 or len(checked.stdout.splitlines()) < 2  # of a kernel, behind that of the device
         sanitized = "errors" if bad else "no errors up to 100,000 values"
-    text = page(device, rows, sanitized)
+    torch_parts, torch_bad = check_torch([])
+    bad = bad or torch_bad
+    text = page(device, rows, sanitized, torch_parts)
     print(text)
     if arguments.page:
         arguments.page.write_text(text)

@@ -34,7 +34,8 @@ class CheckGpu(unittest.TestCase):
     def test_counts_equal_runs_and_shows_the_largest_size(self) -> None:
         code, text, written = run([DEVICE, row(1, True, 0.01), row(100, True, 0.5), row(107, True, 0.1)], 0)
         self.assertEqual((code, written), (0, True))
-        self.assertIn("| int8 encode, with rest | 3 of 3 | 0.500 | 75% |", text)
+        self.assertIn("| int8 encode, with rest | 3 of 3 | 0.500 | 75% (goal 70%) |", text)
+        self.assertIn("DistributedDataParallel on CUDA tensors has not run", text)
         self.assertIn("| ms at 100 values |", text)
 
     def test_unequal_bits_are_an_error_that_the_page_shows(self) -> None:
@@ -42,8 +43,34 @@ class CheckGpu(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("| 1 of 2 |", text)
 
+    def test_what_torch_found_is_on_the_page(self) -> None:
+        sys.path.insert(0, str(SCRIPT.parent))
+        import check_gpu
+        bits = {"codec": "int8", "method": "auto", "equal": True, "same_on_all_ranks": False, "same_bytes": True,
+                "on_device": 3, "streams": 4, "values": 1000, "to_host": 300, "from_host": 500, "gpu": "Fake GPU"}
+        refused = {"codec": "lonely", "method": "auto", "gpu": "Fake GPU", "refused": "it takes an option"}
+        page = check_gpu.page_of_bits([bits, refused])
+        self.assertIn("| int8 | auto | yes | **no** | yes | 3 of 4 | 10.0% |", page)
+        self.assertRegex(page[-1], "have not run: lonely")
+        step = {"method": "ddp-bf16", "link": "1gbit", "ms": 812.34, "parameters": 100, "sent_mb": 0, "pcie_mb": 0,
+                "gpu": "Fake GPU"}
+        self.assertIn("| 1gbit | ddp-bf16 | 812.3 | 0.00 | 0.00 |", check_gpu.page_of_steps([step]))
+        self.assertEqual(check_gpu.faults_of_torch([bits, refused], [step]), ["int8 by auto: same_on_all_ranks is false"])
+        good = {**bits, "same_on_all_ranks": True}
+        self.assertEqual(check_gpu.faults_of_torch([good], [step]), [])
+        for rows, steps, fault in (([refused], [step], "bits has no rows"), ([good], [], "GPT has no rows"),
+                                   ([{**good, "gpu": ""}], [step], "bits ran on the processor"),
+                                   ([good], [{**step, "gpu": ""}], "GPT ran on the processor"),
+                                   ([{**good, "on_device": 0}], [step], "all were staged"),
+                                   ([{**good, "same_bytes": False}], [step], "same_bytes is false")):
+            self.assertRegex(" ".join(check_gpu.faults_of_torch(rows, steps)), fault)
+
     def test_without_a_gpu_no_page_is_written(self) -> None:
         self.assertEqual(run([], 2), (2, "", False))
+
+    def test_a_device_on_which_nothing_ran_is_an_error(self) -> None:
+        code, text, written = run([DEVICE], 0)
+        self.assertEqual((code, text, written), (1, "", False))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 """Compares what `thinwire plan` predicts with steps that are measured over links of several rates.
 
     sudo lab/check_plan.py lab/recipes/mlp-10m.toml recipes/sidco-resnet20.toml --data DIR --page docs/results/plan.md
+    lab/check_plan.py recipes/sidco-resnet20.toml --data DIR --kept DIR --turns
 
 Two ranks have a core each, which computation and exchange share. Predictions come first: the program measures
 computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
 (thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
 each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
+With --turns the cells are those of compare_auto.py, whose codecs took turns in one run of each recipe and rate.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -44,19 +46,26 @@ def predicted(options, recipe: pathlib.Path, rate: str) -> dict[str, dict]:
     return {row["codec"]: row for row in json.loads(done.stdout)["codecs"]}
 
 
-def measured(options, kept: Kept, recipe: pathlib.Path, rate: str, codec: str) -> list[float]:
-    """Seconds per step of every round."""
+def measured(options, kept: Kept, rate: str, codec: str) -> list[float]:
+    """Seconds per step of every round, of the recipe that kept_of was told."""
     times = []
     for number in range(options.rounds):
         of = ("time", codec, rate, number)
         if not kept.get(*of):
-            options.recipe = recipe
-            momentum = tomllib.loads(recipe.read_text())["optimizer"].get("momentum", 0)
-            options.momentum = momentum
             steps = train(options, codec, options.timed_steps, None if rate == "none" else rate)
             kept.put(*of, seconds=seconds_per_step(steps))
         times.append(kept.get(*of)["seconds"])
     return times
+
+
+def turns_of(kept: Kept, rate: str) -> dict[str, list[float]]:
+    """The quartiles of a step by codec, as compare_auto.py measured them."""
+    rows = [row for of, row in kept.rows.items() if of[:2] == ("turns", rate)]
+    if not rows:
+        sys.exit(f"check_plan: {kept.path}: compare_auto.py measured nothing at {rate}")
+    last = rows[-1]
+    found = dict(zip(last["of"][3:], zip(last["low"], last["seconds"], last["high"])))
+    return {codec: list(times) for codec, times in found.items() if "\t" not in codec and "," not in codec}
 
 
 def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
@@ -73,29 +82,50 @@ def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
     return [*lines, "", f"{near} of {len(cells)} cells are within {100 * NEAR:.0f} % of the measured time."]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_cell_options(parser: argparse.ArgumentParser, rates: str, rounds: int) -> None:
+    """What a cell is measured with, here and in compare_auto.py, which share the file of --kept."""
     parser.add_argument("recipes", nargs="+", type=pathlib.Path)
     parser.add_argument("--data")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
-    parser.add_argument("--codecs", default=list(CODECS), type=lambda text: text.split(";"))
-    parser.add_argument("--rates", default=["none", "1gbit", "100mbit"], type=lambda text: text.split(","))
-    parser.add_argument("--latency", default="50us", help="of one way between two hosts of the lab")
-    parser.add_argument("--step-seconds", type=float, help="computation, if it is not to be measured")
+    parser.add_argument("--rates", default=rates.split(","), type=lambda text: text.split(","))
     parser.add_argument("--timed-steps", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--timeout", type=float, default=600)
-    parser.add_argument("--costs", help="file of codecs' costs, as for thinwire plan")
     parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "docs/results/runs/plan")
     parser.add_argument("--page", type=pathlib.Path)
-    options = parser.parse_args()
+
+
+def kept_of(options, recipe: pathlib.Path) -> Kept:
+    """What was measured of a recipe, which `measured` trains from here on."""
+    options.recipe = recipe
+    options.momentum = tomllib.loads(recipe.read_text())["optimizer"].get("momentum", 0)
     options.kept.mkdir(parents=True, exist_ok=True)
+    return Kept(options.kept / f"{recipe.stem}.jsonl")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_cell_options(parser, rates="none,1gbit,100mbit", rounds=3)
+    parser.add_argument("--codecs", default=list(CODECS), type=lambda text: text.split(";"))
+    parser.add_argument("--latency", default="50us", help="of one way between two hosts of the lab")
+    parser.add_argument("--step-seconds", type=float, help="computation, if it is not to be measured")
+    parser.add_argument("--costs", help="file of codecs' costs, as for thinwire plan")
+    parser.add_argument("--turns", action="store_true", help="take what compare_auto.py measured, from --kept")
+    options = parser.parse_args()
     cells = []
     for recipe in options.recipes:
+        if options.turns:
+            kept = kept_of(options, recipe)
+            for rate in options.rates:
+                times = turns_of(kept, rate)
+                options.codecs = list(times)
+                plan = predicted(options, recipe, rate)
+                cells += [(recipe.stem, rate, codec, plan[codec], times[codec]) for codec in times]
+            continue
         plans = {rate: predicted(options, recipe, rate) for rate in options.rates}
-        kept = Kept(options.kept / f"{recipe.stem}.jsonl")
+        kept = kept_of(options, recipe)
         for rate, plan in plans.items():
-            cells += [(recipe.stem, rate, codec, plan[codec], measured(options, kept, recipe, rate, codec))
+            cells += [(recipe.stem, rate, codec, plan[codec], measured(options, kept, rate, codec))
                       for codec in options.codecs]
     lines = rows_of(cells)
     print("\n".join(lines))

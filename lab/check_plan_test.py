@@ -29,8 +29,17 @@ class CheckPlan(unittest.TestCase):
             kept = Kept(pathlib.Path(folder) / "kept.jsonl")
             kept.put("time", "int8", "1gbit", 0, seconds=0.2)
             kept.put("time", "int8", "1gbit", 1, seconds=0.4)
-            self.assertEqual(check_plan.measured(self.options(), kept, pathlib.Path("a.toml"), "1gbit", "int8"),
+            self.assertEqual(check_plan.measured(self.options(), kept, "1gbit", "int8"),
                              [0.2, 0.4])
+
+    def test_turns_are_those_of_the_last_run_at_a_rate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Kept(pathlib.Path(folder) / "kept.jsonl")
+            kept.put("turns", "1gbit", 9, "fp32", "int8", low=[1, 2], seconds=[2, 3], high=[3, 4])
+            kept.put("turns", "1gbit", 9, "fp32", "int8\tfp32\tbias", low=[5, 6], seconds=[6, 7], high=[7, 8])
+            self.assertEqual(check_plan.turns_of(kept, "1gbit"), {"fp32": [5, 6, 7]})
+            with self.assertRaises(SystemExit):
+                check_plan.turns_of(kept, "none")
 
     def test_cells_that_are_near_are_counted(self):
         cells = [("mlp", "1gbit", "int8", {"seconds": seconds, "limit": "bandwidth"}, [0.09, 0.1, 0.12])

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Tests compare_auto.py: its table, and where a link changed. SPDX-License-Identifier: Apache-2.0"""
+import pathlib
+import tempfile
 import unittest
 
 import compare_auto
+import compare_training
 
 
 def steps_of(durations, decisions=()):
@@ -17,16 +20,48 @@ def steps_of(durations, decisions=()):
     return steps
 
 
+CHOICES = {"auto:loss=small": ["fp32", "int8"], "auto:loss=any": ["fp32", "int8", "topk:density=0.01"]}
+
+
 class CompareAuto(unittest.TestCase):
+    def test_what_auto_chooses_from_is_what_the_program_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "thinwire"
+            program.write_text('#!/bin/sh\ntest "$*" = "codecs --auto any" && printf "fp32\\ntopk @ sparse-reduce\\n"\n')
+            program.chmod(0o755)
+            self.assertEqual(compare_auto.choices_of(str(program), "auto:loss=any"), ["fp32", "topk @ sparse-reduce"])
+            with self.assertRaises(SystemExit):
+                compare_auto.choices_of(str(program), "auto:loss=small")
+
+    def test_a_codec_may_name_its_grouping_or_its_method(self):
+        settings = compare_training.codec_settings
+        self.assertEqual(settings("int8"), {"exchange.codec": "int8", "exchange.grouping": "auto"})
+        self.assertEqual(settings("topk @ model"), {"exchange.codec": "topk", "exchange.grouping": "model"})
+        self.assertEqual(settings("topk @ sparse-reduce"), {"exchange.codec": "topk", "exchange.grouping": "auto",
+                                                            "exchange.method": "sparse-reduce"})
+
     def test_ratios_are_to_what_each_auto_may_choose(self):
-        fixed = dict.fromkeys(compare_auto.ANY, 0.3) | {"int8": 0.2, "topk:density=0.01": 0.1}
-        autos = {"auto:loss=small": [{"seconds": 0.209, "codec": "int8"}],
-                 "auto:loss=any": [{"seconds": 0.31, "codec": "int8"}, {"seconds": 0.31, "codec": "fp32"}]}
-        lines = compare_auto.rows_of([("mlp", "1gbit", fixed, autos)])
-        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 209.0 | `int8` | 200.0 | 1.04 | 0.70 |")
-        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `int8`, `fp32` | 310.0 | "
-                                   "`topk:density=0.01` | 100.0 | 3.10 | 1.03 |")
-        self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 1 of 2 cells, and within 1.02 times dense in 1.")
+        mixed = "int8\tfp32\tfirst.bias"
+        seconds = {"fp32": 0.3, "int8": 0.2, "topk:density=0.01": 0.1, mixed: 0.19}
+        autos = {"auto:loss=small": [{"decision": mixed, "decided": 6}, {"decision": "int8", "decided": 14}],
+                 "auto:loss=any": [{"decision": "fp32", "decided": 3}]}
+        lines = compare_auto.rows_of([("mlp", "1gbit", seconds, autos)], CHOICES)
+        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 | `int8` | 200.0 | 1.05 | 0.67 |")
+        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 | `topk:density=0.01` | 100.0 | "
+                                   "3.00 | 1.00 |")
+        self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells, and within 1.02 times dense in 2.")
+
+    def test_codecs_take_turns_whose_first_steps_do_not_count(self):
+        self.assertEqual(compare_auto.plan_text(["fp32", "int8\tfp32\ta"], 5, 2),
+                         "thinwire decisions 1\n0\tfp32\n5\tfp32\n10\tint8\tfp32\ta\n15\tfp32\n20\tint8\tfp32\ta\n")
+        turn = [9.0, 9.0, 9.0, 1.0, 1.2, 7.0, 7.0, 7.0, 2.0, 2.2]
+        found = compare_auto.seconds_by_turns(steps_of([5.0] * 5 + turn + turn), 2, 5)
+        self.assertEqual([[round(seconds, 6) for seconds in one] for one in found], [[1.0, 1.1, 1.2], [2.0, 2.1, 2.2]])
+
+    def test_the_last_decision_is_read_with_its_exceptions(self):
+        text = "thinwire decisions 1\n# first\n0\tfp32\n# why\n12\tint8\tfp32\tb\n"
+        self.assertEqual(compare_auto.last_decision(text), "int8\tfp32\tb")
+        self.assertEqual(compare_auto.short_name("int8\tfp32\tb"), "`int8`, others for 1 tensors")
 
     def test_a_change_of_the_link_is_a_step_of_another_length(self):
         durations = [1.0] * 30 + [5.0] * 10 + [1.5] * 60 + [0.5] * 40

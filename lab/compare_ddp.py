@@ -17,12 +17,10 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
-import thin_links
+import host_ranks
 
 METHODS = ("alone", "ddp-nothing", "ddp", "ddp-fp16", "fp16", "int8", "int4", "sign", "signum",
            "topk:density=0.01", "sidco:density=0.001", "powersgd:rank=1", "powersgd:rank=4")
@@ -117,32 +115,10 @@ def be_rank(options):
 
 def measure(options, rate):
     """ms and MB a step of each method over links of this rate."""
-    lab = thin_links.Lab(options.ranks, "1gbit" if rate == "none" else rate, "256kb", "50ms")
-    thin_links.remove(thin_links.is_left_over)
-    try:
-        lab.set_up()
-        if rate == "none":
-            for host in lab.hosts:
-                thin_links.sh("tc", "-n", lab.namespace(host), "qdisc", "del", "dev", "net0", "root")
-        with tempfile.TemporaryDirectory() as folder:
-            out = pathlib.Path(folder) / "rows"
-            ranks = []
-            for rank, host in enumerate(lab.hosts):
-                environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(options.ranks),
-                                   MASTER_ADDR=f"{thin_links.NET}.1", MASTER_PORT="29500",
-                                   GLOO_SOCKET_IFNAME="net0")
-                command = ["ip", "netns", "exec", lab.namespace(host), sys.executable, __file__,
-                           "--out", str(out)]
-                for name in ("ranks", "steps", "warm_up", "rounds", "width", "batch", "bucket_kb"):
-                    command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
-                ranks.append(subprocess.Popen([*command, "--methods", ";".join(options.methods)],
-                                              env=environment))
-            codes = [rank.wait(timeout=options.timeout) for rank in ranks]
-            if any(codes):
-                sys.exit(f"compare_ddp: ranks end with {codes}")
-            return json.loads(out.read_text())
-    finally:
-        lab.tear_down()
+    arguments = ["--methods", ";".join(options.methods)]
+    for name in ("ranks", "steps", "warm_up", "rounds", "width", "batch", "bucket_kb"):
+        arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    return json.loads(host_ranks.measure(__file__, arguments, rate, options.ranks, timeout=options.timeout))
 
 
 def page(results, options):

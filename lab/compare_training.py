@@ -55,13 +55,21 @@ def steps_of(folder: pathlib.Path) -> list[dict]:
     return [line for line in lines if "samples" in line and "sent_bytes" in line]
 
 
-def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
-    """The metrics of each step, of rank 0. A codec may name a grouping: topk:density=0.1 @ model."""
+def codec_settings(codec: str) -> dict[str, str]:
+    name, _, rest = codec.partition(" @ ")
+    grouping = rest if rest in ("tensor", "model", "global") else ""
+    settings = {"exchange.codec": name, "exchange.grouping": grouping or "auto"}
+    return settings | ({"exchange.method": rest} if rest and not grouping else {})
+
+
+def train(options, codec: str, steps: int, rate: str | None, texts: dict[str, str] | None = None) -> list[dict]:
+    """The metrics of each step, of rank 0. A codec may name a grouping or a method: topk:density=0.1 @ model. The names of
+    files in `texts` get what the run's files of these names hold."""
     with tempfile.TemporaryDirectory() as out:
-        name, _, grouping = codec.partition(" @ ")
-        settings = {"exchange.codec": name, "exchange.grouping": grouping or "auto",
+        settings = {**codec_settings(codec),
                     "train.max_steps": steps, "train.epochs": 1000000,
-                    "data.test_samples": 64}  # the hold-out is not what is measured
+                    "data.test_samples": 64,  # the hold-out is not what is measured
+                    **getattr(options, "settings", {})}
         command = [options.program, "train", str(options.recipe), "--out", out]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
@@ -75,13 +83,15 @@ def train(options, codec: str, steps: int, rate: str | None) -> list[dict]:
                    str(options.timeout), *getattr(options, "lab", []), "--"]
             command = lab + command
         else:
-            command += ["--workers", "2"]
+            command += ["--workers", str(getattr(options, "workers", 2))]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"compare_training: {codec} at {rate or 'no link'}: {done.stderr[-2000:]}")
         made = steps_of(pathlib.Path(out))
         if len(made) != steps:
             sys.exit(f"compare_training: {codec}: {len(made)} steps where {steps} were asked for")
+        for name in texts or {}:
+            texts[name] = (pathlib.Path(out) / name).read_text()
         return made
 
 
