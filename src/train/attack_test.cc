@@ -195,7 +195,7 @@ TEST(Attack, WhatIsDoneToMessagesIsNamed) {
     const auto results = run_toy(5, {.settings = {{"run.attack", attack},
                                                   {"exchange.combine", "trimmed_mean:f=2"},
                                                   {"exchange.method", "gather"},
-                                                  {"exchange.deadline_seconds", "1"},
+                                                  {"exchange.deadline_seconds", "3"},
                                                   {"train.batch", "100"},
                                                   {"train.epochs", "8"},
                                                   {"train.evaluate_every", "0"}},
