@@ -117,7 +117,8 @@ def page(kept, options):
         "of two shards, `fsdp` four shards. Rows without a codec are torch's own collectives. Memories are the defaults; `fsdp` with a codec",
         "has the memory `loco`, but with fp32. The loss is that of the last tenth of the text, which is not trained on, after the last step.",
         "Figures are means and standard deviations over seeds; differences are to torch's own collectives, seed by seed. A positive",
-        "difference is a loss of accuracy.", "",
+        f"difference is a loss of accuracy. {options.steps} steps are the beginning of a training: the differences do not show",
+        "where a whole one ends.", "",
         f"Command: `lab/compare_sharded_losses.py --steps {options.steps} --rate {options.rate} --seeds "
         f"{','.join(map(str, options.seeds))}`. Processor: {results_page.processor()}, {results_page.cores()} cores. "
         f"{results_page.commits(list(kept.rows.values()))}.", "",

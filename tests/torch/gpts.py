@@ -1,9 +1,16 @@
 """A small GPT, sharded by fully_shard, its batches and steps. SPDX-License-Identifier: Apache-2.0"""
+import unittest
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 TOKENS, WIDTH, LENGTH = 24, 18, 6  # a width that 4 shards do not divide
+FROM_2_13 = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+
+
+def needs_2_13(reason):
+    return unittest.skipUnless(FROM_2_13, "torch before 2.13 " + reason)
 
 
 class Block(nn.Module):

@@ -11,7 +11,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
-from gpts import gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train, with_and_without_scaler
+from gpts import (
+    FROM_2_13, gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train, with_and_without_scaler)
 from ranks import on_ranks
 
 SIDCO = "sidco:density=0.05"
@@ -313,7 +314,8 @@ def mistakes(rank, size):
         return sharded(model, inner)
 
     found = []
-    for call in (of(in_two_dimensions), of(lambda: sharded(make_gpt(), mesh)), of(half), of(hooked),
+    for call in (*([of(in_two_dimensions)] if FROM_2_13 else []),  # torch before refuses that mesh itself
+                 of(lambda: sharded(make_gpt(), mesh)), of(half), of(hooked),
                  of(usual, weights="int8"), of(usual, replicate=mesh), of(usual, replicate="replicate"),
                  of(usual, replicate=inner),
                  of(usual, weighted=True), of(usual, inside=2), of(lambda: sharded(make_gpt(rank // 2), inner)),
@@ -453,7 +455,7 @@ class Replicas(unittest.TestCase):
 
     def test_mistakes_are_named_on_all_ranks(self):
         for found in on_ranks(4, mistakes):
-            for text, (kind, part) in zip(found, MISTAKES, strict=True):
+            for text, (kind, part) in zip(found, MISTAKES[0 if FROM_2_13 else 1:], strict=True):
                 self.assertTrue(text.startswith(kind + ":"), text)
                 self.assertIn(part, text)
 

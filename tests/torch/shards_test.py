@@ -15,8 +15,8 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 
 from gpts import (
-    Gpt, gradients_of, loss_of, make_checkpointed, make_compiled, make_gpt, sharded, shards_of, train,
-    with_and_without_scaler, with_communication, without_communication)
+    FROM_2_13, Gpt, gradients_of, loss_of, make_checkpointed, make_compiled, make_gpt, needs_2_13, sharded, shards_of,
+    train, with_and_without_scaler, with_communication, without_communication)
 from ranks import on_ranks
 
 LOCO = {"codec": "int4", "feedback": "loco"}
@@ -301,8 +301,8 @@ MISTAKES = (
     "UnsupportedError: log_to: not of the collectives of a sharded model",
     "UnsupportedError: a link reduces shards by AVG and SUM",
     "UnsupportedError: FSDP2 reduces 6 values of a module whose parameters",
-    "has the parameters of a sharded module in another place than torch 2.13",
-    "has the interfaces of FSDP2's collectives in another place than torch 2.13",
+    "has the parameters of a sharded module in another place than torch 2.9, 2.13 and 2.14",
+    "has the interfaces of FSDP2's collectives in another place than torch 2.9, 2.13 and 2.14",
 )
 
 
@@ -318,7 +318,8 @@ class Shards(unittest.TestCase):
             for (losses, weights), (plain_losses, plain), metrics in on_ranks(size, beside_plain):
                 torch.testing.assert_close(losses, plain_losses, rtol=1e-5, atol=1e-6)
                 torch.testing.assert_close(weights, plain, rtol=1e-5, atol=1e-6)
-                self.assertEqual(metrics.get("step"), 5 if size > 1 else None)  # one rank reduces nothing
+                if size > 1 or FROM_2_13:  # which has one rank reduce nothing
+                    self.assertEqual(metrics.get("step"), 5 if size > 1 else None)
 
     def test_fp32_sends_what_a_reduce_scatter_needs(self):
         values = 3 * 256 * 256
@@ -406,6 +407,7 @@ class Shards(unittest.TestCase):
         for found, plain in on_ranks(2, compiled):
             self.assert_same(found, plain)
 
+    @needs_2_13("leaves them out of the message")
     def test_unused_parameters_have_zeros_and_frozen_ones_nothing(self):
         for found, plain in on_ranks(2, unused):
             spare = [found.pop(f"spare.{name}") for name in ("weight", "bias")]

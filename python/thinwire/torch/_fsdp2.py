@@ -14,9 +14,10 @@ from ..errors import UnsupportedError
 
 def _moved(what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"compress: torch {torch.__version__} has {what} in another place than torch 2.13, with which thinwire was "
-        "tested. Until thinwire knows it, models sharded by fully_shard can be compressed between replicas, by "
-        'replicate=mesh["replicate"]: docs/sharded.md')
+        f"compress: torch {torch.__version__} has {what} in another place than torch 2.9, 2.13 and 2.14, with which "
+        "thinwire was tested. Until thinwire knows it, models sharded by fully_shard can be compressed between "
+        'replicas, by replicate=mesh["replicate"]: docs/sharded.md')
+
 
 
 try:
