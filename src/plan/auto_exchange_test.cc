@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
+#include <vector>
 
 #include "plan/testing/simulated_run.h"
 
@@ -160,6 +162,27 @@ TEST(AutoExchange, TriesWhatMightBeFasterThanPredicted) {
     };
     EXPECT_EQ(codec_after(2, world, "auto:loss=any", 80), fast);
   }
+}
+
+// The least number of steps from a trial to the decision that follows it.
+uint64_t shortest_trial(LinkSpec link) {
+  uint64_t shortest = 1000;
+  run_local(2, [&](Group& group) {
+    const World world = always(link, 0.0001);
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(300);
+    const std::vector<AutoDecision> made = run.exchange().decisions();
+    for (size_t i = 0; i + 1 < made.size() && group.rank() == 0; ++i)
+      if (made[i].why.find("a trial") != std::string::npos)
+        shortest = std::min(shortest, made[i + 1].step - made[i].step);
+  });
+  return shortest;
+}
+
+// Times of short steps spread more, so more of them are measured.
+TEST(AutoExchange, ATrialOfShortStepsHasMoreOfThem) {
+  EXPECT_EQ(shortest_trial({.bits_per_second = 1e8, .latency_seconds = 1e-5}), 32u);
+  EXPECT_EQ(shortest_trial({.bits_per_second = 1e5, .latency_seconds = 1e-5}), 8u);
 }
 
 // What is known of codecs is forgotten when the link seems to be another one, and then they are tried again. Steps of a second

@@ -19,7 +19,6 @@ def _moved(what: str) -> UnsupportedError:
         'replicas, by replicate=mesh["replicate"]: docs/sharded.md')
 
 
-
 try:
     from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 except ImportError:
