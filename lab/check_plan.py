@@ -19,9 +19,12 @@ import subprocess
 import sys
 import tomllib
 
-from compare_training import Kept, seconds_per_step, train
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools"))
+import results_page  # noqa: E402
+
+from compare_training import Kept, seconds_per_step, train  # noqa: E402
+
 CODECS = ("fp32", "fp16", "int8", "topk:density=0.01")
 NEAR = 0.15  # predictions that are farther off than this share of the measured time are counted as wrong
 
@@ -82,6 +85,19 @@ def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
     return [*lines, "", f"{near} of {len(cells)} cells are within {100 * NEAR:.0f} % of the measured time."]
 
 
+def page_of(options, lines: list[str]) -> list[str]:
+    how = ("Measured times are medians of steps of runs in which codecs took turns ([auto.md](auto.md)), with quartiles."
+           if options.turns else f"Measured times are medians of {options.rounds} runs, with the least and the most.")
+    return [
+        "# Predicted and measured steps", "",
+        "What `thinwire plan` predicts for a step of two ranks, beside steps that were measured over shaped links, or between two threads",
+        "where the link is `none`. Ranks have a core each. The plan measures computation and codecs with one thread, before anything is",
+        f"exchanged. {how}", "",
+        f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"
+        f"{' --turns' if options.turns else ''} --rates {','.join(options.rates)} --data DIR`. "
+        f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
+
+
 def add_cell_options(parser: argparse.ArgumentParser, rates: str, rounds: int) -> None:
     """What a cell is measured with, here and in compare_auto.py, which share the file of --kept."""
     parser.add_argument("recipes", nargs="+", type=pathlib.Path)
@@ -130,7 +146,7 @@ def main() -> None:
     lines = rows_of(cells)
     print("\n".join(lines))
     if options.page:
-        options.page.write_text("# Predicted and measured steps\n\n" + "\n".join(lines) + "\n")
+        results_page.write(options.page, page_of(options, lines))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     sudo lab/compare_auto.py lab/recipes/mlp-10m.toml --data DIR --rates 1gbit --change 10mbit@20 --change 1gbit@60
 
 Two ranks have a core each, on hosts of their own (thin_links.py). First auto trains. Then a single run follows a plan
-(auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of --segment
+(auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
 than codecs do. The first steps of a turn, in which the exchange changes, do not count.
 With --change the link changes during a run of auto, and what counts is how many steps later the last change of codecs was.
@@ -13,18 +13,26 @@ Run it on a quiet machine: two ranks need both of its cores.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import math
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
-from check_plan import add_cell_options, kept_of
-from compare_training import Kept, train
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools"))
+
+import results_page  # noqa: E402
+
+from check_plan import add_cell_options, kept_of  # noqa: E402
+from compare_training import Kept, train  # noqa: E402
 
 AUTOS = ("auto:loss=small", "auto:loss=any")
-UNSETTLED = 3  # steps after a change
 NEAR = 1.05
+TURN = 5, 3  # steps, and how many of them do not count
+# Where steps are shorter than that many seconds: the first ten take some milliseconds longer than the others.
+SHORT, SHORT_TURN = 0.05, (30, 10)
 
 
 def choices_of(program: str, auto: str) -> list[str]:
@@ -64,26 +72,45 @@ def durations(steps: list[dict]) -> list[float]:
     return [b - a for a, b in zip(ends, ends[1:])]
 
 
-def seconds_by_turns(steps: list[dict], count: int, segment: int) -> list[tuple[float, float, float]]:
-    """The quartiles of each of `count` decisions, of its steps in all turns without the first UNSETTLED."""
-    times = [[] for _ in range(count)]
-    for step, seconds in enumerate(durations(steps)[segment - 1:]):
-        if step % segment >= UNSETTLED:
-            times[step // segment % count].append(seconds)
-    return [tuple(statistics.quantiles(one, n=4, method="inclusive")) for one in times]
+def seconds_by_turns(steps: list[dict], count: int, segment: int, unsettled: int) -> list[tuple[float, float, float]]:
+    """The quartiles of each of `count` decisions, of the medians of its turns without their first steps, `unsettled` of them.
+
+    A machine that others use is faster in one minute than in the next. So each turn is compared with the others of its
+    cycle, in which every decision has one turn, and these ratios are told in seconds of the median cycle.
+    """
+    took = durations(steps)[segment - 1:]
+    turns = [statistics.median(took[begin + unsettled:begin + segment])
+             for begin in range(0, len(took) - segment + 1, segment)]
+    cycles = [turns[begin:begin + count] for begin in range(0, len(turns) - count + 1, count)]
+    means = [statistics.mean(cycle) for cycle in cycles]
+    usual = statistics.median(means)
+    ratios = [[cycle[i] / mean for cycle, mean in zip(cycles, means)] for i in range(count)]
+    return [tuple(usual * ratio for ratio in quartiles(one)) for one in ratios]
 
 
-def taking_turns(options, rate: str, decisions: list[str], turns: int) -> list[tuple[float, float, float]]:
+def quartiles(numbers: list[float]) -> list[float]:
+    return statistics.quantiles(numbers, n=4, method="inclusive") if len(numbers) > 1 else 3 * numbers
+
+
+def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tuple[int, int]):
+    """As seconds_by_turns."""
+    segment, unsettled = turn
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as plan:
-        plan.write(plan_text(decisions, options.segment, turns))
+        plan.write(plan_text(decisions, segment, turns))
         plan.flush()
-        steps = train(options, f"auto:loss=any,plan={plan.name}", (1 + len(decisions) * turns) * options.segment,
+        steps = train(options, f"auto:loss=any,plan={plan.name}", (1 + len(decisions) * turns) * segment,
                       None if rate == "none" else rate)
-    return seconds_by_turns(steps, len(decisions), options.segment)
+    return seconds_by_turns(steps, len(decisions), segment, unsettled)
 
 
-def cell(options, kept: Kept, rate: str, codecs: list[str]) -> tuple[dict[str, float], dict[str, list[dict]]]:
-    """Seconds of a step by decision, and what each auto decided in every round."""
+def standard_error(low: float, high: float, turns: int) -> float:
+    """Of the median of as many turns, from their quartiles: as if they were normal. 1.35 standard deviations are between
+    the quartiles, and a median spreads 1.25 times as much as a mean."""
+    return 1.25 * (high - low) / 1.35 / math.sqrt(turns) if turns > 1 else math.nan
+
+
+def cell(options, kept: Kept, rate: str, codecs: list[str]):
+    """Seconds of a step by decision, their standard errors, and what each auto decided in every round."""
     autos = {auto: [] for auto in options.autos}
     for number in range(options.rounds):
         for auto in options.autos:
@@ -92,45 +119,69 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]) -> tuple[dict[str, f
                 texts = {"decisions.txt": ""}
                 steps = train(options, auto, options.auto_steps, None if rate == "none" else rate, texts)
                 last = max((step for step, line in enumerate(steps) if "decisions" in line), default=0)
-                kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last,
-                         decision=last_decision(texts["decisions.txt"]))
+                kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last, steps=len(steps),
+                         decision=last_decision(texts["decisions.txt"]), commit=results_page.commit())
             autos[auto].append(kept.get(*of))
     chosen = [row["decision"] for rows in autos.values() for row in rows]
     decisions = list(dict.fromkeys([*codecs, *chosen]))
-    of = ("turns", rate, options.segment, *decisions)
+    turn = SHORT_TURN if min(row["seconds"] for rows in autos.values() for row in rows) < SHORT else TURN
+    of = ("turns", rate, turn[0], *decisions)
     if not kept.get(*of):
-        quartiles = taking_turns(options, rate, decisions, 1)
-        turn = options.segment * sum(middle for _, middle, _ in quartiles)
-        turns = int(min(options.turns, options.affordable / turn))
+        found = taking_turns(options, rate, decisions, 1, turn)
+        turns = int(min(options.turns, options.affordable / (turn[0] * sum(middle for _, middle, _ in found))))
         if turns > 1:
-            quartiles = taking_turns(options, rate, decisions, turns)
-        low, seconds, high = map(list, zip(*quartiles))
-        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high)
-    return dict(zip(decisions, kept.get(*of)["seconds"])), autos
+            found = taking_turns(options, rate, decisions, turns, turn)
+        low, seconds, high = map(list, zip(*found))
+        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, commit=results_page.commit())
+    row = kept.get(*of)
+    errors = [standard_error(low, high, row["turns"]) for low, high in zip(row["low"], row["high"])]
+    return dict(zip(decisions, row["seconds"])), dict(zip(decisions, errors)), autos
 
 
-def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, list[dict]]]],
+def spread_of(seconds: dict[str, float], errors: dict[str, float], one: str, other: str) -> float:
+    """Two standard errors of the ratio of two decisions' times. Of one to itself there is none."""
+    if one == other:
+        return 0.0
+    return 2 * seconds[one] / seconds[other] * math.hypot(errors[one] / seconds[one], errors[other] / seconds[other])
+
+
+def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict[str, list[dict]]]],
             choices: dict[str, list[str]]) -> list[str]:
-    """A cell: recipe, rate, seconds by decision, rows of auto by its text. Choices: of each auto. Where auto decided
-    differently in several rounds, its slowest decision counts."""
-    lines = ["| recipe | link | dense, ms | auto | chose | ms | after steps | best it may choose | ms | chosen / best | chosen / dense |",
+    """A cell: recipe, rate, seconds and their standard errors by decision, rows of auto by its text. Choices: of each
+    auto. Where auto decided differently in several rounds, its slowest decision counts."""
+    lines = ["| recipe | link | dense, ms | auto | chose | ms | last decision | best it may choose | ms | chosen / best | chosen / dense |",
              "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: | ---: | ---: |"]
-    near = fast = count = 0
-    for recipe, rate, seconds, autos in cells:
+    near = unresolved = fast = count = 0
+    for recipe, rate, seconds, errors, autos in cells:
         for auto, found in autos.items():
-            best = min(choices[auto], key=seconds.get)
-            slowest = max((row["decision"] for row in found), key=seconds.get)
             # What it chose, with exceptions, may be faster than any codec for all tensors.
-            least = min(seconds[best], *(seconds[row["decision"]] for row in found))
-            near += seconds[slowest] <= NEAR * least
-            fast += seconds[slowest] <= 1.02 * seconds["fp32"]
+            best = min([*choices[auto], *(row["decision"] for row in found)], key=seconds.get)
+            slowest = max((row["decision"] for row in found), key=seconds.get)
+            ratio, spread = seconds[slowest] / seconds[best], spread_of(seconds, errors, slowest, best)
+            to_dense, of_dense = seconds[slowest] / seconds["fp32"], spread_of(seconds, errors, slowest, "fp32")
+            near += ratio <= NEAR
+            unresolved += ratio - spread <= NEAR < ratio
+            fast += to_dense <= 1.02
             count += 1
+            told = lambda number, range_: f"{number:.2f}" + (f" ± {range_:.2f}" if range_ > 0 else "")  # noqa: E731
             lines.append(f"| {recipe} | {rate} | {1e3 * seconds['fp32']:,.1f} | `{auto}` | {short_name(slowest)} | "
-                         f"{1e3 * seconds[slowest]:,.1f} | {max(row['decided'] for row in found)} | {short_name(best)} | "
-                         f"{1e3 * seconds[best]:,.1f} | {seconds[slowest] / least:.2f} | "
-                         f"{seconds[slowest] / seconds['fp32']:.2f} |")
-    return [*lines, "", f"Auto is within {NEAR} times the best in {near} of {count} cells, and within 1.02 times dense in "
-            f"{fast}."]
+                         f"{1e3 * seconds[slowest]:,.1f} | {max(row['decided'] for row in found)} of {found[0]['steps']} | {short_name(best)} | "
+                         f"{1e3 * seconds[best]:,.1f} | {told(ratio, spread)} | {told(to_dense, of_dense)} |")
+    return [*lines, "", f"Auto is within {NEAR} times the best in {near} of {count} cells. In {unresolved} of the other "
+            f"{count - near} the spread reaches down to that. It is within 1.02 times dense in {fast}."]
+
+
+def page_of(options, lines: list[str]) -> list[str]:
+    return [
+        "# Codec auto beside fixed codecs", "",
+        "Two ranks on hosts of their own with a core each, over links of several rates. In each cell auto trained first (several times, see the",
+        "command). Then one run followed a plan in which all codecs that auto may choose, and what auto chose in the end, took turns: of",
+        f"{TURN[0]} steps, the first {TURN[1]} of which do not count, or of {SHORT_TURN[0]} and {SHORT_TURN[1]} where steps are shorter than {1e3 * SHORT:.0f} ms. A turn counts as a share of its",
+        "cycle, in which each codec has one turn; times are the medians of these shares. \"chose\" is the slowest of auto's choices. \"last",
+        "decision\" is the step at which auto decided last. The best is the fastest choice. It is the least of up to ten measured times, so",
+        "chance makes it look faster than it is. ± are two standard errors, as the quartiles of the turns tell them.", "",
+        f"Command: `lab/compare_auto.py {' '.join(str(recipe) for recipe in options.recipes)} --rounds {options.rounds} --data DIR`. "
+        f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
 
 
 def after_changes(steps: list[dict]) -> list[tuple[int, int | None, str]]:
@@ -167,9 +218,8 @@ def main() -> None:
     parser.add_argument("--autos", default=list(AUTOS), type=lambda text: text.split(";"))
     parser.add_argument("--auto-steps", type=int, default=60)
     parser.add_argument("--settled", type=int, default=20)
-    parser.add_argument("--segment", type=int, default=9, help="steps of a turn; the first three do not count")
-    parser.add_argument("--turns", type=int, default=8)
-    parser.add_argument("--affordable", type=float, default=60, help="seconds for a run in which codecs take turns")
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--affordable", type=float, default=120, help="seconds for a run in which codecs take turns")
     parser.add_argument("--change", action="append", default=[], metavar="RATE@SECONDS", help="of thin_links.py --then")
     options = parser.parse_args()
     unknown = [auto for auto in options.autos if auto not in AUTOS]
@@ -192,7 +242,7 @@ def main() -> None:
         lines = rows_of(cells, choices)
         print("\n".join(lines))
         if options.page:
-            options.page.write_text("# Codec auto beside fixed codecs\n\n" + "\n".join(lines) + "\n")
+            results_page.write(options.page, page_of(options, lines))
 
 
 if __name__ == "__main__":

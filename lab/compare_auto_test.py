@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests compare_auto.py: its table, and where a link changed. SPDX-License-Identifier: Apache-2.0"""
+import math
 import pathlib
 import tempfile
 import unittest
@@ -43,20 +44,30 @@ class CompareAuto(unittest.TestCase):
     def test_ratios_are_to_what_each_auto_may_choose(self):
         mixed = "int8\tfp32\tfirst.bias"
         seconds = {"fp32": 0.3, "int8": 0.2, "topk:density=0.01": 0.1, mixed: 0.19}
-        autos = {"auto:loss=small": [{"decision": mixed, "decided": 6}, {"decision": "int8", "decided": 14}],
-                 "auto:loss=any": [{"decision": "fp32", "decided": 3}]}
-        lines = compare_auto.rows_of([("mlp", "1gbit", seconds, autos)], CHOICES)
-        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 | `int8` | 200.0 | 1.05 | 0.67 |")
-        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 | `topk:density=0.01` | 100.0 | "
-                                   "3.00 | 1.00 |")
-        self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells, and within 1.02 times dense in 2.")
+        autos = {"auto:loss=small": [{"decision": mixed, "decided": 6, "steps": 60}, {"decision": "int8", "decided": 14, "steps": 60}],
+                 "auto:loss=any": [{"decision": "fp32", "decided": 3, "steps": 60}]}
+        errors = {"fp32": 0.003, "int8": 0.002, "topk:density=0.01": 0.01, mixed: 0.0}
+        lines = compare_auto.rows_of([("mlp", "1gbit", seconds, errors, autos)], CHOICES)
+        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 of 60 | `int8`, others for 1 tensors | "
+                                   "190.0 | 1.05 ± 0.02 | 0.67 ± 0.02 |")
+        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 of 60 | `topk:density=0.01` | 100.0 | "
+                                   "3.00 ± 0.60 | 1.00 |")
+        self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells. In 1 of the other 2 the spread reaches down "
+                                    "to that. It is within 1.02 times dense in 2.")
+
+    def test_the_spread_of_a_median_is_that_of_its_turns(self):
+        self.assertAlmostEqual(compare_auto.standard_error(1, 1 + 1.35, 25), 1.25 / 5)
+        self.assertTrue(math.isnan(compare_auto.standard_error(1, 1, 1)))
 
     def test_codecs_take_turns_whose_first_steps_do_not_count(self):
         self.assertEqual(compare_auto.plan_text(["fp32", "int8\tfp32\ta"], 5, 2),
                          "thinwire decisions 1\n0\tfp32\n5\tfp32\n10\tint8\tfp32\ta\n15\tfp32\n20\tint8\tfp32\ta\n")
-        turn = [9.0, 9.0, 9.0, 1.0, 1.2, 7.0, 7.0, 7.0, 2.0, 2.2]
-        found = compare_auto.seconds_by_turns(steps_of([5.0] * 5 + turn + turn), 2, 5)
-        self.assertEqual([[round(seconds, 6) for seconds in one] for one in found], [[1.0, 1.1, 1.2], [2.0, 2.1, 2.2]])
+        turn = [9.0, 9.0, 9.0, 1.0, 1.2, 7.0, 7.0, 7.0, 2.0, 2.4]
+        found = compare_auto.seconds_by_turns(steps_of([5.0] * 5 + turn + turn), 2, 5, 3)
+        self.assertEqual([[round(seconds, 6) for seconds in one] for one in found], [[1.1] * 3, [2.2] * 3])
+        # All steps of the second cycle take twice as long.
+        found = compare_auto.seconds_by_turns(steps_of([5.0] * 5 + turn + [2 * seconds for seconds in turn]), 2, 5, 3)
+        self.assertEqual([[round(seconds, 6) for seconds in one] for one in found], [[1.65] * 3, [3.3] * 3])
 
     def test_the_last_decision_is_read_with_its_exceptions(self):
         text = "thinwire decisions 1\n# first\n0\tfp32\n# why\n12\tint8\tfp32\tb\n"
