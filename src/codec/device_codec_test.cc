@@ -205,10 +205,80 @@ TEST(DeviceCodecTable, SaysWhatHasNoForm) {
   };
   EXPECT_THAT(why("natural"), HasSubstr("'natural' has no form for a device's memory; those with "
                                         "one: fp16, bf16, topk, adacomp"));
-  for (const char* spec : {"topk:block=100", "topk:values=int8", "sidco:law=gamma_pareto",
-                           "qsgd:coding=elias", "qsgd:norm=l2"})
+  for (const char* spec :
+       {"topk:block=100", "topk:values=int8", "qsgd:coding=elias", "qsgd:norm=l2"})
     EXPECT_THAT(why(spec), HasSubstr("with these options")) << spec;
   EXPECT_THAT(why("topk:density=7"), HasSubstr("density"));
+}
+
+// A payload of the processor's, and its decoder on a device.
+struct SparseReceiver {
+  SparseReceiver(const std::string& spec, size_t count)
+      : stream(stream_of(count)), payload(make_payload(spec)), sum(work, count) {
+    decoder = make_device_codec(spec, work).value().codec->make_decoder(stream);
+    work->await();
+  }
+
+  Bytes make_payload(const std::string& spec) const {
+    const auto codec = make_codec(spec).value().codec;
+    const Floats values = device::make_values(Values::kHeavyTail, stream.count());
+    Bytes bytes(codec->max_encoded_size(stream));
+    bytes.resize(codec->make_encoder(stream)->encode({.values = values}, {}, bytes, {}).size);
+    return bytes;
+  }
+
+  size_t kept() const {
+    uint32_t number = 0;
+    std::memcpy(&number, payload.data(), sizeof number);
+    return number;
+  }
+
+  StreamSpec stream;
+  std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
+  SharedWork work = std::make_shared<DeviceWork>(device);
+  Bytes payload;
+  DeviceFloats sum;
+  std::unique_ptr<const Decoder> decoder;
+};
+
+// Packed positions are unpacked on the device: what is sent there is the payload, and where blocks of 512 lie.
+TEST(SparseDeviceCodecs, DecodersAreSentThePayloadAndLittleMore) {
+  for (const std::string density : {"0.001", "0.01", "0.1", "0.5", "1"})
+    for (const std::string format : {"fp32", "fp16", "bf16"})
+      for (const size_t count : {100, 20011}) {
+        SparseReceiver there("topk:density=" + density + ",values=" + format, count);
+        const size_t before = there.device->bytes_from_host;
+        there.decoder->decode_add(there.payload, 1.0f, there.sum.values()).or_throw();
+        const size_t sent = there.device->bytes_from_host - before;
+        ASSERT_GT(there.kept(), 0u);
+        EXPECT_LE(sent, there.payload.size() + 24 * ((there.kept() + 511) / 512));
+        EXPECT_GE(sent, there.payload.size() - 8);
+      }
+}
+
+TEST(SparseDeviceCodecs, NothingOfAPayloadThatBreaksARuleComesToTheDevice) {
+  for (const char* spec : {"topk:density=0.1", "topk:density=0.1,values=fp16"}) {
+    SparseReceiver there(spec, 5000);
+    size_t refused = 0;
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      Bytes bytes = there.payload;
+      if (seed % 4 == 0)
+        bytes.resize(random_below({.seed = seed}, 2, bytes.size()));
+      else if (seed % 4 == 1)
+        bytes.resize(bytes.size() + 1 + random_below({.seed = seed}, 2, 100));
+      else if (seed % 4 == 2)  // of the header
+        bytes[random_below({.seed = seed}, 2, 8)] ^= std::byte{0x40};
+      else  // of positions
+        bytes[bytes.size() - 1 - random_below({.seed = seed}, 2, 200)] ^= std::byte{0x10};
+      const size_t launches = there.device->launches, sent = there.device->bytes_from_host;
+      if (there.decoder->decode_add(bytes, 1.0f, there.sum.values())) continue;
+      ++refused;
+      EXPECT_EQ(there.device->launches, launches);
+      EXPECT_EQ(there.device->bytes_from_host, sent);
+    }
+    EXPECT_GT(refused, 300u);
+    EXPECT_LT(refused, 400u);
+  }
 }
 
 // A payload of zeros needs no kernel, but its bytes are on their way to the device.

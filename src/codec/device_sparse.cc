@@ -1,15 +1,18 @@
-// Sparse payloads made on a device; those received are read by the processor, which sends positions and values there.
+// Sparse payloads made on a device; those received are checked by the processor, and unpacked and added there.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/device_sparse.h"
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "codec/sparse_payload.h"
 #include "core/bytes.h"
 #include "core/check.h"
 #include "device/coded_values.h"
+#include "device/position_kernels.h"
 #include "device/selection_kernels.h"
+#include "kernel/position_code.h"
 
 namespace thinwire {
 namespace {
@@ -65,6 +68,10 @@ Selected select_exceeding(DeviceWork& work, std::span<const float> values, float
   return selected;
 }
 
+device::Float16 float16_of(ValueFormat format) {
+  return format == ValueFormat::kFp16 ? device::Float16::kHalf : device::Float16::kBfloat;
+}
+
 // The bytes of values at `bytes`; what 16 bits lose goes to `rest`.
 void code_values(DeviceWork& work, const Selected& selected, ValueFormat format, std::byte* bytes,
                  float* rest) {
@@ -73,10 +80,9 @@ void code_values(DeviceWork& work, const Selected& selected, ValueFormat format,
                  {reinterpret_cast<float*>(bytes), selected.size});
     return;
   }
-  const auto of_16_bits =
-      format == ValueFormat::kFp16 ? device::Float16::kHalf : device::Float16::kBfloat;
   float* const left = rest != nullptr ? work.room<float>(selected.size) : nullptr;
-  device::encode_floats(work.launcher(), of_16_bits, selected.values, selected.size, bytes, left);
+  device::encode_floats(work.launcher(), float16_of(format), selected.values, selected.size, bytes,
+                        left);
   if (rest != nullptr)
     device::put_at(work.launcher(), selected.positions, left, selected.size, rest);
 }
@@ -109,27 +115,45 @@ size_t code(DeviceWork& work, const Selected& selected, ValueFormat format, size
   return size;
 }
 
+// Adds values that lie as in a payload.
+void add_values(DeviceWork& work, const uint32_t* positions, ValueFormat format,
+                const std::byte* values, size_t kept, float weight, float* out) {
+  if (format == ValueFormat::kFp32)
+    device::add_at(work.launcher(), positions, reinterpret_cast<const float*>(values), kept, weight,
+                   out);
+  else
+    device::add_floats_at(work.launcher(), float16_of(format), positions, values, kept, weight,
+                          out);
+}
+
+// The processor reads all of a payload first. Nothing of one that breaks a rule comes to the device, and of others it knows
+// where the blocks of positions lie, so that they are read side by side there.
 class SparseDeviceDecoder final : public DeviceDecoder {
  public:
-  using DeviceDecoder::DeviceDecoder;
+  SparseDeviceDecoder(SharedWork work, std::unique_ptr<const Decoder> decoder, ValueFormat format)
+      : DeviceDecoder(std::move(work), std::move(decoder)), format_(format) {}
 
  private:
   Status add(DeviceWork& work, std::span<const std::byte> payload, float weight,
              std::span<float> out) const override {
-    std::vector<uint32_t> positions;
-    std::vector<float> values;
-    const Status status = visit(payload, [&](auto at, auto kept) {
-      positions.insert(positions.end(), at.begin(), at.end());
-      values.insert(values.end(), kept.begin(), kept.end());
-    });
-    if (!status || positions.empty()) return status;
-    const Selected there = room_for(work, positions.size());
-    work.send(there.positions, std::as_bytes(std::span(positions)));
-    work.send(there.values, std::as_bytes(std::span(values)));
-    device::add_at(work.launcher(), there.positions, there.values, there.size, weight, out.data());
+    Result<SparseParts> checked = check_sparse(payload, format_, out.size());
+    if (!checked) return checked.status();
+    const SparseParts& parts = checked.value();
+    if (parts.kept == 0) return Status::ok();
+    const size_t of_values = parts.values.size(), of_positions = parts.positions.size();
+    auto* const bytes = work.room<std::byte>(of_values + of_positions);
+    auto* const places = work.room<kernel::PositionPlace>(parts.places.size());
+    auto* const positions = work.room<uint32_t>(parts.kept);
+    work.send(bytes, {parts.values.data(), of_values + of_positions});
+    work.send(places, std::as_bytes(std::span(parts.places)));
+    device::unpack_positions(work.launcher(), bytes + of_values, of_positions, parts.kept, places,
+                             positions);
+    add_values(work, positions, format_, bytes, parts.kept, weight, out.data());
     work.await();
-    return status;
+    return Status::ok();
   }
+
+  ValueFormat format_;
 };
 
 }  // namespace
@@ -202,7 +226,8 @@ std::unique_ptr<Codec> make_sparse_device_codec(
         return make_encoder(stream.count());
       },
       [=](const StreamSpec& stream) {
-        return std::make_unique<SparseDeviceDecoder>(work, there->make_decoder(stream));
+        return std::make_unique<SparseDeviceDecoder>(work, there->make_decoder(stream),
+                                                     there->info().values);
       });
 }
 

@@ -14,10 +14,14 @@
 // selects and leaves the remainder, which a list of the estimator's saves.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "codec/builtin.h"
 #include "codec/device_sparse.h"
@@ -26,6 +30,7 @@
 #include "codec/tail_estimator.h"
 #include "core/check.h"
 #include "device/selection_kernels.h"
+#include "kernel/log_total.h"
 #include "kernel/select.h"
 #include "kernel/vector_moments.h"
 
@@ -218,6 +223,21 @@ class DeviceTailEstimator final : public TailEstimator {
     work_->begin();
     return device_count_above(*work_, values(), threshold);
   }
+  // The device multiplies; the few logarithms are the processor's.
+  double log_sum(double guard, double unit) override {
+    work_->begin();
+    const size_t whole = values().size() - values().size() % kernel::kLogLanes;
+    chunks_.resize(device::log_chunks_of(whole));
+    auto* const there = work_->room<kernel::LogChunk>(chunks_.size());
+    device::log_chunks(work_->launcher(), values().data(), whole, guard, unit, there);
+    work_->fetch(std::as_writable_bytes(std::span(chunks_)), there);
+    kernel::LogTotal total;
+    for (const kernel::LogChunk& chunk : chunks_) total.add(chunk);
+    std::array<float, kernel::kLogLanes> last;
+    const auto behind = std::span(last).first(values().size() - whole);
+    work_->fetch(std::as_writable_bytes(behind), values().data() + whole);
+    return total.sum(whole, behind, guard, unit);
+  }
 
   kernel::TailMoments tail_of(std::span<const float> list, float threshold) {
     auto* const entries = work_->room<device::TailEntry>(device::tail_entries(list.size()));
@@ -227,6 +247,7 @@ class DeviceTailEstimator final : public TailEstimator {
   }
 
   SharedWork work_;
+  std::vector<kernel::LogChunk> chunks_;
 };
 
 class SidcoDeviceEncoder final : public DeviceSparseEncoder {
@@ -270,9 +291,7 @@ std::unique_ptr<Codec> make_codec_of(const Options& options) {
   return std::make_unique<MethodCodec<Method, SidcoEncoder>>(kInfo, options, value_format(options));
 }
 
-// Sums of logarithms, which a gamma law needs, have no form on a device.
 std::unique_ptr<Codec> make_on_device(const Options& options, const SharedWork& work) {
-  if (options.text("law") == "gamma_pareto") return nullptr;
   return make_sparse_device_codec(
       make_codec_of(options), work,
       [=, method = Method(options), format = value_format(options)](size_t count) {

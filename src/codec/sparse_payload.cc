@@ -35,6 +35,7 @@ Status corrupt(const char* what) {
   return Status::fail(ErrorCode::kCorrupt, std::string("sparse payload: ") + what);
 }
 
+// Calls visit(place of the block, its positions, their values) for every block of positions.
 template <typename Visit>
 Status read_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
                    const Visit& visit) {
@@ -52,7 +53,7 @@ Status read_sparse(std::span<const std::byte> payload, ValueFormat format, size_
   for (auto at = positions.next(); !at.empty(); at = positions.next()) {
     const auto values = std::span(block).first(at.size());
     from.read(values);
-    visit(at, values);
+    visit(positions.place(), at, values);
   }
   if (!positions.done()) return corrupt("positions contradict the count or the length");
   return from.good() ? Status::ok() : corrupt("a value is not finite or breaks its format");
@@ -104,14 +105,31 @@ size_t write_sparse_at(std::span<const uint32_t> positions, std::span<const floa
 Status add_sparse(std::span<const std::byte> payload, ValueFormat format, float weight,
                   std::span<float> out) {
   return read_sparse(payload, format, out.size(),
-                     [&](std::span<const uint32_t> at, std::span<const float> values) {
+                     [&](const auto& /*place*/, auto at, auto values) {
                        for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
                      });
 }
 
 Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
                     const KeptVisitor& visitor) {
-  return read_sparse(payload, format, count, visitor);
+  return read_sparse(payload, format, count, [&](const auto& /*place*/, auto at, auto values) {
+    visitor(at, values);
+  });
+}
+
+Result<SparseParts> check_sparse(std::span<const std::byte> payload, ValueFormat format,
+                                 size_t count) {
+  SparseParts parts;
+  const Status status =
+      read_sparse(payload, format, count, [&](const auto& place, auto at, auto /*values*/) {
+        parts.kept += at.size();
+        parts.places.push_back(place);
+      });
+  if (!status) return status;
+  const auto body = payload.subspan(kHeaderSize);
+  parts.values = body.first(value_bytes(format, parts.kept));
+  parts.positions = body.subspan(parts.values.size());
+  return parts;
 }
 
 }  // namespace thinwire

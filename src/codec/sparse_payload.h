@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "codec/kept_values.h"
+#include "kernel/position_code.h"
 #include "thinwire/status.h"
 #include "thinwire/stream.h"
 
@@ -49,5 +51,17 @@ Status add_sparse(std::span<const std::byte> payload, ValueFormat format, float 
 // some may have been shown.
 Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
                     const KeptVisitor& visitor);
+
+// What a payload holds, for who adds it elsewhere.
+struct SparseParts {
+  size_t kept = 0;
+  std::span<const std::byte> values;     // of the payload
+  std::span<const std::byte> positions;  // of the payload, right behind the values
+  std::vector<kernel::PositionPlace> places;  // of the blocks of positions
+};
+
+// Takes any bytes, and fails where add_sparse fails for a vector of `count`, in the same way.
+Result<SparseParts> check_sparse(std::span<const std::byte> payload, ValueFormat format,
+                                 size_t count);
 
 }  // namespace thinwire

@@ -218,6 +218,38 @@ TEST(SparsePayload, SurvivesDamage) {
   }
 }
 
+TEST(SparsePayload, ChecksWhatItAddsAndSaysWhereItLies) {
+  for (const ValueFormat format : kFormats) {
+    const Sparse sparse = random_sparse(3000, 0.5);
+    const Bytes good = write(sparse, format);
+    const SparseParts parts = check_sparse(good, format, 3000).value();
+    EXPECT_EQ(parts.kept, sparse.positions.size());
+    EXPECT_EQ(parts.values.data(), good.data() + 8);
+    EXPECT_EQ(parts.values.size(), value_bytes(format, parts.kept));
+    EXPECT_EQ(parts.positions.data(), parts.values.data() + parts.values.size());
+    EXPECT_EQ(8 + parts.values.size() + parts.positions.size(), good.size());
+    ASSERT_EQ(parts.places.size(), (parts.kept + 511) / 512);
+    for (size_t i = 0; i < parts.places.size(); ++i)
+      EXPECT_EQ(parts.places[i].base, i == 0 ? 0 : sparse.positions[512 * i - 1] + 1);
+    size_t refused = 0;
+    for (uint64_t round = 0; round < 500; ++round) {
+      Bytes bytes = good;
+      if (round % 5 == 0)
+        bytes.resize(random_below({.seed = 7}, round, bytes.size()));
+      else
+        bytes[random_below({.seed = 7}, round, round % 5 == 1 ? 12 : bytes.size())] =
+            static_cast<std::byte>(random_word({.seed = 8}, round));
+      std::vector<float> out(3000);
+      const Status added = add(bytes, format, 1.0f, out);
+      const auto checked = check_sparse(bytes, format, 3000);
+      ASSERT_EQ(checked.status().code(), added.code());
+      EXPECT_EQ(checked.status().message(), added.message());
+      refused += !added;
+    }
+    EXPECT_GT(refused, 150u);
+  }
+}
+
 TEST(SparsePayload, RefusesStreamsBeyond32Bits) {
   TensorSpec tensor{.name = "embedding", .shape = {65536, 65535}, .kind = TensorKind::kEmbedding};
   EXPECT_NO_THROW(require_sparse_stream("topk", single_tensor(tensor)));

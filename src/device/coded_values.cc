@@ -60,6 +60,13 @@ void add_floats(Launcher& on, Float16 format, const std::byte* bytes, size_t cou
   launch(on, name, work_grid(count), bytes, uint64_t{count}, weight, out, bad);
 }
 
+void add_floats_at(Launcher& on, Float16 format, const uint32_t* positions, const std::byte* bytes,
+                   size_t kept, float weight, float* out) {
+  const char* name =
+      format == Float16::kHalf ? "half_float/add_half_at" : "half_float/add_bfloat_at";
+  launch(on, name, work_grid(kept), positions, bytes, uint64_t{kept}, weight, out);
+}
+
 void quantise_blocks(Launcher& on, const float* values, size_t count, kernel::ScaledBlocks blocks,
                      std::byte* bytes, float* rest) {
   launch(on, "scaled_blocks/quantise_blocks", work_grid(32 * blocks_of(count, blocks.block)),

@@ -24,6 +24,9 @@ void encode_floats(Launcher& on, Float16 format, const float* values, size_t cou
 // kernel::add_half and add_bfloat.
 void add_floats(Launcher& on, Float16 format, const std::byte* bytes, size_t count, float weight,
                 float* out, uint32_t* bad);
+// The same for values at these positions, which differ. REQUIRES: finite values.
+void add_floats_at(Launcher& on, Float16 format, const uint32_t* positions, const std::byte* bytes,
+                   size_t kept, float weight, float* out);
 
 void quantise_blocks(Launcher& on, const float* values, size_t count, kernel::ScaledBlocks blocks,
                      std::byte* bytes, float* rest);

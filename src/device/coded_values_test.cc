@@ -292,5 +292,30 @@ TEST(HalfFloatText, RoundsEveryBorderAsTheSimdKernels) {
   }
 }
 
+// Every finite number of 16 bits, at positions that fall.
+TEST(HalfFloatText, AddsAtPositionsWhatTheSimdKernelsAdd) {
+  for (const Float16 format : {Float16::kHalf, Float16::kBfloat}) {
+    const uint32_t exponent = format == Float16::kHalf ? 0x7C00 : 0x7F80;
+    Bytes bytes(1);  // so that the others are at an odd address
+    for (uint32_t bits = 0; bits < 65536; ++bits) {
+      if ((bits & exponent) == exponent) continue;
+      bytes.push_back(static_cast<std::byte>(bits));
+      bytes.push_back(static_cast<std::byte>(bits >> 8));
+    }
+    const size_t kept = bytes.size() / 2;
+    std::vector<uint32_t> positions(kept);
+    for (size_t i = 0; i < kept; ++i) positions[i] = static_cast<uint32_t>(2 * (kept - i));
+    std::vector<float> sum = make_values(Values::kNormal, 2 * kept + 1), expected = sum;
+    std::vector<float> values(kept);
+    const auto in = std::span(bytes).subspan(1);
+    ASSERT_TRUE(format == Float16::kHalf ? kernel::from_half(in, values)
+                                         : kernel::from_bfloat(in, values));
+    for (size_t i = 0; i < kept; ++i) expected[positions[i]] += 0.3f * values[i];
+    HostLauncher on;
+    add_floats_at(on, format, positions.data(), bytes.data() + 1, kept, 0.3f, sum.data());
+    ASSERT_EQ(bits_of(sum), bits_of(expected));
+  }
+}
+
 }  // namespace
 }  // namespace thinwire::device

@@ -93,6 +93,12 @@ kernel::TailMoments tail_of(const TailEntry& total, float largest) noexcept {
                           largest);
 }
 
+void log_chunks(Launcher& on, const float* values, size_t count, double guard, double unit,
+                kernel::LogChunk* chunks) {
+  launch(on, "tails/log_chunks", work_grid(16 * log_chunks_of(count)), values, uint64_t{count},
+         guard, 1 / unit, chunks);
+}
+
 void add_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float weight,
             float* out) {
   launch(on, "selection/add_at", work_grid(kept), positions, values, uint64_t{kept}, weight, out);
@@ -101,28 +107,6 @@ void add_at(Launcher& on, const uint32_t* positions, const float* values, size_t
 void put_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept,
             float* rest) {
   launch(on, "selection/put_at", work_grid(kept), positions, values, uint64_t{kept}, rest);
-}
-
-void plan_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
-                    uint64_t* low_offsets, uint64_t* high_offsets, uint64_t* sizes) {
-  const uint64_t blocks = position_blocks(kept);
-  launch(on, "selection/choose_parameters", work_grid(32 * blocks), positions, uint64_t{kept}, code,
-         low_offsets, high_offsets);
-  launch(on, "selection/sum_before", kOneWarp, low_offsets, blocks, sizes);
-  launch(on, "selection/sum_before", kOneWarp, high_offsets, blocks, sizes + 1);
-}
-
-void write_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
-                     const uint64_t* low_offsets, const uint64_t* high_offsets, uint64_t low_bytes,
-                     uint64_t high_bits, uint32_t* words) {
-  const size_t blocks = position_blocks(kept);
-  const Grid grid = work_grid(32 * blocks);
-  std::byte* const low = code + blocks;
-  launch(on, "selection/write_low_bits", grid, positions, uint64_t{kept}, code, low_offsets, low);
-  launch(on, "selection/write_high_bits", grid, positions, uint64_t{kept}, code, high_offsets,
-         words);
-  launch(on, "selection/copy_bits", work_grid(high_bits / 8 + 1), words, high_bits,
-         low + low_bytes);
 }
 
 }  // namespace thinwire::device

@@ -1,5 +1,5 @@
-// Selection, the statistics that it goes by, and packed positions on a device, with the bits of kernel/select.h,
-// kernel/kth_magnitude.h, kernel/value_sample.h, kernel/tail_moments.h and kernel/position_code.h.
+// Selection, and the statistics that it goes by, on a device, with the bits of kernel/select.h, kernel/kth_magnitude.h,
+// kernel/value_sample.h and kernel/tail_moments.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,12 +8,12 @@
 #include <cstdint>
 
 #include "device/launcher.h"
+#include "kernel/log_total.h"
 #include "kernel/tail_moments.h"
 
 namespace thinwire::device {
 
-// Pointers are to memory that the launcher's kernels reach; bytes may lie at any address. Everything is queued and
-// returns at once.
+// Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at once.
 
 constexpr size_t tiles_of(size_t count) noexcept { return (count + 1023) / 1024; }
 
@@ -60,22 +60,16 @@ void tail_moments(Launcher& on, const float* values, size_t count, float thresho
                   TailEntry* entries);
 kernel::TailMoments tail_of(const TailEntry& total, float largest) noexcept;
 
+// kernel::log_sum, but for the logarithms: chunks for kernel::LogTotal. REQUIRES: count a multiple of kernel::kLogLanes.
+constexpr size_t log_chunks_of(size_t count) noexcept {
+  return (count + kernel::kTailChunk - 1) / kernel::kTailChunk;
+}
+void log_chunks(Launcher& on, const float* values, size_t count, double guard, double unit,
+                kernel::LogChunk* chunks);
+
 // out[positions[k]] += weight * values[k]; rest[positions[k]] = values[k]. REQUIRES: positions that differ.
 void add_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float weight,
             float* out);
 void put_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float* rest);
-
-constexpr size_t position_blocks(size_t kept) noexcept { return (kept + 511) / 512; }
-
-// kernel::pack_positions, in two steps, because the sizes of the first are arguments of the second. Plan: the parameters,
-// at the begin of the code, and for each block the offset of its low bits and of its high bits; sizes receives the bytes
-// of all low bits and the number of all high bits.
-void plan_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
-                    uint64_t* low_offsets, uint64_t* high_offsets, uint64_t* sizes);
-
-// Writes low and high bits behind the parameters. `words`, (high_bits + 31) / 32 of them, are zero.
-void write_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
-                     const uint64_t* low_offsets, const uint64_t* high_offsets, uint64_t low_bytes,
-                     uint64_t high_bits, uint32_t* words);
 
 }  // namespace thinwire::device

@@ -1,4 +1,4 @@
-// Selection and packing as texts, run on the processor, against the kernels of src/kernel, bit for bit.
+// Selection and sums over tails as texts, run on the processor, against the kernels of src/kernel, bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/selection_kernels.h"
 
@@ -8,14 +8,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/testing/coded_cases.h"
 #include "device/testing/host_kernels.h"
 #include "kernel/for_each_target.h"
 #include "kernel/kth_magnitude.h"
-#include "kernel/position_code.h"
+#include "kernel/log_total.h"
 #include "kernel/select.h"
 #include "kernel/top_selector.h"
 #include "kernel/value_sample.h"
@@ -168,6 +170,29 @@ TEST(SelectionTexts, SumTailsToTheSameBits) {
       }
 }
 
+TEST(SelectionTexts, MultiplyToTheSameSumsOfLogarithms) {
+  for (const Values kind : kAllValues)
+    for (const size_t count : kSizes)
+      for (const auto& [guard, unit] : {std::pair(0x1p-52, 0.7), std::pair(1e22, 1e-3)}) {
+        SCOPED_TRACE(std::to_string(static_cast<int>(kind)) + ", " + std::to_string(count));
+        const auto values = make_values(kind, count);
+        const size_t whole = count - count % kernel::kLogLanes;
+        for (const bool backward : {false, true}) {
+          HostLauncher on(backward);
+          std::vector<kernel::LogChunk> chunks(log_chunks_of(whole));
+          log_chunks(on, values.data(), whole, guard, unit, chunks.data());
+          kernel::LogTotal total;
+          for (const kernel::LogChunk& chunk : chunks) total.add(chunk);
+          const double by_text = total.sum(whole, std::span(values).subspan(whole), guard, unit);
+          kernel::for_each_target([&](std::string_view target) {
+            SCOPED_TRACE(target);
+            ASSERT_EQ(std::bit_cast<uint64_t>(by_text),
+                      std::bit_cast<uint64_t>(kernel::log_sum(values, guard, unit)));
+          });
+        }
+      }
+}
+
 TEST(SelectionTexts, AddAndPutValuesAtTheirPositions) {
   const std::vector<uint32_t> positions = {0, 3, 31, 32, 999};
   const std::vector<float> values = {0.1f, -0.2f, 1e30f, 0.0f, 7.0f};
@@ -182,39 +207,6 @@ TEST(SelectionTexts, AddAndPutValuesAtTheirPositions) {
   put_at(on, positions.data(), values.data(), positions.size(), rest.data());
   EXPECT_EQ(sum, expected);
   EXPECT_EQ(rest, placed);
-}
-
-std::vector<std::byte> pack_by_text(Launcher& on, const std::vector<uint32_t>& positions) {
-  const size_t kept = positions.size(), blocks = position_blocks(kept);
-  std::vector<uint64_t> low(blocks), high(blocks), sizes(2);
-  std::vector<std::byte> code(blocks + 1);
-  plan_positions(on, positions.data(), kept, code.data() + 1, low.data(), high.data(),
-                 sizes.data());
-  code.resize(1 + blocks + sizes[0] + (sizes[1] + 7) / 8);
-  std::vector<uint32_t> words((sizes[1] + 31) / 32);
-  write_positions(on, positions.data(), kept, code.data() + 1, low.data(), high.data(), sizes[0],
-                  sizes[1], words.data());
-  return {code.begin() + 1, code.end()};
-}
-
-TEST(SelectionTexts, PackPositionsToTheSameBytes) {
-  for (const double density : {1.0, 0.7, 0.1, 0.01, 0.0003})
-    for (const size_t kept : {1, 2, 31, 511, 512, 513, 1024, 3000}) {
-      SCOPED_TRACE(std::to_string(density) + ", " + std::to_string(kept));
-      std::vector<uint32_t> positions;
-      uint32_t at = 0;
-      for (size_t i = 0; i < kept; ++i) {
-        // Layers whose densities differ.
-        const double mean = (i / 700 % 2 ? 3 : 1) * (1 / density - 1);
-        at += static_cast<uint32_t>(2 * mean * random_unit({.seed = 9}, i)) + (i > 0);
-        positions.push_back(at);
-      }
-      std::vector<std::byte> by_kernel(kernel::max_position_bytes(size_t{at} + 1, kept));
-      by_kernel.resize(kernel::pack_positions(positions, by_kernel));
-      HostLauncher forward, backward(true);
-      ASSERT_EQ(pack_by_text(forward, positions), by_kernel);
-      ASSERT_EQ(pack_by_text(backward, positions), by_kernel);
-    }
 }
 
 }  // namespace

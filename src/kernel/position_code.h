@@ -35,6 +35,14 @@ size_t max_position_bytes(size_t count, size_t max_kept) noexcept;
 // REQUIRES: positions strictly ascending; out as large as max_position_bytes says.
 size_t pack_positions(std::span<const uint32_t> positions, std::span<std::byte> out) noexcept;
 
+// Where a block's bits lie in a code, for who reads blocks side by side.
+struct PositionPlace {
+  uint64_t low = 0;        // the byte at which its low bits begin
+  uint64_t high = 0;       // the bit at which its high bits begin; bit 0 is the code's first
+  uint32_t base = 0;       // the least that its first position can be
+  uint32_t parameter = 0;
+};
+
 // Reads the code back, block by block. `bytes` may hold anything.
 class PositionReader {
  public:
@@ -44,6 +52,9 @@ class PositionReader {
   // The next min(512, what is left) positions, ascending and below count; good until the next call.
   // Empty when there are no more, or when the code is broken.
   std::span<const uint32_t> next() noexcept;
+
+  // Of the positions that the last call returned.
+  const PositionPlace& place() const noexcept { return place_; }
 
   // All positions were read and no byte or bit is left over.
   bool done() const noexcept;
@@ -64,6 +75,7 @@ class PositionReader {
   uint64_t zeros_ = 0;    // zeros among the high bits of the block just read
   uint64_t base_ = 0;     // the next position if its gap is 0
   bool broken_ = false;
+  PositionPlace place_;
   std::array<uint32_t, kPositionBlock> positions_;
 };
 

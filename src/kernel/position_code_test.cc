@@ -127,6 +127,28 @@ TEST(PositionCode, HasTheDocumentedBytesAndComesBack) {
   }
 }
 
+// Each block from its place alone, one bit at a time.
+TEST(PositionCode, PlacesSayWhereBlocksLie) {
+  for (const auto& [positions, count] : cases()) {
+    const Bytes bytes = pack(positions, count);
+    const auto bit_at = [&](uint64_t bit) {
+      return std::to_integer<unsigned>(bytes[bit / 8]) >> (bit % 8) & 1;
+    };
+    PositionReader reader(bytes, count, positions.size());
+    for (auto block = reader.next(); !block.empty(); block = reader.next()) {
+      const PositionPlace& place = reader.place();
+      uint64_t low = 8 * place.low, high = place.high, position = place.base;
+      for (const uint32_t expected : block) {
+        for (; bit_at(high) == 0; ++high) position += uint64_t{1} << place.parameter;
+        ++high;
+        for (unsigned i = 0; i < place.parameter; ++i) position += uint64_t{bit_at(low++)} << i;
+        ASSERT_EQ(position++, expected);
+      }
+    }
+    EXPECT_TRUE(reader.done());
+  }
+}
+
 TEST(PositionCode, IsWithinThreePercentOfTheEntropy) {
   constexpr size_t kCount = 4'000'000;
   const auto log2_factorial = [](double n) { return std::lgamma(n + 1) / std::log(2.0); };

@@ -7,9 +7,9 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "kernel/compact_order.h"
+#include "kernel/log_total.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernel/tail_moments.cc"
@@ -190,9 +190,9 @@ size_t Compact(const float* x, const uint32_t* positions, size_t count, float th
   return found;
 }
 
-// A logarithm is the exponent plus the logarithm of the mantissa, and the logarithms of mantissas
-// add up as their product: one multiplication per value, one real logarithm per lane and chunk. A
-// product of kChunk / kLanes = 512 mantissas below 2 stays below 2^512.
+static_assert(kLogLanes == kLanes);
+
+// One multiplication per value: log_total.h says why.
 struct LogLanes {
   using DU64 = hn::RebindToUnsigned<DD>;
   VD guard, per_unit;
@@ -212,28 +212,21 @@ struct LogLanes {
 
   HWY_INLINE void settle() {}
 
-  struct Total {
-    double mantissas = 0;  // logarithms
-    uint64_t twos = 0;     // exponents, biased: whole numbers, so that no digit is lost
-  };
-
-  HWY_INLINE void flush(Total& total) const {
-    HWY_ALIGN double lane[kLanes];
+  HWY_INLINE void flush(LogTotal& total) const {
+    LogChunk chunk{};
     HWY_ALIGN uint64_t exponent[kLanes];
     for (size_t v = 0; v < 2 * kVectors; ++v) {
-      hn::Store(product[v], DD(), lane + v * kHalf);
+      hn::StoreU(product[v], DD(), chunk.products + v * kHalf);
       hn::Store(exponents[v], DU64(), exponent + v * kHalf);
     }
-    for (size_t i = 0; i < kLanes; ++i) {
-      total.twos += exponent[i];
-      total.mantissas += std::log(lane[i]);
-    }
+    for (const uint64_t sum : exponent) chunk.exponents += sum;
+    total.add(chunk);
   }
 
+ private:
   static constexpr int kMantissaBits = 52;
   static constexpr uint64_t kBias = 1023;
 
- private:
   HWY_INLINE void add_wide(size_t v, VD magnitude) {
     const DU64 du;
     const auto bits = hn::BitCast(du, hn::Mul(hn::Add(magnitude, guard), per_unit));
@@ -249,14 +242,11 @@ double LogSum(const float* x, size_t count, double guard, double unit) {
   lanes.guard = hn::Set(DD(), guard);
   lanes.per_unit = hn::Set(DD(), 1 / unit);
   const size_t whole = count - count % kLanes;  // a padding zero would have a logarithm
-  LogLanes::Total total;
+  LogTotal total;
   ReduceChunks(
       whole, [x](size_t i) HWY_ATTR { return hn::LoadU(DF(), x + i); },
       [x](size_t i) { return x[i]; }, lanes, total, x);
-  const auto twos = static_cast<int64_t>(total.twos - whole * LogLanes::kBias);
-  double sum = total.mantissas + static_cast<double>(twos) * std::numbers::ln2;
-  for (size_t i = whole; i < count; ++i) sum += std::log((std::abs(x[i]) + guard) * (1 / unit));
-  return sum;
+  return total.sum(whole, {x + whole, count - whole}, guard, unit);
 }
 
 }  // namespace

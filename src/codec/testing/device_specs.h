@@ -25,6 +25,10 @@ inline constexpr const char* kDeviceSpecs[] = {"fp16",
                                                "sidco:density=0.1,law=exponential,stages=3",
                                                "sidco:stages=1,cap=1",
                                                "sidco:stages=4,first_ratio=0.9,values=fp16",
+                                               "sidco:law=gamma_pareto",
+                                               "sidco:density=0.5,law=gamma_pareto",
+                                               "sidco:law=gamma_pareto,stages=2,values=bf16",
+                                               "sidco:law=gamma_pareto,gamma_threshold=closed",
                                                "adacomp",
                                                "adacomp:bin_convolution=500,scale_factor=1"};
 

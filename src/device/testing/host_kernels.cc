@@ -27,6 +27,9 @@ namespace half_float {
 namespace memories {
 #include "device/texts/memories.cu"
 }
+namespace positions {
+#include "device/texts/positions.cu"
+}
 namespace selection {
 #include "device/texts/selection.cu"
 }
@@ -114,12 +117,14 @@ constexpr HostKernel kKernels[] = {
     {"selection/sample_values", run<selection::sample_values>},
     {"selection/add_at", run<selection::add_at>},
     {"selection/put_at", run<selection::put_at>},
-    {"selection/choose_parameters", run<selection::choose_parameters>},
-    {"selection/write_low_bits", run<selection::write_low_bits>},
-    {"selection/write_high_bits", run<selection::write_high_bits>},
-    {"selection/copy_bits", run<selection::copy_bits>},
+    {"positions/choose_parameters", run<positions::choose_parameters>},
+    {"positions/write_low_bits", run<positions::write_low_bits>},
+    {"positions/write_high_bits", run<positions::write_high_bits>},
+    {"positions/copy_bits", run<positions::copy_bits>},
+    {"positions/unpack_positions", run<positions::unpack_positions>},
     {"tails/tail_chunks", run<tails::tail_chunks>},
     {"tails/fold_tail", run<tails::fold_tail>},
+    {"tails/log_chunks", run<tails::log_chunks>},
     {"bins/choose_bins", run<bins::choose_bins>},
     {"bins/fold_bins", run<bins::fold_bins>},
     {"bins/write_bins", run<bins::write_bins>},
@@ -133,6 +138,8 @@ constexpr HostKernel kKernels[] = {
     {"half_float/encode_bfloat", run<half_float::encode_bfloat>},
     {"half_float/add_half", run<half_float::add_half>},
     {"half_float/add_bfloat", run<half_float::add_bfloat>},
+    {"half_float/add_half_at", run<half_float::add_half_at>},
+    {"half_float/add_bfloat_at", run<half_float::add_bfloat_at>},
     {"scaled_blocks/quantise_blocks", run<scaled_blocks::quantise_blocks>},
     {"scaled_blocks/add_blocks", run<scaled_blocks::add_blocks>},
 };

@@ -61,6 +61,7 @@ DEVICE double __ddiv_rn(double a, double b) { return a / b; }
 DEVICE u32 __float_as_uint(float x) { return std::bit_cast<u32>(x); }
 DEVICE float __uint_as_float(u32 x) { return std::bit_cast<float>(x); }
 DEVICE long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
+DEVICE double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 DEVICE int __popc(u32 x) { return std::popcount(x); }
 DEVICE int __clz(i32 x) { return std::countl_zero(static_cast<u32>(x)); }
 

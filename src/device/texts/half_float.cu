@@ -58,6 +58,15 @@ DEVICE void add(const u8* in, u64 count, float weight, float* out, u32* bad) {
   }
 }
 
+// The same at these positions, which differ; values are finite.
+template <class Format>
+DEVICE void add_at(const u32* positions, const u8* in, u64 kept, float weight, float* out) {
+  for (u64 k = thread_index(); k < kept; k += thread_count()) {
+    float* const to = out + positions[k];
+    *to = __fadd_rn(*to, __fmul_rn(weight, Format::decode(get16(in + 2 * k))));
+  }
+}
+
 KERNEL void encode_half(const float* x, u64 count, u8* out, float* rest) {
   encode<Half>(x, count, out, rest);
 }
@@ -69,4 +78,10 @@ KERNEL void add_half(const u8* in, u64 count, float weight, float* out, u32* bad
 }
 KERNEL void add_bfloat(const u8* in, u64 count, float weight, float* out, u32* bad) {
   add<Bfloat>(in, count, weight, out, bad);
+}
+KERNEL void add_half_at(const u32* positions, const u8* in, u64 kept, float weight, float* out) {
+  add_at<Half>(positions, in, kept, weight, out);
+}
+KERNEL void add_bfloat_at(const u32* positions, const u8* in, u64 kept, float weight, float* out) {
+  add_at<Bfloat>(positions, in, kept, weight, out);
 }

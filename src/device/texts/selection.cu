@@ -1,10 +1,7 @@
-// Selection above a threshold, as kernel/select.h, the k-th magnitude, as kernel/kth_magnitude.h, and positions as
-// bits, as kernel/position_code.h.
+// Selection above a threshold, as kernel/select.h, and the k-th magnitude, as kernel/kth_magnitude.h.
 // SPDX-License-Identifier: Apache-2.0
 
-constexpr u64 kTile = 1024;        // values of a warp
-constexpr u32 kCodeBlock = 512;    // positions that share a parameter
-constexpr u32 kOfLane = kCodeBlock / 32;
+constexpr u64 kTile = 1024;  // values of a warp
 
 // A value passes where its magnitude, as an integer, is above `key`. Counts those that do, and, unless `ties` is null,
 // those that are equal.
@@ -138,93 +135,4 @@ KERNEL void add_at(const u32* positions, const float* values, u64 kept, float we
 // Writes values where they were kept; `rest` has them as the format left them.
 KERNEL void put_at(const u32* positions, const float* values, u64 kept, float* rest) {
   for (u64 k = thread_index(); k < kept; k += thread_count()) rest[positions[k]] = values[k];
-}
-
-// The distance of position k to the one before, minus 1.
-DEVICE u32 gap_of(const u32* positions, u64 k) {
-  return k == 0 ? positions[0] : positions[k] - positions[k - 1] - 1;
-}
-
-// The sum of what gap >> parameter takes in a block, in all lanes.
-DEVICE u32 high_sum(const u32* positions, u64 begin, u32 n, u32 parameter) {
-  u32 sum = 0;
-  for (u32 i = threadIdx.x % 32; i < n; i += 32) sum += gap_of(positions, begin + i) >> parameter;
-  return __reduce_add_sync(kAllLanes, sum);
-}
-
-// The parameter of each block of positions, the bytes of its low bits and the number of its high ones; a warp each.
-KERNEL void choose_parameters(const u32* positions, u64 kept, u8* parameters, u64* low_bytes,
-                              u64* high_bits) {
-  const u64 blocks = (kept + kCodeBlock - 1) / kCodeBlock;
-  for (u64 block = thread_index() / 32; block < blocks; block += thread_count() / 32) {
-    const u64 begin = block * kCodeBlock;
-    const u32 n = kept - begin < kCodeBlock ? static_cast<u32>(kept - begin) : kCodeBlock;
-    u32 zeros = high_sum(positions, begin, n, 0);
-    u32 parameter = zeros < n ? 0 : 31 - static_cast<u32>(__clz(static_cast<i32>(zeros / n)));
-    zeros = high_sum(positions, begin, n, parameter);
-    while (parameter > 0) {
-      const u32 with_less = high_sum(positions, begin, n, parameter - 1);
-      if (with_less - zeros >= n) break;
-      zeros = with_less;
-      --parameter;
-    }
-    if (threadIdx.x % 32 != 0) continue;
-    parameters[block] = static_cast<u8>(parameter);
-    low_bytes[block] = code_bytes(n, parameter);
-    high_bits[block] = zeros + u64{n};
-  }
-}
-
-// Low bits of each block; `low_bytes` are summed. A lane makes whole bytes.
-KERNEL void write_low_bits(const u32* positions, u64 kept, const u8* parameters,
-                           const u64* low_bytes, u8* out) {
-  const u64 blocks = (kept + kCodeBlock - 1) / kCodeBlock;
-  for (u64 block = thread_index() / 32; block < blocks; block += thread_count() / 32) {
-    const u64 begin = block * kCodeBlock;
-    const u32 n = kept - begin < kCodeBlock ? static_cast<u32>(kept - begin) : kCodeBlock;
-    const u32 width = parameters[block];
-    const u32 bytes = static_cast<u32>(code_bytes(n, width));
-    for (u32 byte = threadIdx.x % 32; byte < bytes; byte += 32) {
-      u32 bits = 0, filled = 0;
-      while (filled < 8 && (8 * byte + filled) / width < n) {
-        const u32 bit = 8 * byte + filled, skip = bit % width;
-        const u32 low = gap_of(positions, begin + bit / width) & ((1u << width) - 1);
-        bits |= low >> skip << filled;
-        filled += width - skip;
-      }
-      out[low_bytes[block] + byte] = static_cast<u8>(bits);
-    }
-  }
-}
-
-// Sets the ones among the high bits, in words of zeros; `high_bits` are summed. Lanes take neighbouring gaps, and the
-// order in which words are joined does not matter.
-KERNEL void write_high_bits(const u32* positions, u64 kept, const u8* parameters,
-                            const u64* high_bits, u32* words) {
-  const u32 lane = threadIdx.x % 32;
-  const u64 blocks = (kept + kCodeBlock - 1) / kCodeBlock;
-  for (u64 block = thread_index() / 32; block < blocks; block += thread_count() / 32) {
-    const u64 begin = block * kCodeBlock;
-    const u32 n = kept - begin < kCodeBlock ? static_cast<u32>(kept - begin) : kCodeBlock;
-    u32 own = 0;
-    for (u32 i = lane * kOfLane; i < (lane + 1) * kOfLane && i < n; ++i)
-      own += (gap_of(positions, begin + i) >> parameters[block]) + 1;
-    u32 up_to = own;
-    for (u32 by = 1; by < 32; by *= 2) {
-      const u32 other = __shfl_up_sync(kAllLanes, up_to, by);
-      if (lane >= by) up_to += other;
-    }
-    u64 bit = high_bits[block] + up_to - own;
-    for (u32 i = lane * kOfLane; i < (lane + 1) * kOfLane && i < n; ++i) {
-      bit += gap_of(positions, begin + i) >> parameters[block];
-      atomicOr(words + bit / 32, 1u << bit % 32);
-      ++bit;
-    }
-  }
-}
-
-// The words' bytes as far as there are bits, to any address.
-KERNEL void copy_bits(const u32* words, u64 bits, u8* out) {
-  for (u64 byte = thread_index(); byte < code_bytes(bits, 1); byte += thread_count())
-    out[byte] = static_cast<u8>(words[byte / 4] >> byte % 4 * 8);
 }

@@ -1,4 +1,4 @@
-// The tail above a threshold, as kernel/tail_moments.h.
+// The tail above a threshold, and products for sums of logarithms, as kernel/tail_moments.h and log_total.h.
 // SPDX-License-Identifier: Apache-2.0
 
 // As device/selection_kernels.h has it.
@@ -60,4 +60,39 @@ DEVICE void add_chunk(TailTotal& total, const TailChunk& chunk) {
 
 KERNEL void fold_tail(const TailChunk* chunks, u64 count, TailTotal* total) {
   fold_in_order(chunks, count, total);
+}
+
+// As kernel/log_total.h has it.
+struct LogChunk {
+  double products[kSumLanes];
+  u64 exponents;
+};
+
+constexpr u32 kMantissaBits = 52;
+constexpr u64 kMantissa = (1ull << kMantissaBits) - 1;
+constexpr u64 kOne = 1023ull << kMantissaBits;  // the bits of 1.0
+
+// Of (|x| + guard) * per_unit, which is normal: the product of mantissas in each lane of a chunk, and the sum of exponents;
+// half a warp each.
+KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit, LogChunk* chunks) {
+  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
+  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
+       pair += thread_count() / 32 * 2) {
+    const u64 number = pair + half_of_warp();
+    const u64 begin = number * kSumChunk;
+    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+    double product = 1;
+    u32 exponents = 0;
+    for (u64 i = begin + sum_lane(); i < end; i += kSumLanes) {
+      const double ratio = __dmul_rn(__dadd_rn(magnitude(x[i]), guard), per_unit);
+      const u64 bits = static_cast<u64>(__double_as_longlong(ratio));
+      exponents += static_cast<u32>(bits >> kMantissaBits);
+      product = __dmul_rn(
+          product, __longlong_as_double(static_cast<long long>((bits & kMantissa) | kOne)));
+    }
+    exponents = fold_counts(exponents);
+    if (number >= number_of_chunks) continue;
+    chunks[number].products[sum_lane()] = product;
+    if (sum_lane() == 0) chunks[number].exponents = exponents;
+  }
 }

@@ -124,7 +124,8 @@ TEST(DeviceFaults, StreamsAreStagedWhereAKernelDoesNotCompile) {
   run_local(2, [](Group& group) {
     for (const auto& [codec, text] :
          {std::pair("int8", "scaled_blocks"), std::pair("int8", "memories"),
-          std::pair("int8", "selection"), std::pair("sidco:density=0.05", "tails")}) {
+          std::pair("int8", "selection"), std::pair("sidco:density=0.05", "tails"),
+          std::pair("sidco:density=0.05", "positions")}) {
       const ExchangeOptions options = gather_options(codec, "residual");
       const Steps expected = steps_of_processor(group, options, 2);
       Store store;
