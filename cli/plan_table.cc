@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cli/plan_words.h"
 #include "cli/table.h"
@@ -24,6 +25,17 @@ bool keeps_accuracy(const PlanRow& row) {
   return !row.accuracy.empty() &&
          std::all_of(row.accuracy.begin(), row.accuracy.end(),
                      [](const KnownAccuracy& known) { return known.points <= kMost; });
+}
+
+// Of two rows with known errors: on more networks, then by fewer points on the worst of them.
+bool is_milder(const PlanRow& a, const PlanRow& b) {
+  const auto worst = [](const PlanRow& row) {
+    double points = -std::numeric_limits<double>::infinity();
+    for (const KnownAccuracy& known : row.accuracy) points = std::max(points, known.points);
+    return points;
+  };
+  if (a.accuracy.size() != b.accuracy.size()) return a.accuracy.size() > b.accuracy.size();
+  return worst(a) < worst(b);
 }
 
 // What would have to be different for the other answer.
@@ -117,17 +129,27 @@ void rank_rows(PlanTable& plan) {
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
     return a.step.seconds < b.step.seconds;
   });
-  std::optional<size_t> fastest, safe;
+  // Steps that differ by less are equally fast, and the milder codec is the better one.
+  constexpr double kEquallyFast = 1.05;
+  std::optional<size_t> fastest, fastest_safe, safe;
   for (size_t i = 0; i < plan.rows.size(); ++i) {
-    if (plan.rows[i].codec == "fp32") {
+    const PlanRow& row = plan.rows[i];
+    if (row.codec == "fp32") {
       plan.dense = i;
       continue;
     }
     if (!fastest) fastest = i;
-    if (!safe && keeps_accuracy(plan.rows[i])) safe = i;
+    if (!keeps_accuracy(row)) continue;
+    if (!fastest_safe) fastest_safe = safe = i;
+    if (row.step.seconds <= kEquallyFast * plan.rows[*fastest_safe].step.seconds &&
+        is_milder(row, plan.rows[*safe]))
+      safe = i;
   }
-  const bool serves = safe && speed_up(plan, plan.rows[*safe]) >= kWorthwhile;
-  plan.best = serves ? safe : fastest;
+  const auto serves = [&](std::optional<size_t> row) {
+    return row && speed_up(plan, plan.rows[*row]) >= kWorthwhile;
+  };
+  if (!serves(safe)) safe = fastest_safe;
+  plan.best = safe && (serves(safe) || !serves(fastest)) ? safe : fastest;
 }
 
 bool says_compress(const PlanTable& plan) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Union
 
 from . import _core
 from .errors import ContractError, Error
@@ -14,6 +14,7 @@ from .streams import TensorSpec
 USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=0.01",
                 "topk:density=0.01 @ sparse-reduce", "sidco:density=0.01", "powersgd:rank=1", "powersgd:rank=4")
 
+_WORTHWHILE = 1.02  # times as fast as fp32; less than that no prediction can tell
 _costs = _core.CostTable()  # of this process, which measures each codec once
 
 
@@ -49,10 +50,13 @@ class PlannedStep:
 
 
 class Plan(Sequence[PlannedStep]):
-    """Predicted steps, the fastest first; printed, a table."""
+    """Predicted steps, the fastest first; printed, a table and a verdict."""
 
-    def __init__(self, steps: Iterable[PlannedStep]) -> None:
+    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str) -> None:
         self._steps = sorted(steps, key=lambda step: step.seconds)
+        self.ranks = ranks
+        self.link = link
+        """As it was asked for, or as it was probed."""
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._steps[index]
@@ -70,18 +74,42 @@ class Plan(Sequence[PlannedStep]):
     @property
     def compress(self) -> bool:
         """Whether any codec is at least 2 % faster than fp32, which is less than what a prediction can tell."""
-        return self._steps[0].speed_up >= 1.02
+        return self._steps[0].speed_up >= _WORTHWHILE
+
+    @property
+    def verdict(self) -> str:
+        """What to do, in words. It does not know what codecs cost in accuracy."""
+        fastest, dense = self._steps[0], self.of("fp32")
+        share = dense.compute_seconds / dense.seconds
+        if not self.compress:
+            return (f"Do not compress: no codec is 2 % faster than fp32. Computation takes {100 * share:.0f} % of a step with "
+                    "fp32. A slower link, more ranks or a shorter computation can change the answer.")
+        worth = [step.codec for step in self._steps if step.speed_up >= _WORTHWHILE]
+        return (f"Compress: {fastest.codec} takes {1e3 * fastest.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with fp32. "
+                f"At least 2 % faster than fp32 are: {', '.join(worth)}. What they cost in accuracy is in "
+                "docs/results/methods.md.")
 
     def __str__(self) -> str:
         width = max(len(step.codec) for step in self._steps)
-        lines = [f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step"]
-        lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.2f}x  {step.limit:<11}  "
+        compute = self.of("fp32").compute_seconds
+        lines = [f"{self.ranks} ranks, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
+                 f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step"]
+        lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.3f}x  {step.limit:<11}  "
                   f"{'' if step.bytes_exact else '~'}{step.sent_bytes:,.0f}" for step in self._steps]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", self.verdict])
+
+
+def listed(codecs: Optional[Union[str, Iterable[str]]]) -> Optional[list[str]]:
+    """A text may name several, with semicolons between them, as on the command line."""
+    if codecs is None:
+        return None
+    if isinstance(codecs, str):
+        return [name.strip() for name in codecs.split(";") if name.strip()]
+    return list(codecs)
 
 
 def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "none", ranks: int = 2,
-         codecs: Optional[Iterable[str]] = None, ready_seconds: Optional[Sequence[float]] = None,
+         codecs: Optional[Union[str, Iterable[str]]] = None, ready_seconds: Optional[Sequence[float]] = None,
          optimizer_seconds: float = 0, own_core: bool = True, per_machine: int = 1, inside_link: str = "none",
          sync: str = "") -> Plan:
     """Plays a step of the exchange's own schedule with fp32 and with each codec; docs/choosing.md.
@@ -100,7 +128,7 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
     others of its machine. `sync` names a local method, as in "diloco:tau=500": workers step by themselves, and the
     codec is that of rounds. There is no hierarchy then.
     """
-    specs = [tensor.native() for tensor in tensors]
+    specs, codecs = [tensor.native() for tensor in tensors], listed(codecs)
     ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
     if ready_seconds is not None and len(ready) != len(specs):
         raise ContractError(f"plan: {len(ready)} times for {len(specs)} tensors")
@@ -120,4 +148,5 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
             if codecs is not None or name == "fp32":
                 raise
     dense = rows["fp32"]["seconds"]
-    return Plan(PlannedStep(codec=name, speed_up=dense / row["seconds"], **row) for name, row in rows.items())
+    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **row) for name, row in rows.items()),
+                ranks=ranks, link=link)

@@ -26,6 +26,12 @@ TEST(LinkSpec, IsWrittenInTheLargestUnit) {
   EXPECT_EQ(to_string(parse_link("none").value()), "no limit");
 }
 
+TEST(LinkSpec, IsWrittenWithoutTheErrorsOfDivisions) {
+  EXPECT_EQ(to_string(parse_link("1gbit,0.2ms").value()), "1 Gbit/s, 200 us");
+  EXPECT_EQ(to_string(LinkSpec{.bits_per_second = 1e9 / 3, .latency_seconds = 0}),
+            "333.3333333333333 Mbit/s");
+}
+
 TEST(LinkSpec, MistakesNameThePartAndTheChoices) {
   for (const char* text : {"1gb", "gbit", "-1gbit", "0gbit", "", "1e99gbit", "infgbit", "nangbit"})
     EXPECT_THAT(parse_link(text).status().message(),

@@ -25,6 +25,16 @@ class Planned(unittest.TestCase):
         self.assertIn("int8", str(found))
         self.assertFalse(thinwire.plan(NET, 10, link="10gbit", codecs=["int8"]).compress)
 
+    def test_it_says_what_to_do_and_what_it_was_asked(self):
+        thin = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="int8; fp16")
+        self.assertEqual({step.codec for step in thin}, {"fp32", "int8", "fp16"})
+        self.assertRegex(thin.verdict, r"^Compress: int8 takes [\d.,]+ ms a step, [\d.,]+ ms with fp32\. "
+                                       r"At least 2 % faster than fp32 are: int8, fp16\. ")
+        self.assertTrue(str(thin).startswith("4 ranks, link 1mbit,1ms; computation takes 1.0 ms a step\n"), str(thin))
+        self.assertTrue(str(thin).endswith(thin.verdict))
+        idle = thinwire.plan(NET, 10, link="10gbit", codecs="int8")
+        self.assertIn("Do not compress: no codec is 2 % faster than fp32. Computation takes 100 % of a step", idle.verdict)
+
     def test_bytes_are_those_of_a_step(self):
         values = [{tensor.name: np.ones(tensor.shape, np.float32) for tensor in NET} for _ in range(3)]
         found = thinwire.plan(NET, 1, ranks=3, codecs=["int8"])

@@ -81,6 +81,10 @@ class Planned(unittest.TestCase):
         import thinwire
         with self.assertRaisesRegex(thinwire.Error, "no parameters that are trained"):
             tw.plan(nn.ReLU(), self.batch)
+        with self.assertRaisesRegex(thinwire.Error, r"sample_batch is \(inputs, targets\).*it is Tensor"):
+            tw.plan(self.net, self.batch[0])
+        with self.assertRaisesRegex(thinwire.Error, "it is tuple of 3"):
+            tw.plan(self.net, (*self.batch, None))
         with self.assertRaisesRegex(thinwire.Error, "is no rate"):
             tw.plan(self.net, self.batch, link="fast", steps=1)
 

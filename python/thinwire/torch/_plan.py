@@ -7,7 +7,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -75,10 +75,10 @@ def probed_link() -> tuple[str, int]:
 
 
 def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
-         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Optional[Iterable[str]] = None,
+         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Optional[Union[str, Iterable[str]]] = None,
          steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False, per_machine: int = 1,
          inside_link: str = "none", sync: str = "") -> Plan:
-    """Says whether compression pays for this module: a table when printed, the fastest step first.
+    """Says whether compression pays for this module: a table and a verdict when printed, the fastest step first.
 
         print(tw.plan(model, (inputs, targets), link="1gbit,0.1ms", ranks=8))
 
@@ -97,6 +97,11 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
         raise ContractError("plan: the module has no parameters that are trained")
     if any(one.tensor.device.type != "cpu" for one in parameters):
         raise ContractError("plan: measures modules on the CPU; elsewhere time a step yourself, and call thinwire.plan")
+    if not isinstance(sample_batch, (tuple, list)) or len(sample_batch) != 2:
+        what = type(sample_batch).__name__
+        if isinstance(sample_batch, (tuple, list)):
+            what += f" of {len(sample_batch)}"
+        raise ContractError(f"plan: sample_batch is (inputs, targets), from which the loss is computed; it is {what}")
     inputs, targets = sample_batch
     measure = loss or nn.functional.cross_entropy
     with _left_alone(module, parameters):
