@@ -73,6 +73,8 @@ class PlannedStages final : public PlanSubject {
         "A codec is that of activations and of their gradients; CODEC + CODEC are one for each. "
         "The",
         "memories of boundaries are those of the recipe where it is played as written, else none."};
+    if (recipe_.options.text("pipeline.autoencoder") != "none")
+      lines.push_back("With every codec, what crosses are the codes of pipeline.autoencoder.");
     if (count_of_pipelines() > 1)
       lines.push_back("Pipelines exchange gradients with " + pipeline_.exchange.codec + ".");
     return lines;

@@ -54,8 +54,10 @@ std::string describe_traffic(const Options& recipe) {
     const std::string& memory = recipe.text(key + "_memory");
     return recipe.text(key) + (memory == "none" ? "" : " with " + memory);
   };
-  return fmt::format("{} stages, {} forward, {} backward", recipe.integer("pipeline.stages"),
-                     way("pipeline.forward"), way("pipeline.backward"));
+  const std::string& encoded = recipe.text("pipeline.autoencoder");
+  return fmt::format("{} stages, {} forward, {} backward{}", recipe.integer("pipeline.stages"),
+                     way("pipeline.forward"), way("pipeline.backward"),
+                     encoded == "none" ? "" : ", autoencoder " + encoded);
 }
 
 int train(const TrainArguments& arguments) {

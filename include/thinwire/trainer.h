@@ -54,7 +54,7 @@ struct RunPlaces {
 // together. The report is the same on every rank.
 struct PipelineReport {
   struct Direction {
-    uint64_t values = 0;
+    uint64_t values = 0;         // of the activations; of these, not of codes, if they are encoded
     uint64_t payload_bytes = 0;  // the codec's
     uint64_t message_bytes = 0;  // with frames and heads
     uint64_t full = 0;           // samples that were sent in full, for the first time (aqsgd)

@@ -40,6 +40,11 @@ std::vector<OptionInfo> pipeline_keys() {
        .type = kText,
        .fallback = "none",
        .help = "none, ef, efmixed:density= or ef21; likewise. aqsgd is for activations"},
+      {.name = "pipeline.autoencoder",
+       .type = kText,
+       .fallback = "none",
+       .help = "a trained encoder in front of each boundary and a decoder behind it: the values that "
+               "are left of each position's features (32), or how many times fewer (4x); likewise"},
       {.name = "pipeline.streams",
        .type = kChoice,
        .fallback = "auto",

@@ -69,6 +69,7 @@ std::string absent_value(std::string_view key) {
   if (key == "exchange.flush") return "off";
   if (key == "checkpoint.compress") return "exact";
   if (key == "checkpoint.keep") return "2";
+  if (key == "pipeline.autoencoder") return "none";
   if (key == "data.wrong_labels" || key == "data.wrong_labels_seed") return "0";
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }

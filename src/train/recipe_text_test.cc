@@ -66,7 +66,9 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
               ElementsAre("exchange.momentum: optimizer before, auto now"));
   // And what there was not.
   const auto newer = compare_recipes(
-      "", "exchange.combine=mean\nexchange.flush=off\nexchange.inside=1\nexchange.rules=\n");
+      "",
+      "exchange.combine=mean\nexchange.flush=off\nexchange.inside=1\nexchange.rules=\n"
+      "pipeline.autoencoder=none\n");
   EXPECT_THAT(newer.forbidden, ElementsAre());
   EXPECT_THAT(newer.allowed, ElementsAre());
   EXPECT_THAT(compare_recipes("", "exchange.inside=2\n").allowed,

@@ -6,6 +6,7 @@
 
 #include "thinwire/survived.h"
 #include "train/elastic.h"
+#include "train/pipeline/autoencoder.h"
 #include "train/run_device.h"
 #include "train/training_run.h"
 
@@ -24,6 +25,7 @@ RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& grou
   const ProcessRanks ranks = ranks_of_process(group);
   together(group, [&] {
     device = RunDevice(recipe.options.text("run.device"), group.rank(), ranks);
+    task = with_autoencoders(recipe.options, std::move(task), data.train);
     move_module(*task.module, device);
   });
   if (device.is_processor())

@@ -18,6 +18,7 @@ is for workers that take steps of their own and talk every now and then.
 from __future__ import annotations
 
 from . import _native  # first: says what is missing
+from ._autoencoder import Decoder, Encoder
 from ._boundary import Boundary
 from ._checkpoint import Checkpoint
 from ._compress import compress
@@ -28,8 +29,10 @@ from ._plan import plan
 __all__ = [
     "Boundary",
     "Checkpoint",
+    "Decoder",
     "DiLoCo",
     "ElasticAveraging",
+    "Encoder",
     "LeaderSGD",
     "Link",
     "LocalOptimizer",

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_counters.h"
 
+#include <functional>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +19,19 @@ void add(PipelineReport::Direction& to, const StageCounters::Sends& from) {
   to.payload_bytes += from.payload_bytes;
   to.message_bytes += from.message_bytes;
   to.full += from.full;
+}
+
+uint64_t count_of(const std::vector<uint64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
+}
+
+// Counts the values that an encoder had in the place of those of its code.
+void count_decoded(const StagePlan& plan, size_t cut, StageCounters::Sends& sends,
+                   uint64_t& dense_bytes) {
+  const uint64_t samples = sends.values / count_of(plan.crossing[cut]);
+  const uint64_t values = samples * count_of(plan.encoded_from[cut]);
+  dense_bytes += (values - sends.values) * sizeof(float);
+  sends.values = values;
 }
 
 StreamCounters counters_of(const PipelineReport::Direction& from) {
@@ -45,7 +60,7 @@ PipelineCounters::PipelineCounters(const StagePlan& plan, const Task& task, cons
     : plan_(plan) {
   for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
     names_.push_back(plan.cut_name(task, cut));
-    std::vector<uint64_t> extents = plan.crossing[cut];
+    std::vector<uint64_t> extents = plan.encoded_from[cut];
     extents.insert(extents.begin(), shape.samples * shape.micro_batches);
     for (const char* direction : {"/forward", "/backward"})
       streams_.push_back(single_tensor({.name = names_.back() + direction, .shape = extents}));
@@ -64,10 +79,16 @@ PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters
   for (const std::string& name : names_)
     sum.pipeline.boundaries.push_back({.name = name, .forward = {}, .backward = {}});
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const StageCounters& one = all[rank];
+    StageCounters& one = all[rank];
     const size_t stage = rank % plan_.stages;
-    if (stage + 1 < plan_.stages) add(sum.pipeline.boundaries[stage].forward, one.activations);
-    if (stage > 0) add(sum.pipeline.boundaries[stage - 1].backward, one.gradients);
+    if (stage + 1 < plan_.stages) {
+      count_decoded(plan_, stage, one.activations, one.dense_bytes);
+      add(sum.pipeline.boundaries[stage].forward, one.activations);
+    }
+    if (stage > 0) {
+      count_decoded(plan_, stage - 1, one.gradients, one.dense_bytes);
+      add(sum.pipeline.boundaries[stage - 1].backward, one.gradients);
+    }
     total.sent_bytes += one.sent_bytes;
     total.dense_bytes += one.dense_bytes;
     total.samples += one.samples;

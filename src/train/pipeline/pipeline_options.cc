@@ -10,6 +10,7 @@
 
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
+#include "train/pipeline/autoencoder.h"
 
 namespace thinwire {
 namespace {
@@ -28,10 +29,6 @@ std::vector<std::string> list_of(std::string_view text) {
   return parts;
 }
 
-const std::string& of_cut(const std::vector<std::string>& list, size_t cut) {
-  return list.size() == 1 ? list.front() : list.at(cut);
-}
-
 // In any part of the run.
 bool is_sparse(const std::string& codec) {
   auto codecs = scheduled_codecs(codec);
@@ -48,7 +45,8 @@ constexpr std::pair<const char*, std::vector<std::string> PipelineOptions::*> kL
     {"pipeline.forward", &PipelineOptions::forward},
     {"pipeline.forward_memory", &PipelineOptions::forward_memory},
     {"pipeline.backward", &PipelineOptions::backward},
-    {"pipeline.backward_memory", &PipelineOptions::backward_memory}};
+    {"pipeline.backward_memory", &PipelineOptions::backward_memory},
+    {"pipeline.autoencoder", &PipelineOptions::autoencoder}};
 
 // Faults in the order they were found, of each key the first.
 class FaultList {
@@ -150,6 +148,10 @@ std::optional<RecipeFault> find_identity_fault(const Options& recipe,
 
 }  // namespace
 
+const std::string& of_cut(const std::vector<std::string>& list, size_t cut) {
+  return list.size() == 1 ? list.front() : list.at(cut);
+}
+
 PipelineOptions pipeline_options(const Options& recipe) {
   PipelineOptions options;
   options.stages = static_cast<size_t>(recipe.integer("pipeline.stages"));
@@ -187,7 +189,14 @@ BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool b
 std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
   const PipelineOptions options = pipeline_options(recipe);
   FaultList faults;
-  if (options.stages == 0) return {};
+  const auto find_autoencoder_fault = [&] {
+    if (Status status = check_autoencoders(options); !status)
+      faults.add(RecipeFault{"pipeline.autoencoder", std::move(status)});
+  };
+  if (options.stages == 0) {
+    find_autoencoder_fault();
+    return faults.take();
+  }
   if (!recipe.text("sync.method").empty()) {
     faults.add(
         fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages"));
@@ -199,6 +208,7 @@ std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
       for (const bool backward : {false, true})
         faults.add(find_boundary_fault(options, cut, backward));
   }
+  find_autoencoder_fault();
   if (options.warmup > 0 && options.warmup_steps > 0)
     faults.add(fault("pipeline.warmup_steps", "pipeline.warmup is given too; give one of them"));
   find_batch_faults(recipe, options, faults);

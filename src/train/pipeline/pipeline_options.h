@@ -21,6 +21,7 @@ struct PipelineOptions {
   PipelineOrder order = PipelineOrder::kOneFOneB;
   // One for all boundaries, or one for each.
   std::vector<std::string> forward, forward_memory, backward, backward_memory;
+  std::vector<std::string> autoencoder = {"none"};  // likewise, as code_width reads it
   std::string streams;
   bool shared_positions = false;
   double warmup = 0;          // epochs; or else
@@ -31,6 +32,9 @@ struct PipelineOptions {
 };
 
 PipelineOptions pipeline_options(const Options& recipe);
+
+// The part of such a list that is for cut number `cut`.
+const std::string& of_cut(const std::vector<std::string>& list, size_t cut);
 
 // What crosses cut number `cut`, in one direction: all of its spec but the shape, the number of samples
 // and who sends.

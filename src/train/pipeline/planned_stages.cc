@@ -17,6 +17,7 @@
 #include "train/elapsed_time.h"
 #include "train/evaluate.h"
 #include "train/models/models.h"
+#include "train/pipeline/autoencoder.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/pipeline/stage_plan.h"
 #include "train/recipe_parts.h"
@@ -112,7 +113,7 @@ PlannedPipeline measured_pipeline(const Options& recipe, Task given, const TaskD
                                            " stages need as many workers, or a multiple of that, "
                                            "not " +
                                            std::to_string(ranks));
-  const Task task = with_defaults(std::move(given));
+  const Task task = with_autoencoders(recipe, with_defaults(std::move(given)), data.train);
   const StageCut cut = cut_stages(options, task, data.train, 2);
   const auto batch = static_cast<uint64_t>(recipe.integer("train.batch"));
   const uint64_t share = parts_up(batch, static_cast<uint64_t>(ranks / stages));

@@ -76,6 +76,20 @@ TEST(PlannedStages, SendTheBytesOfARun) {
   }
 }
 
+TEST(PlannedStages, WithAutoencodersSendTheBytesOfARun) {
+  const Settings cut = {{"pipeline.stages", "3"},
+                        {"train.micro_batches", "2"},
+                        {"train.drop_last", "true"},
+                        {"pipeline.cut", "first, third"},
+                        {"pipeline.autoencoder", "4x / 3"},
+                        {"pipeline.forward", "fp16"},
+                        {"pipeline.backward", "uniform:bits=8"}};
+  const StagedResult run = run_staged(3, {.settings = cut});
+  CostTable costs = free_costs({"uniform:bits=8", "fp16", "fp32"});
+  EXPECT_EQ(run.summary.sent_bytes_per_step, std::floor(predicted_bytes(cut, 3, costs)));
+  EXPECT_EQ(planned(cut, 3).stages[1].tensors.front().name, "second.weight");
+}
+
 TEST(PlannedStages, OfSeveralPipelinesSendTheBytesOfARun) {
   const Settings two = {{"pipeline.stages", "2"},
                         {"train.micro_batches", "2"},

@@ -11,6 +11,7 @@
 
 #include "pipeline/stage_cut.h"
 #include "train/elapsed_time.h"
+#include "train/pipeline/autoencoder.h"
 #include "train/sequence.h"
 
 namespace thinwire {
@@ -223,6 +224,9 @@ StagePlan plan_stages(const PipelineOptions& options, Group& group, Store& store
   plan.starts.push_back(task.layers.size());
   refuse_shared_weights(plan.starts, task);
   plan.crossing = crossing_of(plan.starts, task, facts);
+  for (size_t cut = 0; cut + 1 < plan.stages; ++cut)
+    plan.encoded_from.push_back(shape_before_encoder(
+        options, cut, task.layers[plan.starts[cut + 1] - 1], plan.crossing[cut]));
   return plan;
 }
 

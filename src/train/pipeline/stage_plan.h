@@ -21,8 +21,8 @@ struct StagePlan {
   size_t replicas = 1, replica = 0;
   std::vector<size_t>
       starts;  // first layer of each stage, and behind the last one the number of layers
-  std::vector<std::vector<uint64_t>>
-      crossing;  // behind each stage but the last: shape of one sample
+  // Behind each stage but the last, the shape of one sample: of what crosses, and of what an encoder made that of.
+  std::vector<std::vector<uint64_t>> crossing, encoded_from;
 
   bool is_first() const noexcept { return stage == 0; }
   bool is_last() const noexcept { return stage + 1 == stages; }
