@@ -16,6 +16,7 @@ void add_report_command(CLI::App& program, int& exit_code);
 void add_watch_command(CLI::App& program, int& exit_code);
 void add_checkpoint_command(CLI::App& program, int& exit_code);
 void add_influence_command(CLI::App& program, int& exit_code);
+void add_factor_command(CLI::App& program, int& exit_code);
 void add_data_command(CLI::App& program, int& exit_code);
 
 }  // namespace thinwire::cli

@@ -99,6 +99,7 @@ int run_command(int argc, char** argv, int& output_error) {
   add_codecs_command(program, exit_code);
   add_checkpoint_command(program, exit_code);
   add_influence_command(program, exit_code);
+  add_factor_command(program, exit_code);
   add_data_command(program, exit_code);
   if (argc < 2) {
     fmt::print(stderr, "{}", program.help());

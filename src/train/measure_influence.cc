@@ -14,10 +14,11 @@
 #include "train/influence_sums.h"
 #include "train/models/models.h"
 #include "train/named_tensors.h"
+#include "train/pipeline/autoencoder.h"
 #include "train/recipe_parts.h"
-#include "train/recipe_text.h"
 #include "train/safetensors.h"
 #include "train/sample_picture.h"
+#include "train/saved_run.h"
 #include "train/schedule.h"
 #include "train/timetable.h"
 
@@ -30,31 +31,6 @@ constexpr double kLookedAt[] = {0.05, 0.1, 0.2};
 
 [[noreturn]] void refuse(const std::string& why, ErrorCode code = ErrorCode::kBadOption) {
   throw Error(code, why);
-}
-
-std::string joined(const auto& names) {
-  std::string text;
-  for (const auto& name : names) (text += text.empty() ? "" : ", ") += name;
-  return text;
-}
-
-std::vector<fs::path> all_checkpoints(const fs::path& run) {
-  if (fs::exists(run / "progress.json")) return {run};
-  if (!fs::exists(run))
-    refuse(run.string() + ": is not there; name a folder that thinwire train wrote with --out",
-           ErrorCode::kIo);
-  const auto all = list_checkpoints(run);
-  if (!all.empty()) return all;
-  std::vector<std::string> inside;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(run, ignored))
-    if (!list_checkpoints(entry.path()).empty()) inside.push_back(entry.path().string());
-  std::sort(inside.begin(), inside.end());
-  if (inside.empty())
-    refuse(run.string() + ": holds no checkpoint; thinwire train with --out writes them",
-           ErrorCode::kIo);
-  refuse(run.string() + ": holds several runs; name one of them: " + joined(inside),
-         ErrorCode::kIo);
 }
 
 // `wanted` of them at equal distances, the newest among them; 0: all.
@@ -84,7 +60,7 @@ void check_labelled(const std::string& run, const Options& recipe) {
   if (std::find(labelled.begin(), labelled.end(), data) == labelled.end())
     refuse(run + ": its model " + recipe.text("model.name") + " predicts the tokens of " + data +
                ", and influence is of samples with one class each; known: runs on " +
-               joined(labelled),
+               joined_names(labelled),
            ErrorCode::kUnsupported);
 }
 
@@ -195,17 +171,6 @@ void write_scores(const InfluenceRequest& request, const DataSplits& data,
                   write_safetensors({.metadata = {{"format", "pt"}}, .arrays = arrays}));
 }
 
-// Puts the weights of a checkpoint into the network.
-void show(const Checkpoint& checkpoint, const fs::path& folder, const Options& recipe,
-          const torch::nn::Module& module) {
-  const torch::NoGradGuard no_grad;
-  for (const NamedTensor& weight : named_weights(module))
-    if (const Status status = from_state(checkpoint.model, weight); !status)
-      refuse(folder.string() + ": its weights are not those of model " + recipe.text("model.name") +
-                 ": " + status.message(),
-             status.code());
-}
-
 }  // namespace
 
 std::string_view to_string(SamplePart part) noexcept {
@@ -215,18 +180,15 @@ std::string_view to_string(SamplePart part) noexcept {
 }
 
 InfluenceReport measure_influence(const InfluenceRequest& request) try {
-  fs::path run = request.run;
-  if (!run.has_filename()) run = run.parent_path();  // "out/run/"
-  const auto folders = chosen(run, all_checkpoints(run), request.checkpoints);
-  const auto recipe_of = [](const Checkpoint& checkpoint, const fs::path& folder) {
-    return read_agreement((folder / "progress.json").string(), checkpoint.recipe).value();
-  };
+  const fs::path run = without_slash(request.run);
+  const auto folders = chosen(run, find_checkpoints(run), request.checkpoints);
   const Options recipe = recipe_of(load_model(folders.back()), folders.back());
   check_labelled(run.string(), recipe);
   const DataSplits data = make_data_set(data_request(recipe, request.data));
   const Dataset& others = part_of(data, request.part);
   check_indices(request, others.size());
-  const Task task = make_model(model_options(recipe), data.shape);
+  const Task task =
+      with_autoencoders(recipe, make_model(model_options(recipe), data.shape), *data.train);
 
   InfluenceReport report{.data = recipe.text("data.name"),
                          .model = recipe.text("model.name"),
@@ -240,7 +202,7 @@ InfluenceReport measure_influence(const InfluenceRequest& request) try {
                    std::to_string(folders.size()) + ": " + folder.filename().string());
     const Checkpoint checkpoint = load_model(folder);
     const Options own = recipe_of(checkpoint, folder);  // a resumed run may have another schedule
-    show(checkpoint, folder, recipe, *task.module);
+    show_weights(checkpoint.model, folder.string(), recipe, *task.module);
     const uint64_t last = checkpoint.step - std::min<uint64_t>(checkpoint.step, 1);
     const double rate = learning_rate(own, make_timetable(own, data.train->size()), last);
     try {

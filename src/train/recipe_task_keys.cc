@@ -11,7 +11,7 @@ std::vector<OptionInfo> data_keys() {
        .type = kChoice,
        .fallback = "fashion-mnist",
        .choices = {"fashion-mnist", "mnist", "cifar10", "shakespeare", "wikitext-2",
-                   "spoken-digits"},
+                   "spoken-digits", "adult"},
        .help = "data set to train and test on"},
       {.name = "data.hold_out",
        .type = kInteger,
@@ -64,7 +64,7 @@ std::vector<OptionInfo> data_keys() {
        .min = 0,
        .max = 1,
        .unit = "share",
-       .help = "images, speech: plant wrong labels in this share of the training samples, for "
+       .help = "not for texts: plant wrong labels in this share of the training samples, for "
                "studies"},
       {.name = "data.wrong_labels_seed",
        .type = kInteger,
@@ -116,7 +116,8 @@ std::vector<OptionInfo> model_keys() {
        .min = 0,
        .max = 65536,
        .unit = "values",
-       .help = "char-lstm: length of learned character vectors; 0: one-hot"},
+       .help = "char-lstm, mlp on tables: length of learned vectors of characters, of categories; 0: "
+               "one-hot"},
       {.name = "model.activation",
        .type = kChoice,
        .fallback = "auto",

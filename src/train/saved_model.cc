@@ -53,19 +53,6 @@ std::optional<size_t> last_place(const fs::path& folder) {
   return last;
 }
 
-// A model.safetensors in such a folder would be read in the place of its checkpoints, and of later ones.
-void refuse_to_hide(const fs::path& to) {
-  if (to.filename() != kModel) return;
-  const fs::path folder = fs::absolute(to).parent_path();
-  const bool is_run = !list_checkpoints(folder).empty() || fs::exists(folder / "metrics.jsonl");
-  if (is_run || last_place(folder) || fs::exists(folder / kManifest))
-    throw Error(ErrorCode::kBadOption,
-                to.string() + ": would be read in the place of the " +
-                    (is_run ? "run's checkpoints" : "checkpoint") +
-                    " in that folder; choose another name, such as weights.safetensors, or another "
-                    "folder");
-}
-
 // The files that the manifest lists, with the sizes and checksums that it says.
 SavedModel read_listed_files(const fs::path& folder) {
   Checkpoint loaded = load_model(folder);
@@ -120,6 +107,19 @@ SavedModel read_saved_model(const fs::path& from) {
   return {.from = from.string(),
           .arrays = read_safetensors(from.string(), bytes).value().arrays,
           .bytes = bytes.size()};
+}
+
+// A model.safetensors in such a folder would be read in the place of its checkpoints, and of later ones.
+void refuse_to_hide(const fs::path& to) {
+  if (to.filename() != kModel) return;
+  const fs::path folder = fs::absolute(to).parent_path();
+  const bool is_run = !list_checkpoints(folder).empty() || fs::exists(folder / "metrics.jsonl");
+  if (is_run || last_place(folder) || fs::exists(folder / kManifest))
+    throw Error(ErrorCode::kBadOption,
+                to.string() + ": would be read in the place of the " +
+                    (is_run ? "run's checkpoints" : "checkpoint") +
+                    " in that folder; choose another name, such as weights.safetensors, or another "
+                    "folder");
 }
 
 ExpandedModel expand_checkpoint(const std::string& from, const std::string& to) {

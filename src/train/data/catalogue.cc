@@ -105,6 +105,18 @@ const std::vector<CatalogueRow>& rows() {
                   0, true},
                  {"recordings.tar",
                   "1801eae019c063377d98f831d3f93574f259475df7332bb0e3d1b080fb5e6959", 0, true}}},
+      {.name = "adult",
+       .about = "32,561 + 16,281 people of a census, 6 numbers and 8 categories each; whether the "
+                "income is above 50,000 dollars",
+       .origin = "Kohavi and Becker, UCI Machine Learning Repository, 1996; in "
+                 "github.com/jbrownlee/Datasets",
+       .terms = "CC BY 4.0",
+       .folders = {"adult"},
+       .suffix = ".gz",
+       .files = {{"adult-train.csv",
+                  "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d", 0},
+                 {"adult-test.csv",
+                  "72567b94f5c1a6f8501377dd80f93892c3848ff071cf91ba47e00b0785a28074", 1}}},
   };
   return table;
 }

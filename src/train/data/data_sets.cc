@@ -11,7 +11,9 @@
 #include "train/data/image_readers.h"
 #include "train/data/image_set.h"
 #include "train/data/load_once.h"
+#include "train/data/row_set.h"
 #include "train/data/speech_set.h"
+#include "train/data/table_set.h"
 #include "train/data/text_set.h"
 
 namespace thinwire {
@@ -86,18 +88,33 @@ DataSplits split_text(const DataRequest& request, const std::shared_ptr<const Te
   return splits;
 }
 
-DataSplits split_speech(const DataRequest& request,
-                        const std::shared_ptr<const UtterancePair>& pair) {
-  const std::shared_ptr<const Utterances> train(pair, &pair->train);
-  const std::shared_ptr<const Utterances> test(pair, &pair->test);
+// `Pair` has Rows for training and for tests.
+template <typename Pair>
+DataSplits split_rows(const DataRequest& request, const std::shared_ptr<const Pair>& pair) {
+  const std::shared_ptr<const Rows> train(pair, &pair->train);
+  const std::shared_ptr<const Rows> test(pair, &pair->test);
   const Cut counts = cut(request, static_cast<uint64_t>(train->labels.size(0)),
                          static_cast<uint64_t>(test->labels.size(0)));
   DataSplits splits;
-  splits.shape = {.input = train->features.sizes().slice(1).vec(), .classes = 10};
-  splits.train = make_speech_set(train, 0, counts.train);
-  splits.test = make_speech_set(test, 0, counts.test);
+  splits.shape.input = train->features.sizes().slice(1).vec();
+  splits.train = make_row_set(train, 0, counts.train);
+  splits.test = make_row_set(test, 0, counts.test);
   if (counts.held_out > 0)
-    splits.held_out = make_speech_set(train, counts.held_out_first, counts.held_out);
+    splits.held_out = make_row_set(train, counts.held_out_first, counts.held_out);
+  return splits;
+}
+
+DataSplits split_speech(const DataRequest& request,
+                        const std::shared_ptr<const UtterancePair>& pair) {
+  DataSplits splits = split_rows(request, pair);
+  splits.shape.classes = 10;
+  return splits;
+}
+
+DataSplits split_table(const DataRequest& request, const std::shared_ptr<const TablePair>& pair) {
+  DataSplits splits = split_rows(request, pair);
+  splits.shape.classes = 2;
+  splits.shape.categories = pair->categories;
   return splits;
 }
 
@@ -142,7 +159,7 @@ void check_data_request(const DataRequest& request) {
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
   const bool text = is_text(row);
-  refuse(request, request.crop != 0 && (text || is("spoken-digits")), "crop");
+  refuse(request, request.crop != 0 && (text || is("spoken-digits") || is("adult")), "crop");
   refuse(request, request.sequence != 0 && !text, "sequence");
   refuse(request, request.wrong_labels != 0 && text, "wrong_labels");
   if (request.sequence < 0 || request.sequence > kMaxSequence)
@@ -171,6 +188,12 @@ DataSplits make_data_set(const DataRequest& request) {
       return read_words(files.at(0), files.at(1));
     };
     return split_text(request, load(row, request.folder, read));
+  }
+  if (is("adult")) {
+    const auto read = [](const std::vector<std::string>& files) {
+      return read_adult(files.at(0), files.at(1));
+    };
+    return with_wrong_labels(request, split_table(request, load(row, request.folder, read)));
   }
   const auto read = [](const std::vector<std::string>& files) {
     return read_spoken_digits(files.at(0));

@@ -24,7 +24,7 @@ struct DataRequest {
   bool augment = false;        // cifar10: pad, crop and flip
   int64_t crop = 0;            // images: pixels a side that are seen; default: all
   int64_t sequence = 0;        // texts: tokens per sample; default 64
-  double wrong_labels = 0;     // images, speech: share of training labels that are made wrong
+  double wrong_labels = 0;     // not for texts: share of training labels that are made wrong
   uint64_t wrong_labels_seed = 0;
 };
 

@@ -326,7 +326,7 @@ TEST_F(DataSets, AreListedAndChecked) {
     EXPECT_FALSE(info.about.empty() || info.origin.empty() || info.terms.empty());
   }
   EXPECT_THAT(names, ElementsAre("fashion-mnist", "mnist", "cifar10", "shakespeare", "wikitext-2",
-                                 "spoken-digits"));
+                                 "spoken-digits", "adult"));
   EXPECT_THAT(list_data_sets()[2].files,
               ElementsAre("cifar10/data_batch_1.bin", "cifar10/data_batch_2.bin",
                           "cifar10/data_batch_3.bin", "cifar10/data_batch_4.bin",

@@ -76,5 +76,16 @@ TEST_F(PublishedData, SpokenDigits) {
   EXPECT_TRUE(test.inputs.isfinite().all().item<bool>());
 }
 
+TEST_F(PublishedData, Adult) {
+  const DataSplits splits = load("adult");
+  EXPECT_THAT(splits.shape.categories, ElementsAre(9, 16, 7, 15, 6, 5, 2, 42));
+  const Batch train = all_of(*splits.train);
+  EXPECT_THAT(classes_in(train.targets), ElementsAre(24720, 7841));
+  EXPECT_THAT(classes_in(all_of(*splits.test).targets), ElementsAre(12435, 3846));
+  const torch::Tensor numbers = train.inputs.slice(1, 0, 6).to(torch::kFloat64);
+  EXPECT_LT(numbers.mean(0).abs().max().item<double>(), 1e-5);
+  EXPECT_LT((numbers.square().mean(0) - 1).abs().max().item<double>(), 1e-5);
+}
+
 }  // namespace
 }  // namespace thinwire

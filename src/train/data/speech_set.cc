@@ -1,4 +1,4 @@
-// SpeechSet: computes the features of recordings, and fetches them by id.
+// Computes the features of recordings.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/data/speech_set.h"
 
@@ -9,10 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/check.h"
 #include "train/data/log_mel.h"
 #include "train/data/recordings.h"
-#include "train/data/sample_ids.h"
 #include "train/data/wav_reader.h"
 
 namespace thinwire {
@@ -25,8 +23,7 @@ struct Utterance {
   torch::Tensor features;
 };
 
-Utterances join(const std::vector<Utterance>& utterances, const std::string& path,
-                const char* part) {
+Rows join(const std::vector<Utterance>& utterances, const std::string& path, const char* part) {
   if (utterances.empty()) throw Error(ErrorCode::kCorrupt, path + ": holds no " + part + " data");
   std::vector<torch::Tensor> features;
   std::vector<int64_t> labels;
@@ -36,28 +33,6 @@ Utterances join(const std::vector<Utterance>& utterances, const std::string& pat
   }
   return {.features = torch::stack(features), .labels = torch::tensor(labels, torch::kLong)};
 }
-
-class SpeechSet final : public Dataset {
- public:
-  SpeechSet(std::shared_ptr<const Utterances> utterances, uint64_t first, uint64_t count)
-      : utterances_(std::move(utterances)), first_(first), count_(count) {}
-
-  uint64_t size() const override { return count_; }
-
-  Batch fetch(std::span<const uint64_t> ids, const FetchContext& /*context*/) const override {
-    check_ids(ids, count_);
-    torch::Tensor rows = torch::empty({static_cast<int64_t>(ids.size())}, torch::kLong);
-    int64_t* row = rows.mutable_data_ptr<int64_t>();
-    for (const uint64_t id : ids) *row++ = static_cast<int64_t>(first_ + id);
-    return {.inputs = utterances_->features.index_select(0, rows),
-            .targets = utterances_->labels.index_select(0, rows)};
-  }
-
- private:
-  std::shared_ptr<const Utterances> utterances_;
-  uint64_t first_;
-  uint64_t count_;
-};
 
 }  // namespace
 
@@ -80,13 +55,6 @@ UtterancePair read_spoken_digits(const std::string& path) {
   std::ranges::sort(train, {}, order);
   std::ranges::sort(test, {}, order);
   return {.train = join(train, path, "training"), .test = join(test, path, "test")};
-}
-
-std::shared_ptr<const Dataset> make_speech_set(std::shared_ptr<const Utterances> utterances,
-                                               uint64_t first, uint64_t count) {
-  const auto all = static_cast<uint64_t>(utterances->labels.size(0));
-  THINWIRE_CHECK(first <= all && count <= all - first, "speech set: not that many utterances");
-  return std::make_shared<SpeechSet>(std::move(utterances), first, count);
 }
 
 }  // namespace thinwire

@@ -3,21 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include "thinwire/torch.h"
+#include "train/data/row_set.h"
 
 namespace thinwire {
 
-struct Utterances {
-  torch::Tensor features;  // float, utterances x frames x bands
-  torch::Tensor labels;    // int64: the digit
-};
-
+// Features are utterances x frames x bands, labels the digits.
 struct UtterancePair {
-  Utterances train;
-  Utterances test;
+  Rows train;
+  Rows test;
 };
 
 inline constexpr int64_t kUtteranceFrames = 64;  // 0.65 s; 19 in 20 recordings are shorter
@@ -27,9 +22,5 @@ inline constexpr int64_t kUtteranceBands = 40;
 // digit is test data. In order of index first, so that any run of samples is balanced over digits
 // and speakers. Throws Error kIo or kCorrupt.
 UtterancePair read_spoken_digits(const std::string& path);
-
-// Utterances first .. first + count - 1 as a data set.
-std::shared_ptr<const Dataset> make_speech_set(std::shared_ptr<const Utterances> utterances,
-                                               uint64_t first, uint64_t count);
 
 }  // namespace thinwire

@@ -51,7 +51,7 @@ class CharLstm final : public nn::Module {
 }  // namespace
 
 Task make_char_lstm(const ModelOptions& options, const SampleShape& shape) {
-  if (shape.input.size() != 1)
+  if (shape.input.size() != 1 || !shape.categories.empty())
     throw Error(ErrorCode::kMismatch, "model char-lstm takes text: one dimension of characters");
   return task_of(std::make_shared<CharLstm>(shape.classes, options.embedding,
                                             or_default(options.hidden, 256),

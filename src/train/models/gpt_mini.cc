@@ -88,7 +88,7 @@ class Head final : public nn::Module {
 }  // namespace
 
 Task make_gpt_mini(const ModelOptions& options, const SampleShape& shape) {
-  if (shape.input.size() != 1)
+  if (shape.input.size() != 1 || !shape.categories.empty())
     throw Error(ErrorCode::kMismatch, "model gpt-mini takes text: one dimension of tokens");
   const int64_t width = or_default(options.hidden, 128), blocks = or_default(options.layers, 4);
   if (width % kHead != 0)

@@ -4,6 +4,8 @@
 //   dnn-speech  four of 1024 on an utterance's log-mel frames, as the BN50-DNN of AdaComp's speech
 //               experiment in miniature: 5,781,514 parameters on 64 x 40 features in 10 classes
 //
+// Tables begin with a layer that turns categories into vectors.
+//
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "train/models/builtin_models.h"
+#include "train/models/table_columns.h"
 
 namespace thinwire {
 namespace {
@@ -35,8 +38,17 @@ Task make_fully_connected(const ModelOptions& options, const SampleShape& shape,
   hidden = or_default(options.hidden, hidden);
   layers = or_default(options.layers, layers);
   std::vector<Layer> all;
+  int64_t inputs = shape.count();
+  if (!shape.categories.empty()) {
+    all.push_back(table_columns(shape, options.embedding));
+    inputs = count_values(shape, options.embedding);
+  } else if (options.embedding != 0) {
+    throw Error(ErrorCode::kBadOption,
+                "model " + options.name + ": embedding is of tables' categories, and these samples "
+                "have none");
+  }
   for (int64_t i = 1; i <= layers; ++i)
-    all.push_back(hidden_layer(i, i == 1 ? shape.count() : hidden, hidden,
+    all.push_back(hidden_layer(i, i == 1 ? inputs : hidden, hidden,
                                options.activation == "sigmoid", options.dropout));
   torch::nn::Linear output(hidden, shape.classes);
   all.push_back({.name = "output",

@@ -22,7 +22,12 @@ struct ModelRow {
 };
 
 constexpr auto kModels = std::to_array<ModelRow>({
-    {.name = "mlp", .make = make_mlp, .hidden = true, .layers = true, .dropout = true},
+    {.name = "mlp",
+     .make = make_mlp,
+     .hidden = true,
+     .layers = true,
+     .embedding = true,
+     .dropout = true},
     {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
     {.name = "cnn-cifar", .make = make_cnn_cifar, .hidden = true, .dropout = true},
     {.name = "cnn7", .make = make_cnn7, .width = true, .hidden = true, .dropout = true},

@@ -18,7 +18,7 @@ struct ModelOptions {
   int64_t width = 0;      // channels of the first convolution, which others are multiples of
   int64_t hidden = 0;     // units of each hidden layer
   int64_t layers = 0;     // hidden layers
-  int64_t embedding = 0;  // char-lstm: length of learned character vectors; default: one-hot
+  int64_t embedding = 0;  // of learned vectors of characters or categories; default: one-hot
   std::string activation = "auto";  // dnn-speech: "relu" or "sigmoid"
   double dropout = 0;               // probability of zeroing a hidden unit in training
   uint64_t seed = 0;                // of the initial weights, which are a pure function of it
