@@ -8,7 +8,8 @@ Two ranks have a core each, which computation and exchange share. Predictions co
 computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
 (thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
 each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
-With --turns the cells are those of compare_auto.py, whose codecs took turns in one run of each recipe and rate.
+With --turns the cells are those of compare_auto.py, whose codecs took turns in one run of each recipe and rate. The
+plan then has the computation of these steps, where it was kept: a machine that others use is faster in some minutes.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -61,14 +62,15 @@ def measured(options, kept: Kept, rate: str, codec: str) -> list[float]:
     return times
 
 
-def turns_of(kept: Kept, rate: str) -> dict[str, list[float]]:
-    """The quartiles of a step by codec, as compare_auto.py measured them."""
+def turns_of(kept: Kept, rate: str) -> tuple[dict[str, list[float]], float | None]:
+    """The quartiles of a step by codec, as compare_auto.py measured them, and the computation of the same steps."""
     rows = [row for of, row in kept.rows.items() if of[:2] == ("turns", rate)]
     if not rows:
         sys.exit(f"check_plan: {kept.path}: compare_auto.py measured nothing at {rate}")
     last = rows[-1]
     found = dict(zip(last["of"][3:], zip(last["low"], last["seconds"], last["high"])))
-    return {codec: list(times) for codec, times in found.items() if "\t" not in codec and "," not in codec}
+    times = {codec: list(times) for codec, times in found.items() if "\t" not in codec and "," not in codec}
+    return times, last.get("compute")
 
 
 def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
@@ -128,13 +130,15 @@ def main() -> None:
     parser.add_argument("--costs", help="file of codecs' costs, as for thinwire plan")
     parser.add_argument("--turns", action="store_true", help="take what compare_auto.py measured, from --kept")
     options = parser.parse_args()
+    given = options.step_seconds
     cells = []
     for recipe in options.recipes:
         if options.turns:
             kept = kept_of(options, recipe)
             for rate in options.rates:
-                times = turns_of(kept, rate)
+                times, compute = turns_of(kept, rate)
                 options.codecs = list(times)
+                options.step_seconds = given or compute
                 plan = predicted(options, recipe, rate)
                 cells += [(recipe.stem, rate, codec, plan[codec], times[codec]) for codec in times]
             continue

@@ -36,8 +36,9 @@ class CheckPlan(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             kept = Kept(pathlib.Path(folder) / "kept.jsonl")
             kept.put("turns", "1gbit", 9, "fp32", "int8", low=[1, 2], seconds=[2, 3], high=[3, 4])
-            kept.put("turns", "1gbit", 9, "fp32", "int8\tfp32\tbias", low=[5, 6], seconds=[6, 7], high=[7, 8])
-            self.assertEqual(check_plan.turns_of(kept, "1gbit"), {"fp32": [5, 6, 7]})
+            kept.put("turns", "1gbit", 9, "fp32", "int8\tfp32\tbias", low=[5, 6], seconds=[6, 7], high=[7, 8],
+                     compute=4.5)
+            self.assertEqual(check_plan.turns_of(kept, "1gbit"), ({"fp32": [5, 6, 7]}, 4.5))
             with self.assertRaises(SystemExit):
                 check_plan.turns_of(kept, "none")
 

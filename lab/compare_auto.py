@@ -93,14 +93,15 @@ def quartiles(numbers: list[float]) -> list[float]:
 
 
 def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tuple[int, int]):
-    """As seconds_by_turns."""
+    """As seconds_by_turns, and the median computation of all steps."""
     segment, unsettled = turn
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as plan:
         plan.write(plan_text(decisions, segment, turns))
         plan.flush()
         steps = train(options, f"auto:loss=any,plan={plan.name}", (1 + len(decisions) * turns) * segment,
                       None if rate == "none" else rate)
-    return seconds_by_turns(steps, len(decisions), segment, unsettled)
+    compute = statistics.median(step["times"]["compute"] for step in steps)
+    return seconds_by_turns(steps, len(decisions), segment, unsettled), compute
 
 
 def standard_error(low: float, high: float, turns: int) -> float:
@@ -127,12 +128,12 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]):
     turn = SHORT_TURN if min(row["seconds"] for rows in autos.values() for row in rows) < SHORT else TURN
     of = ("turns", rate, turn[0], *decisions)
     if not kept.get(*of):
-        found = taking_turns(options, rate, decisions, 1, turn)
+        found, compute = taking_turns(options, rate, decisions, 1, turn)
         turns = int(min(options.turns, options.affordable / (turn[0] * sum(middle for _, middle, _ in found))))
         if turns > 1:
-            found = taking_turns(options, rate, decisions, turns, turn)
+            found, compute = taking_turns(options, rate, decisions, turns, turn)
         low, seconds, high = map(list, zip(*found))
-        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, commit=results_page.commit())
+        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, compute=compute, commit=results_page.commit())
     row = kept.get(*of)
     errors = [standard_error(low, high, row["turns"]) for low, high in zip(row["low"], row["high"])]
     return dict(zip(decisions, row["seconds"])), dict(zip(decisions, errors)), autos
