@@ -88,6 +88,23 @@ constexpr u64 kSumChunk = 8192;
 DEVICE u32 sum_lane() { return threadIdx.x % kSumLanes; }
 DEVICE u32 half_of_warp() { return threadIdx.x / kSumLanes % 2; }
 
+struct SumChunk {
+  u64 number, begin, end;  // values begin .. end - 1
+  bool exists;
+};
+
+// Half a warp takes each chunk of `count` values. Both halves visit equally often, since all lanes of a warp fold together: after
+// an odd number of chunks one half gets a chunk that does not exist and has no values.
+template <class Visit>
+DEVICE void for_sum_chunks(u64 count, const Visit& visit) {
+  const u64 chunks = (count + kSumChunk - 1) / kSumChunk;
+  for (u64 pair = thread_index() / 32 * 2; pair < chunks; pair += thread_count() / 32 * 2) {
+    const u64 number = pair + half_of_warp(), begin = number * kSumChunk;
+    visit(SumChunk{number, begin, begin + kSumChunk < count ? begin + kSumChunk : count,
+                   number < chunks});
+  }
+}
+
 // Lanes are folded in halves. A sum of two has the same bits either way around, so all lanes end with the sum.
 DEVICE double fold_lanes(double sum) {
   for (u32 half = kSumLanes / 2; half > 0; half /= 2)

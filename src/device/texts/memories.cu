@@ -11,15 +11,10 @@ struct ChunkMoments {
 // The moments of each chunk of form(i), by half a warp. Squares of floats are exact in double.
 template <class Form>
 DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
-  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
-  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
-       pair += thread_count() / 32 * 2) {
-    const u64 number = pair + half_of_warp();
-    const u64 begin = number * kSumChunk;
-    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+  for_sum_chunks(count, [&](const SumChunk& chunk) {
     double abs_sum = 0, square_sum = 0;
     u32 max = 0;
-    for (u64 i = begin + sum_lane(); i < end; i += kSumLanes) {
+    for (u64 i = chunk.begin + sum_lane(); i < chunk.end; i += kSumLanes) {
       const float value = magnitude(form.at(i));
       const double wide = value;
       abs_sum = __dadd_rn(abs_sum, wide);
@@ -29,8 +24,8 @@ DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
     abs_sum = fold_lanes(abs_sum);
     square_sum = fold_lanes(square_sum);
     max = fold_max(max);
-    if (sum_lane() == 0 && number < number_of_chunks) chunks[number] = {abs_sum, square_sum, max, 0};
-  }
+    if (sum_lane() == 0 && chunk.exists) chunks[chunk.number] = {abs_sum, square_sum, max, 0};
+  });
 }
 
 DEVICE void add_chunk(ChunkMoments& sum, const ChunkMoments& chunk) {

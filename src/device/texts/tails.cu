@@ -13,16 +13,11 @@ DEVICE u32 fold_min(u32 min) { return ~fold_max(~min); }
 // Sums of the excesses of each chunk over the threshold, times `unit`; half a warp each. Lanes add in float for 32 values
 // and then in double.
 KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, TailChunk* chunks) {
-  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
-  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
-       pair += thread_count() / 32 * 2) {
-    const u64 number = pair + half_of_warp();
-    const u64 begin = number * kSumChunk;
-    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+  for_sum_chunks(count, [&](const SumChunk& chunk) {
     double sum = 0, square_sum = 0;
     u32 above = 0, smallest = kInfinity;
-    for (u64 block = begin; block < end; block += 512) {
-      const u64 block_end = block + 512 < end ? block + 512 : end;
+    for (u64 block = chunk.begin; block < chunk.end; block += 512) {
+      const u64 block_end = block + 512 < chunk.end ? block + 512 : chunk.end;
       float near_sum = 0, near_square_sum = 0;
       for (u64 i = block + sum_lane(); i < block_end; i += kSumLanes) {
         const float value = magnitude(x[i]);
@@ -41,9 +36,9 @@ KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, 
     square_sum = fold_lanes(square_sum);
     above = fold_counts(above);
     smallest = fold_min(smallest);
-    if (sum_lane() == 0 && number < number_of_chunks)
-      chunks[number] = {sum, square_sum, above, smallest, 0};
-  }
+    if (sum_lane() == 0 && chunk.exists)
+      chunks[chunk.number] = {sum, square_sum, above, smallest, 0};
+  });
 }
 
 struct TailTotal {
@@ -75,15 +70,10 @@ constexpr u64 kOne = 1023ull << kMantissaBits;  // the bits of 1.0
 // Of (|x| + guard) * per_unit, which is normal: the product of mantissas in each lane of a chunk, and the sum of exponents;
 // half a warp each.
 KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit, LogChunk* chunks) {
-  const u64 number_of_chunks = (count + kSumChunk - 1) / kSumChunk;
-  for (u64 pair = thread_index() / 32 * 2; pair < number_of_chunks;
-       pair += thread_count() / 32 * 2) {
-    const u64 number = pair + half_of_warp();
-    const u64 begin = number * kSumChunk;
-    const u64 end = begin + kSumChunk < count ? begin + kSumChunk : count;
+  for_sum_chunks(count, [&](const SumChunk& chunk) {
     double product = 1;
     u32 exponents = 0;
-    for (u64 i = begin + sum_lane(); i < end; i += kSumLanes) {
+    for (u64 i = chunk.begin + sum_lane(); i < chunk.end; i += kSumLanes) {
       const double ratio = __dmul_rn(__dadd_rn(magnitude(x[i]), guard), per_unit);
       const u64 bits = static_cast<u64>(__double_as_longlong(ratio));
       exponents += static_cast<u32>(bits >> kMantissaBits);
@@ -91,8 +81,8 @@ KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit,
           product, __longlong_as_double(static_cast<long long>((bits & kMantissa) | kOne)));
     }
     exponents = fold_counts(exponents);
-    if (number >= number_of_chunks) continue;
-    chunks[number].products[sum_lane()] = product;
-    if (sum_lane() == 0) chunks[number].exponents = exponents;
-  }
+    if (!chunk.exists) return;
+    chunks[chunk.number].products[sum_lane()] = product;
+    if (sum_lane() == 0) chunks[chunk.number].exponents = exponents;
+  });
 }
