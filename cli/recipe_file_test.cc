@@ -178,13 +178,13 @@ TEST(RecipeFile, NamesTheMistakesOfFileArgumentsAndKeysTogether) {
     written.add(parse_sets(sets, recipe_keys()));
     return split(make_recipe("a", written, recipe_keys(), find_faults).status().message(), '\n');
   };
-  EXPECT_THAT(said("[data]\naugment = true\nsequence = 9\n[model]\nwidth = 3\n",
+  EXPECT_THAT(said("[data]\naugment = true\nsequence = 9\n[model]\nembedding = 3\n",
                    {"optimizer.nesterov=true", "train.epochs=many", "exchange.codec"}),
               ElementsAre(StartsWith("--set train.epochs=many: option 'train.epochs'"),
                           StartsWith("--set exchange.codec: write it as"),
                           StartsWith("a.toml:2: 'data.augment': "),
                           StartsWith("a.toml:3: 'data.sequence': "),
-                          StartsWith("a.toml:5: 'model.width': "),
+                          StartsWith("a.toml:5: 'model.embedding': "),
                           StartsWith("--set optimizer.nesterov=true: 'optimizer.nesterov': ")));
   EXPECT_THAT(said("[pipeline]\nstages = 2\nforward = \"fp17\"\nwarmup = 1\nwarmup_steps = 9\n"
                    "backward_memory = \"aqsgd\"\n",
@@ -204,9 +204,9 @@ TEST(RecipeFile, KeysOfASectionWithAMistakeAreNotJudgedTogether) {
             .message(),
         '\n');
   };
-  EXPECT_THAT(said("[data]\nname = \"cifar\"\naugment = true\n[model]\nwidth = 3\n"),
+  EXPECT_THAT(said("[data]\nname = \"cifar\"\naugment = true\n[model]\nembedding = 3\n"),
               ElementsAre(StartsWith("a.toml:2: option 'data.name'"),
-                          StartsWith("a.toml:5: 'model.width': ")));
+                          StartsWith("a.toml:5: 'model.embedding': ")));
   EXPECT_THAT(said("[dat]\nname = \"cifar10\"\n[data]\naugment = true\n"),
               ElementsAre(StartsWith("a.toml:1: unknown section 'dat'")));
 }
@@ -235,8 +235,11 @@ TEST(RecipeFile, WhatKeysSayTogetherIsCheckedWhereTheOneToBlameWasWritten) {
               AllOf(StartsWith("a.toml:4: 'exchange.method': "), HasSubstr("use gather")));
   EXPECT_THAT(complaint_about({{"data.augment", "true", "a.toml:5"}}),
               AllOf(StartsWith("a.toml:5: 'data.augment': "), HasSubstr("fashion-mnist has no")));
-  EXPECT_THAT(complaint_about({{"model.width", "3", "a.toml:6"}}),
-              AllOf(StartsWith("a.toml:6: 'model.width': "), HasSubstr("model mlp has no")));
+  EXPECT_THAT(complaint_about({{"model.embedding", "3", "a.toml:6"}}),
+              AllOf(StartsWith("a.toml:6: 'model.embedding': "), HasSubstr("model mlp has no")));
+  EXPECT_EQ(complaint_about(
+                {{"model.embedding", "3", "a.toml:6"}, {"data.name", "adult", "a.toml:2"}}),
+            "");
   EXPECT_THAT(complaint_about({{"optimizer.nesterov", "true", "--set"}}),
               StartsWith("--set: 'optimizer.nesterov': "));
   EXPECT_THAT(complaint_about({{"sync.method", "leader:tua=3", "a.toml:7"}}),

@@ -57,6 +57,7 @@ Faults find_data_faults(const Options& recipe) {
 
 Faults find_model_faults(const Options& recipe) {
   const ModelOptions all = model_options(recipe);
+  const bool categories = has_categories(recipe.text("data.name"));
   const std::pair<const char*, std::function<void(ModelOptions&)>> settings[] = {
       {"model.width", [&](ModelOptions& one) { one.width = all.width; }},
       {"model.hidden", [&](ModelOptions& one) { one.hidden = all.hidden; }},
@@ -69,7 +70,7 @@ Faults find_model_faults(const Options& recipe) {
     ModelOptions one{.name = all.name};
     set(one);
     add_fault_of(
-        key, [&, &one = one] { check_model(one); }, faults);
+        key, [&, &one = one] { check_model(one, categories); }, faults);
   }
   return faults;
 }

@@ -154,12 +154,15 @@ std::vector<std::string_view> labelled_data_sets() {
   return names;
 }
 
+bool has_categories(std::string_view name) { return name == "adult"; }
+
 void check_data_request(const DataRequest& request) {
   const CatalogueRow& row = find_data_set(request.name);
   const auto is = [&](std::string_view name) { return row.name == name; };
   refuse(request, request.augment && !is("cifar10"), "augment");
   const bool text = is_text(row);
-  refuse(request, request.crop != 0 && (text || is("spoken-digits") || is("adult")), "crop");
+  refuse(request, request.crop != 0 && (text || is("spoken-digits") || has_categories(row.name)),
+         "crop");
   refuse(request, request.sequence != 0 && !text, "sequence");
   refuse(request, request.wrong_labels != 0 && text, "wrong_labels");
   if (request.sequence < 0 || request.sequence > kMaxSequence)

@@ -46,6 +46,9 @@ struct DataSplits {
 // The data sets each of whose samples has a label, one of a few classes; the others are texts.
 std::vector<std::string_view> labelled_data_sets();
 
+// Whether samples of the data set of that name have columns of categories.
+bool has_categories(std::string_view name);
+
 // Throws Error: kUnknownName with the known names, kBadOption for a setting that the data set does not
 // have. Reads nothing.
 void check_data_request(const DataRequest& request);

@@ -42,10 +42,6 @@ Task make_fully_connected(const ModelOptions& options, const SampleShape& shape,
   if (!shape.categories.empty()) {
     all.push_back(table_columns(shape, options.embedding));
     inputs = count_values(shape, options.embedding);
-  } else if (options.embedding != 0) {
-    throw Error(ErrorCode::kBadOption,
-                "model " + options.name + ": embedding is of tables' categories, and these samples "
-                "have none");
   }
   for (int64_t i = 1; i <= layers; ++i)
     all.push_back(hidden_layer(i, i == 1 ? inputs : hidden, hidden,

@@ -19,6 +19,7 @@ struct ModelRow {
   // Which settings it has.
   bool width = false, hidden = false, layers = false, embedding = false, activation = false,
        dropout = false;
+  bool embeds_categories = false;  // has `embedding` where samples have categories
 };
 
 constexpr auto kModels = std::to_array<ModelRow>({
@@ -26,8 +27,8 @@ constexpr auto kModels = std::to_array<ModelRow>({
      .make = make_mlp,
      .hidden = true,
      .layers = true,
-     .embedding = true,
-     .dropout = true},
+     .dropout = true,
+     .embeds_categories = true},
     {.name = "cnn-mnist", .make = make_cnn_mnist, .hidden = true, .dropout = true},
     {.name = "cnn-cifar", .make = make_cnn_cifar, .hidden = true, .dropout = true},
     {.name = "cnn7", .make = make_cnn7, .width = true, .hidden = true, .dropout = true},
@@ -52,16 +53,17 @@ const ModelRow& find_model(const std::string& name) {
   return *find_row(kModels, "model", name).value();
 }
 
-void check_options(const ModelRow& row, const ModelOptions& options) {
-  const auto refuse = [&](bool has, bool given, const char* setting) {
+void check_options(const ModelRow& row, const ModelOptions& options, bool categories) {
+  const auto refuse = [&](bool has, bool given, const char* setting, const char* where = "") {
     if (given && !has)
       throw Error(ErrorCode::kBadOption,
-                  "model " + options.name + " has no setting '" + setting + "'");
+                  "model " + options.name + " has no setting '" + setting + "'" + where);
   };
   refuse(row.width, options.width != 0, "width");
   refuse(row.hidden, options.hidden != 0, "hidden");
   refuse(row.layers, options.layers != 0, "layers");
-  refuse(row.embedding, options.embedding != 0, "embedding");
+  refuse(row.embedding || (row.embeds_categories && categories), options.embedding != 0, "embedding",
+         row.embeds_categories ? " for samples without categories" : "");
   refuse(row.activation, options.activation != "auto", "activation");
   refuse(row.dropout, options.dropout != 0, "dropout");
   if (options.width < 0 || options.hidden < 0 || options.layers < 0 || options.embedding < 0 ||
@@ -78,11 +80,13 @@ std::vector<std::string_view> model_names() {
   return names;
 }
 
-void check_model(const ModelOptions& options) { check_options(find_model(options.name), options); }
+void check_model(const ModelOptions& options, bool categories) {
+  check_options(find_model(options.name), options, categories);
+}
 
 Task make_model(const ModelOptions& options, const SampleShape& shape) {
   const ModelRow& row = find_model(options.name);
-  check_options(row, options);
+  check_options(row, options, !shape.categories.empty());
   if (shape.classes < 2 || shape.input.empty() || shape.count() < 1)
     throw Error(ErrorCode::kMismatch, "model " + options.name + ": samples have no shape");
   Task task = row.make(options, shape);

@@ -28,8 +28,8 @@ struct ModelOptions {
 std::vector<std::string_view> model_names();
 
 // Throws Error: kUnknownName with the known names, kBadOption for a setting that the network does not
-// have.
-void check_model(const ModelOptions& options);
+// have. `categories`: whether its samples have some (SampleShape).
+void check_model(const ModelOptions& options, bool categories);
 
 // A network for samples of this shape, with initial weights. Throws Error: kUnknownName with the
 // known names, kBadOption for settings it does not have, kMismatch for samples it cannot take.
