@@ -17,7 +17,8 @@ namespace thinwire {
 namespace {
 
 constexpr size_t kFirstSteps = 3, kSteps = 10, kUnsteady = 2;
-// After a change: as many steps as take 0.4 s. Where steps are short, their times spread by 15 %, and the median of six by 8 %.
+// After a change: as many steps as took 0.4 s before it. Where steps are short, their times spread by 15 %, and the median of six
+// by 8 %.
 constexpr double kStepsOfATrial = 6, kMostStepsOfATrial = 30;
 constexpr double kSecondsOfATrial = 0.4;
 // Of steps, for trials, beside those with which each candidate is tried once.

@@ -60,7 +60,6 @@ class Factored(program.ProgramTest):
     def test_outputs_say_more_than_weights(self):
         self.train("run")
         report = json.loads(self.thinwire("factor", "run", "--rank", "4", "--json")[0])
-        print({key: report[key] for key in ("trained", "by_outputs", "by_weights", "parameters", "factored")})
         self.assertLess(report["by_outputs"]["loss"], report["by_weights"]["loss"])
 
     def test_small_checkpoints_are_factored_too(self):
