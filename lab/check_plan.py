@@ -93,8 +93,8 @@ def page_of(options, lines: list[str]) -> list[str]:
     return [
         "# Predicted and measured steps", "",
         "What `thinwire plan` predicts for a step of two ranks, beside steps that were measured over shaped links, or between two threads",
-        "where the link is `none`. Ranks have a core each. The plan measures computation and codecs with one thread, before anything is",
-        f"exchanged. {how}", "",
+        "where the link is `none`. Ranks have a core each. The plan measures computation and codecs with one thread, without an exchange;",
+        f"with `--turns` it has the computation of the measured steps, where that was kept. {how}", "",
         f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"
         f"{' --turns' if options.turns else ''} --rates {','.join(options.rates)} --data DIR`. "
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]

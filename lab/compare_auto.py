@@ -122,7 +122,8 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]):
                 last = max((step for step, line in enumerate(steps) if "decisions" in line), default=0)
                 kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last, steps=len(steps),
                          decision=last_decision(texts["decisions.txt"]), commit=results_page.commit())
-            autos[auto].append(kept.get(*of))
+    for auto in options.autos:  # all that is kept, also what runs with more rounds left there
+        autos[auto] = [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
     chosen = [row["decision"] for rows in autos.values() for row in rows]
     decisions = list(dict.fromkeys([*codecs, *chosen]))
     turn = SHORT_TURN if min(row["seconds"] for rows in autos.values() for row in rows) < SHORT else TURN
@@ -150,8 +151,8 @@ def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict
             choices: dict[str, list[str]]) -> list[str]:
     """A cell: recipe, rate, seconds and their standard errors by decision, rows of auto by its text. Choices: of each
     auto. Where auto decided differently in several rounds, its slowest decision counts."""
-    lines = ["| recipe | link | dense, ms | auto | chose | ms | last decision | best it may choose | ms | chosen / best | chosen / dense |",
-             "| --- | --- | ---: | --- | --- | ---: | ---: | --- | ---: | ---: | ---: |"]
+    lines = ["| recipe | link | dense, ms | auto | chose | ms | last decision | runs | best it may choose | ms | chosen / best | chosen / dense |",
+             "| --- | --- | ---: | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |"]
     near = unresolved = fast = count = 0
     for recipe, rate, seconds, errors, autos in cells:
         for auto, found in autos.items():
@@ -166,7 +167,7 @@ def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict
             count += 1
             told = lambda number, range_: f"{number:.2f}" + (f" ± {range_:.2f}" if range_ > 0 else "")  # noqa: E731
             lines.append(f"| {recipe} | {rate} | {1e3 * seconds['fp32']:,.1f} | `{auto}` | {short_name(slowest)} | "
-                         f"{1e3 * seconds[slowest]:,.1f} | {max(row['decided'] for row in found)} of {found[0]['steps']} | {short_name(best)} | "
+                         f"{1e3 * seconds[slowest]:,.1f} | {max(row['decided'] for row in found)} of {found[0]['steps']} | {len(found)} | {short_name(best)} | "
                          f"{1e3 * seconds[best]:,.1f} | {told(ratio, spread)} | {told(to_dense, of_dense)} |")
     return [*lines, "", f"Auto is within {NEAR} times the best in {near} of {count} cells. In {unresolved} of the other "
             f"{count - near} the spread reaches down to that. It is within 1.02 times dense in {fast}."]
@@ -175,13 +176,13 @@ def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict
 def page_of(options, lines: list[str]) -> list[str]:
     return [
         "# Codec auto beside fixed codecs", "",
-        "Two ranks on hosts of their own with a core each, over links of several rates. In each cell auto trained first (several times, see the",
-        "command). Then one run followed a plan in which all codecs that auto may choose, and what auto chose in the end, took turns: of",
+        "Two ranks on hosts of their own with a core each, over links of several rates. In each cell auto trained first, once or",
+        "several times. Then one run followed a plan in which all codecs that auto may choose, and what auto chose in the end, took turns: of",
         f"{TURN[0]} steps, the first {TURN[1]} of which do not count, or of {SHORT_TURN[0]} and {SHORT_TURN[1]} where steps are shorter than {1e3 * SHORT:.0f} ms. A turn counts as a share of its",
         "cycle, in which each codec has one turn; times are the medians of these shares. \"chose\" is the slowest of auto's choices. \"last",
         "decision\" is the step at which auto decided last. The best is the fastest choice. It is the least of up to ten measured times, so",
         "chance makes it look faster than it is. ± are two standard errors, as the quartiles of the turns tell them.", "",
-        f"Command: `lab/compare_auto.py {' '.join(str(recipe) for recipe in options.recipes)} --rounds {options.rounds} --data DIR`. "
+        f"Command: `lab/compare_auto.py {' '.join(str(recipe) for recipe in options.recipes)} --data DIR`. "
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
 
 

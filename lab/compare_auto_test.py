@@ -48,9 +48,9 @@ class CompareAuto(unittest.TestCase):
                  "auto:loss=any": [{"decision": "fp32", "decided": 3, "steps": 60}]}
         errors = {"fp32": 0.003, "int8": 0.002, "topk:density=0.01": 0.01, mixed: 0.0}
         lines = compare_auto.rows_of([("mlp", "1gbit", seconds, errors, autos)], CHOICES)
-        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 of 60 | `int8`, others for 1 tensors | "
+        self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 of 60 | 2 | `int8`, others for 1 tensors | "
                                    "190.0 | 1.05 ± 0.02 | 0.67 ± 0.02 |")
-        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 of 60 | `topk:density=0.01` | 100.0 | "
+        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 of 60 | 1 | `topk:density=0.01` | 100.0 | "
                                    "3.00 ± 0.60 | 1.00 |")
         self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells. In 1 of the other 2 the spread reaches down "
                                     "to that. It is within 1.02 times dense in 2.")
