@@ -97,7 +97,9 @@ def page_of(options, lines: list[str]) -> list[str]:
         f"with `--turns` it has the computation of the measured steps, where that was kept. {how}", "",
         f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"
         f"{' --turns' if options.turns else ''} --rates {','.join(options.rates)} --data DIR`. "
-        f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
+        f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines, "",
+        "`tools/plot_plan.py` draws the table; the grey band is 15 % around equality:", "",
+        "![predicted against measured steps](plots/plan.svg)", ""]
 
 
 def add_cell_options(parser: argparse.ArgumentParser, rates: str, rounds: int) -> None:
