@@ -13,6 +13,15 @@ from ranks import on_ranks
 STEPS = 6
 
 
+def make_optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.02, momentum=0.9)
+
+
+def has_momentum(optimizer):
+    """Whether torch's own momentum has acted."""
+    return any("momentum_buffer" in state for state in optimizer.state.values())
+
+
 def as_torchrun_does(rank, size):
     """What starts several processes tells them, and what frameworks read."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), GROUP_RANK="0",
@@ -24,7 +33,7 @@ def as_torchrun_does(rank, size):
 def plainly(rank, size):
     """Weights after STEPS steps of DistributedDataParallel."""
     model = nn.parallel.DistributedDataParallel(make_net())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = make_optimizer(model.parameters())
     for step in range(STEPS):
         images, labels = batch_of(step, rank)
         optimizer.zero_grad()
@@ -40,14 +49,14 @@ def with_accelerate(rank, size, codec):
     import thinwire.torch as tw
     accelerator = accelerate.Accelerator(cpu=True)
     net = make_net()
-    model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.05))
-    link = tw.compress(model, codec)
+    model, optimizer = accelerator.prepare(net, make_optimizer(net.parameters()))
+    link = tw.compress(model, codec, optimizer=optimizer)
     for step in range(STEPS):
         images, labels = batch_of(step, rank)
         optimizer.zero_grad()
         accelerator.backward(nn.functional.cross_entropy(model(images), labels))
         optimizer.step()
-    return weights_of(model), link.metrics()["step"], link.metrics()["sent_bytes"]
+    return weights_of(model), link.metrics()["step"], link.metrics()["sent_bytes"], has_momentum(optimizer.optimizer)
 
 
 def with_lightning(rank, size, codec):
@@ -67,11 +76,11 @@ def with_lightning(rank, size, codec):
             return nn.functional.cross_entropy(self.net(images), labels)
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.05)
+            return make_optimizer(self.parameters())
 
     class Compress(lightning.Callback):
         def on_train_start(self, trainer, module):
-            self.link = tw.compress(trainer.strategy.model, codec)
+            self.link = tw.compress(trainer.strategy.model, codec, optimizer=trainer.optimizers[0])
 
     compress, module = Compress(), Module()
     trainer = lightning.Trainer(accelerator="cpu", devices=size, strategy=DDPStrategy(process_group_backend="gloo"),
@@ -79,7 +88,7 @@ def with_lightning(rank, size, codec):
                                 enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False)
     trainer.fit(module, torch.utils.data.DataLoader(range(STEPS), batch_size=None))
     metrics = compress.link.metrics()
-    return weights_of(module), metrics["step"], metrics["sent_bytes"]
+    return weights_of(module), metrics["step"], metrics["sent_bytes"], has_momentum(trainer.optimizers[0])
 
 
 class Frameworks(unittest.TestCase):
@@ -91,6 +100,7 @@ class Frameworks(unittest.TestCase):
             self.assertEqual(lossless[rank][1], STEPS)
             self.assertTrue(torch.equal(sparse[rank][0], sparse[0][0]))
             self.assertGreater((sparse[rank][0] - plain[rank]).abs().max().item(), 1e-4)
+            self.assertEqual((lossless[rank][3], sparse[rank][3]), (True, False))  # it is in the memory of the sparse codec
             self.assertLess(5 * sparse[rank][2], lossless[rank][2])
 
     @unittest.skipUnless(importlib.util.find_spec("accelerate"), "Accelerate is not installed: pip install accelerate")

@@ -16,6 +16,7 @@ from ._arguments import Arguments, Rules, exchange_options, explains_keywords
 from ._ddp import ReplicatedLink
 from ._link import Link
 from ._lossy import warn_of_loss
+from ._optimizer import innermost
 from ._wrapped import (
     is_fully_sharded, note_link, register, require_first, require_free, require_replicated, without_compile)
 
@@ -88,7 +89,8 @@ def compress(
             right when it changes.
         optimizer: the model's optimiser. If it is torch's SGD with momentum, and `momentum` says so, its momentum acts
             on each rank's gradient before anything is left out, and no longer on the mean. Its groups' learning
-            rates, betas and momenta may change. `Link.release_optimizer` gives the optimiser back.
+            rates, betas and momenta may change. `Link.release_optimizer` gives the optimiser back. Of a wrapper, as
+            Accelerate makes one, the optimiser inside is taken.
         momentum: "auto": in the memory of codecs that leave most values for later steps; "memory"; "optimizer", which
             leaves the optimiser as it is. With "auto", Adam and AdamW have no first moment (beta1 counts as 0)
             beside such codecs. docs/memories.md, Momentum and Adam.
@@ -108,7 +110,7 @@ def compress(
         combine=combine, grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
         max_skipped=max_skipped, norms=norms, weighted=weighted, inside=inside)}
     warn_of_loss(options, list(options["rules"].values()))
-    others = (options, deadline_seconds, scaler, optimizer, momentum)
+    others = (options, deadline_seconds, scaler, innermost(optimizer), momentum)
     try:
         if is_fully_sharded(model):
             gathered = None if weights is None else check.codec(weights, "weights")

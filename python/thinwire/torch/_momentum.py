@@ -101,11 +101,16 @@ class MemoryMomentum:
         for handle in self._handles:
             handle.remove()
 
-    def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Optional[tuple[Any, Any]]:
         self._restore()
-        if kwargs.get("closure") is not None or any(callable(one) for one in args[1:]):
-            raise ContractError("momentum: an optimizer whose momentum is in the memory takes no closure; "
-                                "call backward before step")
+        arguments = None
+        closure = kwargs.get("closure") or next((one for one in args[1:] if callable(one)), None)
+        if closure is not None:  # gradients come from it, and are the mean when it returns; SGD calls it once
+            with torch.enable_grad():
+                loss = closure()
+            done = lambda: loss  # noqa: E731
+            arguments = (tuple(done if one is closure else one for one in args),
+                         {name: done if one is closure else one for name, one in kwargs.items()})
         # Of a fused optimiser, which takes a gradient scaler's work over.
         skipped = getattr(optimizer, "found_inf", None)
         scale = getattr(optimizer, "grad_scale", None)
@@ -116,6 +121,7 @@ class MemoryMomentum:
                     self._add_decay(group, parameter, -scale if group["maximize"] else scale)
             self._before_step.append((group, {key: group[key] for key in _KEYS}))
             group.update(momentum=0, dampening=0, nesterov=False, weight_decay=0)
+        return arguments
 
     def _leave(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._restore()

@@ -4,6 +4,7 @@ act."""
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -11,10 +12,37 @@ import torch
 from torch import nn
 
 from ._exchange import Exchange
-from ._first_moment import FirstMoment, attach_first_moment, leaving_most
+from ._first_moment import FirstMoment, attach_first_moment, has_first_moment, leaving_most
 from ._momentum import UnnamedOptimizer, place
 
 _Options = Mapping[str, Any]
+
+
+def innermost(optimizer: Optional[torch.optim.Optimizer]) -> Optional[torch.optim.Optimizer]:
+    """The optimiser inside wrappers that have it as their `optimizer`, as those of Accelerate and Lightning do."""
+    seen = set()
+    while optimizer is not None and id(optimizer) not in seen:
+        seen.add(id(optimizer))
+        inner = getattr(optimizer, "optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer):
+            break
+        optimizer = inner
+    return optimizer
+
+
+def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> None:
+    """Says that momentum stays where it costs accuracy: of an optimiser that thinwire does not know."""
+    groups = optimizer.param_groups
+    if isinstance(optimizer, torch.optim.SGD) or has_first_moment(optimizer) or not any(
+            group.get("momentum", 0) or group.get("betas", (0,))[0] for group in groups):
+        return
+    codecs = leaving_most(options)
+    if codecs:
+        warnings.warn(
+            f"codec '{codecs[0]}' leaves most values for later steps, and the momentum of {type(optimizer).__name__} acts on "
+            "the bursts in which they arrive, which costs accuracy; thinwire moves that of torch's SGD, and leaves out the "
+            "first moment of Adam and AdamW; momentum=\"optimizer\" says that it is meant so",
+            stacklevel=7)
 
 
 class LinkedOptimizer:
@@ -49,6 +77,7 @@ class LinkedOptimizer:
         tensors = [parameter.tensor for parameter in exchange.parameters]
         if where == "auto" and optimizer is not None:
             self._first_moment = attach_first_moment(optimizer, tensors, exchange.all_settings)
+            _warn_of_stranger(optimizer, exchange.all_settings)
         elif where == "auto":
             in_use = exchange.shapes
             suspects = [codec for codec in leaving_most(exchange.all_settings) if codec in in_use]
