@@ -121,7 +121,8 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]):
                 steps = train(options, auto, options.auto_steps, None if rate == "none" else rate, texts)
                 last = max((step for step, line in enumerate(steps) if "decisions" in line), default=0)
                 kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last, steps=len(steps),
-                         decision=last_decision(texts["decisions.txt"]), commit=results_page.commit())
+                         decision=last_decision(texts["decisions.txt"]), decisions=texts["decisions.txt"].splitlines()[1:],
+                         commit=results_page.commit())
     for auto in options.autos:  # all that is kept, also what runs with more rounds left there
         autos[auto] = [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
     chosen = [row["decision"] for rows in autos.values() for row in rows]

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "plan/tried_decisions.h"
 #include "thinwire/auto_codec.h"
 
 namespace thinwire {
@@ -42,32 +42,30 @@ class AutoChoice {
   // as the worst of those that were, so that one codec that disappoints speaks for all.
   void learn(const Situation& now, const AutoDecision& decision, double seconds);
   // What others took was under other conditions.
-  void forget() {
-    factors_.clear();
-    codecs_tried_.clear();
-  }
+  void forget();
 
   // A decision with more loss is chosen if it is at least 2 % faster than those before it.
   AutoDecision best(const Situation& now);
 
-  // A codec for all tensors that most tensors did not have yet, and that would be the fastest of all if its communication took only a
-  // part of what is predicted, and computation got back the time for which the messages of `current` delay it: predictions may
-  // be wrong by so much. Of several the one that is expected to be the fastest.
+  // A codec for all tensors that is worth a trial; of several the one with the shortest predicted step. It might be the fastest of all
+  // if its communication took only a part of what is predicted; or, if both it and `current` lose more than rounding does, if
+  // predictions of whole steps are as wrong as they may be.
   std::optional<AutoDecision> worth_trying(const Situation& now, const AutoDecision& current);
 
  private:
   Result<StepPrediction> play(const Situation& now, const AutoDecision& decision);
   bool is_free(const TensorSpec& tensor) const;
-  double worst_factor() const;
-  double least_factor() const;
+  bool promises(const Situation& now, const StepPrediction& held, const AutoDecision& other,
+                const StepPrediction& step, double least) const;
+  bool is_close(const AutoDecision& other, const StepPrediction& step, double least) const;
   void refine(const Situation& now, AutoDecision& best);
 
   const ExchangeOptions base_;
   const std::vector<TensorSpec> tensors_;
   const std::vector<std::string> candidates_;
   CostTable costs_;
-  std::map<std::string, double> factors_;  // by to_text: taken / predicted
-  std::set<std::string> codecs_tried_;     // for most tensors
+  TriedDecisions tried_;
+  std::set<std::string> codecs_tried_;  // for most tensors
 };
 
 }  // namespace thinwire

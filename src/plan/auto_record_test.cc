@@ -139,7 +139,7 @@ TEST(AutoRecord, ARestartGoesOnAlike) {
   run_local(2, [&](Group& group) {
     SimulatedRun run(group, world, {.codec = "auto:loss=any"});
     run.steps(75);
-    ASSERT_EQ(run.exchange().decisions().size(), 2u);
+    ASSERT_EQ(run.exchange().decisions().size(), 3u);  // after the change of the link, and a trial
     const auto store = std::make_shared<Store>();
     const std::vector<StateArrays> saved(2, run.store().save());
     ASSERT_TRUE(store->load(saved, group.rank(), 2));

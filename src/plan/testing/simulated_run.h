@@ -42,6 +42,8 @@ struct World {
   // How many times the predicted seconds a step with a decision takes.
   std::function<double(const AutoDecision&, uint64_t step)> wrong = [](const AutoDecision&,
                                                                        uint64_t) { return 1.0; };
+  // How many times as long the arithmetic takes beside a decision's codecs.
+  std::function<double(const AutoDecision&)> slows = [](const AutoDecision&) { return 1.0; };
 };
 
 class SimulatedRun {
@@ -66,14 +68,25 @@ class SimulatedRun {
     given = gradients(model_, group_.rank(), step_);
     values = given;
     const double begin = now_;
-    double longest = 0;
-    for (int rank = 0; rank < group_.size(); ++rank)
-      longest = std::max(longest, world_.compute(step_, rank));
-    const double own = world_.compute(step_, group_.rank());
+    const double own = world_.slows(decision()) * world_.compute(step_, group_.rank());
     for (size_t i = model_.size(); i-- > 0;) {
       now_ += own / static_cast<double>(model_.size());
       exchange_->start(i, {.data = values[i].data(), .count = values[i].size()});
     }
+    now_ = begin + world_.wrong(decision(), step_) * usual(decision());
+    ++step_;
+    return exchange_->finish();
+  }
+
+  void steps(uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) step();
+  }
+
+  // Seconds of the next step with a decision, if the prediction is right.
+  double usual(const AutoDecision& decision) {
+    double longest = 0;
+    for (int rank = 0; rank < group_.size(); ++rank)
+      longest = std::max(longest, world_.slows(decision) * world_.compute(step_, rank));
     StepTimeline timeline{.tensors = model_,
                           .ready_seconds = {},
                           .backward_seconds = longest,
@@ -82,16 +95,9 @@ class SimulatedRun {
       timeline.ready_seconds.push_back(longest * static_cast<double>(model_.size() - i) /
                                        static_cast<double>(model_.size()));
     const PlanRequest request{.ranks = group_.size(), .link = world_.link(step_)};
-    now_ = begin + world_.wrong(decision(), step_) *
-                       predict_step(timeline, decided_options(base_, decision()), request, costs_)
-                           .value()
-                           .seconds;
-    ++step_;
-    return exchange_->finish();
-  }
-
-  void steps(uint64_t count) {
-    for (uint64_t i = 0; i < count; ++i) step();
+    return predict_step(timeline, decided_options(base_, decision), request, costs_)
+        .value()
+        .seconds;
   }
 
   const AutoDecision& decision() const { return exchange_->decisions().back(); }
