@@ -132,6 +132,47 @@ TEST(ExchangeChange, WhatOwnersOweWithoutMemoriesIsNotLostEither) {
 }
 
 // To the bit: values, memories, and encoders where only options differ.
+// The last rank sits out the step in which the others send what they owed as owners.
+TEST(ExchangeChange, ARankThatSitsOutStillHasTheMemoriesOfAll) {
+  std::array<std::vector<std::vector<std::string>>, kRanks> owners;  // names of arrays, by rank and step
+  std::array<StateArrays, kRanks> states;
+  run_local(kRanks, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    const ExchangeOptions first{
+        .codec = "test-nearest", .feedback = "residual", .method = "scatter-reduce", .weighted = true};
+    Side side(group, small_model(), first);
+    const auto note = [&] {
+      std::vector<std::string> names;
+      for (const StateArray& array : side.store().save())
+        if (array.name.find("/owner/") != std::string::npos) names.push_back(array.name);
+      owners[rank].push_back(std::move(names));
+    };
+    for (uint64_t step = 0; step < 2; ++step) side.step(step);
+    note();
+    side.exchange().change(with(first, "topk:density=0.1", {}, "gather"));
+    if (group.rank() == kRanks - 1) side.exchange().abstain(Abstention::kSitsOut);
+    ASSERT_FALSE(side.step(2).skipped);
+    note();
+    states[rank] = side.store().save();
+    ASSERT_FALSE(side.step(3).skipped);
+    note();
+  });
+  EXPECT_THAT(owners, Each(owners.front()));
+  EXPECT_FALSE(owners.front()[0].empty());
+  EXPECT_EQ(owners.front()[1], owners.front()[0]);
+  EXPECT_TRUE(owners.front()[2].empty());
+  const auto owned = [](const StateArrays& arrays) {
+    size_t values = 0;
+    for (const StateArray& array : arrays)
+      if (array.name.ends_with("/owner/residual")) values += array.data.size() / sizeof(float);
+    return values;
+  };
+  EXPECT_EQ(owned(states.front()), 0u);
+  EXPECT_GT(owned(states.back()), 0u);
+  Store fewer;
+  EXPECT_TRUE(fewer.load({states.begin(), states.end()}, 0, kRanks - 1).ok());
+}
+
 TEST(ExchangeChange, IsWhatAScheduleDoes) {
   const std::vector<std::array<std::string, 3>> all = {
       {"sidco:density=0.5,window=1", "sidco:density=0.1,window=1", "int8"},

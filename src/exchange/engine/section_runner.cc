@@ -127,16 +127,17 @@ void SectionRunner::take_over_debts(const Terms& terms) {
   }
 }
 
+// A rank that is not heard keeps what it owes for its next step. The memories, empty by then on the others, go in a step
+// that counts on all ranks: every rank has the same ones at any time, as loading at another number of ranks wants it.
 void SectionRunner::end_debts(bool skipped) {
+  const bool heard = !skipped && !shared_.context.left_out && !shared_.context.sits_out();
+  for (const Debt& debt : debts_) heard ? debt.memory->commit() : debt.memory->rollback();
+  if (skipped || !shared_.context.all_count()) return;
   for (const Debt& debt : debts_) {
-    if (skipped) {
-      debt.memory->rollback();
-      continue;
-    }
     debt.stream->set_owed(nullptr);
     shared_.store.drop(debt.key);
   }
-  if (!skipped) debts_.clear();
+  debts_.clear();
 }
 
 bool SectionRunner::owners_owe() const {
@@ -149,7 +150,7 @@ void SectionRunner::end(bool skipped) {
   method_->end(skipped);
   const bool unheard = skipped || shared_.context.left_out;
   if (threshold_ != nullptr) unheard ? threshold_->rollback() : threshold_->commit();
-  end_debts(unheard || shared_.context.sits_out());
+  end_debts(skipped);
 }
 
 void SectionRunner::remake_method(uint64_t step) {

@@ -42,6 +42,7 @@ struct StepContext {
   Roster* roster =
       nullptr;  // of exchanges that go on without faulty ranks; null: a fault skips the step
   bool left_out = false;  // this rank's values do not count in the step
+  bool some_left_out = false;  // those of any rank; the same on all
   BufferPool buffers = {};
   double compress_seconds = 0;
   double decompress_seconds = 0;
@@ -52,6 +53,8 @@ struct StepContext {
   size_t rank() const noexcept { return static_cast<size_t>(group.rank()); }
   bool takes_part(size_t of_rank) const noexcept { return attendance.takes_part(of_rank); }
   bool sits_out() const noexcept { return !attendance.takes_part(rank()); }
+  // The same on all ranks.
+  bool all_count() const noexcept { return attendance.count() == ranks() && !some_left_out; }
 
   // Calls body(rank, peers[rank]) for every other rank, beginning with the next one: each rank
   // starts with another peer.

@@ -290,7 +290,7 @@ void StepRunner::begin(uint64_t step) {
   context_.faults.clear();
   context_.gives_zeros = abstains_ == Abstention::kSkipsStep;
   if (context_.gives_zeros) context_.faults.ask_to_skip(context_.group.rank());
-  context_.left_out = false;
+  context_.left_out = context_.some_left_out = false;
   if (leaves_out()) faulty_->begin(context_.gives_zeros);
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;

@@ -50,6 +50,7 @@ bool FaultyRanks::agree() {
   decision_ = decide(all, n, roster_.most());
   roster_.close(decision_);
   context_.left_out = decision_.leaves_out(context_.rank());
+  context_.some_left_out = !decision_.left_out.empty();
   if (decision_.left_out.size() > roster_.most()) return false;
   for (size_t rank = 0; rank < n; ++rank)
     if (!decision_.leaves_out(rank) && mine[rank] != all[rank * n + rank])
