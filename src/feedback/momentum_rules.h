@@ -26,6 +26,7 @@ class MomentumRules {
   MomentumRules(const Options& options, const StreamSpec& stream) : count_(stream.count()) {
     for (const TensorSpec& tensor : stream.tensors) counts_.push_back(tensor.count());
     ranges_ = {{0, count_, momentum_of(options)}};
+    made_dampened_ = any_dampening();
   }
 
   static Momentum momentum_of(const Options& options) {
@@ -75,9 +76,10 @@ class MomentumRules {
 
   void commit() noexcept { begun_ = true; }
 
-  // Whether there was a step yet counts where gradients are dampened, and is saved there alone.
+  // Whether there was a step yet counts where gradients are dampened, and is saved there alone: also where they were
+  // when this was made, since whoever loads it is made of the same options.
   void write(StateArrays& arrays) const {
-    if (!any_dampening()) return;
+    if (!any_dampening() && !made_dampened_) return;
     arrays.push_back({.name = "begun",
                       .type = StateType::kUint8,
                       .shape = {1},
@@ -104,6 +106,7 @@ class MomentumRules {
   std::vector<size_t> counts_;  // of values of each tensor
   std::vector<Range> ranges_;
   bool begun_ = false;  // a step counted
+  bool made_dampened_ = false;
 };
 
 // Rows of a memory's options that MomentumRules reads.

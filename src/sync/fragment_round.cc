@@ -25,6 +25,18 @@ std::vector<TensorSpec> FragmentRound::own_tensors() const {
   return own;
 }
 
+bool FragmentRound::numbers_make_sense() const noexcept {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  for (size_t i = 0; i < kNumbers; ++i) {
+    const double number = place_.numbers[i];
+    const bool may_be_negative = i == kBegun || i == kRank;
+    if (!(std::abs(number) <= kExact) || number != std::trunc(number) ||
+        (number < 0 && !may_be_negative))
+      return false;
+  }
+  return std::abs(place_.numbers[kCode]) <= 1000 && std::abs(place_.numbers[kRank]) <= 1e9;
+}
+
 void FragmentRound::connect(Group& group, Store& store, const SynchroniserOptions& options,
                             const std::string& feedback) {
   mean_ = std::make_unique<ReplicaMean>(group, store, own_tensors(), options, feedback,

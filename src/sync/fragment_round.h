@@ -34,6 +34,10 @@ class FragmentRound {
 
   explicit FragmentRound(Place place) : place_(std::move(place)), offsets_(offsets_of(place_)) {}
 
+  // Whether `numbers` are such as a round leaves, before anything else is asked: whole, and small enough to be exact. Those
+  // of a file that is not what was saved may be anything.
+  bool numbers_make_sense() const noexcept;
+
   // Called by all ranks, before the first round. As the constructor of ReplicaMean.
   void connect(Group& group, Store& store, const SynchroniserOptions& options,
                const std::string& feedback);

@@ -83,6 +83,9 @@ class Streaming final : public SyncRule {
   // A run that goes on with other times would wait for a round that is not under way, or forget one.
   void check_saved(size_t p) const {
     if (!memory().loaded()) return;
+    if (!rounds_[p].numbers_make_sense())
+      throw Error(ErrorCode::kMismatch, "streaming: the saved state has numbers of fragment " +
+                                            std::to_string(p) + " that no round writes");
     const uint64_t now = memory().steps;
     uint64_t under_way = 0;  // since when
     if (now >= first(p)) under_way = now - (now - first(p)) % rule_.period;
