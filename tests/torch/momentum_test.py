@@ -267,6 +267,45 @@ def warned_of_strangers(rank, size):
     return found
 
 
+def released_and_loaded(rank, size):
+    """How far a link that was released, and then went back to a state of its own, is from the plain optimiser."""
+    found = []
+    for changes in (False, True):
+        run = Run("fp32", settings={"momentum": "memory"}).steps(rank, 0, 3)
+        run.link.release_optimizer()
+        if changes:
+            run.link.change("fp32")
+        run.link.load_state_dict(run.link.state_dict())
+        found.append(away(run.steps(rank, 3, STEPS), Run(None).steps(rank, 0, STEPS)))
+    return found
+
+
+def dampened_apart(rank, size):
+    """Weights of groups of which the first alone is dampened, and of a run that goes on in the middle."""
+    def make():
+        run = Run(None)
+        for group in run.optimizer.param_groups:
+            group["dampening"] = 0.0
+        run.optimizer.param_groups[0]["dampening"] = 0.5
+        import thinwire.torch as tw
+        run.compress(tw, "topk:density=0.05")
+        return run
+
+    whole = make().steps(rank, 0, STEPS)
+    first, again = make().steps(rank, 0, 4), make()
+    again.model.load_state_dict(first.model.state_dict())
+    again.optimizer.load_state_dict(first.optimizer.state_dict())
+    again.link.load_state_dict(first.link.state_dict())
+    return weights_of(whole.model), weights_of(again.steps(rank, 4, STEPS).model)
+
+
+def measured_apart(rank, size):
+    """A change where one rank measures norms and the other does not."""
+    run = Run("topk:density=0.05", settings={"norms": rank == 0}).steps(rank, 0, 2)
+    run.link.change("topk:density=0.1")
+    return weights_of(run.steps(rank, 2, 4).model)
+
+
 def refused(rank, size):
     import thinwire
     import thinwire.torch as tw
@@ -357,6 +396,19 @@ class OptimizerMomentum(unittest.TestCase):
             text, file = found["NAdam"][0]
             self.assertIn("codec 'topk' leaves most values for later steps, and the momentum of NAdam acts", text)
             self.assertEqual(file, __file__)
+
+    def test_a_released_one_stays_released_when_a_state_is_loaded(self):
+        for found in on_ranks(2, released_and_loaded):
+            for distance in found:
+                self.assertLess(distance, 2e-6)
+
+    def test_is_resumed_where_the_first_group_alone_is_dampened(self):
+        for whole, again in on_ranks(2, dampened_apart):
+            self.assertTrue(torch.equal(whole, again))
+
+    def test_codecs_change_whatever_a_rank_measures(self):
+        one, other = on_ranks(2, measured_apart)
+        self.assertTrue(torch.equal(one, other))
 
     def test_mistakes_are_refused_and_leave_the_optimiser_alone(self):
         for found, hooks, attached, left in on_ranks(2, refused):

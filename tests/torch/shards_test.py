@@ -136,6 +136,24 @@ def states(rank, size):
     return found, everywhere
 
 
+def half_loaded(rank, size):
+    """Whether memories are as they were, after a load that fails at the second module."""
+    model, link = linked(**LOCO)
+    train(model, sgd(model), rank, 2)
+    older = link.state_dict()
+    train(model, sgd(model), rank, 1, first=2)
+    before = link.state_dict()
+    second = [*link._reductions.values()][1]
+    load, second.load = second.load, lambda saved, steps: 1 / 0
+    error = error_of(lambda: link.load_state_dict(older))
+    second.load = load
+    after = link.state_dict()
+    same = all(torch.equal(one["state"], after[key][0]["modules"][name]["state"]) and
+               one["steps"] == after[key][0]["modules"][name]["steps"]
+               for key, (state,) in before.items() for name, one in state["modules"].items())
+    return error, same, link.decisions()
+
+
 def other_number(rank, size, saved):
     """What is said of a part of the states; and, of all of them, what memories then hold."""
     _, link = linked(**LOCO)
@@ -375,6 +393,12 @@ class Shards(unittest.TestCase):
                 self.assertTrue(mean.any(), name)
                 torch.testing.assert_close(values[:rows], mean[:rows], rtol=0, atol=0.02 * mean.abs().max().item())
                 self.assertFalse(values[rows:].any() or mean[rows:].any())
+
+    def test_a_load_that_fails_changes_nothing(self):
+        for error, same, decisions in on_ranks(2, half_loaded):
+            self.assertIn("division", error)
+            self.assertTrue(same)
+            self.assertEqual(decisions, [])
 
     def test_a_large_memory_is_warned_of(self):
         for (residual, eight_bits, nothing), values in on_ranks(2, warned):

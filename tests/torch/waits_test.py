@@ -31,6 +31,36 @@ def stays_away(rank, size, codec, rules):
     return "nothing", 0.0
 
 
+def said_of(call):
+    try:
+        call()
+        return "nothing"
+    except Exception as error:
+        return type(error).__name__
+
+
+def lost_on_loading(rank, size):
+    """What a link and a local optimiser say after a load that another rank left: the load, then other calls."""
+    import thinwire.torch as tw
+    model, other = DistributedDataParallel(make_net(), broadcast_buffers=False), nn.Linear(8, 4)
+    link = tw.compress(model, "topk:density=0.1", deadline_seconds=DEADLINE)
+    local = tw.PeriodicAveraging(torch.optim.SGD(other.parameters(), lr=0.1), other, tau=100, deadline_seconds=DEADLINE)
+    backward(model, 0, rank)
+    other(torch.ones(1, 8)).sum().backward()
+    local.step()
+    engine, worker = link._exchange._engine, local._worker
+    if rank == 0:
+        found = [said_of(lambda: engine.load([link._exchange.save()] * 2, 1)), said_of(lambda: link.change("fp16")),
+                 said_of(lambda: link._exchange.settings)]
+        return [*found, said_of(lambda: worker.load([worker.save()] * 2)), said_of(local.step)]
+    # As if it were lost behind the first agreement of each load.
+    engine.tell_all("")
+    time.sleep(DEADLINE + 1)  # rank 0 begins the second load after its first deadline
+    worker.tell_all("")
+    time.sleep(2 * DEADLINE)
+    return []
+
+
 class Branch(nn.Module):
     def __init__(self):
         super().__init__()
@@ -75,6 +105,9 @@ class Waits(unittest.TestCase):
         self.assertRegex(first[0], "TimeoutError: .*rank 1.*no mean of 'trunk.weight', 'trunk.bias', 'head.weight'")
         self.assertLess(seconds, DEADLINE + 3)
         self.assertIn("find_unused_parameters=True", second[0])  # of DistributedDataParallel
+
+    def test_what_was_lost_on_loading_says_so_from_then_on(self):
+        self.assertEqual(on_ranks(2, lost_on_loading)[0], ["TimeoutError"] * 5)
 
 
 if __name__ == "__main__":

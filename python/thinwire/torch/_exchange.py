@@ -41,6 +41,7 @@ class Exchange:
         deadline_seconds: float,
         with_momentum: Optional[Callable[[_Options], _Options]] = None,
         changed: Optional[_Options] = None,
+        memories_asked: Optional[list[str]] = None,
         averaging: Optional[dist.ProcessGroup] = None,
         device: Optional[torch.device] = None,
     ) -> None:
@@ -54,6 +55,8 @@ class Exchange:
             device = device_of((one.name, one.tensor) for one in parameters)
         self._device = device
         own = engine_options(parameters, options)
+        # Of the codec and of each rule: memories as they were asked for, which may be "auto".
+        self.memories_asked = memories_asked or _memories_of({**own, "rules": (changed or own)["rules"]}, changed)
         own = {**(with_momentum(own) if with_momentum else own), **(changed or {})}
         self._engine = Engine(carrier.group, [(p.name, p.shape, p.kind) for p in parameters], own, deadline_seconds,
                               engine_device(device))
@@ -61,10 +64,10 @@ class Exchange:
         self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
         self.rank, self.size, self.column = self._engine.rank, self._engine.size, self._engine.column
 
-    def again(self, changed: _Options) -> Exchange:
+    def again(self, changed: _Options, memories_asked: Optional[list[str]]) -> Exchange:
         """Another of the same parameters, which remembers nothing."""
         return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed,
-                        self._given_averaging, self._device)
+                        memories_asked, self._given_averaging, self._device)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -77,9 +80,13 @@ class Exchange:
         return self.options.get("columns", 1)
 
     @property
-    def all_settings(self) -> dict[str, Any]:
-        """All options as they are now, as the engine takes them."""
-        return {**self.options, **self.settings}
+    def settings_asked(self) -> dict[str, Any]:
+        """All options as they are now, with the memories that were asked for: after a change the engine names those
+        that it kept."""
+        settings = self.settings
+        first, *of_rules = self.memories_asked
+        rules = [{**rule, "feedback": own} for rule, own in zip(settings["rules"], of_rules)]
+        return {**self.options, **settings, "feedback": first, "rules": rules}
 
     @property
     def shapes(self) -> dict[str, dict[str, list[int]]]:
@@ -192,11 +199,13 @@ class Exchange:
         asked: _Options = engine_options(self.parameters, {
             **self.options, "codec": codec, "rules": rules, "method": method,
             "steps_per_epoch": steps_per_epoch or self.settings["steps_per_epoch"]})
+        memories_asked = _memories_of(asked, None)
         if self._with_momentum is not None:
-            # Before a mistake is found in it, which one rank alone may have made.
-            self.agree("change", [f"{key} {value}" for key, value in asked.items()])
+            # Before a mistake is found in it, which one rank alone may have made. What a rank measures is its own affair.
+            self.agree("change", [f"{key} {value}" for key, value in asked.items() if key != "norms"])
             asked = self._with_momentum(asked)
         self._engine.change(dict(asked))
+        self.memories_asked = memories_asked
 
     def save(self) -> _Arrays:
         """What this rank remembers."""
@@ -205,6 +214,12 @@ class Exchange:
     def load(self, saved: Sequence[_Arrays], step: int) -> None:
         """Goes on at `step` with what old ranks saved. Called by all ranks."""
         self._engine.load(saved, step)
+
+
+def _memories_of(options: _Options, changed: Optional[_Options]) -> list[str]:
+    """Those asked for by the codec and by each rule; of rules that a change brought, what the codec's option says."""
+    first = str(options["feedback"])
+    return [first, *(first if changed else str(rule["feedback"]) for rule in options["rules"])]
 
 
 def engine_options(parameters: Sequence[Parameter], options: _Options) -> dict[str, Any]:

@@ -283,7 +283,7 @@ class Link:
         steps, changed = int(states[0].head["steps"]), states[0].head.get("changed", False)
         exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}"])
         if changed:
-            exchange = exchange.again(settings_of(changed, exchange))
+            exchange = exchange.again(settings_of(changed, exchange), states[0].head.get("memories_asked"))
             self._optimizer.set_momentum(exchange)
         arrays, unfit = together(exchange.tell_all, "load_state_dict",
                                  lambda: fitting(states, exchange, strict))

@@ -9,6 +9,7 @@ Every rank saves one dictionary:
     inside      ranks per group
     column, columns    the exchange whose rank this is, of how many; without them, of one
     changed     False, or the settings that `change` led to
+    memories_asked    the memory that was asked for, by the codec and by each rule: "auto", or its name
 
 Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called
 what all of its tensors share "model", and in `changed` the `memories` by codec. The earliest saved
@@ -47,7 +48,7 @@ def saved_state(exchange: Exchange, steps: int, changed: bool) -> dict[str, Any]
     return {"rank": exchange.rank, "world_size": exchange.size, "steps": steps,
             "state": to_tensor(exchange.save()), "tensors": exchange.shapes, "shared": exchange.shared,
             "inside": exchange.options["inside"], "column": exchange.column, "columns": exchange.columns,
-            "changed": changed and exchange.settings}
+            "changed": changed and exchange.settings, "memories_asked": exchange.memories_asked}
 
 
 def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:

@@ -30,6 +30,10 @@ def innermost(optimizer: Optional[torch.optim.Optimizer]) -> Optional[torch.opti
     return optimizer
 
 
+def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float, bool]]:
+    return [(0.0, 0.0, False)] * len(parameters)
+
+
 def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> None:
     """Says that momentum stays where it costs accuracy: of an optimiser that thinwire does not know."""
     groups = optimizer.param_groups
@@ -65,6 +69,7 @@ class LinkedOptimizer:
         self._momentum = place(optimizer, where, parameters, options)
         self._first_moment: Optional[FirstMoment] = None
         self._unnamed: Optional[UnnamedOptimizer] = None
+        self._released = False  # memories hold no momentum any more, whatever their options say
 
     @property
     def with_memories(self) -> Optional[Callable[[_Options], _Options]]:
@@ -76,11 +81,11 @@ class LinkedOptimizer:
         self.set_momentum(exchange)  # what is saved depends on dampening
         tensors = [parameter.tensor for parameter in exchange.parameters]
         if where == "auto" and optimizer is not None:
-            self._first_moment = attach_first_moment(optimizer, tensors, exchange.all_settings)
-            _warn_of_stranger(optimizer, exchange.all_settings)
+            self._first_moment = attach_first_moment(optimizer, tensors, exchange.settings_asked)
+            _warn_of_stranger(optimizer, exchange.settings_asked)
         elif where == "auto":
             in_use = exchange.shapes
-            suspects = [codec for codec in leaving_most(exchange.all_settings) if codec in in_use]
+            suspects = [codec for codec in leaving_most(exchange.settings_asked) if codec in in_use]
             if suspects:
                 self._unnamed = UnnamedOptimizer(suspects[0], tensors)
 
@@ -88,11 +93,13 @@ class LinkedOptimizer:
         """What the groups say now, for the exchange's next step. Between two steps."""
         if self._momentum is not None:
             exchange.set_momentum(self._momentum.of_each)
+        elif self._released:
+            exchange.set_momentum(_none_of_each)
 
     def follow(self, exchange: Exchange) -> None:
         """The exchange has other codecs, or the link another exchange."""
         if self._first_moment is not None:
-            self._first_moment.follow(exchange.all_settings)
+            self._first_moment.follow(exchange.settings_asked)
 
     def release(self, exchange: Exchange) -> None:
         """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks
@@ -104,7 +111,8 @@ class LinkedOptimizer:
             velocities = exchange.velocities()
             momentum, self._momentum = self._momentum, None
             momentum.give_back(velocities)
-            exchange.set_momentum(lambda parameters: [(0.0, 0.0, False)] * len(parameters))
+            self._released = True
+            self.set_momentum(exchange)
 
     def detach(self) -> None:
         """The optimiser acts by itself from now on; what memories hold of its momentum stays

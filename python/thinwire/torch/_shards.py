@@ -74,6 +74,11 @@ class Reduction(_Allocates, ReduceScatter):
         self.report: Optional[dict[str, Any]] = None  # of the last step
         self.steps = 0
 
+    def load(self, saved: list[list[tuple[Any, ...]]], steps: int) -> None:
+        """Goes on behind so many steps with what old ranks saved. Called by all ranks; where it fails nothing changes."""
+        self.exchange.load(saved, steps)
+        self.steps = steps
+
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup,
                  op: Any, async_op: bool = False) -> None:
         if op not in (dist.ReduceOp.AVG, dist.ReduceOp.SUM):
@@ -264,14 +269,32 @@ class ShardsLink(Link):
                                lambda: fitting(link_states(one.exchange, modules[name]), one.exchange, strict))
                 for name, one in self._reductions.items() if name in modules}
         unfit = Unfit([], [], [])
-        for name, (arrays, left_out) in kept.items():
-            reduction = self._reductions[name]
-            reduction.steps = int(modules[name][0]["steps"])
-            reduction.exchange.load(arrays, reduction.steps)
-            for names, more in zip(unfit, left_out):
-                names.extend(more)
+        before = {name: (self._reductions[name].exchange.save(), self._reductions[name].steps) for name in kept}
+        changed: list[str] = []
+        try:
+            for name, (arrays, left_out) in kept.items():
+                self._reductions[name].load(arrays, int(modules[name][0]["steps"]))
+                changed.append(name)
+                for names, more in zip(unfit, left_out):
+                    names.extend(more)
+        except Exception:
+            for name in changed:  # the one that failed is as it was
+                self._load_own(name, *before[name])
+            raise
         self._resumed = True
         return unfit
+
+    def _load_own(self, name: str, arrays: list[tuple[Any, ...]], steps: int) -> None:
+        """What this rank's own memories were; every rank has those of all others for it."""
+        exchange = self._reductions[name].exchange
+        try:
+            self._reductions[name].load([arrays] * exchange.size, steps)
+        except Exception as error:  # a lost rank, of which the first error tells
+            warnings.warn(f"load_state_dict: '{name}' could not go back to what it was: {error}", stacklevel=4)
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Codec "auto" is refused here, so there are none."""
+        return []
 
     def _modules_in(self, exchange: Exchange, saved: Saved) -> dict[str, list[Mapping[str, Any]]]:
         """The states of each module, by its name."""

@@ -35,7 +35,7 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
       tensors_(specs_of(tensors)),
       columns_(options.columns) {
   group_->set_deadline(deadline_);
-  exchange_ = make_auto_exchange(*group_, *store_, tensors_, options);
+  exchange_.begin(make_auto_exchange(*group_, *store_, tensors_, options));
 }
 
 Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
@@ -49,7 +49,7 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
   group_->set_deadline(deadline_);
   ExchangeOptions with_epoch = options;
   with_epoch.generation = epoch;
-  exchange_ = join_exchange(*group_, *store_, tensors_, with_epoch, &joined_);
+  exchange_.begin(join_exchange(*group_, *store_, tensors_, with_epoch, &joined_));
   next_step_ = joined_.step;
 }
 
@@ -68,6 +68,7 @@ void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
   std::vector<Momentum> momenta;
   for (const MomentumTuple& one : of_tensors) momenta.push_back(momentum_of(one));
   exchange_->set_momentum(momenta);
+  momenta_ = std::move(momenta);
 }
 
 void Engine::change(ExchangeOptions asked) {
@@ -131,15 +132,13 @@ std::vector<std::pair<std::string, std::vector<uint64_t>>> Engine::saved_shapes(
 void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step) {
   ExchangeOptions options = exchange_->options();
   std::unique_ptr<Store> store = load_store(saved, *group_, options.inside, columns_);
-  exchange_.reset();  // before a store that it writes to
-  try {
-    options.first_step = step;
-    exchange_ = make_auto_exchange(*group_, *store, tensors_, options);
-  } catch (const Error& error) {
-    options.first_step = next_step_;
-    if (may_go_on(error)) exchange_ = make_auto_exchange(*group_, *store_, tensors_, options);
-    throw;
-  }
+  const auto make = [&](Store& with, uint64_t first_step) {
+    options.first_step = first_step;
+    std::unique_ptr<Exchange> made = make_auto_exchange(*group_, with, tensors_, options);
+    if (!momenta_.empty()) made->set_momentum(momenta_);
+    return made;
+  };
+  exchange_.renew([&] { return make(*store, step); }, [&] { return make(*store_, next_step_); });
   store_ = std::move(store);
   next_step_ = step;
 }

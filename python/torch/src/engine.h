@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "renewed.h"
 #include "saved_store.h"
 #include "thinwire/agreement.h"
 #include "thinwire/exchange.h"
@@ -120,7 +121,8 @@ class Engine {
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;
   const int columns_;
-  std::unique_ptr<Exchange> exchange_;
+  Renewed<Exchange> exchange_;
+  std::vector<Momentum> momenta_;  // as set_momentum was last given them
   Regrouped joined_;
   uint64_t next_step_ = 0;
   std::vector<Started> started_;  // of the step under way

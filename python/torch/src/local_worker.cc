@@ -32,7 +32,7 @@ LocalWorker::LocalWorker(const c10::intrusive_ptr<c10d::ProcessGroup>& processes
   const std::span<float> start = values_of(parameters);
   require_agreement(*group_, "parameters", "values " + std::to_string(start.size()));
   group_->broadcast(std::as_writable_bytes(start), 0);
-  sync_ = make_synchroniser(*group_, *store_, tensors_, start, options_);
+  sync_.begin(make_synchroniser(*group_, *store_, tensors_, start, options_));
 }
 
 void LocalWorker::adjust_gradient(const at::Tensor& parameters, const at::Tensor& gradients) {
@@ -60,13 +60,10 @@ void LocalWorker::restart(const at::Tensor& parameters) {
 
 void LocalWorker::begin_with(std::unique_ptr<Store> store, std::span<const float> start) {
   store_->settle();  // rounds on their way would be lost, and this synchroniser may be made again
-  sync_.reset();     // before a store that it writes to
-  try {
-    sync_ = make_synchroniser(*group_, *store, tensors_, start, options_);
-  } catch (const Error& error) {
-    if (may_go_on(error)) sync_ = make_synchroniser(*group_, *store_, tensors_, zeros(), options_);
-    throw;
-  }
+  const auto make = [&](Store& with, std::span<const float> values) {
+    return make_synchroniser(*group_, with, tensors_, values, options_);
+  };
+  sync_.renew([&] { return make(*store, start); }, [&] { return make(*store_, zeros()); });
   store_ = std::move(store);
 }
 

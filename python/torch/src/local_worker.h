@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
+#include "renewed.h"
 #include "saved_store.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -60,7 +61,7 @@ class LocalWorker {
   std::unique_ptr<Store> store_;
   const std::vector<TensorSpec> tensors_;
   const SynchroniserOptions options_;
-  std::unique_ptr<Synchroniser> sync_;
+  Renewed<Synchroniser> sync_;
 };
 
 }  // namespace thinwire::python
