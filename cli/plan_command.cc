@@ -169,11 +169,11 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
                   "Computation of one rank in a step; else it is measured here")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("S");
-  command.add_option("--steps", arguments.steps, "That are measured")
+  command.add_option("--steps", arguments.steps, "Steps that are measured")
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("--cores", arguments.cores, "Of each machine; else those of this one")
+  command.add_option("--cores", arguments.cores, "Cores of each machine; else as many as this machine has")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
   command

@@ -40,7 +40,7 @@ void report(const ReportArguments& arguments) {
 void add_report_command(CLI::App& program, int& /*exit_code*/) {
   auto arguments = std::make_shared<ReportArguments>();
   CLI::App* command =
-      program.add_subcommand("report", "Show what runs came to: one HTML page with charts");
+      program.add_subcommand("report", "Draw the results of runs as one HTML page with charts");
   command
       ->add_option("RUN", arguments->folders,
                    "Folders that train, compare or sweep wrote with --out;\n"

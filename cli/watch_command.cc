@@ -92,7 +92,7 @@ void watch(const WatchArguments& arguments) {
 void add_watch_command(CLI::App& program, int& /*exit_code*/) {
   auto arguments = std::make_shared<WatchArguments>();
   CLI::App* command =
-      program.add_subcommand("watch", "Show runs that go on: progress, loss, time, bytes");
+      program.add_subcommand("watch", "Show the progress of running runs: loss, time, bytes");
   command
       ->add_option("DIR", arguments->folder,
                    "Folder that train, compare or sweep writes with --out")

@@ -44,7 +44,7 @@ std::vector<OptionInfo> exchange_keys() {
       {.name = "exchange.feedback",
        .type = kText,
        .fallback = "auto",
-       .help = "what codecs' errors are kept in; auto: the codec's own, thinwire codecs names it"},
+       .help = "memory (error feedback); auto: the codec's own, thinwire codecs names it"},
       {.name = "exchange.momentum",
        .type = kChoice,
        .fallback = "auto",
@@ -57,7 +57,7 @@ std::vector<OptionInfo> exchange_keys() {
        .fallback = "auto",
        .choices = {"auto", "dense", "scatter-reduce", "gather", "sparse-reduce", "low-rank",
                    "shared-index", "library"},
-       .help = "how the workers' contributions meet; auto: gather for sparse codecs, where "
+       .help = "collective that averages the gradients; auto: gather for sparse codecs, where "
                "sparse-reduce sends less from four workers on"},
       {.name = "exchange.combine",
        .type = kText,
