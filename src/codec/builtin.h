@@ -18,6 +18,7 @@ const CodecEntry& randomk_entry();
 const CodecEntry& gaussiank_entry();
 const CodecEntry& redsync_entry();
 const CodecEntry& scalecom_entry();
+const CodecEntry& lgc_entry();
 const CodecEntry& uniform_entry();
 const CodecEntry& int8_entry();
 const CodecEntry& int4_entry();

@@ -26,6 +26,7 @@ std::deque<CodecEntry>& table() {
       gaussiank_entry(),
       redsync_entry(),
       scalecom_entry(),
+      lgc_entry(),
       uniform_entry(),
       int8_entry(),
       int4_entry(),

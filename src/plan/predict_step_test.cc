@@ -134,6 +134,22 @@ TEST(PlannedBytes, CountRootsInTurn) {
   }
 }
 
+// The leader's positions and labels may take less than their bound; the floats of means are those that travel.
+TEST(PlannedBytes, AreNearTheCountedOnesOfRoundsFromARoot) {
+  const std::vector<TensorSpec> model = {{"a", {512, 300}, TensorKind::kLinear},
+                                         {"b", {700, 300}, TensorKind::kLinear}};
+  for (const std::string codec :
+       {"scalecom:density=0.05", "lgc:density=0.05", "lgc:density=0.05,train=true"})
+    for (const int ranks : {2, 3}) {
+      const ExchangeOptions options{.codec = codec, .method = "shared-index"};
+      CostTable costs = costs_of(options);
+      const StepPrediction predicted = predict(model, options, {.ranks = ranks, .link = {}}, costs);
+      const std::vector<double> counted = counted_bytes(ranks, model, options);
+      for (size_t rank = 0; rank < counted.size(); ++rank)
+        EXPECT_NEAR(predicted.sent_bytes[rank] / counted[rank], 1, 0.1) << codec << " " << rank;
+    }
+}
+
 // One tensor, one bucket, no latency: 2 ranks send half of 8,000,000 bytes each way, one after the
 // other, where a chunk is the whole.
 TEST(PlannedSeconds, OfALongMessageAreThoseOfItsBytes) {

@@ -422,6 +422,7 @@ DECODERS = {
     "adacomp": decode_adacomp,
     "sidco": decode_sparse,
     "scalecom": decode_sparse,
+    "lgc": decode_sparse,
     "dgc": decode_sparse,
     "threshold": decode_sparse,
     "randomk": decode_randomk,

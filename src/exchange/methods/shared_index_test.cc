@@ -17,6 +17,8 @@ const std::vector<TensorSpec> kModel = {{"w", {kCount}, TensorKind::kLinear}};
 TEST(SharedIndex, IsWhatCodecsOfAgreedPositionsGetByDefault) {
   EXPECT_EQ(terms_of({.codec = "scalecom"}).method->name, "shared-index");
   EXPECT_EQ(terms_of({.codec = "scalecom"}).feedback, "lowpass");
+  EXPECT_EQ(terms_of({.codec = "lgc"}).method->name, "shared-index");
+  EXPECT_EQ(terms_of({.codec = "lgc"}).feedback, "residual");
   EXPECT_EQ(terms_of({.codec = "randomk"}).method->name, "shared-index");
   EXPECT_EQ(terms_of({.codec = "randomk:shared=false"}).method->name, "gather");
 }
@@ -69,6 +71,44 @@ TEST(SharedIndex, AllSendTheLeadersPositionsAndTheirMean) {
       }
     }
   }
+}
+
+// All ranks train the same matrix while values are sent, and none while codes are. A state that is loaded goes on
+// with the same bits.
+TEST(SharedIndex, LgcTrainsAlikeAndKeepsItsMatrixWhenCodesBegin) {
+  constexpr int kRanks = 3;
+  std::vector<std::vector<std::vector<std::byte>>> matrices(kRanks);
+  run_local(kRanks, [&](Group& group) {
+    const std::string lgc = "lgc:density=0.2,block=8,order=8";
+    const ExchangeOptions options{.codec = lgc + ",train=true | 4steps: " + lgc};
+    auto& mine = matrices[static_cast<size_t>(group.rank())];
+    Side side(group, kModel, options);
+    uint64_t values = 0, codes = 0;  // bytes
+    StateArrays at_five;
+    for (uint64_t step = 0; step < 8; ++step) {
+      if (step == 5) at_five = side.store().save();
+      (step < 4 ? values : codes) += side.step(step).sent_bytes;
+      for (const StateArray& array : side.store().save())
+        if (array.name == "w/encoder/matrix") mine.push_back(array.data);
+    }
+    EXPECT_LT(5 * codes, 2 * values);
+    ExchangeOptions again = options;
+    again.first_step = 5;
+    const auto store = std::make_shared<Store>();
+    const std::vector<StateArrays> of_all(kRanks, at_five);  // this rank takes its own
+    ASSERT_TRUE(store->load(of_all, group.rank(), kRanks));
+    Side resumed(group, kModel, again, store);
+    resumed.exchange().set_step(5);
+    for (uint64_t step = 5; step < 8; ++step) resumed.step(step);
+    EXPECT_TRUE(same_bits(resumed.values, side.values));
+    EXPECT_TRUE(same_state(resumed.store().save(), side.store().save()));
+  });
+  for (const auto& of_rank : matrices) {
+    ASSERT_EQ(of_rank.size(), 8u);
+    EXPECT_EQ(of_rank, matrices[0]);
+  }
+  for (size_t step = 1; step < 8; ++step)
+    EXPECT_EQ(matrices[0][step] == matrices[0][step - 1], step >= 4) << step;
 }
 
 TEST(SharedIndex, LowpassAtBetaOneIsTheResidual) {

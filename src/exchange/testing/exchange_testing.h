@@ -107,6 +107,8 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   for (const CodecEntry* entry : all_codecs()) codecs.emplace_back(entry->info.name);
   codecs.emplace_back("terngrad:shared_scale=true");  // rounds, then gather
   codecs.emplace_back("powersgd:alternate=true,rank=1");
+  codecs.emplace_back("lgc:density=0.5,block=4,code=1,innovation=0.02");  // by default all is too short for codes
+  codecs.emplace_back("lgc:density=0.5,block=4,code=1,train=true");
   std::vector<ExchangeOptions> all;
   for (const std::string& codec : codecs)
     for (const std::string& method : own_methods()) {
