@@ -106,6 +106,19 @@ TEST(BlockAutoencoder, LeavesNoMoreThanThereWas) {
     }
 }
 
+TEST(BlockAutoencoder, CodesOfWhatIsLeftBehindFollowTheMatrix) {
+  BlockAutoencoder used(16, 2), fresh(16, 2);
+  const Values values = normal(11, 1);
+  const Coded before(used, values);
+  Values matrix(32);
+  used.learn(normal(160, 2), matrix);
+  used.set_matrix(matrix);
+  fresh.set_matrix(matrix);
+  const Coded after(used, values);
+  EXPECT_NE(after.codes, before.codes);
+  EXPECT_EQ(after.codes, Coded(fresh, values).codes);
+}
+
 TEST(BlockAutoencoder, ACodeIsNoLongerThanItsValues) {
   const auto size = [](size_t values) { return BlockAutoencoder::code_size(values, 16, 4); };
   EXPECT_EQ(size(0), 0u);
@@ -186,6 +199,10 @@ TEST(BlockAutoencoder, WhatCannotBeDecodedHasACodeOfZeros) {
     BlockAutoencoder autoencoder(8, 2);
     const Coded got(autoencoder, Values(count, kMax / 4));
     for (const float x : got.left) EXPECT_LE(std::abs(x), 1e-6f * kMax);
+    Values one_sided(count, -0.6f * kMax);  // decodes to less than half of kMax, and differs from that by more than kMax
+    one_sided[0] = kMax;
+    BlockAutoencoder means(8, 1);
+    for (const float x : Coded(means, one_sided).left) EXPECT_TRUE(std::isfinite(x)) << count;
   }
 }
 

@@ -129,7 +129,6 @@ class LgcEncoder final : public Encoder {
                  std::span<float> rest) override {
     learnt_ = train_ && std::exchange(agreed_, false) && learnt_;
     if (!chosen_) agree_alone(signal.values);
-    encoded_ = true;
     if (!rest.empty() && rest.data() != signal.values.data())
       std::copy(signal.values.begin(), signal.values.end(), rest.begin());
     if (!rest.empty())
@@ -140,10 +139,10 @@ class LgcEncoder final : public Encoder {
   }
 
   void commit() override {
-    if (encoded_ && learnt_) autoencoder_.set_matrix(next_);
+    if (learnt_) autoencoder_.set_matrix(next_);
     rollback();
   }
-  void rollback() override { agreed_ = chosen_ = encoded_ = learnt_ = false; }
+  void rollback() override { agreed_ = chosen_ = learnt_ = false; }
 
   StateArrays save() const override {
     const int64_t shape[2] = {static_cast<int64_t>(autoencoder_.block()),
@@ -239,7 +238,6 @@ class LgcEncoder final : public Encoder {
     if (layout_.innovations > 0) {
       const size_t count = reader.get<uint32_t>(), size = reader.get<uint32_t>();
       if (!reader.ok() || count > std::min(layout_.innovations, kept) ||
-          size > reader.remaining() ||
           !read_positions(reader.take(size), kept, count, innovations_))
         return Status::fail(ErrorCode::kCorrupt, "lgc: innovations contradict their number");
     }
@@ -376,7 +374,6 @@ class LgcEncoder final : public Encoder {
   bool agreed_ = false;           // rounds were made
   bool chosen_ = false;           // there are positions, and all that lies at them
   bool learnt_ = false;           // next_ is newer than the matrix in use
-  bool encoded_ = false;
 };
 
 class LgcCodec final : public SparseCodec {

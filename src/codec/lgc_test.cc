@@ -291,6 +291,14 @@ TEST(Lgc, HostileOffersAreRefused) {
     EXPECT_FALSE(other.adopt(0, with_word(4, word))) << "innovations";
     EXPECT_FALSE(other.adopt(0, with_word(8, word))) << "their bytes";
   }
+  // More positions, or more innovations, than the options allow.
+  for (const char* text :
+       {"lgc:density=0.0501,innovation=0.001", "lgc:density=0.05,innovation=0.0011"}) {
+    const Ranks more(text);
+    const Bytes offer = more.offer(0, 0, make_values(1));
+    EXPECT_TRUE(more.encoders[1]->adopt(0, offer));
+    EXPECT_FALSE(other.adopt(0, offer)) << text;
+  }
   // Any other bytes give positions in the stream, or none; codes of any size are finite or refused.
   Values huge(ranks.rounds[1].size / sizeof(float), std::numeric_limits<float>::max());
   for (uint64_t trial = 0; trial < 1000; ++trial) {

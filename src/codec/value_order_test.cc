@@ -34,6 +34,7 @@ TEST(ValueOrder, LabelsAreSignAndClassOfMagnitude) {
 TEST(ValueOrder, EqualMagnitudesAreOrderedAsTheyStand) {
   EXPECT_EQ(labels_of({2, 2, 2, 2}, 2), (Labels{0, 0, 1, 1}));
   EXPECT_EQ(labels_of({-2, -2, -2}, 2), (Labels{2, 2, 3}));
+  EXPECT_EQ(labels_of({2, -2, 2, -2, 2}, 2), (Labels{0, 2, 0, 3, 1}));
 }
 
 TEST(ValueOrder, PositiveValuesComeFirstAndEqualLabelsAsTheyStand) {
