@@ -205,6 +205,10 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
     recipe = load_recipe(own, "", ranks);
   }
   const int count = ranks.value_or(static_cast<int>(recipe.options.integer("run.workers")));
+  if (recipe.options.integer("tensor.ranks") > 0)
+    throw UsageError(ErrorCode::kUnsupported,
+                     "plan: predicts exchanges, rounds and pipelines, and no tensor parallelism; "
+                     "without the sums inside layers: --set tensor.ranks=0");
   if (recipe.options.integer("pipeline.stages") > 0)
     return make_pipeline_subject(arguments, std::move(recipe), count);
   return std::make_unique<PlannedRecipe>(arguments, std::move(recipe), count);

@@ -49,15 +49,20 @@ std::string resume_command(const TrainArguments& arguments, const Workers& worke
 // What travels between the workers.
 std::string describe_traffic(const Options& recipe) {
   const std::string codec = "codec " + recipe.text("exchange.codec");
-  if (recipe.integer("pipeline.stages") == 0) return in_words(recipe.text("sync.method")) + codec;
-  const auto way = [&](const std::string& key) {
-    const std::string& memory = recipe.text(key + "_memory");
-    return recipe.text(key) + (memory == "none" ? "" : " with " + memory);
+  const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  if (!pipeline && recipe.integer("tensor.ranks") == 0)
+    return in_words(recipe.text("sync.method")) + codec;
+  const std::string table = pipeline ? "pipeline." : "tensor.";
+  const auto way = [&](const char* direction) {
+    const std::string& memory = recipe.text(table + direction + "_memory");
+    return recipe.text(table + direction) + (memory == "none" ? "" : " with " + memory);
   };
-  const std::string& encoded = recipe.text("pipeline.autoencoder");
-  return fmt::format("{} stages, {} forward, {} backward{}", recipe.integer("pipeline.stages"),
-                     way("pipeline.forward"), way("pipeline.backward"),
-                     encoded == "none" ? "" : ", autoencoder " + encoded);
+  const std::string& encoded = recipe.text(table + "autoencoder");
+  return fmt::format(
+      "{}, {} forward, {} backward{}",
+      pipeline ? fmt::format("{} stages", recipe.integer("pipeline.stages"))
+               : fmt::format("{} ranks share layers", recipe.integer("tensor.ranks")),
+      way("forward"), way("backward"), encoded == "none" ? "" : ", autoencoder " + encoded);
 }
 
 int train(const TrainArguments& arguments) {

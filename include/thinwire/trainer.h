@@ -51,7 +51,8 @@ struct RunPlaces {
 };
 
 // The tensors that crossed the boundaries of a pipeline in one step, all micro-batches and replicas
-// together. The report is the same on every rank.
+// together. The report is the same on every rank. With tensor.ranks: what ranks summed, by pair of matrices; each message
+// counts once for each rank that it is sent to.
 struct PipelineReport {
   struct Direction {
     uint64_t values = 0;         // of the activations; of these, not of codes, if they are encoded
@@ -60,7 +61,7 @@ struct PipelineReport {
     uint64_t full = 0;           // samples that were sent in full, for the first time (aqsgd)
   };
   struct Boundary {
-    std::string name;  // of the last layer before it
+    std::string name;  // of the last layer before it; or of the pair, "block1.attention"
     Direction forward, backward;
   };
   std::vector<Boundary> boundaries;
@@ -107,8 +108,8 @@ struct EvaluationEvent {
   // round, and rank 0 measures them. This is the round.
   std::optional<uint64_t> round = {};
 
-  // For pipelines the members above are without compression. These are with the boundaries' codecs,
-  // without memory.
+  // For pipelines and tensor.ranks the members above are without compression. These are with the
+  // codecs of boundaries or sums, without memory.
   std::optional<double> compressed_loss = {};
   std::optional<double> compressed_error = {};
   std::optional<double> compressed_hold_out_error = {};

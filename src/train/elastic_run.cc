@@ -183,7 +183,7 @@ void TrainingRun::go_on(const std::string& why) {
   if (first() && has_common_) files_.take_over(step_);
   Regrouped how;
   if (joins)
-    state_.start(recipe_.options, pipeline_, timetable_, data_, group(), 0, nullptr,
+    state_.start(recipe_.options, pipeline_, tensor_, timetable_, data_, group(), 0, nullptr,
                  {.epoch = elastic_->epoch(), .joins = &how});
   else
     how = state_.parallel()->regroup(group(), elastic_->epoch());

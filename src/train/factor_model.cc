@@ -24,6 +24,7 @@
 #include "train/safetensors.h"
 #include "train/saved_model.h"
 #include "train/saved_run.h"
+#include "train/tensor/tensor_autoencoders.h"
 #include "train/thin_factors.h"
 
 namespace thinwire {
@@ -195,8 +196,9 @@ FactorReport factor_model(const FactorRequest& request) try {
   const Checkpoint checkpoint = load_model(newest);
   const Options recipe = recipe_of(checkpoint, newest);
   const DataSplits data = make_data_set(data_request(recipe, request.data));
-  const Task task = with_defaults(
-      with_autoencoders(recipe, make_model(model_options(recipe), data.shape), *data.train));
+  const Task task = with_defaults(with_tensor_autoencoders(
+      recipe,
+      with_autoencoders(recipe, make_model(model_options(recipe), data.shape), *data.train)));
   const SavedModel saved = read_saved_model(run);
   show_weights(saved.arrays, saved.from, recipe, *task.module);
 

@@ -20,6 +20,7 @@
 #include "train/sample_picture.h"
 #include "train/saved_run.h"
 #include "train/schedule.h"
+#include "train/tensor/tensor_autoencoders.h"
 #include "train/timetable.h"
 
 namespace thinwire {
@@ -187,8 +188,9 @@ InfluenceReport measure_influence(const InfluenceRequest& request) try {
   const DataSplits data = make_data_set(data_request(recipe, request.data));
   const Dataset& others = part_of(data, request.part);
   check_indices(request, others.size());
-  const Task task =
-      with_autoencoders(recipe, make_model(model_options(recipe), data.shape), *data.train);
+  const Task task = with_tensor_autoencoders(
+      recipe,
+      with_autoencoders(recipe, make_model(model_options(recipe), data.shape), *data.train));
 
   InfluenceReport report{.data = recipe.text("data.name"),
                          .model = recipe.text("model.name"),

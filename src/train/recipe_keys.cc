@@ -13,7 +13,7 @@ std::vector<OptionInfo> all_tables() {
   std::vector<OptionInfo> all;
   for (const auto keys_of_table :
        {data_keys, model_keys, train_keys, optimizer_keys, schedule_keys, clip_keys, sync_keys,
-        pipeline_keys, exchange_keys, checkpoint_keys, run_keys})
+        pipeline_keys, tensor_keys, exchange_keys, checkpoint_keys, run_keys})
     std::ranges::copy(keys_of_table(), std::back_inserter(all));
   return all;
 }

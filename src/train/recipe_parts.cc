@@ -18,6 +18,7 @@
 #include "train/recipe_rules.h"
 #include "train/run_device.h"
 #include "train/small_options.h"
+#include "train/tensor/tensor_options.h"
 
 namespace thinwire {
 namespace {
@@ -94,19 +95,36 @@ Faults find_judge_faults(const Options& recipe) {
                 compares ? "needs data.hold_out" : "only leader chooses workers");
 }
 
+// Who of a network that several workers share has a part of it, in words; empty for networks that workers have whole.
+std::string sharers(const Options& recipe) {
+  if (recipe.integer("pipeline.stages") > 0) return "pipelines, whose stages";
+  if (recipe.integer("tensor.ranks") > 0) return "tensor parallelism, whose ranks";
+  return "";
+}
+
+// The key that makes it so.
+std::string sharing_key(const Options& recipe) {
+  return recipe.integer("pipeline.stages") > 0 ? "pipeline.stages" : "tensor.ranks";
+}
+
 // Workers with samples or a speed of their own.
 Faults find_shard_faults(const Options& recipe) {
   const std::string& shards = recipe.text("data.shards");
   const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  const bool tensor = recipe.integer("tensor.ranks") > 0;
   Faults faults;
-  if (pipeline && !recipe.numbers("run.slow").empty())
-    faults = refuse("run.slow", "stages of a pipeline are not slowed");
+  if ((pipeline || tensor) && !recipe.numbers("run.slow").empty())
+    faults = refuse("run.slow", pipeline ? "stages of a pipeline are not slowed"
+                                         : "ranks that share layers (tensor.ranks) are not slowed");
   if (shards.empty()) return faults;
   add_fault_of(
       "data.shards",
       [&] {
         if (pipeline)
           throw Error(ErrorCode::kBadOption, "stages of a pipeline see the same samples");
+        if (tensor)
+          throw Error(ErrorCode::kBadOption,
+                      "ranks that share layers (tensor.ranks) see the same samples");
         if (recipe.flag("train.fixed_batches"))
           throw Error(ErrorCode::kBadOption,
                       "batches of shards are not fixed: train.fixed_batches");
@@ -156,16 +174,15 @@ Faults find_exchange_faults(const Options& recipe) {
   const auto not_for = [](const char* key, const std::string& why) -> Faults {
     return {{key, Status::fail(ErrorCode::kUnsupported, why)}};
   };
-  const bool pipeline = recipe.integer("pipeline.stages") > 0;
+  const std::string shared = sharers(recipe);
   const bool levels = recipe.integer("exchange.inside") != 1;
   const std::string& codec = recipe.text("exchange.codec");
-  if (is_auto(codec) && (is_local(recipe) || pipeline))
+  if (is_auto(codec) && (is_local(recipe) || !shared.empty()))
     return not_for("exchange.codec",
                    is_local(recipe)
                        ? "auto chooses codecs for gradients of each step, and local methods send "
                          "weights now and then; name a codec"
-                       : "auto predicts no pipelines, whose stages exchange gradients apart; name "
-                         "a codec");
+                       : "auto predicts no " + shared + " exchange gradients apart; name a codec");
   if (is_auto(codec))
     if (Status status = parse_auto(codec).status(); !status)
       return {{"exchange.codec", std::move(status)}};
@@ -186,22 +203,20 @@ Faults find_exchange_faults(const Options& recipe) {
     if (found) return {};
     return {{"sync.method", found.status()}};
   }
-  if (levels && pipeline)
-    return not_for(
-        "exchange.inside",
-        "groups of workers are not for pipelines, whose stages exchange gradients apart");
-  if (pipeline && recipe.text("exchange.combine") != "mean")
-    return not_for("exchange.combine",
-                   "rules that combine whole gradients are not for pipelines, whose stages "
-                   "exchange gradients apart");
+  if (levels && !shared.empty())
+    return not_for("exchange.inside",
+                   "groups of workers are not for " + shared + " exchange gradients apart");
+  if (!shared.empty() && recipe.text("exchange.combine") != "mean")
+    return not_for("exchange.combine", "rules that combine whole gradients are not for " + shared +
+                                           " exchange gradients apart");
   if (Status named = check_exchange({.combine = recipe.text("exchange.combine")}); !named)
     return {{"exchange.combine", std::move(named)}};
   if (Status status = parse_rules(recipe.text("exchange.rules")).status(); !status)
     return {{"exchange.rules", std::move(status)}};
   const ExchangeOptions options = plain_exchange_options(recipe);
-  if (!options.rules.empty() && pipeline)
+  if (!options.rules.empty() && !shared.empty())
     return not_for("exchange.rules",
-                   "rules are not for pipelines, whose stages have some of the tensors each");
+                   "rules are not for " + shared + " have some of the tensors each");
   ExchangeOptions own = options;
   own.rules.clear();
   Status status = check_exchange(own);
@@ -232,6 +247,8 @@ Faults find_flush_faults(const Options& recipe) {
                   "is of gradients; workers that step by themselves exchange weights");
   if (recipe.integer("pipeline.stages") > 0)
     return refuse("exchange.flush", "is not for pipelines, whose boundaries send activations");
+  if (recipe.integer("tensor.ranks") > 0)
+    return refuse("exchange.flush", "is not for tensor.ranks, whose ranks sum activations");
   if (!find_exchange_faults(recipe).empty()) return {};
   Status status = check_flush(exchange_options(recipe));
   if (status) return {};
@@ -243,8 +260,8 @@ Faults find_attack_faults(const Options& recipe) {
   if (attack.empty()) return {};
   if (is_local(recipe))
     return refuse("run.attack", "is on gradients; workers that step by themselves send weights");
-  if (recipe.integer("pipeline.stages") > 0)
-    return refuse("run.attack", "is not for pipelines, whose stages have a part of the gradient");
+  if (const std::string shared = sharers(recipe); !shared.empty())
+    return refuse("run.attack", "is not for " + shared + " have a part of the gradient");
   Status status = check_attack(attack);
   if (status) return {};
   return {{"run.attack", std::move(status)}};
@@ -273,8 +290,8 @@ Faults find_elastic_faults(const Options& recipe) {
     return no(
         "is for data-parallel training; sync.method = leader, asynchronous and with a "
         "patience, goes on without lost workers in its own way");
-  if (recipe.integer("pipeline.stages") > 0)
-    return no("is not for pipelines, whose stages cannot do without each other: pipeline.stages");
+  if (const std::string shared = sharers(recipe); !shared.empty())
+    return no("is not for " + shared + " cannot do without each other: " + sharing_key(recipe));
   if (recipe.integer("exchange.inside") != 1)
     return no("is not for groups of workers, whose sizes are fixed: exchange.inside");
   if (recipe.text("exchange.combine") != "mean")
@@ -307,6 +324,11 @@ Faults find_device_faults(const Options& recipe) {
   if (device != "cpu" && recipe.integer("pipeline.stages") > 0)
     return refuse("run.device",
                   "pipelines run on the processor; use cpu, or leave pipeline.stages out");
+  if (device != "cpu" && recipe.integer("tensor.ranks") > 0)
+    return refuse(
+        "run.device",
+        "ranks that share layers compute on the processor; use cpu, or leave tensor.ranks "
+        "out");
   if (device != "cpu" && recipe.flag("run.elastic"))
     return refuse("run.device", "workers that come and go compute on the processor: run.elastic");
   return {};
@@ -324,14 +346,16 @@ const std::vector<Check>& checks() {
       {{"model"}, find_model_faults},
       {{"optimizer"}, find_optimizer_faults},
       {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
-      {{"exchange", "sync", "optimizer", "pipeline"}, find_exchange_faults},
-      {{"exchange", "sync", "optimizer", "pipeline"}, find_flush_faults},
+      {{"tensor", "pipeline", "sync", "train", "optimizer"}, find_tensor_faults},
+      {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_exchange_faults},
+      {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_flush_faults},
       {{"sync", "data"}, find_judge_faults},
-      {{"data", "pipeline", "run", "train"}, find_shard_faults},
-      {{"run", "sync", "pipeline"}, find_attack_faults},
+      {{"data", "pipeline", "tensor", "run", "train"}, find_shard_faults},
+      {{"run", "sync", "pipeline", "tensor"}, find_attack_faults},
       {{"checkpoint", "sync", "data"}, find_checkpoint_faults},
-      {{"run", "sync", "pipeline", "exchange", "data", "checkpoint"}, find_elastic_faults},
-      {{"run", "pipeline"}, find_device_faults},
+      {{"run", "sync", "pipeline", "tensor", "exchange", "data", "checkpoint"},
+       find_elastic_faults},
+      {{"run", "pipeline", "tensor"}, find_device_faults},
   };
   return all;
 }

@@ -43,8 +43,16 @@ std::vector<OptionInfo> pipeline_keys() {
       {.name = "pipeline.autoencoder",
        .type = kText,
        .fallback = "none",
-       .help = "a trained encoder in front of each boundary and a decoder behind it: the values that "
-               "are left of each position's features (32), or how many times fewer (4x); likewise"},
+       .help =
+           "a trained encoder in front of each boundary and a decoder behind it: the values that "
+           "are left of each position's features (32), or how many times fewer (4x); likewise"},
+      {.name = "pipeline.boundaries",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = 1024,
+       .help =
+           "boundaries that are compressed, counted from the back; the others send fp32; 0: all"},
       {.name = "pipeline.streams",
        .type = kChoice,
        .fallback = "auto",

@@ -18,6 +18,7 @@ std::vector<OptionInfo> schedule_keys();
 std::vector<OptionInfo> clip_keys();
 std::vector<OptionInfo> sync_keys();
 std::vector<OptionInfo> pipeline_keys();
+std::vector<OptionInfo> tensor_keys();
 std::vector<OptionInfo> exchange_keys();
 std::vector<OptionInfo> checkpoint_keys();
 std::vector<OptionInfo> run_keys();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_state.h"
 
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "train/optimizer.h"
 #include "train/pipeline/pipeline_steps.h"
 #include "train/recipe_parts.h"
+#include "train/tensor/tensor_steps.h"
 
 namespace thinwire {
 
@@ -30,8 +32,9 @@ void RunState::load(Checkpoint saved, Group& group, int inside, const std::strin
 
 // Weights are broadcast before buffers are opened, which a loaded state may change.
 void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
-                     const Timetable& timetable, const TaskData& data, Group& group,
-                     uint64_t first_step, SignalRecorder* recorder, const Entry& entry) {
+                     const TensorParallelOptions& tensor, const Timetable& timetable,
+                     const TaskData& data, Group& group, uint64_t first_step,
+                     SignalRecorder* recorder, const Entry& entry) {
   const bool local = !recipe.text("sync.method").empty();
   if (local && recipe.integer("run.record_every") > 0)
     throw AgreedError(ErrorCode::kBadOption,
@@ -49,7 +52,7 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     options.observe = [recorder](const StreamSpec& stream, const Signal& signal, const Call& call) {
       recorder->observe(stream, signal, call);
     };
-  if (local || pipeline.stages > 0) {
+  if (local || pipeline.stages > 0 || tensor.ranks > 0) {
     broadcast_weights(*task_.module, group);
   } else if (entry.joins != nullptr) {
     parallel_.reset();  // of an earlier call that failed
@@ -61,7 +64,12 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   }
   buffers_ = &store_.open<OwnBuffers>("module/buffers",
                                       [&] { return std::make_unique<OwnBuffers>(*task_.module); });
-  optimizer_ = make_optimizer(recipe, *task_.module);
+  std::optional<TensorPlan> plan;
+  if (tensor.ranks > 0) {
+    plan = plan_tensors(tensor, group, task_);
+    parts_ = std::make_unique<RankParts>(*plan, task_);
+  }
+  optimizer_ = make_optimizer(recipe, parts_ ? parts_->module() : *task_.module);
   load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
   saved_optimizer_.clear();
 
@@ -79,6 +87,9 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     taker_ = std::move(steps);
   } else if (pipeline.stages > 0) {
     taker_ = std::make_unique<PipelineSteps>(context, pipeline, options, store_, first_step);
+  } else if (plan) {
+    taker_ =
+        std::make_unique<TensorSteps>(context, tensor, *plan, *parts_, options, store_, first_step);
   } else {
     if (entry.joins == nullptr) parallel_->exchange().set_step(first_step);
     auto steps = std::make_unique<SharedSteps>(context, *parallel_);

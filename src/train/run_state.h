@@ -20,6 +20,8 @@
 #include "train/shared_steps.h"
 #include "train/signal_recorder.h"
 #include "train/step_taker.h"
+#include "train/tensor/rank_parts.h"
+#include "train/tensor/tensor_options.h"
 #include "train/timetable.h"
 
 namespace thinwire {
@@ -41,9 +43,9 @@ class RunState {
 
   // Makes what takes the steps, from number `first_step` on. All that is given must outlive this object;
   // `recorder` may be null. Called by all ranks. If it fails on a worker that joins, it may be called again.
-  void start(const Options& recipe, const PipelineOptions& pipeline, const Timetable& timetable,
-             const TaskData& data, Group& group, uint64_t first_step, SignalRecorder* recorder,
-             const Entry& entry);
+  void start(const Options& recipe, const PipelineOptions& pipeline,
+             const TensorParallelOptions& tensor, const Timetable& timetable, const TaskData& data,
+             Group& group, uint64_t first_step, SignalRecorder* recorder, const Entry& entry);
 
   // What data-parallel workers hold alike, and one that joins takes: weights, and what the optimiser remembers, beside
   // this rank's buffers. After start.
@@ -71,6 +73,7 @@ class RunState {
   StateArrays saved_optimizer_;
   std::unique_ptr<Group> attacking_;  // null: the run's own
   std::unique_ptr<DataParallel> parallel_;
+  std::unique_ptr<RankParts> parts_;  // of tensor-parallel ranks
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   OwnBuffers* buffers_ = nullptr;  // in the store
   std::unique_ptr<StepTaker> taker_;

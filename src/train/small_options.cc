@@ -95,6 +95,10 @@ Status check_small_options(const Options& recipe) {
     return Status::fail(ErrorCode::kUnsupported,
                         "every stage of a pipeline keeps its optimiser in a state of its own, "
                         "which stays exact; use optimizer=exact");
+  if (recipe.integer("tensor.ranks") > 0 && parsed.value()->optimizer != SavedOptimizer::kExact)
+    return Status::fail(ErrorCode::kUnsupported,
+                        "every rank of tensor.ranks keeps its optimiser in a state of its own, "
+                        "which stays exact; use optimizer=exact");
   return Status::ok();
 }
 

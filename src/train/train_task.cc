@@ -8,6 +8,7 @@
 #include "train/elastic.h"
 #include "train/pipeline/autoencoder.h"
 #include "train/run_device.h"
+#include "train/tensor/tensor_autoencoders.h"
 #include "train/training_run.h"
 
 namespace thinwire {
@@ -26,6 +27,7 @@ RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& grou
   together(group, [&] {
     device = RunDevice(recipe.options.text("run.device"), group.rank(), ranks);
     task = with_autoencoders(recipe.options, std::move(task), data.train);
+    task = with_tensor_autoencoders(recipe.options, std::move(task));
     move_module(*task.module, device);
   });
   if (device.is_processor())

@@ -65,11 +65,12 @@ void TrainingRun::agree() {
 
 void TrainingRun::resume() {
   Checkpoint saved = files_.load(group(), [this](const std::string& text) { note(text); });
-  if (pipeline_.stages > 0 && saved.world_size != group().size())
-    throw AgreedError(ErrorCode::kMismatch, files_.resumed_from() + ": was saved by " +
-                                                std::to_string(saved.world_size) +
-                                                " workers; a pipeline goes on with as many, not " +
-                                                std::to_string(group().size()));
+  if ((pipeline_.stages > 0 || tensor_.ranks > 0) && saved.world_size != group().size())
+    throw AgreedError(ErrorCode::kMismatch,
+                      files_.resumed_from() + ": was saved by " + std::to_string(saved.world_size) +
+                          " workers; " +
+                          (tensor_.ranks > 0 ? "a run with tensor.ranks" : "a pipeline") +
+                          " goes on with as many, not " + std::to_string(group().size()));
   const int ranks = saved.world_size;
   const std::string small_from = saved.small_from;
   const SavedOptimizer optimizer = saved.saved_optimizer;
@@ -391,8 +392,8 @@ void TrainingRun::begin() {
   together(group(), [&] {
     if (files_.writes() && first()) files_.open(step_);
   });
-  state_.start(recipe_.options, pipeline_, timetable_, data_, group(), step_, files_.recorder(),
-               {.epoch = elastic_ != nullptr ? elastic_->epoch() : 0});
+  state_.start(recipe_.options, pipeline_, tensor_, timetable_, data_, group(), step_,
+               files_.recorder(), {.epoch = elastic_ != nullptr ? elastic_->epoch() : 0});
   ranks_told_ = group().size();
   has_common_ = true;
   if (state_.shared() != nullptr)

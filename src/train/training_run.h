@@ -19,6 +19,7 @@
 #include "train/run_state.h"
 #include "train/run_totals.h"
 #include "train/small_checkpoints.h"
+#include "train/tensor/tensor_options.h"
 #include "train/thread_count.h"
 #include "train/timetable.h"
 
@@ -40,6 +41,7 @@ class TrainingRun {
         threads_(threads_of(recipe.options, group)),
         timetable_(make_timetable(recipe.options, data.train.size())),
         pipeline_(pipeline_options(recipe.options)),
+        tensor_(tensor_options(recipe.options)),
         files_(recipe, places),
         state_(with_defaults(std::move(task)), device),
         judge_(recipe.options, state_.task(), data_, timetable_, totals_,
@@ -114,6 +116,7 @@ class TrainingRun {
   const ThreadCount threads_;
   const Timetable timetable_;
   const PipelineOptions pipeline_;
+  const TensorParallelOptions tensor_;
   bool may_stop_ = false;
 
   RunTotals totals_;

@@ -1,4 +1,4 @@
-// Pipelines on every kind of rank: processes end with the bits that threads end with.
+// Pipelines and tensor-parallel ranks on every kind of rank: processes end with the bits that threads end with.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include "multirank/ranks.h"
 #include "train/pipeline/pipeline_testing.h"
 #include "train/temporary_folder.h"
+#include "train/tensor/tensor_testing.h"
 
 namespace thinwire {
 namespace {
@@ -44,6 +45,25 @@ TEST(Pipelines, ThatShareABatchEndWithTheBitsOfThreads) {
     if (count == 4 || count == 6)
       expect_the_bits_of_threads(
           count, with(staged(2), {{"exchange.codec", "topk:density=0.1"}, {"train.batch", "24"}}));
+}
+
+// With four, two networks.
+TEST(TensorRanks, EndWithTheBitsOfThreads) {
+  for (const int count : rank_counts()) {
+    if (count != 2 && count != 4) continue;
+    const TextOptions options{.settings = {{"tensor.ranks", "2"},
+                                           {"train.micro_batches", "2"},
+                                           {"train.drop_last", "true"},
+                                           {"tensor.forward", "topk:density=0.25"},
+                                           {"tensor.backward", "uniform:bits=8"},
+                                           {"tensor.forward_memory", "ef"},
+                                           {"tensor.autoencoder", "2x"},
+                                           {"exchange.codec", "topk:density=0.1"}}};
+    const uint64_t expected = run_text(count, options).summary.weights_xxh3;
+    on_ranks(count, [&](Group& group) {
+      EXPECT_EQ(train_text(group, options).summary.weights_xxh3, expected) << count << " ranks";
+    });
+  }
 }
 
 // Every rank finds its own part again: optimiser, memories and caches of its stage.

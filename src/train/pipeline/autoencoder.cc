@@ -46,34 +46,6 @@ torch::Tensor on_features(const nn::Linear& matrix, const torch::Tensor& x) {
   return torch::linear(x.movedim(axis, -1), matrix->weight).movedim(-1, axis);
 }
 
-// k rows of d values each, orthonormal: normal deviates through Gram-Schmidt. Twice is enough [Giraud et al., 2005].
-torch::Tensor orthonormal_rows(int64_t count, int64_t length, const RandomKey& key) {
-  std::vector<std::vector<double>> rows;
-  for (int64_t i = 0; i < count; ++i) {
-    std::vector<double> row(static_cast<size_t>(length));
-    for (size_t j = 0; j < row.size(); ++j)
-      row[j] = random_normal(key, static_cast<uint64_t>(i) * row.size() + j);
-    const auto dot = [&](const std::vector<double>& other) {
-      double sum = 0;
-      for (size_t j = 0; j < row.size(); ++j) sum += row[j] * other[j];
-      return sum;
-    };
-    for (int turn = 0; turn < 2; ++turn)
-      for (const std::vector<double>& other : rows) {
-        const double share = dot(other);
-        for (size_t j = 0; j < row.size(); ++j) row[j] -= share * other[j];
-      }
-    const double norm = std::sqrt(dot(row));
-    for (double& value : row) value /= norm;
-    rows.push_back(std::move(row));
-  }
-  torch::Tensor matrix = torch::empty({count, length});
-  auto* values = matrix.mutable_data_ptr<float>();
-  for (const std::vector<double>& row : rows)
-    for (const double value : row) *values++ = static_cast<float>(value);
-  return matrix;
-}
-
 // A layer without weights gets a module for these.
 nn::Module& module_of(Task& task, Layer& layer) {
   if (!layer.module) {
@@ -123,6 +95,34 @@ void add_pair(Task& task, Layer& last, Layer& next, uint64_t features, uint64_t 
 
 }  // namespace
 
+// Normal deviates through Gram-Schmidt. Twice is enough [Giraud et al., 2005].
+torch::Tensor orthonormal_rows(int64_t count, int64_t length, const RandomKey& key) {
+  std::vector<std::vector<double>> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<double> row(static_cast<size_t>(length));
+    for (size_t j = 0; j < row.size(); ++j)
+      row[j] = random_normal(key, static_cast<uint64_t>(i) * row.size() + j);
+    const auto dot = [&](const std::vector<double>& other) {
+      double sum = 0;
+      for (size_t j = 0; j < row.size(); ++j) sum += row[j] * other[j];
+      return sum;
+    };
+    for (int turn = 0; turn < 2; ++turn)
+      for (const std::vector<double>& other : rows) {
+        const double share = dot(other);
+        for (size_t j = 0; j < row.size(); ++j) row[j] -= share * other[j];
+      }
+    const double norm = std::sqrt(dot(row));
+    for (double& value : row) value /= norm;
+    rows.push_back(std::move(row));
+  }
+  torch::Tensor matrix = torch::empty({count, length});
+  auto* values = matrix.mutable_data_ptr<float>();
+  for (const std::vector<double>& row : rows)
+    for (const double value : row) *values++ = static_cast<float>(value);
+  return matrix;
+}
+
 Result<uint64_t> code_width(std::string_view text, uint64_t features) {
   if (text == "none") return uint64_t{0};
   const bool is_ratio = text.ends_with('x');
@@ -171,8 +171,9 @@ Task with_autoencoders(const Options& recipe, Task task, const Dataset& data) {
     Result<uint64_t> code = code_width(text, features);
     if (!code) refuse("behind layer '" + last.name + "' " + code.status().message());
     // Steps of kInit other than 0 are not the network's own.
-    add_pair(task, last, next, features, code.value(),
-             {.seed = seed, .use = RandomUse::kInit, .step = 1, .stream = static_cast<uint32_t>(i)});
+    add_pair(
+        task, last, next, features, code.value(),
+        {.seed = seed, .use = RandomUse::kInit, .step = 1, .stream = static_cast<uint32_t>(i)});
   }
   task.forward = [all = task.layers](const torch::Tensor& inputs) {
     torch::Tensor x = inputs;

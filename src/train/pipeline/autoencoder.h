@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/random.h"
 #include "thinwire/options.h"
 #include "thinwire/status.h"
 #include "thinwire/torch.h"
@@ -26,6 +27,9 @@ namespace thinwire {
 // features, rounded up; or "none", which gives 0. Fails with kBadOption for other texts and for a code without values or with
 // more than there are features.
 Result<uint64_t> code_width(std::string_view text, uint64_t features);
+
+// `count` rows of `length` values each, orthonormal: a pure function of the key. REQUIRES: count <= length.
+torch::Tensor orthonormal_rows(int64_t count, int64_t length, const RandomKey& key);
 
 // What is wrong with pipeline.autoencoder, as far as that can be said without the network: kBadOption.
 Status check_autoencoders(const PipelineOptions& options);

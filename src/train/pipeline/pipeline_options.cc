@@ -40,13 +40,18 @@ RecipeFault fault(std::string key, std::string message) {
   return {std::move(key), Status::fail(ErrorCode::kBadOption, std::move(message))};
 }
 
-// The keys of what belongs to one boundary each.
-constexpr std::pair<const char*, std::vector<std::string> PipelineOptions::*> kLists[] = {
-    {"pipeline.forward", &PipelineOptions::forward},
-    {"pipeline.forward_memory", &PipelineOptions::forward_memory},
-    {"pipeline.backward", &PipelineOptions::backward},
-    {"pipeline.backward_memory", &PipelineOptions::backward_memory},
-    {"pipeline.autoencoder", &PipelineOptions::autoencoder}};
+// What belongs to one boundary each, and what it is at a boundary that is not compressed.
+struct BoundaryList {
+  const char* key;
+  std::vector<std::string> PipelineOptions::*list;
+  const char* plain;
+};
+constexpr BoundaryList kLists[] = {
+    {"pipeline.forward", &PipelineOptions::forward, "fp32"},
+    {"pipeline.forward_memory", &PipelineOptions::forward_memory, "none"},
+    {"pipeline.backward", &PipelineOptions::backward, "fp32"},
+    {"pipeline.backward_memory", &PipelineOptions::backward_memory, "none"},
+    {"pipeline.autoencoder", &PipelineOptions::autoencoder, "none"}};
 
 // Faults in the order they were found, of each key the first.
 class FaultList {
@@ -64,8 +69,18 @@ class FaultList {
   std::vector<RecipeFault> faults_;
 };
 
-void find_list_faults(const PipelineOptions& options, FaultList& faults) {
-  for (const auto& [key, list] : kLists)
+void find_list_faults(const Options& recipe, const PipelineOptions& options, FaultList& faults) {
+  if (options.boundaries >= options.stages)
+    faults.add(fault("pipeline.boundaries",
+                     std::to_string(options.boundaries) + " boundaries, where " +
+                         std::to_string(options.stages) + " stages have " +
+                         std::to_string(options.stages - 1) + "; 0 stands for all"));
+  for (const auto& [key, list, plain] : kLists)
+    if (options.boundaries > 0 && list_of(recipe.text(key)).size() != 1)
+      faults.add(fault("pipeline.boundaries",
+                       std::string(key) + " has a part for each boundary already; give one for all "
+                                          "that are compressed, or leave this out"));
+  for (const auto& [key, list, plain] : kLists)
     if ((options.*list).size() != 1 && (options.*list).size() + 1 != options.stages)
       faults.add(fault(key, "has " + std::to_string((options.*list).size()) + " parts where " +
                                 std::to_string(options.stages) + " stages have " +
@@ -158,7 +173,16 @@ PipelineOptions pipeline_options(const Options& recipe) {
   options.cut = recipe.text("pipeline.cut");
   options.order = recipe.text("pipeline.order") == "1f1b" ? PipelineOrder::kOneFOneB
                                                           : PipelineOrder::kFillDrain;
-  for (const auto& [key, list] : kLists) options.*list = list_of(recipe.text(key));
+  options.boundaries = static_cast<size_t>(recipe.integer("pipeline.boundaries"));
+  for (const auto& [key, list, plain] : kLists) {
+    std::vector<std::string> parts = list_of(recipe.text(key));
+    if (options.boundaries > 0 && options.boundaries < options.stages && parts.size() == 1) {
+      const std::string one = parts.front();
+      parts.assign(options.stages - 1, plain);
+      std::fill_n(parts.rbegin(), options.boundaries, one);
+    }
+    options.*list = std::move(parts);
+  }
   options.streams = recipe.text("pipeline.streams");
   options.shared_positions = recipe.flag("pipeline.shared_positions");
   options.warmup = recipe.number("pipeline.warmup");
@@ -202,7 +226,7 @@ std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
         fault("pipeline.stages", "workers that step by themselves (sync.method) have no stages"));
     return faults.take();
   }
-  find_list_faults(options, faults);
+  find_list_faults(recipe, options, faults);
   if (faults.empty()) {  // every cut has its part of each list
     for (size_t cut = 0; cut + 1 < options.stages; ++cut)
       for (const bool backward : {false, true})

@@ -22,6 +22,7 @@ struct PipelineOptions {
   // One for all boundaries, or one for each.
   std::vector<std::string> forward, forward_memory, backward, backward_memory;
   std::vector<std::string> autoencoder = {"none"};  // likewise, as code_width reads it
+  size_t boundaries = 0;  // that are compressed, counted from the back; 0: all, as the lists say
   std::string streams;
   bool shared_positions = false;
   double warmup = 0;          // epochs; or else

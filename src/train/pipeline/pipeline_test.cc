@@ -101,6 +101,25 @@ TEST(Pipeline, CountsTheBytesOfEachBoundaryAndDirection) {
   EXPECT_NEAR(result.summary.codec_ratio, 4 * 4 * 320 / (184.0 + 344 + 648 + 344), 1e-9);
 }
 
+TEST(Pipeline, CompressesTheLastBoundariesAlone) {
+  const Settings last = {{"train.drop_last", "true"},
+                         {"pipeline.boundaries", "1"},
+                         {"pipeline.forward", "topk:density=0.25"},
+                         {"pipeline.forward_memory", "ef"},
+                         {"pipeline.backward", "fp16"}};
+  const StagedResult result = run_staged(3, {.settings = with(stages(3), last)});
+  Settings listed = with(stages(3), last);
+  listed[2].second = "0";
+  listed[3].second = "fp32 / topk:density=0.25";
+  listed[4].second = "none / ef";
+  listed[5].second = "fp32 / fp16";
+  const StagedResult same = run_staged(3, {.settings = listed});
+  EXPECT_TRUE(same_bits(result.weights, same.weights));
+  EXPECT_EQ(result.summary.sent_bytes_per_step, same.summary.sent_bytes_per_step);
+  EXPECT_EQ(result.pipelines[0].boundaries[0].forward.payload_bytes, 4 + 4 * 320u);
+  EXPECT_LT(result.pipelines[0].boundaries[1].forward.payload_bytes, 2 * 320u);
+}
+
 TEST(Pipeline, WarmsUpForSteps) {
   const StagedOptions options{.settings = with(stages(2), {{"pipeline.warmup_steps", "3"},
                                                            {"train.drop_last", "true"},
@@ -294,6 +313,11 @@ TEST(Pipeline, FindsFaultsInARecipe) {
               HasSubstr("pipeline.backward_memory: aqsgd remembers activations"));
   EXPECT_THAT(fault(with(stages(4), {{"pipeline.forward", "fp32 / fp16"}})),
               HasSubstr("has 2 parts where 4 stages have 3 boundaries"));
+  EXPECT_THAT(fault(with(stages(4), {{"pipeline.boundaries", "4"}})),
+              HasSubstr("pipeline.boundaries: 4 boundaries, where 4 stages have 3"));
+  EXPECT_THAT(
+      fault(with(stages(3), {{"pipeline.boundaries", "1"}, {"pipeline.forward", "fp32 / fp16"}})),
+      HasSubstr("pipeline.boundaries: pipeline.forward has a part for each boundary"));
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward_memory", "ef21"}})),
               HasSubstr("train.drop_last"));
   EXPECT_THAT(fault(with(stages(2), {{"pipeline.forward_memory", "aqsgd:key=batch"}})),
