@@ -25,6 +25,7 @@ from ._compress import compress
 from ._link import Link
 from ._local import DiLoCo, ElasticAveraging, LeaderSGD, LocalOptimizer, PeriodicAveraging, SparseLoCo
 from ._plan import plan
+from ._tensor_parallel import TensorParallel
 
 __all__ = [
     "Boundary",
@@ -38,6 +39,7 @@ __all__ = [
     "LocalOptimizer",
     "PeriodicAveraging",
     "SparseLoCo",
+    "TensorParallel",
     "compress",
     "plan",
 ]
