@@ -7,7 +7,8 @@ usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit
 A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
 that others are compared with, seed by seed. Runs go to FOLDER/<study>/; what a finished one came to is
 kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
-the same. The page goes to docs/results/<study>.md; what stands there below "## Notes" stays.
+the same. What its runs begin with, if anything, is <study>.base.toml beside it: a sweep that is made first,
+in out/<study>.base/, where settings such as model.weights name it. The page goes to docs/results/<study>.md; what stands there below "## Notes" stays.
 """
 import argparse
 import json
@@ -20,6 +21,7 @@ import tomllib
 
 import kept_runs
 import results_page
+from activation_grid import grid_table, is_grid
 from attack_table import attack_table, is_of_attacks
 from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
 
@@ -206,6 +208,8 @@ def table(study: dict, found: dict) -> list[str]:
 
 
 def table_for(found: dict):
+    if is_grid(found):
+        return grid_table
     return pipeline_table if is_of_pipelines(found) else attack_table if is_of_attacks(found) else table
 
 
@@ -235,10 +239,15 @@ def main() -> int:
     kept = kept_runs.FOLDER / f"{options.file.stem}.jsonl"
     unpacked = options.out / f"{options.file.stem}.kept"
     kept_runs.unpack(kept, unpacked)
+    data = ["--data", options.data] if options.data else []
+    base = options.file.with_suffix(".base.toml")
+    if base.exists() and not options.table_only:
+        code = subprocess.run([options.program, "sweep", str(base), "--out", f"out/{base.stem}", *data]).returncode
+        if code != 0:
+            return code
     command = [options.program, "sweep", str(options.file), "--out", str(out),
                "--kept", str(unpacked), "--at-once", str(options.at_once)]
-    command += ["--data", options.data] if options.data else []
-    code = subprocess.run(command + ["--table-only"] * options.table_only).returncode
+    code = subprocess.run(command + data + ["--table-only"] * options.table_only).returncode
     rows = read_json(out / "sweep.json") or []
     before = kept_runs.read(kept)
     for name in (name for row in rows for name in row["runs"]):
