@@ -294,6 +294,16 @@ TEST_P(SummedIn, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
+// Each rank codes its part; all of them learn from the gradient of the sum of codes.
+TEST(Tensor, AutoencodersMatchThoseOfOneRank) {
+  const Settings more = {{"tensor.autoencoder", "4x"}, {"optimizer.momentum", "0.9"}};
+  const StagedResult one = run_text(1, {.settings = with(ranks(1), more)});
+  const StagedResult two = run_text(2, {.settings = with(ranks(2), more)});
+  EXPECT_LT(distance(two.weights, one.weights), 1e-5);
+  EXPECT_NEAR(two.steps.back().loss, one.steps.back().loss, 1e-5);
+  EXPECT_EQ(two.weights.size(), text_task().module->parameters().size() + 8);  // two blocks
+}
+
 TEST(Tensor, MessagesThatAreCorruptStopAllAndNameTheRank) {
   std::vector<std::string> told(2);
   EXPECT_THROW(run_local(2,
