@@ -20,12 +20,12 @@
 namespace thinwire {
 
 // A folder of its own for each test.
-class FolderTest : public testing::Test {
+class FolderTest : public ::testing::Test {
  protected:
   FolderTest()
-      : folder_(std::filesystem::path(testing::TempDir()) /
+      : folder_(std::filesystem::path(::testing::TempDir()) /
                 ("thinwire" + std::to_string(::getpid()) + "_" +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::filesystem::create_directories(folder_);
   }
   ~FolderTest() override { std::filesystem::remove_all(folder_); }
@@ -47,7 +47,7 @@ void expect_error(Call call, ErrorCode code, const std::string& words) {
     ADD_FAILURE() << "no error where '" << words << "' is expected";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.what();
-    EXPECT_THAT(error.what(), testing::HasSubstr(words));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(words));
   }
 }
 
