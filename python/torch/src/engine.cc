@@ -68,7 +68,6 @@ void Engine::set_momentum(const std::vector<MomentumTuple>& of_tensors) {
   std::vector<Momentum> momenta;
   for (const MomentumTuple& one : of_tensors) momenta.push_back(momentum_of(one));
   exchange_->set_momentum(momenta);
-  momenta_ = std::move(momenta);
 }
 
 void Engine::change(ExchangeOptions asked) {
@@ -134,9 +133,7 @@ void Engine::load(const std::vector<std::vector<SavedArray>>& saved, uint64_t st
   std::unique_ptr<Store> store = load_store(saved, *group_, options.inside, columns_);
   const auto make = [&](Store& with, uint64_t first_step) {
     options.first_step = first_step;
-    std::unique_ptr<Exchange> made = make_auto_exchange(*group_, with, tensors_, options);
-    if (!momenta_.empty()) made->set_momentum(momenta_);
-    return made;
+    return make_auto_exchange(*group_, with, tensors_, options);
   };
   exchange_.renew([&] { return make(*store, step); }, [&] { return make(*store_, next_step_); });
   store_ = std::move(store);

@@ -122,7 +122,6 @@ class Engine {
   const std::vector<TensorSpec> tensors_;
   const int columns_;
   Renewed<Exchange> exchange_;
-  std::vector<Momentum> momenta_;  // as set_momentum was last given them
   Regrouped joined_;
   uint64_t next_step_ = 0;
   std::vector<Started> started_;  // of the step under way
