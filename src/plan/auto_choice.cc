@@ -17,7 +17,7 @@ constexpr double kWorthAnException = 1.01;
 // In the laboratory steps of 10 ms took up to 1.8 times what was predicted beside other codecs; most of that was communication.
 constexpr double kSurelyNeeded = 0.6;
 constexpr double kWorthATrial = 1.05;
-// Of predicted steps. In docs/results/plan.md 124 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
+// Of predicted steps. In docs/results/plan.md 125 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
 // of what is predicted.
 constexpr double kError = 0.3;
 // Of the time in which messages are on the wire: a thread that looks for them takes turns with the arithmetic on one core.
