@@ -1,4 +1,4 @@
-// Tests of runs whose workers come and go: losses in every phase, weights and samples after them, debts, and newcomers.
+// Tests of runs that lose workers: losses in every phase, weights and samples after them, and debts.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/elastic.h"
 
@@ -8,11 +8,10 @@
 
 #include <atomic>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "train/checkpoint.h"
+#include "train/elastic_expectations.h"
 #include "train/elastic_toys.h"
 #include "train/temporary_folder.h"
 
@@ -25,57 +24,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
-
-constexpr int kEver = 1 << 30;
-
-// Twenty steps of batches of 20, of 90 samples; the last one of an epoch has 10.
-ElasticToy usual(const Settings& more = {}) {
-  ElasticToy run;
-  run.toy.settings = {{"train.epochs", "4"}, {"train.evaluate_every", "1"}};
-  for (const auto& row : more) run.toy.settings.push_back(row);
-  return run;
-}
-
-std::vector<nlohmann::json> metrics_of(const std::filesystem::path& out) {
-  std::ifstream file(out / "metrics.jsonl");
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
-nlohmann::json summary_of(const std::filesystem::path& out) {
-  std::ifstream file(out / "summary.json");
-  return nlohmann::json::parse(file);
-}
-
-// A line for each step, once, in order.
-void expect_every_step_once(const std::vector<nlohmann::json>& lines, uint64_t steps) {
-  std::vector<uint64_t> found, expected;
-  for (const auto& line : lines)
-    if (line.contains("loss")) found.push_back(line["step"].get<uint64_t>());
-  for (uint64_t step = 1; step <= steps; ++step) expected.push_back(step);
-  EXPECT_EQ(found, expected);
-}
-
-// Everybody but `lost` comes to the end, with the same weights; returns those.
-std::vector<torch::Tensor> expect_survivors(const std::vector<WorkerEnd>& ends,
-                                            const std::vector<int>& lost, const std::string& what) {
-  std::vector<torch::Tensor> weights;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (std::find(lost.begin(), lost.end(), static_cast<int>(i)) != lost.end()) {
-      EXPECT_FALSE(ends[i].ended_well) << what;
-      EXPECT_TRUE(ends[i].survived) << what << ": " << ends[i].error;
-      continue;
-    }
-    EXPECT_TRUE(ends[i].ended_well) << what << ", worker " << i << ": " << ends[i].error;
-    if (!ends[i].ended_well) continue;
-    EXPECT_TRUE(ends[i].result.summary.finished);
-    EXPECT_EQ(ends[i].result.summary.steps, 20u) << what;
-    if (weights.empty()) weights = ends[i].result.weights;
-    EXPECT_TRUE(same_bits(ends[i].result.weights, weights)) << what << ", worker " << i;
-  }
-  return weights;
-}
 
 TEST(Elastic, WithoutLossesItIsTheSameRun) {
   for (const char* codec : {"fp32", "topk:density=0.1"}) {
@@ -233,166 +181,6 @@ TEST(Elastic, WhoNeedsALittleMoreThanTheDeadlineEachTimeEndsTheRun) {
   }
 }
 
-TEST(Elastic, ANewcomerTakesWeightsAndOptimiserAtACheckpoint) {
-  const TemporaryFolder folder;
-  for (const char* optimizer : {"sgd", "adam"}) {
-    ElasticToy run = usual(
-        {{"optimizer.name", optimizer}, {"optimizer.lr", "0.02"}, {"train.checkpoint_every", "1"}});
-    if (optimizer == std::string("sgd")) run.toy.settings.emplace_back("optimizer.momentum", "0.9");
-    const auto undisturbed = run_toy(1, run.toy);
-    run.toy.places.out = (folder / optimizer).string();
-    run.newcomers = 1;
-    run.fates = {{1, {.after = 2}}};
-    const auto ends = run_elastic(run);
-    const auto weights = expect_survivors(ends, {1}, optimizer);
-    EXPECT_LT(distance(weights, undisturbed[0].weights), 1e-4);
-    EXPECT_THAT(ends[0].result.summary.joined_workers, ElementsAre(3));
-    EXPECT_THAT(ends[3].result.summary.joined_workers, ElementsAre(3));
-    EXPECT_EQ(ends[3].result.summary.world_size, 3);
-    EXPECT_THAT(ends[0].result.notes, Contains("worker 3 joined"));
-    const auto lines = metrics_of(run.toy.places.out);
-    expect_every_step_once(lines, 20);
-    std::vector<uint64_t> joined;
-    for (const auto& line : lines)
-      if (line.contains("joined")) joined.push_back(line["step"].get<uint64_t>());
-    EXPECT_THAT(joined, ElementsAre(6)) << "with the first step after the checkpoint";
-    EXPECT_EQ(list_checkpoints(run.toy.places.out).size(), 2u);
-  }
-}
-
-// No error of a step tells of it.
-TEST(Elastic, WhoLeavesBeforeNewcomersAreAdmittedIsLostForAReason) {
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-  run.newcomers = 1;
-  run.before_meeting = [](int worker, int call) {
-    if (worker != 2 || call != 1) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others wait for it
-    throw std::runtime_error("the disk is full");
-  };
-  const auto ends = run_elastic(run);
-  expect_survivors(ends, {2}, "");
-  EXPECT_THAT(ends[0].result.notes,
-              Contains(HasSubstr("worker 2 is lost (it left before the meeting")));
-  EXPECT_THAT(ends[0].result.summary.joined_workers, ElementsAre(3));
-}
-
-// Nobody of those that began is left at the end.
-TEST(Elastic, NewcomersGoOnWithoutThoseThatBegan) {
-  const TemporaryFolder folder;
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-  const auto undisturbed = run_toy(1, run.toy);
-  run.toy.places.out = (folder / "run").string();
-  run.workers = 2;
-  run.newcomers = 2;
-  run.fates = {{0, {.after = 8}}, {1, {.after = 13, .transfers = 3}}};
-  const auto ends = run_elastic(run);
-  EXPECT_LT(distance(expect_survivors(ends, {0, 1}, ""), undisturbed[0].weights), 1e-5);
-  EXPECT_THAT(ends[2].result.summary.lost_workers, ElementsAre(0, 1));
-  expect_every_step_once(metrics_of(folder / "run"), 20);
-  EXPECT_THAT(ends[2].result.summary.joined_workers, UnorderedElementsAre(2, 3));
-}
-
-TEST(Elastic, ANewcomerMayDieWhileItJoins) {
-  for (int at = 0; at < 60; at += 3) {
-    ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-    run.workers = 2;
-    run.newcomers = 1;
-    run.fates = {{2, {.after = -1, .transfers = at}}};
-    const auto ends = run_elastic(run);
-    expect_survivors(ends, {2}, std::to_string(at));
-  }
-}
-
-// Alone, a newcomer goes on if it has what the others had, and ends with an error otherwise.
-TEST(Elastic, TheLastWorkerThatHasWeightsMayDieWhileANewcomerJoins) {
-  const TemporaryFolder folder;
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-  const auto undisturbed = run_toy(1, run.toy);
-  run.workers = 1;
-  run.newcomers = 1;
-  run.toy.places.out = (folder / "whole").string();
-  run.fates = {{0, {.after = 4, .transfers = kEver}}};
-  const int transfers = run_elastic(run)[0].transfers;
-  int finished = 0, ended = 0;
-  for (int at = 0; at < transfers && finished < 30; ++at) {
-    SCOPED_TRACE(at);
-    run.toy.places.out = (folder / std::to_string(at)).string();
-    run.fates = {{0, {.after = 4, .transfers = at, .silent = at % 10 == 5}}};
-    const auto ends = run_elastic(run);
-    EXPECT_FALSE(ends[0].ended_well);
-    if (ends[1].ended_well) {
-      ++finished;
-      EXPECT_EQ(ends[1].result.summary.steps, 20u);
-      EXPECT_LT(distance(ends[1].result.weights, undisturbed[0].weights), 1e-5);
-      EXPECT_THAT(ends[1].result.summary.lost_workers, ElementsAre(0));
-      EXPECT_THAT(ends[1].result.summary.joined_workers, ElementsAre(1));
-      expect_every_step_once(metrics_of(run.toy.places.out), 20);
-      EXPECT_TRUE(summary_of(run.toy.places.out)["finished"].get<bool>());
-    } else {
-      ++ended;
-      EXPECT_THAT(ends[1].error, HasSubstr("no worker is left that has weights"));
-      EXPECT_FALSE(std::filesystem::exists(folder / std::to_string(at) / "summary.json"));
-      expect_every_step_once(metrics_of(run.toy.places.out), 5);
-      EXPECT_THAT(list_checkpoints(run.toy.places.out).back().string(),
-                  HasSubstr("checkpoint-0000000005"));
-    }
-  }
-  EXPECT_GT(finished, 5);
-  EXPECT_GT(ended, 5);
-}
-
-// Of those that are left, some know that the newcomer has joined, and others do not.
-TEST(Elastic, AnotherWorkerMayDieWhileANewcomerJoins) {
-  const TemporaryFolder folder;
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}, {"train.epochs", "3"}});
-  const auto undisturbed = run_toy(1, run.toy);
-  run.workers = 3;
-  run.newcomers = 1;
-  run.fates = {{2, {.after = 4, .transfers = kEver}}};
-  const int transfers = run_elastic(run)[2].transfers;
-  for (int at = transfers / 4; at < transfers / 2; ++at) {
-    SCOPED_TRACE(at);
-    run.fates = {{2, {.after = 4, .transfers = at, .silent = at % 4 == 1}}};
-    const auto ends = run_elastic(run);
-    EXPECT_FALSE(ends[2].ended_well);
-    for (const size_t i : {0, 1, 3}) {
-      ASSERT_TRUE(ends[i].ended_well) << "worker " << i << ": " << ends[i].error;
-      EXPECT_LT(distance(ends[i].result.weights, undisturbed[0].weights), 1e-5);
-      EXPECT_THAT(ends[i].result.summary.joined_workers, ElementsAre(3)) << "worker " << i;
-    }
-  }
-}
-
-TEST(Elastic, ANewcomerThatFitsStaysWhenAnotherOneDoesNot) {
-  for (const int workers : {1, 2}) {
-    for (const int misfit : {workers, workers + 1}) {
-      ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-      run.workers = workers;
-      run.newcomers = 2;
-      run.settings_of = {{misfit, {{"optimizer.lr", "0.2"}}}};
-      const int other = 2 * workers + 1 - misfit;
-      const auto ends = run_elastic(run);
-      EXPECT_FALSE(ends[static_cast<size_t>(misfit)].ended_well);
-      EXPECT_THAT(ends[static_cast<size_t>(misfit)].error, HasSubstr("optimizer.lr"));
-      for (const int worker : {0, other})
-        EXPECT_TRUE(ends[static_cast<size_t>(worker)].ended_well)
-            << worker << ": " << ends[static_cast<size_t>(worker)].error;
-      EXPECT_THAT(ends[0].result.notes,
-                  Contains(HasSubstr("worker " + std::to_string(misfit) + " could not join")));
-      EXPECT_THAT(ends[0].result.summary.joined_workers, ElementsAre(other));
-      EXPECT_THAT(ends[0].result.summary.lost_workers, IsEmpty());
-    }
-  }
-  // More of them than of those that have weights.
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-  run.workers = 1;
-  run.newcomers = 2;
-  run.settings_of = {{1, {{"optimizer.lr", "0.2"}}}, {2, {{"optimizer.lr", "0.2"}}}};
-  const auto ends = run_elastic(run);
-  EXPECT_TRUE(ends[0].ended_well) << ends[0].error;
-  for (const size_t i : {1, 2}) EXPECT_THAT(ends[i].error, HasSubstr("optimizer.lr"));
-}
-
 TEST(Elastic, WhoIsLateAtTheBeginningEndsTheRunByName) {
   ElasticToy run = usual({{"exchange.deadline_seconds", "0.4"}});
   run.before_meeting = [](int worker, int call) {
@@ -434,20 +222,6 @@ TEST(Elastic, WhoCannotKnowWhetherOthersGoOnEndsAtOnce) {
   EXPECT_TRUE(ends[1].survived);
   EXPECT_THAT(ends[1].error, HasSubstr("are silent"));
   EXPECT_EQ(calls, 1);
-}
-
-TEST(Elastic, ANewcomerOfAnotherRecipeIsRefusedAndTheOthersGoOn) {
-  ElasticToy run = usual({{"train.checkpoint_every", "1"}});
-  run.workers = 2;
-  run.newcomers = 1;
-  run.settings_of = {{2, {{"optimizer.lr", "0.2"}}}};
-  const auto ends = run_elastic(run);
-  EXPECT_FALSE(ends[2].ended_well);
-  EXPECT_THAT(ends[2].error, AllOf(HasSubstr("optimizer.lr"), HasSubstr("0.2")));
-  for (const size_t i : {0, 1}) EXPECT_TRUE(ends[i].ended_well) << ends[i].error;
-  EXPECT_THAT(ends[0].result.notes, Contains(HasSubstr("worker 2 could not join")));
-  EXPECT_THAT(ends[0].result.summary.lost_workers, IsEmpty());
-  EXPECT_THAT(ends[0].result.summary.joined_workers, IsEmpty());
 }
 
 class ElasticCodecs : public ::testing::TestWithParam<Settings> {};

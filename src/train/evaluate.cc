@@ -113,4 +113,12 @@ Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t bat
           .samples = samples};
 }
 
+void judge_compressed(const Judge& judge, const Task& task, EvaluationEvent& event) {
+  const Score test = judge.score(task, judge.test);
+  event.compressed_loss = test.loss;
+  event.compressed_error = test.error;
+  if (judge.hold_out != nullptr)
+    event.compressed_hold_out_error = judge.score(task, *judge.hold_out).error;
+}
+
 }  // namespace thinwire

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "thinwire/torch.h"
+#include "thinwire/trainer.h"
 
 namespace thinwire {
 
@@ -21,6 +22,9 @@ struct Judge {
   const Dataset& test;
   const Dataset* hold_out = nullptr;
 };
+
+// Notes in `event` how the network does with what it sends compressed, as `task` computes it. Called by all ranks.
+void judge_compressed(const Judge& judge, const Task& task, EvaluationEvent& event);
 
 // Whole batches are shared out over the ranks; every batch's sums are then added in their order by
 // every rank, so that the score has the same bits on each, and for each number of ranks. The module

@@ -20,6 +20,11 @@ struct SampleRange {
   SampleRange part(uint64_t index, uint64_t count) const noexcept;
 };
 
+// The size of the largest of `parts` such parts.
+constexpr uint64_t largest_part(uint64_t size, uint64_t parts) {
+  return (size + parts - 1) / parts;
+}
+
 struct Timetable {
   uint64_t available = 0;        // samples
   uint64_t samples = 0;          // of one epoch: all, or those that fill batches

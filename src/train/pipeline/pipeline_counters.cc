@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/pipeline_counters.h"
 
-#include <functional>
-#include <numeric>
 #include <type_traits>
 #include <utility>
 
 #include "pipeline/boundary_message.h"
+#include "train/pipeline/boundary_counters.h"
 
 namespace thinwire {
 namespace {
@@ -21,10 +20,6 @@ void add(PipelineReport::Direction& to, const StageCounters::Sends& from) {
   to.full += from.full;
 }
 
-uint64_t count_of(const std::vector<uint64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
-}
-
 // Counts the values that an encoder had in the place of those of its code.
 void count_decoded(const StagePlan& plan, size_t cut, StageCounters::Sends& sends,
                    uint64_t& dense_bytes) {
@@ -32,14 +27,6 @@ void count_decoded(const StagePlan& plan, size_t cut, StageCounters::Sends& send
   const uint64_t values = samples * count_of(plan.encoded_from[cut]);
   dense_bytes += (values - sends.values) * sizeof(float);
   sends.values = values;
-}
-
-StreamCounters counters_of(const PipelineReport::Direction& from) {
-  StreamCounters counters;
-  counters.values = counters.kept = from.values;
-  counters.payload_bytes = from.payload_bytes;
-  counters.frame_bytes = from.message_bytes;
-  return counters;
 }
 
 }  // namespace
@@ -105,13 +92,7 @@ PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters
   report.compress_seconds += mine.compress;
   report.decompress_seconds += mine.decompress;
   report.wait_seconds += mine.wait;
-  std::vector<StreamCounters> streams;
-  for (const PipelineReport::Boundary& boundary : sum.pipeline.boundaries)
-    for (const PipelineReport::Direction* way : {&boundary.forward, &boundary.backward})
-      streams.push_back(counters_of(*way));
-  if (plan_.replicas > 1)
-    streams.insert(streams.end(), report.streams.begin(), report.streams.end());
-  report.streams = std::move(streams);
+  report_boundaries(sum.pipeline, plan_.replicas > 1, report);
   return sum;
 }
 

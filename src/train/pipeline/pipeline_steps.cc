@@ -18,12 +18,6 @@
 #include "train/pipeline/stage_state.h"
 
 namespace thinwire {
-namespace {
-
-uint64_t parts_up(uint64_t whole, uint64_t parts) { return (whole + parts - 1) / parts; }
-
-}  // namespace
-
 PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptions& options,
                              const ExchangeOptions& exchange, Store& store, uint64_t first_step)
     : StepTaker(context),
@@ -31,7 +25,7 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
       clip_norm_(context.recipe.number("clip.norm")),
-      max_skipped_(exchange.max_skipped),
+      skipped_(exchange.max_skipped),
       plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
       sampler_(context.recipe, context.timetable),
       last_step_(first_step) {
@@ -56,8 +50,8 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
   store.open<StageState>("stage/optimizer",
                          [&] { return std::make_unique<StageState>(*stage_, context.optimizer); });
 
-  const uint64_t share = parts_up(context.timetable.batch, plan_.replicas);
-  const StepShape shape{.samples = parts_up(share, std::min(micro_batches_, share)),
+  const uint64_t share = largest_part(context.timetable.batch, plan_.replicas);
+  const StepShape shape{.samples = largest_part(share, std::min(micro_batches_, share)),
                         .micro_batches = std::min(micro_batches_, share),
                         .seed = seed_,
                         .steps_per_epoch = context.timetable.steps_per_epoch,
@@ -146,11 +140,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
   outcome.loss = sum.loss;
   outcome.pipeline = std::move(sum.pipeline);
 
-  skipped_ = skipped ? skipped_ + 1 : 0;
-  if (max_skipped_ > 0 && skipped_ >= max_skipped_)
-    throw AgreedError(ErrorCode::kNonFinite, std::to_string(skipped_) +
-                                                 " steps in a row were skipped; the last: " +
-                                                 describe(outcome.report.fault));
+  skipped_.count(skipped, outcome.report.fault);
 }
 
 void PipelineSteps::settle() { context().buffers.average(*peers_); }
@@ -176,11 +166,7 @@ void PipelineSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
   const Task compressed = compressed_task(options_, plan_, context().task, most, last_step_,
                                           context().timetable.steps_per_epoch);
   show_common();
-  const Score test = judge.score(compressed, judge.test);
-  event.compressed_loss = test.loss;
-  event.compressed_error = test.error;
-  if (judge.hold_out != nullptr)
-    event.compressed_hold_out_error = judge.score(compressed, *judge.hold_out).error;
+  judge_compressed(judge, compressed, event);
   show_own();
 }
 

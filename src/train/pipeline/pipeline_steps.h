@@ -14,6 +14,7 @@
 #include "train/pipeline/stage_boundaries.h"
 #include "train/pipeline/stage_passes.h"
 #include "train/pipeline/stage_plan.h"
+#include "train/skipped_steps.h"
 #include "train/step_taker.h"
 
 namespace thinwire {
@@ -53,7 +54,7 @@ class PipelineSteps final : public StepTaker {
   const uint64_t seed_;
   const uint64_t micro_batches_;
   const double clip_norm_;
-  const int max_skipped_;
+  SkippedSteps skipped_;
   StagePlan plan_;
   Sampler sampler_;
   uint64_t last_step_;
@@ -64,7 +65,6 @@ class PipelineSteps final : public StepTaker {
   std::unique_ptr<StageBoundaries> boundaries_;
   std::unique_ptr<PipelineCounters> counters_;
   std::unique_ptr<StagePasses> passes_;
-  int skipped_ = 0;  // in a row
 };
 
 }  // namespace thinwire

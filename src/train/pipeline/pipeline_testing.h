@@ -4,7 +4,9 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,10 +83,10 @@ struct StagedOptions {
   std::function<void(int rank, Task& task)> change = nullptr;  // of one rank's task
 };
 
-inline StagedResult train_staged(Group& group, const StagedOptions& options) {
+// Options has the members of StagedOptions from `settings` to `change` that are not the network's.
+template <typename Options>
+StagedResult train_small(Group& group, const Options& options, Task task, const TaskData& data) {
   StagedResult result;
-  const ToyData train(options.samples), test(53, 1), held_out(options.held_out, 2);
-  Task task = staged_task(options.dropout, options.normed, options.hidden);
   if (options.change) options.change(group.rank(), task);
   RunEvents events;
   if (group.rank() == 0) {
@@ -99,10 +101,8 @@ inline StagedResult train_staged(Group& group, const StagedOptions& options) {
         return !result.steps.empty() && result.steps.back().step >= options.stop_after;
       };
   }
-  result.summary = train_task(
-      toy_recipe(options.settings), options.places, group, task,
-      {.train = train, .test = test, .hold_out = options.held_out != 0 ? &held_out : nullptr},
-      events);
+  result.summary =
+      train_task(toy_recipe(options.settings), options.places, group, task, data, events);
   for (const torch::Tensor& tensor : task.module->parameters())
     result.weights.push_back(tensor.detach().clone());
   for (const torch::Tensor& tensor : task.module->buffers())
@@ -110,16 +110,26 @@ inline StagedResult train_staged(Group& group, const StagedOptions& options) {
   return result;
 }
 
-// On threads; rank 0's result. All ranks must have ended with the same weights.
-inline StagedResult run_staged(int ranks, const StagedOptions& options) {
+inline StagedResult train_staged(Group& group, const StagedOptions& options) {
+  const ToyData train(options.samples), test(53, 1), held_out(options.held_out, 2);
+  return train_small(
+      group, options, staged_task(options.dropout, options.normed, options.hidden),
+      {.train = train, .test = test, .hold_out = options.held_out != 0 ? &held_out : nullptr});
+}
+
+// `train` on threads; rank 0's result. All ranks must have ended with the same weights.
+inline StagedResult run_small(int ranks, const std::function<StagedResult(Group&)>& train) {
   std::vector<StagedResult> results(static_cast<size_t>(ranks));
-  run_local(ranks, [&](Group& group) {
-    results[static_cast<size_t>(group.rank())] = train_staged(group, options);
-  });
+  run_local(ranks,
+            [&](Group& group) { results[static_cast<size_t>(group.rank())] = train(group); });
   for (const StagedResult& result : results)
     if (!same_bits(result.weights, results[0].weights))
       throw std::logic_error("ranks ended with different weights");
   return std::move(results[0]);
+}
+
+inline StagedResult run_staged(int ranks, const StagedOptions& options) {
+  return run_small(ranks, [&](Group& group) { return train_staged(group, options); });
 }
 
 inline Settings with(Settings settings, const Settings& more) {

@@ -23,11 +23,10 @@
 #include "train/recipe_parts.h"
 #include "train/sequence.h"
 #include "train/thread_count.h"
+#include "train/timetable.h"
 
 namespace thinwire {
 namespace {
-
-uint64_t parts_up(uint64_t whole, uint64_t parts) { return (whole + parts - 1) / parts; }
 
 struct PassTimes {
   std::vector<double> forward, backward;  // by stage
@@ -116,7 +115,7 @@ PlannedPipeline measured_pipeline(const Options& recipe, Task given, const TaskD
   const Task task = with_autoencoders(recipe, with_defaults(std::move(given)), data.train);
   const StageCut cut = cut_stages(options, task, data.train, 2);
   const auto batch = static_cast<uint64_t>(recipe.integer("train.batch"));
-  const uint64_t share = parts_up(batch, static_cast<uint64_t>(ranks / stages));
+  const uint64_t share = largest_part(batch, static_cast<uint64_t>(ranks / stages));
   const uint64_t passes =
       std::min(static_cast<uint64_t>(recipe.integer("train.micro_batches")), share);
   PlannedPipeline planned{.stages = {},
@@ -125,7 +124,7 @@ PlannedPipeline measured_pipeline(const Options& recipe, Task given, const TaskD
                           .even = batch % (passes * static_cast<uint64_t>(ranks / stages)) == 0,
                           .order = recipe.text("pipeline.order"),
                           .exchange = exchange_options(recipe)};
-  const uint64_t samples = parts_up(share, passes);
+  const uint64_t samples = largest_part(share, passes);
   for (size_t stage = 0; stage < options.stages; ++stage)
     planned.stages.push_back({.tensors = describe_parameters(
                                   *stage_module(task, cut.starts[stage], cut.starts[stage + 1]))});

@@ -4,14 +4,10 @@
 
 #include <utility>
 
+#include "train/pipeline/agreed_value.h"
+
 namespace thinwire {
 namespace {
-
-template <typename T>
-T must(Result<T> made) {
-  if (!made) throw AgreedError(made.status().code(), made.status().message());
-  return std::move(made).value();
-}
 
 // The same without compression.
 BoundarySpec plain(BoundarySpec spec) {
@@ -24,7 +20,7 @@ BoundarySpec plain(BoundarySpec spec) {
 }
 
 bool keeps_caches(const BoundarySpec& spec) {
-  return must(find_boundary_memory(spec.memory)).entry->by_id;
+  return agreed(find_boundary_memory(spec.memory)).entry->by_id;
 }
 
 }  // namespace
@@ -55,7 +51,7 @@ struct StageBoundaries::Maker {
   // End is BoundarySender or BoundaryReceiver.
   template <typename End>
   End* open(const BoundarySpec& spec, auto make, const char* side, bool in_store) {
-    const auto made = [&] { return must(make(spec)); };
+    const auto made = [&] { return agreed(make(spec)); };
     End* end = nullptr;
     if (in_store && (options.save_caches || !keeps_caches(spec))) {
       end = &store.open<End>("pipeline/" + spec.name + side, made);
@@ -81,13 +77,13 @@ struct StageBoundaries::Maker {
 
   void in(const BoundarySpec& spec, WayIn& compressed, WayIn& warm) {
     compressed.end = open<BoundaryReceiver>(spec, make_boundary_receiver, "/receiver", true);
-    compressed.limit = must(make_boundary_sender(spec))->max_message_size();
+    compressed.limit = agreed(make_boundary_sender(spec))->max_message_size();
     if (keeps_caches(spec)) {
       warm = compressed;
       return;
     }
     warm.end = open<BoundaryReceiver>(plain(spec), make_boundary_receiver, "", false);
-    warm.limit = must(make_boundary_sender(plain(spec)))->max_message_size();
+    warm.limit = agreed(make_boundary_sender(plain(spec)))->max_message_size();
   }
 
   // One cut, of which this stage is in front or behind.

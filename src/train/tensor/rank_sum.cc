@@ -8,16 +8,11 @@
 
 #include "pipeline/boundary_message.h"
 #include "train/elapsed_time.h"
+#include "train/pipeline/agreed_value.h"
 #include "train/pipeline/tensor_floats.h"
 
 namespace thinwire {
 namespace {
-
-template <typename T>
-T must(Result<T> made) {
-  if (!made) throw AgreedError(made.status().code(), made.status().message());
-  return std::move(made).value();
-}
 
 // Ranks draw independently, or the errors of their random roundings would add up.
 BoundarySpec of_rank(BoundarySpec spec, int whole_rank, uint32_t stream) {
@@ -33,12 +28,12 @@ RankSum::RankSum(const BoundarySpec& spec, Group& group, int first, uint32_t str
     : name_(spec.name), group_(group), first_(first) {
   const std::string key = "tensor/" + name_;
   const BoundarySpec own = of_rank(spec, first + group.rank(), stream);
-  sender_ =
-      &store.open<BoundarySender>(key + "/sender", [&] { return must(make_boundary_sender(own)); });
+  sender_ = &store.open<BoundarySender>(key + "/sender",
+                                        [&] { return agreed(make_boundary_sender(own)); });
   for (int rank = 0; rank < group.size(); ++rank)
     receivers_.push_back(&store.open<BoundaryReceiver>(
         key + "/receiver" + std::to_string(rank),
-        [&] { return must(make_boundary_receiver(of_rank(spec, first + rank, stream))); }));
+        [&] { return agreed(make_boundary_receiver(of_rank(spec, first + rank, stream))); }));
   message_.resize(sender_->max_message_size());
 }
 

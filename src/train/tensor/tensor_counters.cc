@@ -2,28 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/tensor/tensor_counters.h"
 
-#include <functional>
-#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
+
+#include "train/pipeline/boundary_counters.h"
 
 namespace thinwire {
 namespace {
 
 constexpr uint64_t kLengthBytes = 8;  // in front of each message: Group::all_gather_v
-
-uint64_t count_of(const std::vector<uint64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<>());
-}
-
-StreamCounters counters_of(const PipelineReport::Direction& from) {
-  StreamCounters counters;
-  counters.values = counters.kept = from.values;
-  counters.payload_bytes = from.payload_bytes;
-  counters.frame_bytes = from.message_bytes;
-  return counters;
-}
 
 template <typename T>
 std::vector<T> gather_of(Group& group, std::span<const T> mine) {
@@ -102,13 +90,7 @@ TensorCounters::Sum TensorCounters::gather(Group& group, const RankCounters& min
     report.decompress_seconds += counters.decompress;
     report.wait_seconds += counters.wait;
   }
-  std::vector<StreamCounters> streams;
-  for (const PipelineReport::Boundary& boundary : sum.pairs.boundaries)
-    for (const PipelineReport::Direction* way : {&boundary.forward, &boundary.backward})
-      streams.push_back(counters_of(*way));
-  if (plan_.replicas > 1)
-    streams.insert(streams.end(), report.streams.begin(), report.streams.end());
-  report.streams = std::move(streams);
+  report_boundaries(sum.pairs, plan_.replicas > 1, report);
   return sum;
 }
 

@@ -22,8 +22,6 @@
 namespace thinwire {
 namespace {
 
-uint64_t parts_up(uint64_t whole, uint64_t parts) { return (whole + parts - 1) / parts; }
-
 // What a rank saw of its own that was not finite.
 struct Seen {
   TrainedSums::Spoiled sum = {};
@@ -84,7 +82,7 @@ TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOpt
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
       clip_norm_(context.recipe.number("clip.norm")),
-      max_skipped_(exchange.max_skipped),
+      skipped_(exchange.max_skipped),
       sampler_(context.recipe, context.timetable),
       last_step_(first_step) {
   Group& group = context.group;
@@ -101,8 +99,8 @@ TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOpt
     return std::make_unique<StageState>(parts_.module(), context.optimizer);
   });
 
-  const uint64_t share = parts_up(context.timetable.batch, plan_.replicas);
-  const StepShape shape{.samples = parts_up(share, std::min(micro_batches_, share)),
+  const uint64_t share = largest_part(context.timetable.batch, plan_.replicas);
+  const StepShape shape{.samples = largest_part(share, std::min(micro_batches_, share)),
                         .micro_batches = std::min(micro_batches_, share),
                         .seed = seed_,
                         .steps_per_epoch = context.timetable.steps_per_epoch,
@@ -199,11 +197,7 @@ void TensorSteps::end(bool skipped, RankCounters& counters, StepOutcome& outcome
   outcome.loss = sum.loss;
   outcome.pipeline = std::move(sum.pairs);
 
-  skipped_ = skipped ? skipped_ + 1 : 0;
-  if (max_skipped_ > 0 && skipped_ >= max_skipped_)
-    throw AgreedError(ErrorCode::kNonFinite, std::to_string(skipped_) +
-                                                 " steps in a row were skipped; the last: " +
-                                                 describe(outcome.report.fault));
+  skipped_.count(skipped, outcome.report.fault);
 }
 
 void TensorSteps::show_common() {
@@ -220,11 +214,7 @@ void TensorSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
       .first_step = last_step_};
   const Task summed = summed_task(options_, plan_, context().task, shapes_, shape);
   show_common();
-  const Score test = judge.score(summed, judge.test);
-  event.compressed_loss = test.loss;
-  event.compressed_error = test.error;
-  if (judge.hold_out != nullptr)
-    event.compressed_hold_out_error = judge.score(summed, *judge.hold_out).error;
+  judge_compressed(judge, summed, event);
   show_own();
 }
 

@@ -9,6 +9,7 @@
 #include "thinwire/exchange.h"
 #include "thinwire/store.h"
 #include "train/pipeline/stage_boundaries.h"
+#include "train/skipped_steps.h"
 #include "train/step_taker.h"
 #include "train/tensor/rank_parts.h"
 #include "train/tensor/tensor_counters.h"
@@ -52,7 +53,7 @@ class TensorSteps final : public StepTaker {
   const uint64_t seed_;
   const uint64_t micro_batches_;
   const double clip_norm_;
-  const int max_skipped_;
+  SkippedSteps skipped_;
   Sampler sampler_;
   uint64_t last_step_;
   std::unique_ptr<Group> ranks_, peers_;  // of this network; this part of all replicas
@@ -60,7 +61,6 @@ class TensorSteps final : public StepTaker {
   std::vector<SumShapes> shapes_;
   std::unique_ptr<TrainedSums> sums_;
   std::unique_ptr<TensorCounters> counters_;
-  int skipped_ = 0;  // in a row
 };
 
 }  // namespace thinwire

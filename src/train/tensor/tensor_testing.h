@@ -4,10 +4,8 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <span>
-#include <stdexcept>
-#include <utility>
-#include <vector>
 
 #include "train/models/models.h"
 #include "train/pipeline/pipeline_testing.h"
@@ -57,42 +55,14 @@ struct TextOptions {
 };
 
 inline StagedResult train_text(Group& group, const TextOptions& options) {
-  StagedResult result;
   const ToyText train(options.samples), test(21, 5), held_out(options.held_out, 9);
-  Task task = text_task(options.dropout, options.blocks, options.width);
-  if (options.change) options.change(group.rank(), task);
-  RunEvents events;
-  if (group.rank() == 0) {
-    events.note = [&](std::string_view text) { result.notes.emplace_back(text); };
-    events.evaluation = [&](const EvaluationEvent& event) { result.tests.push_back(event); };
-    events.step = [&](const StepEvent& event) {
-      result.steps.push_back(event);
-      if (event.pipeline != nullptr) result.pipelines.push_back(*event.pipeline);
-    };
-    if (options.stop_after != UINT64_MAX)
-      events.stop = [&] {
-        return !result.steps.empty() && result.steps.back().step >= options.stop_after;
-      };
-  }
-  result.summary = train_task(
-      toy_recipe(options.settings), options.places, group, task,
-      {.train = train, .test = test, .hold_out = options.held_out != 0 ? &held_out : nullptr},
-      events);
-  for (const torch::Tensor& tensor : task.module->parameters())
-    result.weights.push_back(tensor.detach().clone());
-  return result;
+  return train_small(
+      group, options, text_task(options.dropout, options.blocks, options.width),
+      {.train = train, .test = test, .hold_out = options.held_out != 0 ? &held_out : nullptr});
 }
 
-// On threads; rank 0's result. All ranks must have ended with the same weights.
 inline StagedResult run_text(int ranks, const TextOptions& options) {
-  std::vector<StagedResult> results(static_cast<size_t>(ranks));
-  run_local(ranks, [&](Group& group) {
-    results[static_cast<size_t>(group.rank())] = train_text(group, options);
-  });
-  for (const StagedResult& result : results)
-    if (!same_bits(result.weights, results[0].weights))
-      throw std::logic_error("ranks ended with different weights");
-  return std::move(results[0]);
+  return run_small(ranks, [&](Group& group) { return train_text(group, options); });
 }
 
 }  // namespace thinwire
