@@ -13,20 +13,11 @@ from torch import nn
 from ..codec import Codec
 from ..errors import ContractError, CorruptError
 from ._arguments import Arguments, explains_keywords
-from ._memory import Carrier, carrier_of, on_host
+from ._memory import carrier_of, on_host
 from ._native import BoundaryReceiver, BoundarySender
 
 # Ranks draw random numbers of their own, or the errors of their roundings would add up.
 _RANK_SEED = 0x9E3779B97F4A7C15
-
-_carriers: dict[Any, Carrier] = {}
-
-
-def _carrier_of(group: dist.ProcessGroup) -> Carrier:
-    """One for all objects of a process group."""
-    if group not in _carriers:
-        _carriers[group] = carrier_of(group)
-    return _carriers[group]
 
 
 class _Sum:
@@ -106,6 +97,7 @@ class TensorParallel:
     Forward, all ranks get the sum of the partial products; backward, the sum of the gradients of `x`. What a rank
     contributes is compressed once and sent to all others, and all add in the order of ranks, so that the sum has the same
     bits on each. Values that are not finite make it NaN on all ranks. There is no memory: what a codec leaves out is lost.
+    All ranks of the group make the object at the same point.
 
     Args:
         codec: for activations.
@@ -136,7 +128,7 @@ class TensorParallel:
         check.seed(seed)
         if not dist.is_initialized():
             raise ContractError("TensorParallel: needs torch.distributed.init_process_group first")
-        self._carrier = _carrier_of(process_group or dist.group.WORLD)
+        self._carrier = carrier_of(process_group or dist.group.WORLD)
         self._per_sample, self._seed = per_sample, seed
         self._sums: dict[tuple[Any, ...], _Sum] = {}
         self._bytes = {"forward_bytes": 0, "backward_bytes": 0}
