@@ -210,9 +210,9 @@ def after_changes(steps: list[dict]) -> list[tuple[int, int | None, str]]:
 def show_changes(options, recipe: pathlib.Path, rate: str) -> None:
     options.lab = [word for change in options.change for word in ("--then", change)]
     for auto in options.autos:
-        print(recipe.stem, rate, auto)
         for step, later, codec in after_changes(train(options, auto, options.auto_steps, rate)):
-            print(f"  step {step}: {'no decision' if later is None else f'decided {later} steps later'}, {codec}")
+            told = "no decision" if later is None else f"{later} steps later"
+            print(f"| {recipe.stem} | {rate}, {', '.join(options.change)} | `{auto}` | {step} | {told} | `{codec}` |", flush=True)
 
 
 def main() -> None:
@@ -233,6 +233,8 @@ def main() -> None:
     choices = {auto: choices_of(options.program, auto) for auto in options.autos}
     allowed = list(dict.fromkeys(codec for codecs in choices.values() for codec in codecs))
     cells = []
+    if options.change:
+        print("| recipe | link | auto | changed at step | decided last | codec of most tensors |\n| --- | --- | --- | ---: | ---: | --- |")
     for recipe in options.recipes:
         kept = kept_of(options, recipe)
         for rate in options.rates:

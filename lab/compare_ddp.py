@@ -8,7 +8,10 @@ Ranks are processes on hosts of thin_links.py, one each, with one thread. Every 
 (784-2048-2048-2048-10, 10 M parameters, batches of --batch, SGD) with one method after another, in rounds, so that all see the same
 machine; the first steps of each round are not counted. The time is the median of a step on rank 0, all ranks
 beginning it together; the bytes are what the host's card sent, headers of all layers included, and what thinwire says
-that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are.
+that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are. A codec
+"auto" first trains --settle steps by itself; what it decided in the end takes part in the rounds, and is in the table.
+
+    sudo lab/compare_ddp.py --rates none,1gbit,100mbit --methods "ddp;auto:loss=small;auto:loss=any;fp16;int8" --rounds 5
 thinwire.torch must be importable.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -49,6 +52,19 @@ def build(method, width, bucket_kb):
     elif method != "ddp":
         return model, tw.compress(model, method, bucket_kb=bucket_kb)
     return model, None
+
+
+def settled(auto, number, options):
+    """A codec that follows what this "auto" decides last in --settle steps; the decision."""
+    model, link = build(auto, options.width, options.bucket_kb)
+    time_steps(model, options.batch, 0, options.settle)
+    last = link.decisions()[-1]
+    fields = [last["codec"], *(field for name, codec in last["others"].items() for field in (codec, name))]
+    plan = pathlib.Path(f"{options.out}.{os.environ['RANK']}.{number}.txt")
+    plan.write_text("thinwire decisions 1\n" + "\t".join(["0", *fields]) + "\n")
+    loss = auto.partition("loss=")[2] or "small"
+    exceptions = f", others for {len(last['others'])} tensors" if last["others"] else ""
+    return f"auto:loss={loss},plan={plan}", f"{last['codec']}{exceptions}, decided in step {last['step']} of {options.settle}"
 
 
 def leave_as_it_is(state, bucket):
@@ -96,7 +112,11 @@ def be_rank(options):
     dist.init_process_group("gloo")
     times = {method: [] for method in options.methods}
     sent = dict.fromkeys(options.methods, 0)
-    models = {method: build(method, options.width, options.bucket_kb) for method in options.methods}
+    fixed, decided = {method: method for method in options.methods}, {}
+    for number, method in enumerate(options.methods):
+        if method.startswith("auto"):
+            fixed[method], decided[method] = settled(method, number, options)
+    models = {method: build(fixed[method], options.width, options.bucket_kb) for method in options.methods}
     for _ in range(options.rounds):
         for method, (model, _link) in models.items():
             taken, size = time_steps(model, options.batch, options.steps, options.warm_up)
@@ -105,6 +125,8 @@ def be_rank(options):
     if dist.get_rank() == 0:
         steps = options.rounds * options.steps
         rows = {m: {"ms": 1e3 * statistics.median(times[m]), "mb": sent[m] / steps / 1e6} for m in times}
+        for method, text in decided.items():
+            rows[method]["decided"] = text
         for method, (_, link) in models.items():
             if link is not None:
                 rows[method] |= counted(link.metrics())
@@ -116,7 +138,7 @@ def be_rank(options):
 def measure(options, rate):
     """ms and MB a step of each method over links of this rate."""
     arguments = ["--methods", ";".join(options.methods)]
-    for name in ("ranks", "steps", "warm_up", "rounds", "width", "batch", "bucket_kb"):
+    for name in ("ranks", "steps", "warm_up", "rounds", "settle", "width", "batch", "bucket_kb"):
         arguments += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     return json.loads(host_ranks.measure(__file__, arguments, rate, options.ranks, timeout=options.timeout))
 
@@ -130,7 +152,8 @@ def page(results, options):
         cells = []
         for rate in rates:
             ms, alone = results[rate][method]["ms"], results[rate].get("alone", {}).get("ms")
-            cells.append(f"{ms:.0f}" + (f" ({ms / alone:.1f}x)" if alone else ""))
+            cells.append(f"{ms:.0f}" + (f" ({ms / alone:.1f}x)" if alone else "") +
+                         (f": {results[rate][method]['decided']}" if "decided" in results[rate][method] else ""))
         last = results[rates[-1]][method]
         own = f"{last['own_mb']:.3f}" if "own_mb" in last else ""
         lines.append(f"| {method} | {' | '.join(cells)} | {last['mb']:.3f} | {own} |")
@@ -144,6 +167,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="counted, in each round")
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--settle", type=int, default=120, help="steps in which a codec auto decides")
     parser.add_argument("--width", type=int, default=2048, help="of the hidden layers")
     parser.add_argument("--batch", type=int, default=32, help="images of a step")
     parser.add_argument("--bucket-kb", type=int, default=2048, help="of thinwire's methods")
