@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "cli/plan_words.h"
 #include "cli/table.h"
@@ -19,23 +18,12 @@ std::string rate_text(double bits_per_second) {
   return to_string(LinkSpec{.bits_per_second = std::stod(fmt::format("{:.2g}", bits_per_second))});
 }
 
-// Whether all that is known says that the network learns as well as with fp32.
-bool keeps_accuracy(const PlanRow& row) {
-  constexpr double kMost = 1;  // points
-  return !row.accuracy.empty() &&
-         std::all_of(row.accuracy.begin(), row.accuracy.end(),
-                     [](const KnownAccuracy& known) { return known.points <= kMost; });
-}
-
-// Of two rows with known errors: on more networks, then by fewer points on the worst of them.
-bool is_milder(const PlanRow& a, const PlanRow& b) {
-  const auto worst = [](const PlanRow& row) {
-    double points = -std::numeric_limits<double>::infinity();
-    for (const KnownAccuracy& known : row.accuracy) points = std::max(points, known.points);
-    return points;
-  };
-  if (a.accuracy.size() != b.accuracy.size()) return a.accuracy.size() > b.accuracy.size();
-  return worst(a) < worst(b);
+// "resnet20 +0.3, char-lstm +0.2"; "not known".
+std::string describe_accuracy(const std::vector<KnownAccuracy>& known) {
+  std::vector<std::string> parts;
+  for (const KnownAccuracy& one : known)
+    parts.push_back(fmt::format("{} {:+.1f}", one.model, one.points));
+  return parts.empty() ? "not known" : join(parts, ", ");
 }
 
 // What would have to be different for the other answer.
@@ -60,7 +48,7 @@ std::string why_dense(const PlanRow& dense) {
 
 // What is said of the error of the codec that was chosen, and of a faster one.
 std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
-  if (!keeps_accuracy(best)) {
+  if (!keeps_accuracy(best.accuracy)) {
     const std::string known = describe_accuracy(best.accuracy);
     return best.accuracy.empty()
                ? fmt::format(" What {} costs in accuracy is not known.", best.codec)
@@ -129,27 +117,19 @@ void rank_rows(PlanTable& plan) {
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const PlanRow& a, const PlanRow& b) {
     return a.step.seconds < b.step.seconds;
   });
-  // Steps that differ by less are equally fast, and the milder codec is the better one.
-  constexpr double kEquallyFast = 1.05;
-  std::optional<size_t> fastest, fastest_safe, safe;
+  std::vector<CodecStep> steps;
+  std::vector<size_t> rows;  // of these
   for (size_t i = 0; i < plan.rows.size(); ++i) {
     const PlanRow& row = plan.rows[i];
     if (row.codec == "fp32") {
       plan.dense = i;
       continue;
     }
-    if (!fastest) fastest = i;
-    if (!keeps_accuracy(row)) continue;
-    if (!fastest_safe) fastest_safe = safe = i;
-    if (row.step.seconds <= kEquallyFast * plan.rows[*fastest_safe].step.seconds &&
-        is_milder(row, plan.rows[*safe]))
-      safe = i;
+    steps.push_back({.seconds = row.step.seconds, .accuracy = row.accuracy});
+    rows.push_back(i);
   }
-  const auto serves = [&](std::optional<size_t> row) {
-    return row && speed_up(plan, plan.rows[*row]) >= kWorthwhile;
-  };
-  if (!serves(safe)) safe = fastest_safe;
-  plan.best = safe && (serves(safe) || !serves(fastest)) ? safe : fastest;
+  if (const auto best = choose_codec(steps, plan.rows[plan.dense].step.seconds))
+    plan.best = rows[*best];
 }
 
 bool says_compress(const PlanTable& plan) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/known_accuracy.h"
+#include "thinwire/codec_choice.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire::cli {
@@ -39,12 +39,7 @@ struct PlanTable {
   std::vector<std::string> notes;  // further lines of text
 };
 
-// A codec is worth its trouble from here on; less than that no prediction can tell.
-inline constexpr double kWorthwhile = 1.02;  // times as fast as fp32
-
-// Ranks the rows, and chooses one other than fp32: of those whose error in committed results is at most a point above fp32, and
-// whose steps are within 5 % of the fastest of these, the one whose error is known on most networks and is smallest there. If
-// none of these is worth its trouble and another row is, the fastest of all.
+// Ranks the rows, and chooses one other than fp32 (choose_codec).
 void rank_rows(PlanTable& plan);
 
 // Whether the chosen codec is worth its trouble.

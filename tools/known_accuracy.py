@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes cli/known_accuracy_table.cc, what the program knows of codecs' accuracy, from the runs of docs/results/methods.md.
+"""Writes src/plan/known_accuracy_table.cc, what the program knows of codecs' accuracy, from the runs of docs/results/methods.md.
 
     tools/known_accuracy.py            writes it
     tools/known_accuracy.py --check    fails if it would be another
@@ -12,12 +12,12 @@ import sys
 import kept_runs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TABLE = ROOT / "cli/known_accuracy_table.cc"
+TABLE = ROOT / "src/plan/known_accuracy_table.cc"
 HEAD = """// What committed results say about the accuracy of codecs. Written by tools/known_accuracy.py.
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/known_accuracy.h"
+#include "thinwire/codec_choice.h"
 
-namespace thinwire::cli {
+namespace thinwire {
 
 // From docs/results/runs/methods.jsonl: error in points above that of fp32, same recipe and
 // seeds; on held-out samples where there are some.
@@ -28,7 +28,7 @@ TAIL = """  };
   return kAll;
 }
 
-}  // namespace thinwire::cli
+}  // namespace thinwire
 """
 
 

@@ -1,14 +1,18 @@
-// step_plan.h: predicted steps; predictions are dictionaries here, and dataclasses in the package.
+// step_plan.h and codec_choice.h: predicted steps, dictionaries here and dataclasses in the package; which one to choose.
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
 #include "stream_spec.h"
+#include "thinwire/codec_choice.h"
 #include "thinwire/local_plan.h"
 #include "thinwire/step_plan.h"
 
@@ -70,6 +74,29 @@ nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<doub
   return to_dict(step);
 }
 
+// Model, epochs, points of error above fp32, seeds.
+using KnownTuple = std::tuple<std::string, int, double, int>;
+
+std::vector<KnownTuple> known_errors(const std::string& codec) {
+  std::vector<KnownTuple> all;
+  for (const KnownAccuracy& known : accuracy_of(codec))
+    all.emplace_back(known.model, known.epochs, known.points, known.seeds);
+  return all;
+}
+
+std::optional<size_t> choose(const std::vector<std::pair<double, std::vector<KnownTuple>>>& steps,
+                             double dense_seconds) {
+  std::vector<CodecStep> all;
+  for (const auto& [seconds, errors] : steps) {
+    CodecStep step{.seconds = seconds};
+    for (const auto& [model, epochs, points, seeds] : errors)
+      step.accuracy.push_back(
+          {.codec = {}, .model = model, .epochs = epochs, .points = points, .seeds = seeds});
+    all.push_back(std::move(step));
+  }
+  return choose_codec(all, dense_seconds);
+}
+
 }  // namespace
 
 void bind_step_plan(nb::module_& module) {
@@ -80,11 +107,14 @@ void bind_step_plan(nb::module_& module) {
           nb::arg("text"))
       .def("to_text", &CostTable::to_text);
   module.def("parse_link", &rate_and_latency, nb::arg("text"));
+  module.attr("WORTHWHILE") = kWorthwhile;
+  module.def("known_errors", &known_errors, nb::arg("codec"));
+  module.def("choose_codec", &choose, nb::arg("steps"), nb::arg("dense_seconds"));
   module.def("predict_step", &predict, nb::arg("tensors"), nb::arg("ready_seconds"),
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),
              nb::arg("method"), nb::arg("ranks"), nb::arg("link"), nb::arg("own_core"),
-             nb::arg("costs"), nb::arg("per_machine") = 1,
-             nb::arg("inside") = std::pair(0.0, 0.0), nb::arg("sync") = "");
+             nb::arg("costs"), nb::arg("per_machine") = 1, nb::arg("inside") = std::pair(0.0, 0.0),
+             nb::arg("sync") = "");
 }
 
 }  // namespace thinwire::python

@@ -36,7 +36,7 @@ from .errors import (
 from .feedback import Feedback, FeedbackInfo, Signal, feedbacks
 from .frame import FRAME_HEADER_SIZE, Frame, pack, unpack, unpack_all
 from .options import OptionInfo
-from .planning import Plan, PlannedStep, plan
+from .planning import KnownAccuracy, Plan, PlannedStep, plan
 from .store import Store
 from .streams import TensorSpec, tensor_kinds
 from .threads import codec_threads, set_codec_threads
@@ -60,6 +60,7 @@ __all__ = [
     "FeedbackInfo",
     "Frame",
     "IoError",
+    "KnownAccuracy",
     "MismatchError",
     "NonFiniteError",
     "OptionInfo",

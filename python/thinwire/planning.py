@@ -14,8 +14,18 @@ from .streams import TensorSpec
 USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=0.01",
                 "topk:density=0.01 @ sparse-reduce", "sidco:density=0.01", "powersgd:rank=1", "powersgd:rank=4")
 
-_WORTHWHILE = 1.02  # times as fast as fp32; less than that no prediction can tell
 _costs = _core.CostTable()  # of this process, which measures each codec once
+
+
+@dataclass(frozen=True)
+class KnownAccuracy:
+    """What a codec cost on a network in docs/results/methods.md, with the memory that it has by default."""
+
+    model: str
+    epochs: int
+    points: float
+    """Of error, in percentage points above fp32: mean over seeds. In short runs with one seed, one or two may be chance."""
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class PlannedStep:
     """Whether that is what the exchange will count; otherwise an estimate."""
     memory_bytes: float
     """That the codec and its memory keep from step to step."""
+    known_errors: tuple[KnownAccuracy, ...] = ()
+    """Empty if the codec was not measured with these options, and for rounds (`sync`)."""
 
 
 class Plan(Sequence[PlannedStep]):
@@ -74,29 +86,55 @@ class Plan(Sequence[PlannedStep]):
     @property
     def compress(self) -> bool:
         """Whether any codec is at least 2 % faster than fp32, which is less than what a prediction can tell."""
-        return self._steps[0].speed_up >= _WORTHWHILE
+        return self._steps[0].speed_up >= _core.WORTHWHILE
+
+    @property
+    def best(self) -> Optional[PlannedStep]:
+        """The codec to choose, other than fp32, if there is one. Of the codecs whose known errors are at most a point above
+        fp32, and whose steps are within 5 % of the fastest of these, it is the one whose error is known on most networks and
+        is smallest there. If none of these is 2 % faster than fp32 and another codec is, it is the fastest of all."""
+        others = [step for step in self._steps if step.codec != "fp32"]
+        chosen = _core.choose_codec(
+            [(step.seconds, [(one.model, one.epochs, one.points, one.seeds) for one in step.known_errors])
+             for step in others], self.of("fp32").seconds)
+        return None if chosen is None else others[chosen]
 
     @property
     def verdict(self) -> str:
-        """What to do, in words. It does not know what codecs cost in accuracy."""
-        fastest, dense = self._steps[0], self.of("fp32")
+        """What to do, in words."""
+        best, dense = self.best, self.of("fp32")
         share = dense.compute_seconds / dense.seconds
-        if not self.compress:
+        if not self.compress or best is None:
             return (f"Do not compress: no codec is 2 % faster than fp32. Computation takes {100 * share:.0f} % of a step with "
                     "fp32. A slower link, more ranks or a shorter computation can change the answer.")
-        worth = [step.codec for step in self._steps if step.speed_up >= _WORTHWHILE]
-        return (f"Compress: {fastest.codec} takes {1e3 * fastest.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with fp32. "
-                f"At least 2 % faster than fp32 are: {', '.join(worth)}. What they cost in accuracy is in "
-                "docs/results/methods.md.")
+        text = f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with fp32."
+        if not best.known_errors:
+            text += f" What {best.codec} costs in accuracy is not known."
+        elif max(one.points for one in best.known_errors) > 1:
+            text += f" Its error was {_errors(best)} points above fp32."
+        if self._steps[0] is not best:
+            text += f" {self._steps[0].codec} would be faster, and may cost accuracy."
+        worth = [step.codec for step in self._steps if step.speed_up >= _core.WORTHWHILE]
+        return f"{text} At least 2 % faster than fp32 are: {', '.join(worth)}."
 
     def __str__(self) -> str:
         width = max(len(step.codec) for step in self._steps)
         compute = self.of("fp32").compute_seconds
         lines = [f"{self.ranks} ranks, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
-                 f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step"]
+                 f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step  error, points"]
         lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.3f}x  {step.limit:<11}  "
-                  f"{'' if step.bytes_exact else '~'}{step.sent_bytes:,.0f}" for step in self._steps]
+                  f"{('' if step.bytes_exact else '~') + format(step.sent_bytes, ',.0f'):>14}  {_errors(step)}".rstrip()
+                  for step in self._steps]
+        if any(step.known_errors for step in self._steps):
+            lines += ["", "Error is that of docs/results/methods.md in points above fp32: short runs, one seed each, in which a",
+                      "point or two may be chance."]
         return "\n".join([*lines, "", self.verdict])
+
+
+def _errors(step: PlannedStep) -> str:
+    if step.codec == "fp32":
+        return ""
+    return ", ".join(f"{one.model} {one.points:+.1f}" for one in step.known_errors) or "not known"
 
 
 def listed(codecs: Optional[Union[str, Iterable[str]]]) -> Optional[list[str]]:
@@ -138,15 +176,17 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
                             "gradient is complete")
     names = ["fp32", *(name for name in (USUAL_CODECS if codecs is None else codecs) if name != "fp32")]
     parsed_link, parsed_inside = _core.parse_link(link), _core.parse_link(inside_link)
-    rows = {}
+    rows, errors = {}, {}
     for name in names:
         codec, _, method = name.partition(" @ ")
         try:
             rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks,
                                             parsed_link, own_core, _costs, per_machine, parsed_inside, sync)
+            errors[name] = () if sync else tuple(KnownAccuracy(*one) for one in _core.known_errors(codec))
         except Error:
             if codecs is not None or name == "fp32":
                 raise
     dense = rows["fp32"]["seconds"]
-    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **row) for name, row in rows.items()),
+    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], known_errors=errors[name], **row)
+                 for name, row in rows.items()),
                 ranks=ranks, link=link)

@@ -29,11 +29,30 @@ class Planned(unittest.TestCase):
         thin = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="int8; fp16")
         self.assertEqual({step.codec for step in thin}, {"fp32", "int8", "fp16"})
         self.assertRegex(thin.verdict, r"^Compress: int8 takes [\d.,]+ ms a step, [\d.,]+ ms with fp32\. "
-                                       r"At least 2 % faster than fp32 are: int8, fp16\. ")
+                                       r"At least 2 % faster than fp32 are: int8, fp16\.$")
         self.assertTrue(str(thin).startswith("4 ranks, link 1mbit,1ms; computation takes 1.0 ms a step\n"), str(thin))
         self.assertTrue(str(thin).endswith(thin.verdict))
         idle = thinwire.plan(NET, 10, link="10gbit", codecs="int8")
         self.assertIn("Do not compress: no codec is 2 % faster than fp32. Computation takes 100 % of a step", idle.verdict)
+
+    def test_it_advises_a_codec_that_is_known_to_keep_accuracy(self):
+        found = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="int8; topk:density=0.01; signum")
+        self.assertEqual(found[0].codec, "topk:density=0.01")
+        self.assertGreater(max(one.points for one in found[0].known_errors), 1)
+        self.assertEqual({one.model for one in found.of("int8").known_errors}, {"char-lstm", "resnet20"})
+        self.assertEqual(found.best, found.of("int8"))
+        self.assertIn("Compress: int8 takes", found.verdict)
+        self.assertIn(" topk:density=0.01 would be faster, and may cost accuracy.", found.verdict)
+        self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
+
+    def test_it_says_what_is_not_known(self):
+        only = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="topk:density=0.02")
+        self.assertEqual(only.best.known_errors, ())
+        self.assertIn(" What topk:density=0.02 costs in accuracy is not known.", only.verdict)
+        self.assertIn("  not known\n", str(only))
+        rounds = thinwire.plan(NET, 0.01, link="10mbit", ranks=4, sync="diloco:tau=100", codecs="int8")
+        self.assertEqual(rounds.of("int8").known_errors, ())
+        self.assertIsNone(thinwire.plan(NET, 0.01, codecs=[]).best)
 
     def test_bytes_are_those_of_a_step(self):
         values = [{tensor.name: np.ones(tensor.shape, np.float32) for tensor in NET} for _ in range(3)]

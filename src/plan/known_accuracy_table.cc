@@ -1,8 +1,8 @@
 // What committed results say about the accuracy of codecs. Written by tools/known_accuracy.py.
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/known_accuracy.h"
+#include "thinwire/codec_choice.h"
 
-namespace thinwire::cli {
+namespace thinwire {
 
 // From docs/results/runs/methods.jsonl: error in points above that of fp32, same recipe and
 // seeds; on held-out samples where there are some.
@@ -65,4 +65,4 @@ std::span<const KnownAccuracy> known_accuracies() {
   return kAll;
 }
 
-}  // namespace thinwire::cli
+}  // namespace thinwire

@@ -1,0 +1,46 @@
+// What committed results say about the accuracy of codecs, and which of several planned codecs to choose.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace thinwire {
+
+// An error that was measured: a mean over seeds. The codec had the memory that docs/codecs.md recommends.
+struct KnownAccuracy {
+  std::string_view codec;  // with the options that differ from the defaults
+  std::string_view model;
+  int epochs = 0;
+  double points = 0;  // of error, above fp32 with the same recipe and seeds
+  int seeds = 0;
+};
+
+// All that is known: docs/results/methods.md.
+std::span<const KnownAccuracy> known_accuracies();
+
+// What is known of a codec, whatever the order of its options. Throws Error if there is no such codec.
+std::vector<KnownAccuracy> accuracy_of(const std::string& codec);
+
+// A step with one codec, as planned.
+struct CodecStep {
+  double seconds = 0;
+  std::vector<KnownAccuracy> accuracy = {};
+};
+
+// A codec is worth its trouble from here on; less than that no prediction can tell.
+inline constexpr double kWorthwhile = 1.02;  // times as fast as fp32
+
+// Whether all that is known of a codec says that it costs at most one point.
+bool keeps_accuracy(const std::vector<KnownAccuracy>& known);
+
+// The step to choose, an index into `steps`, none of which is that of fp32. Of the codecs that keep accuracy, and whose steps are
+// within 5 % of the fastest of these, it is the one whose error is known on most networks and is smallest there. If none
+// of these is worth its trouble and another codec is, it is the fastest of all. Absent without steps.
+std::optional<size_t> choose_codec(std::span<const CodecStep> steps, double dense_seconds);
+
+}  // namespace thinwire
