@@ -8,7 +8,7 @@ Two ranks have a core each, on hosts of their own (thin_links.py). First auto tr
 (auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
 than codecs do. The first steps of a turn, in which the exchange changes, do not count.
-With --change the link changes during a run of auto, and what counts is how many steps later the last change of codecs was.
+With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs.
 Run it on a quiet machine: two ranks need both of its cores.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -187,32 +187,37 @@ def page_of(options, lines: list[str]) -> list[str]:
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
 
 
-def after_changes(steps: list[dict]) -> list[tuple[int, int | None, str]]:
-    """For each change of the link: its step, how many steps later codecs changed last before the next, the codec.
+def changed_at(steps: list[dict], seconds: list[float]) -> list[int]:
+    """The steps in which the link changed. The lab's clock starts some seconds before that of training: the first change
+    is the step near it that differs most from the ten before, and the others follow from their distances to it."""
+    ends, took = [step["seconds"] for step in steps], durations(steps)
+    near = [i for i in range(10, len(took)) if abs(ends[i + 1] - seconds[0]) < 10]
+    jump = lambda i: abs(math.log(took[i] / statistics.median(took[i - 10:i])))  # noqa: E731
+    first = max(near, key=jump) + 1
+    after = [ends[first] + at - seconds[0] for at in seconds]
+    return [next((i for i, end in enumerate(ends) if end >= at), len(ends)) for at in after]
 
-    A link has changed at a step that takes over twice, or under half, of the median of the ten before.
-    """
-    took = durations(steps)
-    changes, i = [], 10
-    while i < len(took):
-        before = statistics.median(took[i - 10:i])
-        if took[i] > 2 * before or took[i] < before / 2:
-            changes.append(i + 1)
-            i += 40  # of the same change: auto answers, steps take less again
-        i += 1
-    found = []
-    for change, following in zip(changes, [*changes[1:], len(steps)]):
-        decided = [step for step in range(change, following) if "decisions" in steps[step]]
-        found.append((change, decided[-1] - change if decided else None, largest_codec(steps[:following])))
-    return found
+
+def decisions_after(steps: list[dict], begin: int, end: int) -> str:
+    """Of the steps from `begin` to before `end`: how many later each decision that changed the codec of most tensors was."""
+    codec, found = largest_codec(steps[:begin + 1]), []
+    for i in range(begin + 1, min(end, len(steps))):
+        if "codecs" in steps[i] and largest_codec(steps[:i + 1]) != codec:
+            codec = largest_codec(steps[:i + 1])
+            found.append(f"{i - begin}: `{codec.partition(',')[0]}`")
+    return "; ".join(found) or f"stays with `{codec.partition(',')[0]}`"
 
 
 def show_changes(options, recipe: pathlib.Path, rate: str) -> None:
     options.lab = [word for change in options.change for word in ("--then", change)]
+    rates, seconds = zip(*((rate_, float(at)) for rate_, _, at in (change.partition("@") for change in options.change)))
     for auto in options.autos:
-        for step, later, codec in after_changes(train(options, auto, options.auto_steps, rate)):
-            told = "no decision" if later is None else f"{later} steps later"
-            print(f"| {recipe.stem} | {rate}, {', '.join(options.change)} | `{auto}` | {step} | {told} | `{codec}` |", flush=True)
+        steps = train(options, auto, options.auto_steps, rate)
+        at = changed_at(steps, seconds)
+        for begin, end, to in zip([0, *at], [*at, len(steps)], [rate, *rates]):
+            took = [1e3 * one for one in durations(steps)[begin:end - 1]]
+            end_took = f"{statistics.median(took[-10:]):,.1f}" if took else ""
+            print(f"| {recipe.stem} | `{auto}` | {begin} | {to} | {decisions_after(steps, begin, end)} | {end_took} |", flush=True)
 
 
 def main() -> None:
@@ -234,7 +239,8 @@ def main() -> None:
     allowed = list(dict.fromkeys(codec for codecs in choices.values() for codec in codecs))
     cells = []
     if options.change:
-        print("| recipe | link | auto | changed at step | decided last | codec of most tensors |\n| --- | --- | --- | ---: | ---: | --- |")
+        print("| recipe | auto | from step | link | steps later: codec of most tensors | ms in the last ten steps |\n"
+              "| --- | --- | ---: | --- | --- | ---: |")
     for recipe in options.recipes:
         kept = kept_of(options, recipe)
         for rate in options.rates:

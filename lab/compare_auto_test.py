@@ -74,11 +74,15 @@ class CompareAuto(unittest.TestCase):
         self.assertEqual(compare_auto.last_decision(text), "int8\tfp32\tb")
         self.assertEqual(compare_auto.short_name("int8\tfp32\tb"), "`int8`, others for 1 tensors")
 
-    def test_a_change_of_the_link_is_a_step_of_another_length(self):
-        durations = [1.0] * 30 + [5.0] * 10 + [1.5] * 60 + [0.5] * 40
-        steps = steps_of(durations, {0: "int8", 40: "sidco", 110: "int8"})
-        self.assertEqual(compare_auto.after_changes(steps), [(30, 10, "sidco"), (100, 10, "int8")])
-        self.assertEqual(compare_auto.after_changes(steps_of([1.0] * 50, {0: "int8"})), [])
+    def test_changes_of_the_link_are_found_by_the_first_one(self):
+        steps = steps_of([1.0] * 30 + [5.0] * 10 + [1.5] * 60 + [1.2] * 40, {0: "fp32", 40: "sidco", 110: "int8"})
+        # The lab's clock began three seconds before training. Step 30 ended at second 35, and step 100 at 171.2.
+        at = compare_auto.changed_at(steps, [38.0, 38.0 + 171.2 - 35])
+        self.assertEqual(at, [30, 100])
+        self.assertEqual(compare_auto.decisions_after(steps, 0, 30), "stays with `fp32`")
+        self.assertEqual(compare_auto.decisions_after(steps, 30, 100), "10: `sidco`")
+        self.assertEqual(compare_auto.decisions_after(steps, 100, 140), "10: `int8`")
+        self.assertEqual(compare_auto.changed_at(steps, [38.0, 1e4]), [30, 140])
 
     def test_the_codec_of_a_run_is_that_of_most_tensors(self):
         steps = steps_of([1.0, 1.0], {1: "int8"})

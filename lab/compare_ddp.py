@@ -50,18 +50,23 @@ def build(method, width, bucket_kb):
     elif method == "ddp-nothing":
         model.register_comm_hook(None, leave_as_it_is)
     elif method != "ddp":
-        return model, tw.compress(model, method, bucket_kb=bucket_kb)
+        codec, _, exchange = method.partition(" @ ")
+        return model, tw.compress(model, codec, method=exchange or "auto", bucket_kb=bucket_kb)
     return model, None
 
 
 def settled(auto, number, options):
     """A codec that follows what this "auto" decides last in --settle steps; the decision."""
+    import torch.distributed as dist
+
     model, link = build(auto, options.width, options.bucket_kb)
     time_steps(model, options.batch, 0, options.settle)
     last = link.decisions()[-1]
     fields = [last["codec"], *(field for name, codec in last["others"].items() for field in (codec, name))]
-    plan = pathlib.Path(f"{options.out}.{os.environ['RANK']}.{number}.txt")
-    plan.write_text("thinwire decisions 1\n" + "\t".join(["0", *fields]) + "\n")
+    plan = pathlib.Path(f"{options.out}.{number}.txt")  # the same on all ranks, as their codecs' texts must be
+    if dist.get_rank() == 0:
+        plan.write_text("thinwire decisions 1\n" + "\t".join(["0", *fields]) + "\n")
+    dist.barrier()
     loss = auto.partition("loss=")[2] or "small"
     exceptions = f", others for {len(last['others'])} tensors" if last["others"] else ""
     return f"auto:loss={loss},plan={plan}", f"{last['codec']}{exceptions}, decided in step {last['step']} of {options.settle}"
