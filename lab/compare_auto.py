@@ -189,13 +189,13 @@ def page_of(options, lines: list[str]) -> list[str]:
 
 def changed_at(steps: list[dict], seconds: list[float]) -> list[int]:
     """The steps in which the link changed. The lab's clock starts some seconds before that of training: the first change
-    is the step near it that differs most from the ten before, and the others follow from their distances to it."""
+    is near the step that differs most from the ten before, and the others follow from their distances to it."""
     ends, took = [step["seconds"] for step in steps], durations(steps)
-    near = [i for i in range(10, len(took)) if abs(ends[i + 1] - seconds[0]) < 10]
-    jump = lambda i: abs(math.log(took[i] / statistics.median(took[i - 10:i])))  # noqa: E731
-    first = max(near, key=jump) + 1
+    near = [i for i in range(10, len(took)) if abs(ends[i] - seconds[0]) < 10]
+    jumps = {i: abs(math.log(took[i] / statistics.median(took[i - 10:i]))) for i in near}
+    first = next(i for i in near if jumps[i] > max(jumps.values()) / 2)  # the step of the change is slow in part
     after = [ends[first] + at - seconds[0] for at in seconds]
-    return [next((i for i, end in enumerate(ends) if end >= at), len(ends)) for at in after]
+    return [next((i for i, end in enumerate(ends) if end > at), len(ends)) for at in after]
 
 
 def decisions_after(steps: list[dict], begin: int, end: int) -> str:
@@ -208,11 +208,16 @@ def decisions_after(steps: list[dict], begin: int, end: int) -> str:
     return "; ".join(found) or f"stays with `{codec.partition(',')[0]}`"
 
 
-def show_changes(options, recipe: pathlib.Path, rate: str) -> None:
+def show_changes(options, kept: Kept, recipe: pathlib.Path, rate: str) -> None:
     options.lab = [word for change in options.change for word in ("--then", change)]
     rates, seconds = zip(*((rate_, float(at)) for rate_, _, at in (change.partition("@") for change in options.change)))
     for auto in options.autos:
-        steps = train(options, auto, options.auto_steps, rate)
+        of = ("change", auto, rate, *options.change)
+        if not kept.get(*of):
+            steps = train(options, auto, options.auto_steps, rate)
+            kept.put(*of, commit=results_page.commit(), steps=[
+                {"seconds": round(step["seconds"], 4)} | {name: step[name] for name in ("codecs",) if name in step} for step in steps])
+        steps = kept.get(*of)["steps"]
         at = changed_at(steps, seconds)
         for begin, end, to in zip([0, *at], [*at, len(steps)], [rate, *rates]):
             took = [1e3 * one for one in durations(steps)[begin:end - 1]]
@@ -245,7 +250,7 @@ def main() -> None:
         kept = kept_of(options, recipe)
         for rate in options.rates:
             if options.change:
-                show_changes(options, recipe, rate)
+                show_changes(options, kept, recipe, rate)
                 continue
             cells.append((recipe.stem, rate, *cell(options, kept, rate, allowed)))
             print("\n".join(rows_of(cells[-1:], choices)[2:-2]), file=sys.stderr)

@@ -76,13 +76,13 @@ class CompareAuto(unittest.TestCase):
 
     def test_changes_of_the_link_are_found_by_the_first_one(self):
         steps = steps_of([1.0] * 30 + [5.0] * 10 + [1.5] * 60 + [1.2] * 40, {0: "fp32", 40: "sidco", 110: "int8"})
-        # The lab's clock began three seconds before training. Step 30 ended at second 35, and step 100 at 171.2.
-        at = compare_auto.changed_at(steps, [38.0, 38.0 + 171.2 - 35])
+        # Step 30 began at second 30, and step 100 at 170. The lab's clock began three seconds before training.
+        at = compare_auto.changed_at(steps, [33.0, 33.0 + 170.5 - 30])
         self.assertEqual(at, [30, 100])
         self.assertEqual(compare_auto.decisions_after(steps, 0, 30), "stays with `fp32`")
         self.assertEqual(compare_auto.decisions_after(steps, 30, 100), "10: `sidco`")
         self.assertEqual(compare_auto.decisions_after(steps, 100, 140), "10: `int8`")
-        self.assertEqual(compare_auto.changed_at(steps, [38.0, 1e4]), [30, 140])
+        self.assertEqual(compare_auto.changed_at(steps, [33.0, 1e4]), [30, 140])
 
     def test_the_codec_of_a_run_is_that_of_most_tensors(self):
         steps = steps_of([1.0, 1.0], {1: "int8"})
