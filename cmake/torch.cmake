@@ -4,6 +4,8 @@
 file(GLOB torch_roots ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 list(APPEND CMAKE_PREFIX_PATH ${torch_roots})
 find_package(Torch REQUIRED)
+# Wheels are built with NDEBUG, without which headers give at::RecordFunction another layout.
+target_compile_definitions(torch INTERFACE NDEBUG)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)
