@@ -37,12 +37,13 @@ class PlannedStages final : public PlanSubject {
 
   std::string name() const override { return recipe_.name; }
   std::string way() const override {
-    return fmt::format("{} of {} stages, {} micro-batch{} in order {}",
+    return fmt::format("{} of {}{} stages, {} micro-batch{}{}",
                        count_of_pipelines() == 1
                            ? "a pipeline"
                            : fmt::format("{} pipelines", count_of_pipelines()),
-                       pipeline_.stages.size(), pipeline_.micro_batches,
-                       pipeline_.micro_batches == 1 ? "" : "es", pipeline_.order);
+                       pipeline_.stages.size(), decoupled() ? " decoupled" : "",
+                       pipeline_.micro_batches, pipeline_.micro_batches == 1 ? "" : "es",
+                       decoupled() ? "" : " in order " + pipeline_.order);
   }
   std::string measured_by() const override {
     return arguments_.step_seconds > 0 ? "as given, the same for each stage"
@@ -75,6 +76,9 @@ class PlannedStages final : public PlanSubject {
         "memories of boundaries are those of the recipe where it is played as written, else none."};
     if (recipe_.options.text("pipeline.autoencoder") != "none")
       lines.push_back("With every codec, what crosses are the codes of pipeline.autoencoder.");
+    if (decoupled())
+      lines.push_back(
+          "The step is decoupled; for one of a serial epoch: --set pipeline.schedule=synchronous.");
     if (count_of_pipelines() > 1)
       lines.push_back("Pipelines exchange gradients with " + pipeline_.exchange.codec + ".");
     return lines;
@@ -82,6 +86,7 @@ class PlannedStages final : public PlanSubject {
   bool has_known_accuracy() const override { return false; }
 
  private:
+  bool decoupled() const { return pipeline_.order == "decoupled"; }
   size_t count_of_pipelines() const {
     return static_cast<size_t>(ranks_) / pipeline_.stages.size();
   }

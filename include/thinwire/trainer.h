@@ -67,6 +67,9 @@ struct PipelineReport {
   std::vector<Boundary> boundaries;
   double idle_share = 0;    // share of all stages' time spent in waiting for other stages
   bool warming_up = false;  // nothing was compressed
+  // Of a decoupled step, absent in others: (beta / 2) |activation - auxiliary variable|^2, over all boundaries,
+  // the mean of its samples. The loss of such a step is that of the last stage for its auxiliary variables.
+  std::optional<double> penalty = std::nullopt;
 };
 
 // One optimiser step on this rank. The loss is this rank's own; for a pipeline it is that of all

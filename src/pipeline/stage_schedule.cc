@@ -1,4 +1,4 @@
-// The orders of operations of fill-drain and 1F1B, and the idle share by simulating them.
+// The orders of operations of all schedules, and the idle share by simulating them.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_schedule.h"
 
@@ -13,7 +13,7 @@ namespace {
 class Playback {
  public:
   Playback(PipelineOrder order, std::span<const StageTimes> times, size_t micro_batches)
-      : times_(times), stages_(times.size()) {
+      : order_(order), times_(times), stages_(times.size()) {
     for (size_t s = 0; s < stages_.size(); ++s)
       stages_[s] = {.operations = stage_operations(order, stages_.size(), s, micro_batches),
                     .forward_end = std::vector<double>(micro_batches, kNever),
@@ -48,6 +48,7 @@ class Playback {
 
   double input_at(size_t s, const PipelineOp& op) const {
     const size_t m = op.micro_batch;
+    if (order_ == PipelineOrder::kDecoupled) return 0;
     if (!op.backward) return s == 0 ? 0 : stages_[s - 1].forward_end[m];
     return s + 1 == stages_.size() ? stages_[s].forward_end[m] : stages_[s + 1].backward_end[m];
   }
@@ -65,6 +66,7 @@ class Playback {
     return true;
   }
 
+  const PipelineOrder order_;
   std::span<const StageTimes> times_;
   std::vector<Stage> stages_;
 };
@@ -74,9 +76,9 @@ class Playback {
 std::vector<PipelineOp> stage_operations(PipelineOrder order, size_t stages, size_t stage,
                                          size_t micro_batches) {
   THINWIRE_CHECK(stage < stages && micro_batches > 0, "pipeline: no such stage, or no micro-batch");
-  const size_t ahead = order == PipelineOrder::kFillDrain
-                           ? micro_batches
-                           : std::min(stages - 1 - stage, micro_batches);
+  const size_t behind = order == PipelineOrder::kDecoupled ? 0 : stages - 1 - stage;
+  const size_t ahead =
+      order == PipelineOrder::kFillDrain ? micro_batches : std::min(behind, micro_batches);
   std::vector<PipelineOp> operations;
   operations.reserve(2 * micro_batches);
   for (size_t m = 0; m < ahead; ++m) operations.push_back({.backward = false, .micro_batch = m});

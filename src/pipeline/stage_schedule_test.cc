@@ -11,7 +11,8 @@
 namespace thinwire {
 namespace {
 
-constexpr std::array kOrders = {PipelineOrder::kFillDrain, PipelineOrder::kOneFOneB};
+constexpr std::array kOrders = {PipelineOrder::kFillDrain, PipelineOrder::kOneFOneB,
+                                PipelineOrder::kDecoupled};
 
 TEST(Schedule, OneStageOneFOneBAlternates) {
   const std::vector<PipelineOp> want = {{false, 0}, {true, 0}, {false, 1}, {true, 1}};
@@ -55,6 +56,7 @@ TEST(Schedule, StashIsBounded) {
         };
         EXPECT_EQ(peak(PipelineOrder::kFillDrain), micro);
         EXPECT_EQ(peak(PipelineOrder::kOneFOneB), std::min(stages - stage, micro));
+        EXPECT_EQ(peak(PipelineOrder::kDecoupled), 1u);
       }
 }
 
@@ -65,7 +67,8 @@ TEST(Schedule, IdleShareOfEqualStages) {
       for (size_t micro = 1; micro <= 9; ++micro) {
         const std::vector<StageTimes> times(stages, {.forward = 1, .backward = 2});
         const auto s = static_cast<double>(stages), m = static_cast<double>(micro);
-        EXPECT_NEAR(idle_share(order, times, micro), (s - 1) / (m + s - 1), 1e-12)
+        const bool waits = order != PipelineOrder::kDecoupled;
+        EXPECT_NEAR(idle_share(order, times, micro), waits ? (s - 1) / (m + s - 1) : 0, 1e-12)
             << stages << " stages, " << micro << " micro-batches";
       }
 }
@@ -74,10 +77,13 @@ TEST(Schedule, IdleShareOfUnequalStages) {
   // Forward ends at 1 and 4, backward of stage 1 at 7, of stage 0 at 8: 8 busy of 16.
   const std::vector<StageTimes> times = {{.forward = 1, .backward = 1},
                                          {.forward = 3, .backward = 3}};
-  for (const PipelineOrder order : kOrders) EXPECT_NEAR(idle_share(order, times, 1), 0.5, 1e-12);
+  for (const PipelineOrder order : {PipelineOrder::kFillDrain, PipelineOrder::kOneFOneB})
+    EXPECT_NEAR(idle_share(order, times, 1), 0.5, 1e-12);
   // Two: stage 1 works from 1 to 13 without a pause, stage 0 ends at 14: 16 busy of 28.
   EXPECT_NEAR(idle_share(PipelineOrder::kFillDrain, times, 2), 12.0 / 28, 1e-12);
   EXPECT_NEAR(idle_share(PipelineOrder::kOneFOneB, times, 2), 12.0 / 28, 1e-12);
+  // Decoupled, stage 1 works for 12 and stage 0 for 4 of them.
+  EXPECT_NEAR(idle_share(PipelineOrder::kDecoupled, times, 2), 8.0 / 24, 1e-12);
 }
 
 TEST(Schedule, ContractsAreChecked) {

@@ -41,7 +41,8 @@ class StagePlay {
     double busy = 0;
     for (const Rank& rank : ranks_) {
       THINWIRE_CHECK(rank.next == rank.operations.size(), "plan: stages wait for each other");
-      played.seconds = std::max({played.seconds, rank.free_at, rank.sender_free});
+      played.seconds =
+          std::max({played.seconds, rank.free_at, rank.sender_free, rank.receiver_free});
       played.wire_seconds = std::max(played.wire_seconds, rank.wire);
       busy += rank.busy;
     }
@@ -75,8 +76,12 @@ class StagePlay {
 
   size_t stages() const { return pipeline_.stages.size(); }
   size_t stage_of(size_t rank) const { return rank % stages(); }
-  bool needs_input(size_t rank, const PipelineOp& op) const {
+  // Whether a message belongs to the operation, and whether the operation waits for it.
+  bool receives(size_t rank, const PipelineOp& op) const {
     return op.backward ? stage_of(rank) + 1 < stages() : stage_of(rank) > 0;
+  }
+  bool needs_input(size_t rank, const PipelineOp& op) const {
+    return pipeline_.order != PipelineOrder::kDecoupled && receives(rank, op);
   }
   bool makes_message(size_t rank, const PipelineOp& op) const {
     return op.backward ? stage_of(rank) > 0 : stage_of(rank) + 1 < stages();
@@ -95,13 +100,13 @@ class StagePlay {
     const StageTimes& times = pipeline_.stages[stage_of(number)];
     for (; rank.next < rank.operations.size(); ++rank.next) {
       const PipelineOp& op = rank.operations[rank.next];
-      const bool waits = needs_input(number, op);
-      const double input = waits ? rank.inputs[rank.next] : 0;
+      const double input = needs_input(number, op) ? rank.inputs[rank.next] : 0;
       if (input == kUnknown) return;
       const double work = op.backward ? times.backward : times.forward;
       rank.busy += work;
       rank.free_at = std::max(rank.free_at, input) + work;
-      if (!request_.own_core && waits) rank.free_at += cost_in(number, op).decode_seconds;
+      if (!request_.own_core && receives(number, op))
+        rank.free_at += cost_in(number, op).decode_seconds;
       if (!makes_message(number, op)) continue;
       if (!request_.own_core) rank.free_at += cost_out(number, op).encode_seconds;
       rank.to_send.emplace(op, rank.free_at);
@@ -153,7 +158,7 @@ class StagePlay {
     rank.arrived[slot(op)] = when;
     for (; rank.received < rank.operations.size(); ++rank.received) {
       const PipelineOp& next = rank.operations[rank.received];
-      if (!needs_input(number, next)) continue;
+      if (!receives(number, next)) continue;
       const double arrival = rank.arrived[slot(next)];
       if (arrival == kUnknown) return;
       const double decode = request_.own_core ? cost_in(number, next).decode_seconds : 0;

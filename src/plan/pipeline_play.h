@@ -21,7 +21,7 @@ struct PipelinePlay {
 };
 
 struct PlayedPipeline {
-  double seconds = 0;       // until the last message has been sent
+  double seconds = 0;       // until the last message has been sent, and decoded
   double idle_share = 0;    // of all ranks' time until then, in which they do not compute
   double wire_seconds = 0;  // of the rank that sends longest
 };

@@ -44,8 +44,9 @@ Status check(const PlannedPipeline& pipeline, const PlanRequest& request) {
 Result<PipelineOrder> order_of(const std::string& name) {
   if (name == "1f1b") return PipelineOrder::kOneFOneB;
   if (name == "fill-drain") return PipelineOrder::kFillDrain;
+  if (name == "decoupled") return PipelineOrder::kDecoupled;
   return refuse(ErrorCode::kUnknownName,
-                "unknown order '" + name + "' of a pipeline; known: 1f1b, fill-drain");
+                "unknown order '" + name + "' of a pipeline; known: 1f1b, fill-drain, decoupled");
 }
 
 // Of the values of a sample, those that the codec of its activations keeps, if gradients go to these alone.
@@ -117,11 +118,18 @@ class Played {
     for (const PlannedStage& stage : pipeline.stages)
       played.play_.stages.push_back(
           {.forward = stage.forward_seconds, .backward = stage.backward_seconds});
+    const bool decoupled = order.value() == PipelineOrder::kDecoupled;
     for (const PlannedCut& cut : pipeline.cuts) {
+      if (decoupled && cut.backward.at_positions != nullptr)
+        return refuse(ErrorCode::kUnsupported,
+                      "decoupled stages send gradients before they know which positions of the "
+                      "activations were kept");
       Result<BoundaryCost> forward = boundary_cost(cut.forward, 0, costs);
       if (!forward) return forward.status();
       Result<BoundaryCost> backward = boundary_cost(cut.backward, noted_values(cut, costs), costs);
       if (!backward) return backward.status();
+      for (BoundaryCost* cost : {&forward.value(), &backward.value()})
+        if (decoupled) cost->encode_seconds += cost->decode_seconds;
       played.play_.forward.push_back(forward.value());
       played.play_.backward.push_back(backward.value());
     }
@@ -196,8 +204,14 @@ void count_bytes(const Played& played, const PlannedPipeline& pipeline, Pipeline
       memory += out.memory_bytes;
       to.step.bytes_exact = to.step.bytes_exact && out.exact;
     };
-    if (stage + 1 < stages) add(play.forward[stage], play.backward[stage]);
-    if (stage > 0) add(play.backward[stage - 1], play.forward[stage - 1]);
+    if (stage + 1 < stages) {
+      add(play.forward[stage], play.backward[stage]);
+      memory += pipeline.cuts[stage].auxiliary_bytes;
+    }
+    if (stage > 0) {
+      add(play.backward[stage - 1], play.forward[stage - 1]);
+      memory += pipeline.cuts[stage - 1].auxiliary_bytes;
+    }
     to.step.sent_bytes.push_back(sent);
     to.step.encode_seconds = std::max(to.step.encode_seconds, encode);
     to.step.decode_seconds = std::max(to.step.decode_seconds, decode);

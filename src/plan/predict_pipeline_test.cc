@@ -102,6 +102,54 @@ TEST(PredictedPipeline, TakesTheTimeOfItsScheduleWithLatencies) {
         }
 }
 
+// Decoupled, no stage waits within its passes: the last message of each ends the step.
+TEST(PredictedPipeline, OfDecoupledStagesTakesTheTimeOfTheSlowest) {
+  CostTable costs = costs_of({"fp32"});
+  for (const size_t stages : {1, 2, 4})
+    for (const size_t micro_batches : {1, 3, 8})
+      for (const double latency : {0.0, 0.5}) {
+        const PlannedPipeline pipeline = pipeline_of(stages, micro_batches, "fp32", "decoupled");
+        double end = 0;
+        for (size_t s = 0; s < stages; ++s) {
+          const PlannedStage& stage = pipeline.stages[s];
+          const double work =
+              static_cast<double>(micro_batches) * (stage.forward_seconds + stage.backward_seconds);
+          if (s > 0)
+            end = std::max(end, work + latency);  // its last gradient
+          else if (stages > 1)
+            end = std::max(end, work - stage.backward_seconds + latency);  // its last activation
+          end = std::max(end, work);
+        }
+        const PlanRequest request{.ranks = static_cast<int>(stages),
+                                  .link = {.latency_seconds = latency}};
+        const double words = stages > 1 ? 2 * latency : 0;
+        EXPECT_NEAR(step_of(pipeline, request, costs).seconds, end + words, 1e-9)
+            << stages << " " << micro_batches << " " << latency;
+      }
+}
+
+// Two stages, one micro-batch each way: what a stage sends it decodes, too.
+TEST(PredictedPipeline, OfDecoupledStagesIdlesWhileTheLastMessagesCome) {
+  CostTable costs =
+      costs_of({"fp32"}, {.encode_seconds_per_value = 1e-5, .decode_seconds_per_value = 2e-5});
+  PlannedPipeline pipeline = pipeline_of(2, 1, "fp32", "decoupled");
+  for (PlannedStage& stage : pipeline.stages) stage.forward_seconds = 1;
+  for (PlannedCut& cut : pipeline.cuts) {
+    cut.forward.micro_batches = cut.backward.micro_batches = 1;
+    cut.auxiliary_bytes = 1e6;
+  }
+  PlanRequest request{.ranks = 2, .link = {}};
+  const PipelinePrediction alone = predict_pipeline(pipeline, request, costs).value();
+  EXPECT_NEAR(alone.step.seconds, 3 + 0.1 + 0.2 + 0.2, 1e-9);
+  EXPECT_NEAR(alone.idle_share, 0.5 / 3.5, 1e-9);
+  EXPECT_GE(alone.step.memory_bytes, 1e6);
+  request.own_core = false;  // both messages are coded by the cores that compute
+  EXPECT_NEAR(predict_pipeline(pipeline, request, costs).value().step.seconds, 3 + 0.3 + 0.2, 1e-9);
+  pipeline.cuts[0].backward.at_positions = make_kept_positions();
+  EXPECT_THAT(predict_pipeline(pipeline, request, costs).status().message(),
+              HasSubstr("which positions of the activations were kept"));
+}
+
 // Equal stages, free wires: (S - 1) / (M + S - 1).
 TEST(PredictedPipeline, IdlesAsTheFormulaSays) {
   CostTable costs = costs_of({"fp32"});
@@ -208,7 +256,8 @@ TEST(PredictedPipeline, RefusesWhatIsNoPipeline) {
   pipeline.cuts[1].forward.memory = "eff";
   EXPECT_THAT(why(pipeline, {.ranks = 3, .link = {}}), HasSubstr("'eff'"));
   pipeline = pipeline_of(3, 2, "fp32", "gpipe");
-  EXPECT_THAT(why(pipeline, {.ranks = 3, .link = {}}), HasSubstr("known: 1f1b, fill-drain"));
+  EXPECT_THAT(why(pipeline, {.ranks = 3, .link = {}}),
+              HasSubstr("known: 1f1b, fill-drain, decoupled"));
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ Json codecs_json(const std::vector<StreamSpec>& streams, const StepReport& repor
 
 Json pipeline_json(const PipelineReport& report) {
   Json json = {{"idle_share", report.idle_share}, {"warming_up", report.warming_up}};
+  if (report.penalty) json["penalty"] = *report.penalty;
   for (const PipelineReport::Boundary& boundary : report.boundaries)
     json["boundaries"].push_back({{"behind", boundary.name},
                                   {"forward", direction_json(boundary.forward)},

@@ -24,6 +24,34 @@ std::vector<OptionInfo> pipeline_keys() {
        .fallback = "1f1b",
        .choices = {"1f1b", "fill-drain"},
        .help = "backward passes as soon as there can be one, or after all forward passes (GPipe)"},
+      {.name = "pipeline.schedule",
+       .type = kChoice,
+       .fallback = "synchronous",
+       .choices = {"synchronous", "decoupled"},
+       .help = "synchronous: stages wait for each other, in pipeline.order; decoupled: they do so "
+               "in serial epochs, and between these train on auxiliary variables of each sample"},
+      {.name = "pipeline.penalty",
+       .type = kNumber,
+       .fallback = "1",
+       .min = 1e-9,
+       .max = 1e9,
+       .help = "decoupled: beta, the weight of half the squared distance between a sample's "
+               "activation and its auxiliary variable"},
+      {.name = "pipeline.auxiliary_rate",
+       .type = kNumber,
+       .fallback = "1",
+       .min = 1e-3,
+       .max = 1,
+       .help = "decoupled: how far an auxiliary variable goes at each visit; 1: to where the "
+               "gradients of loss and penalty cancel"},
+      {.name = "pipeline.serial_every",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = 1e9,
+       .unit = "epochs",
+       .help = "decoupled: period of serial epochs, which are synchronous and set auxiliary "
+               "variables to activations; 0: the first epoch alone"},
       {.name = "pipeline.forward",
        .type = kText,
        .fallback = "fp32",
@@ -83,19 +111,22 @@ std::vector<OptionInfo> pipeline_keys() {
        .min = 0,
        .max = 1e9,
        .unit = "MB",
-       .help = "aqsgd: memory of each end's cache, the rest lies in a file; 0: all in memory"},
+       .help = "aqsgd, decoupled: memory of each end's cache, the rest lies in a file; 0: all in "
+               "memory"},
       {.name = "pipeline.spill_folder",
        .type = kText,
        .fallback = "",
-       .help = "aqsgd: folder of that file; empty: the system's for temporary files"},
+       .help = "aqsgd, decoupled: folder of that file; empty: the system's for temporary files"},
       {.name = "pipeline.save_caches",
        .type = kFlag,
        .fallback = "true",
-       .help = "aqsgd: caches in checkpoints; without, a resumed run begins with first visits"},
+       .help = "aqsgd, decoupled: caches in checkpoints; without, a resumed run begins with first "
+               "visits"},
       {.name = "pipeline.augmented_ids",
        .type = kFlag,
        .fallback = "false",
-       .help = "aqsgd: allow augmentation and dropout, which make another activation of an id"}};
+       .help = "aqsgd: allow augmentation and dropout, which make another activation of an id; "
+               "decoupled: dropout"}};
 }
 
 }  // namespace thinwire

@@ -169,6 +169,15 @@ class Plan(program.ProgramTest):
         # The busiest rank is the one that sends gradients in fp16: two bytes fewer for each of 32 examples times 16 units.
         self.assertEqual(rows["fp32"]["sent_bytes"] - rows["int8 + fp16"]["sent_bytes"], 2 * 32 * 16)
 
+    def test_decoupled_stages_do_not_add_up(self):
+        cut = settings(model__name="mlp", run__workers="2", pipeline__stages="2", pipeline__schedule="decoupled")
+        words = ("demo", "--step-seconds", "1", "--json", "--codecs", "fp32", *cut)
+        plan = json.loads(self.plan(*words)[0])
+        self.assertEqual(plan["way"], "a pipeline of 2 decoupled stages, 1 micro-batch")
+        serial = json.loads(self.plan(*words, *settings(pipeline__schedule="synchronous"))[0])
+        self.assertLess(plan["codecs"][0]["seconds"], 0.6 * serial["codecs"][0]["seconds"])
+        self.assertIn("for one of a serial epoch", self.plan("demo", "--step-seconds", "1", "--codecs", "fp32", *cut)[0])
+
     def test_several_numbers_of_ranks_are_columns(self):
         net = self.tensors()
         self.make_costs(net)

@@ -40,6 +40,7 @@ void StageCounters::add(const Departed& departed, bool backward) {
   sent_bytes += departed.sent.size + kLengthBytes;
   dense_bytes += departed.values * sizeof(float);
   compress += departed.compress_seconds;
+  decompress += departed.decompress_seconds;
 }
 
 PipelineCounters::PipelineCounters(const StagePlan& plan, const Task& task, const StepShape& shape,
@@ -80,10 +81,14 @@ PipelineCounters::Sum PipelineCounters::gather(Group& group, const StageCounters
     total.dense_bytes += one.dense_bytes;
     total.samples += one.samples;
     total.loss += one.loss;
+    total.penalty += one.penalty;
     total.seconds += one.seconds;
     total.wait += one.wait;
   }
-  if (total.samples > 0) sum.loss = total.loss / static_cast<double>(total.samples);
+  if (total.samples > 0) {
+    sum.loss = total.loss / static_cast<double>(total.samples);
+    sum.penalty = total.penalty / static_cast<double>(total.samples);
+  }
   if (total.seconds > 0) sum.pipeline.idle_share = total.wait / total.seconds;
 
   report.sent_bytes = total.sent_bytes / all.size();

@@ -24,6 +24,7 @@ struct StageCounters {
   uint64_t sent_bytes = 0, dense_bytes = 0;  // the exchange's included
   uint64_t samples = 0;                      // whose loss this is the sum of
   double loss = 0;
+  double penalty = 0;  // likewise: the sum over samples, at the cut behind this rank's stage
   double seconds = 0, wait = 0;
   double compress = 0, decompress = 0;
 
@@ -42,6 +43,7 @@ class PipelineCounters {
   struct Sum {
     PipelineReport pipeline;
     double loss = 0;
+    double penalty = 0;
   };
   // Puts into `report`, which is the exchange's, what crossed the boundaries. Called by all ranks.
   Sum gather(Group& group, const StageCounters& mine, StepReport& report) const;

@@ -161,6 +161,25 @@ std::optional<RecipeFault> find_identity_fault(const Options& recipe,
                    "tensors; set pipeline.augmented_ids to do so all the same");
 }
 
+// Decoupled stages use a sample's activation of one visit at the next.
+std::optional<RecipeFault> find_decoupling_fault(const Options& recipe,
+                                                 const PipelineOptions& options) {
+  if (!options.decoupling) return std::nullopt;
+  if (options.stages == 0)
+    return fault("pipeline.schedule", "there are no stages to decouple; set pipeline.stages");
+  if (options.shared_positions)
+    return fault("pipeline.schedule",
+                 "decoupled stages send gradients before they know which positions of the "
+                 "activations were kept; choose pipeline.shared_positions = false, or "
+                 "pipeline.schedule = synchronous");
+  if (recipe.number("model.dropout") > 0 && !recipe.flag("pipeline.augmented_ids"))
+    return fault("pipeline.schedule",
+                 "decoupled stages remember each sample's activation, and model.dropout makes "
+                 "another one at every visit; choose model.dropout = 0, or pipeline.schedule = "
+                 "synchronous, or set pipeline.augmented_ids to do so all the same");
+  return std::nullopt;
+}
+
 }  // namespace
 
 const std::string& of_cut(const std::vector<std::string>& list, size_t cut) {
@@ -173,6 +192,11 @@ PipelineOptions pipeline_options(const Options& recipe) {
   options.cut = recipe.text("pipeline.cut");
   options.order = recipe.text("pipeline.order") == "1f1b" ? PipelineOrder::kOneFOneB
                                                           : PipelineOrder::kFillDrain;
+  if (recipe.text("pipeline.schedule") == "decoupled")
+    options.decoupling = {
+        .penalty = recipe.number("pipeline.penalty"),
+        .rate = recipe.number("pipeline.auxiliary_rate"),
+        .serial_every = static_cast<uint64_t>(recipe.integer("pipeline.serial_every"))};
   options.boundaries = static_cast<size_t>(recipe.integer("pipeline.boundaries"));
   for (const auto& [key, list, plain] : kLists) {
     std::vector<std::string> parts = list_of(recipe.text(key));
@@ -219,6 +243,7 @@ std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
   };
   if (options.stages == 0) {
     find_autoencoder_fault();
+    faults.add(find_decoupling_fault(recipe, options));
     return faults.take();
   }
   if (!recipe.text("sync.method").empty()) {
@@ -241,6 +266,7 @@ std::vector<RecipeFault> find_pipeline_faults(const Options& recipe) {
                      std::string(memory->entry->name) +
                          " remembers activations; gradients of a sample change with the weights"));
   faults.add(find_identity_fault(recipe, options));
+  faults.add(find_decoupling_fault(recipe, options));
   return faults.take();
 }
 

@@ -15,10 +15,23 @@
 
 namespace thinwire {
 
+// Stages that train on auxiliary variables of samples instead of waiting for each other.
+struct Decoupling {
+  double penalty = 1;         // beta, as AuxiliaryVariables has it
+  double rate = 1;            // rho
+  uint64_t serial_every = 0;  // epochs; 0: the first one alone is serial
+
+  // The last serial epoch up to this one.
+  uint64_t serial_epoch(uint64_t epoch) const noexcept {
+    return serial_every == 0 ? 0 : epoch - epoch % serial_every;
+  }
+};
+
 struct PipelineOptions {
-  size_t stages = 0;  // 0: no pipeline
-  std::string cut;    // "parameters", "time" or names
-  PipelineOrder order = PipelineOrder::kOneFOneB;
+  size_t stages = 0;                               // 0: no pipeline
+  std::string cut;                                 // "parameters", "time" or names
+  PipelineOrder order = PipelineOrder::kOneFOneB;  // of passes in which stages wait for each other
+  std::optional<Decoupling> decoupling;            // absent: they do in all steps
   // One for all boundaries, or one for each.
   std::vector<std::string> forward, forward_memory, backward, backward_memory;
   std::vector<std::string> autoencoder = {"none"};  // likewise, as code_width reads it

@@ -24,6 +24,7 @@ namespace thinwire {
 struct Spoiled {
   bool activations = false, gradients = false;  // of those that it sent
   bool weights = false;                         // their gradients
+  bool auxiliary = false;                       // variables that it would have
 };
 
 // A micro-batch between its forward and its backward pass.
@@ -32,10 +33,17 @@ struct Passing {
   bool finite = true;             // the activations that came
 };
 
+// What a micro-batch was at a cut, as both sides know it. Gradients are those of the step's loss.
+struct Crossed {
+  torch::Tensor activations, gradients;
+};
+
 // What a step knows while it lasts.
 struct PipelineStep {
   uint64_t number = 0;
   bool warming_up = false;
+  bool decoupled = false;          // stages do not wait for each other's activations and gradients
+  double share = 1;                // of one sample in the step's loss
   SampleRange whole, mine;         // of the batch; this pipeline's
   std::vector<uint64_t> ids;       // of mine
   std::vector<SampleRange> parts;  // of mine: micro-batches
@@ -44,6 +52,7 @@ struct PipelineStep {
   std::vector<Passing> passing;
   std::deque<std::future<Arrived>> activations, gradients;  // to come, in order
   std::vector<std::future<Departed>> activations_out, gradients_out;
+  std::vector<Crossed> before, after;  // by micro-batch, where auxiliary variables follow from it
   StageCounters counters;
   Spoiled spoiled;
 
@@ -65,10 +74,12 @@ struct PipelineStep {
   // Of all that was sent one way; whether it was finite.
   bool collect(std::vector<std::future<Departed>>& sends, bool backward) {
     bool finite = true;
-    for (std::future<Departed>& send : sends) {
-      const Departed departed = send.get();
+    for (size_t i = 0; i < sends.size(); ++i) {
+      const Departed departed = sends[i].get();
       counters.add(departed, backward);
       finite = finite && departed.sent.finite;
+      if (backward && !before.empty()) before[i].gradients = departed.delivered;
+      if (!backward && !after.empty()) after[i].activations = departed.delivered;
     }
     sends.clear();
     return finite;

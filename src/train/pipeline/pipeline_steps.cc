@@ -58,10 +58,12 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
                         .first_step = first_step};
   together(group, [&] {  // not every stage is beside every cut
     boundaries_ = std::make_unique<StageBoundaries>(options, plan_, context.task, shape, store);
+    if (options.decoupling && plan_.stages > 1)
+      auxiliaries_ = std::make_unique<StageAuxiliaries>(options, plan_, context.task, store);
   });
   counters_ = std::make_unique<PipelineCounters>(plan_, context.task, shape,
                                                  parallel_->exchange().streams());
-  passes_ = std::make_unique<StagePasses>(this->context(), plan_, *boundaries_,
+  passes_ = std::make_unique<StagePasses>(this->context(), plan_, *boundaries_, auxiliaries_.get(),
                                           std::make_unique<StageLinks>(group, plan_), options.order,
                                           seed_);
 }
@@ -78,28 +80,49 @@ void PipelineSteps::check_batches() const {
             "pipeline: memory '" + memory + "' takes whole micro-batches only: a batch of " +
                 std::to_string(table.batch) + " must be a multiple of " + std::to_string(parts) +
                 " (micro-batches x pipelines), and an epoch of batches (train.drop_last)");
+  if (options_.decoupling && plan_.stages > 1 && plan_.replicas > 1 &&
+      !context().recipe.flag("train.fixed_batches"))
+    throw AgreedError(
+        ErrorCode::kBadOption,
+        "pipeline.schedule: each of " + std::to_string(plan_.replicas) +
+            " pipelines has auxiliary variables of its own samples, and other samples "
+            "in every epoch; choose as many workers as pipeline.stages, or set "
+            "train.fixed_batches");
+}
+
+// The step before its passes.
+PipelineStep PipelineSteps::step_of(uint64_t number) {
+  PipelineStep step;
+  step.number = number;
+  step.warming_up = number < warmup_steps_;
+  step.whole = context().timetable.batch_of(number);
+  step.mine = step.whole.part(plan_.replica, plan_.replicas);
+  const auto ids = sampler_.ids(number, step.mine);
+  step.ids.assign(ids.begin(), ids.end());
+  if (context().recipe.flag("train.fixed_batches")) step.batch = sampler_.batch_id(number);
+  step.share = static_cast<double>(plan_.replicas) / static_cast<double>(step.whole.size);
+  const uint64_t epoch = number / context().timetable.steps_per_epoch;
+  step.fetching_for = {.training = true, .seed = seed_, .epoch = epoch};
+  if (auxiliaries_) {
+    // Between serial epochs a sample looks as it did in the last one, or variables would be those of
+    // another picture.
+    step.fetching_for.epoch = options_.decoupling->serial_epoch(epoch);
+    step.decoupled = step.fetching_for.epoch != epoch && auxiliaries_->hold(step.ids);
+  }
+  const uint64_t passes = std::min(micro_batches_, step.mine.size);  // none without samples
+  for (uint64_t pass = 0; pass < passes; ++pass)
+    step.parts.push_back(SampleRange{.begin = 0, .size = step.mine.size}.part(pass, passes));
+  step.passing.resize(passes);
+  return step;
 }
 
 StepOutcome PipelineSteps::take(uint64_t number) {
   StepOutcome outcome;
   begin(number, outcome);
   last_step_ = number;
-  PipelineStep step;
-  step.number = number;
-  step.warming_up = number < warmup_steps_;
+  PipelineStep step = step_of(number);
   if (step.warming_up && number % context().timetable.steps_per_epoch == 0)
     boundaries_->begin_epoch_of_warmup();
-  step.whole = context().timetable.batch_of(number);
-  step.mine = step.whole.part(plan_.replica, plan_.replicas);
-  const auto ids = sampler_.ids(number, step.mine);
-  step.ids.assign(ids.begin(), ids.end());
-  if (context().recipe.flag("train.fixed_batches")) step.batch = sampler_.batch_id(number);
-  step.fetching_for = {
-      .training = true, .seed = seed_, .epoch = number / context().timetable.steps_per_epoch};
-  const uint64_t passes = std::min(micro_batches_, step.mine.size);  // none without samples
-  for (uint64_t pass = 0; pass < passes; ++pass)
-    step.parts.push_back(SampleRange{.begin = 0, .size = step.mine.size}.part(pass, passes));
-  step.passing.resize(passes);
   try {
     passes_->run(step, outcome);
     step.spoiled.weights = !gradients_are_finite(*stage_);
@@ -127,16 +150,19 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
   if (skipped) {
     context().buffers.restore();
     boundaries_->rollback(step.warming_up);
+    if (auxiliaries_) auxiliaries_->rollback();
   } else {
     if (clip_norm_ > 0 && !clips_own()) clip_gradients(*stage_, *pipe_, clip_norm_);
     context().optimizer.step();
     boundaries_->commit(step.warming_up);
+    if (auxiliaries_) auxiliaries_->commit();
   }
   context().optimizer.zero_grad();
   step.counters.sent_bytes += outcome.report.sent_bytes;
   step.counters.dense_bytes += outcome.report.dense_bytes;
   auto sum = counters_->gather(context().group, step.counters, outcome.report);
   sum.pipeline.warming_up = step.warming_up;
+  if (step.decoupled) sum.pipeline.penalty = sum.penalty;
   outcome.loss = sum.loss;
   outcome.pipeline = std::move(sum.pipeline);
 

@@ -11,6 +11,7 @@
 #include "train/pipeline/pipeline_counters.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/pipeline/pipeline_step.h"
+#include "train/pipeline/stage_auxiliaries.h"
 #include "train/pipeline/stage_boundaries.h"
 #include "train/pipeline/stage_passes.h"
 #include "train/pipeline/stage_plan.h"
@@ -23,6 +24,10 @@ namespace thinwire {
 // are. Several pipelines share a batch and, stage by stage, exchange their gradients when the last
 // micro-batch has come back. Activations and gradients that are not finite travel on as such, so that no
 // stage waits; all ranks then skip the step.
+//
+// With pipeline.schedule = decoupled, stages wait for each other in serial epochs only, and in steps with a
+// sample that has no auxiliary variable. Each stage learns of a sample's variables in the same steps, so that
+// all stages of a pipeline know which steps these are.
 //
 // Every rank has memory for all weights (they are built, tested and saved as one network), but gradients,
 // optimiser state and activations of its own stage alone.
@@ -48,6 +53,7 @@ class PipelineSteps final : public StepTaker {
 
  private:
   void check_batches() const;
+  PipelineStep step_of(uint64_t number);
   void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 
   const PipelineOptions options_;
@@ -63,6 +69,7 @@ class PipelineSteps final : public StepTaker {
   std::shared_ptr<torch::nn::Module> stage_;
   std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<StageBoundaries> boundaries_;
+  std::unique_ptr<StageAuxiliaries> auxiliaries_;  // null where stages are never decoupled
   std::unique_ptr<PipelineCounters> counters_;
   std::unique_ptr<StagePasses> passes_;
 };

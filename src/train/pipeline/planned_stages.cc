@@ -18,6 +18,7 @@
 #include "train/evaluate.h"
 #include "train/models/models.h"
 #include "train/pipeline/autoencoder.h"
+#include "train/pipeline/boundary_counters.h"
 #include "train/pipeline/pipeline_options.h"
 #include "train/pipeline/stage_plan.h"
 #include "train/recipe_parts.h"
@@ -122,7 +123,8 @@ PlannedPipeline measured_pipeline(const Options& recipe, Task given, const TaskD
                           .cuts = {},
                           .micro_batches = passes,
                           .even = batch % (passes * static_cast<uint64_t>(ranks / stages)) == 0,
-                          .order = recipe.text("pipeline.order"),
+                          .order = options.decoupling && stages > 1 ? std::string("decoupled")
+                                                                    : recipe.text("pipeline.order"),
                           .exchange = exchange_options(recipe)};
   const uint64_t samples = largest_part(share, passes);
   for (size_t stage = 0; stage < options.stages; ++stage)
@@ -137,6 +139,10 @@ PlannedPipeline measured_pipeline(const Options& recipe, Task given, const TaskD
       spec->samples = samples;
       spec->micro_batches = passes;
     }
+    if (options.decoupling)
+      crossing.auxiliary_bytes = static_cast<double>(data.train.size() * sizeof(float)) *
+                                 static_cast<double>(count_of(cut.crossing[number])) *
+                                 static_cast<double>(stages) / ranks;
     if (options.shared_positions)
       crossing.forward.note_positions = crossing.backward.at_positions = make_kept_positions();
     planned.cuts.push_back(std::move(crossing));

@@ -90,6 +90,21 @@ TEST(PlannedStages, WithAutoencodersSendTheBytesOfARun) {
   EXPECT_EQ(planned(cut, 3).stages[1].tensors.front().name, "second.weight");
 }
 
+// A sample has sixteen values at the cut, and each side keeps those of all 90.
+TEST(PlannedStages, ThatAreDecoupledSendTheBytesOfARun) {
+  const Settings cut = {{"pipeline.stages", "2"},        {"pipeline.schedule", "decoupled"},
+                        {"train.micro_batches", "2"},    {"train.drop_last", "true"},
+                        {"train.fixed_batches", "true"}, {"pipeline.forward", "uniform:bits=4"}};
+  const StagedResult run = run_staged(2, {.settings = cut});
+  EXPECT_TRUE(run.pipelines.back().penalty);
+  CostTable costs = free_costs({"uniform:bits=4", "fp32"});
+  EXPECT_EQ(run.summary.sent_bytes_per_step, std::floor(predicted_bytes(cut, 2, costs)));
+  EXPECT_EQ(planned(cut, 2).order, "decoupled");
+  EXPECT_EQ(planned(cut, 2).cuts[0].auxiliary_bytes, 90 * 16 * 4.0);
+  EXPECT_EQ(planned(cut, 4).cuts[0].auxiliary_bytes, 90 * 16 * 4.0 / 2);
+  EXPECT_EQ(planned({{"pipeline.stages", "2"}}, 2).cuts[0].auxiliary_bytes, 0);
+}
+
 TEST(PlannedStages, OfSeveralPipelinesSendTheBytesOfARun) {
   const Settings two = {{"pipeline.stages", "2"},
                         {"train.micro_batches", "2"},

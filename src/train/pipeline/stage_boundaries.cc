@@ -64,15 +64,22 @@ struct StageBoundaries::Maker {
     return end;
   }
 
+  BoundaryReceiver* mirror(const BoundarySpec& spec, bool in_store) {
+    if (!options.decoupling) return nullptr;
+    return open<BoundaryReceiver>(spec, make_boundary_receiver, "/mirror", in_store);
+  }
+
   void out(const BoundarySpec& spec, WayOut& compressed, WayOut& warm) {
     compressed.end = open<BoundarySender>(spec, make_boundary_sender, "/sender", true);
     compressed.limit = compressed.end->max_message_size();
+    compressed.mirror = mirror(spec, true);
     if (keeps_caches(spec)) {
       warm = compressed;
       return;
     }
     warm.end = open<BoundarySender>(plain(spec), make_boundary_sender, "", false);
     warm.limit = warm.end->max_message_size();
+    warm.mirror = mirror(plain(spec), false);
   }
 
   void in(const BoundarySpec& spec, WayIn& compressed, WayIn& warm) {
@@ -113,7 +120,9 @@ void StageBoundaries::each(const StageWays& ways, const auto& visit) {
   for (BoundaryEnd* end : {static_cast<BoundaryEnd*>(ways.activations_in.end),
                            static_cast<BoundaryEnd*>(ways.gradients_in.end),
                            static_cast<BoundaryEnd*>(ways.activations_out.end),
-                           static_cast<BoundaryEnd*>(ways.gradients_out.end)})
+                           static_cast<BoundaryEnd*>(ways.gradients_out.end),
+                           static_cast<BoundaryEnd*>(ways.activations_out.mirror),
+                           static_cast<BoundaryEnd*>(ways.gradients_out.mirror)})
     if (end != nullptr) visit(*end);
 }
 

@@ -20,7 +20,8 @@ namespace thinwire {
 // A way out of the stage, or into it. Null ends where no stage is.
 struct WayOut {
   BoundarySender* end = nullptr;
-  size_t limit = 0;  // bytes of a message
+  BoundaryReceiver* mirror = nullptr;  // decodes what was sent, as the other stage does; or null
+  size_t limit = 0;                    // bytes of a message
 };
 struct WayIn {
   BoundaryReceiver* end = nullptr;
@@ -44,7 +45,7 @@ struct StepShape {
 class StageBoundaries {
  public:
   // Ends are in the store, under the names of the layers in front of their cuts; caches that are not to be
-  // saved are not. Throws AgreedError for options that do not go with the network.
+  // saved are not. Stages that are to be decoupled have mirrors. Throws AgreedError for options that do not go with the network.
   StageBoundaries(const PipelineOptions& options, const StagePlan& plan, const Task& task,
                   const StepShape& shape, Store& store);
 

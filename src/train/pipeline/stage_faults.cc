@@ -41,6 +41,8 @@ std::optional<Fault> find_spoiled_stage(Group& group, const StagePlan& plan, con
       if (all[rank].gradients) return fault(rank, "gradients of activations");
       if (all[rank].weights) return fault(rank, "gradients of weights");
     }
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].auxiliary) return fault(rank, "auxiliary variables");
   return std::nullopt;
 }
 

@@ -17,6 +17,23 @@ namespace {
 
 constexpr int kLengthTag = 1, kMessageTag = 2;
 
+// What a message says of the samples of a visit, `shape` each. Throws with `origin` before the reason.
+Arrived decode(BoundaryReceiver& end, std::span<const std::byte> message, const Visit& visit,
+               std::vector<int64_t> shape, const auto& origin) {
+  const ElapsedTime watch;
+  shape.insert(shape.begin(), static_cast<int64_t>(visit.ids.size()));
+  Arrived arrived{.values = torch::empty(shape)};
+  const Status status = end.decode(message, visit, floats_of(arrived.values));
+  if (status.code() == ErrorCode::kNonFinite) {
+    arrived.finite = false;
+    arrived.values.fill_(std::numeric_limits<float>::quiet_NaN());
+  } else if (!status) {
+    throw Error(status.code(), origin() + status.message());
+  }
+  arrived.decompress_seconds = watch.seconds();
+  return arrived;
+}
+
 }  // namespace
 
 StageLinks::StageLinks(Group& group, const StagePlan& plan) : plan_(plan) {
@@ -71,20 +88,7 @@ std::future<Arrived> StageLinks::receive(Wire& wire, const WayIn& way, const Vis
                                              " are possible");
       wire.buffer.resize(size);
       wire.group->wait(wire.group->receive(wire.buffer, other, kMessageTag));
-
-      const ElapsedTime watch;
-      std::vector<int64_t> shape = wire.shape;
-      shape.insert(shape.begin(), static_cast<int64_t>(visit.ids.size()));
-      Arrived arrived{.values = torch::empty(shape)};
-      const Status status = way.end->decode(wire.buffer, visit, floats_of(arrived.values));
-      if (status.code() == ErrorCode::kNonFinite) {
-        arrived.finite = false;
-        arrived.values.fill_(std::numeric_limits<float>::quiet_NaN());
-      } else if (!status) {
-        throw Error(status.code(), origin() + status.message());
-      }
-      arrived.decompress_seconds = watch.seconds();
-      return arrived;
+      return decode(*way.end, wire.buffer, visit, wire.shape, origin);
     } catch (const std::exception& error) {
       wire.group->abort(error.what());
       throw;
@@ -109,6 +113,12 @@ std::future<Departed> StageLinks::send(Wire& wire, const WayOut& way, torch::Ten
       std::array<std::unique_ptr<Transfer>, 2> transfers;
       transfers[0] = wire.group->send(std::as_bytes(std::span(&size, 1)), other, kLengthTag);
       transfers[1] = wire.group->send(message, other, kMessageTag);
+      if (way.mirror != nullptr) {  // while the message is under way
+        const auto origin = [] { return std::string("of this stage's own message: "); };
+        Arrived delivered = decode(*way.mirror, message, visit, wire.shape, origin);
+        departed.delivered = std::move(delivered.values);
+        departed.decompress_seconds = delivered.decompress_seconds;
+      }
       wire.group->wait(transfers);
       return departed;
     } catch (const std::exception& error) {

@@ -27,8 +27,9 @@ struct Arrived {
 
 struct Departed {
   Sent sent;
+  torch::Tensor delivered;  // what arrives of it, if the way has a mirror
   uint64_t values = 0;
-  double compress_seconds = 0;
+  double compress_seconds = 0, decompress_seconds = 0;  // the latter of the mirror
 };
 
 // What is received and what is sent, each on a thread that does one message after the other. An error on

@@ -14,9 +14,14 @@ namespace thinwire {
 
 void StagePasses::run(PipelineStep& step, StepOutcome& outcome) {
   const ElapsedTime watch;
+  const PipelineOrder order = step.decoupled ? PipelineOrder::kDecoupled : order_;
   const auto operations =
       step.parts.empty() ? std::vector<PipelineOp>()
-                         : stage_operations(order_, plan_.stages, plan_.stage, step.parts.size());
+                         : stage_operations(order, plan_.stages, plan_.stage, step.parts.size());
+  if (auxiliaries_ != nullptr) {
+    if (!plan_.is_first()) step.before.resize(step.parts.size());
+    if (!plan_.is_last()) step.after.resize(step.parts.size());
+  }
   const StageWays& ways = boundaries_.ways(step.warming_up);
   for (const PipelineOp& op : operations) {
     const Visit visit = step.visit(op.micro_batch);
@@ -27,11 +32,13 @@ void StagePasses::run(PipelineStep& step, StepOutcome& outcome) {
   }
   for (const PipelineOp& op : operations)
     op.backward ? backward(step, op.micro_batch, outcome) : forward(step, op.micro_batch, outcome);
+  if (step.decoupled) take_what_came(step);
 
   const ElapsedTime sending;
   step.spoiled.activations = !step.collect(step.activations_out, false);
   step.spoiled.gradients = !step.collect(step.gradients_out, true);
   step.counters.wait += sending.seconds();
+  if (auxiliaries_ != nullptr) step.spoiled.auxiliary = !auxiliaries_->stage(step);
   step.counters.seconds = watch.seconds();
   outcome.samples = step.mine.size;
 }
@@ -47,11 +54,7 @@ void StagePasses::forward(PipelineStep& step, size_t micro_batch, StepOutcome& o
     outcome.times.fetch += fetching.seconds();
   }
   passing.inputs = batch.inputs;
-  if (!plan_.is_first()) {
-    Arrived arrived = step.next(step.activations);
-    passing.finite = arrived.finite;
-    passing.inputs = arrived.values.requires_grad_();
-  }
+  if (!plan_.is_first()) passing.inputs = inputs_of(step, micro_batch).requires_grad_();
 
   const ElapsedTime computing;
   const DrawScope draws({.seed = seed_,
@@ -76,11 +79,39 @@ void StagePasses::forward(PipelineStep& step, size_t micro_batch, StepOutcome& o
         boundaries_.ways(step.warming_up).activations_out, x.detach().contiguous(), visit));
 }
 
+// What this stage computes with: what came, or what stands for it.
+torch::Tensor StagePasses::inputs_of(PipelineStep& step, size_t micro_batch) {
+  if (step.decoupled) return auxiliaries_->inputs(step.visit(micro_batch).ids);
+  Arrived arrived = step.next(step.activations);
+  step.passing[micro_batch].finite = arrived.finite;
+  // Without the gradient, which the tensor is to get.
+  if (!step.before.empty()) step.before[micro_batch].activations = arrived.values.detach();
+  return std::move(arrived.values);
+}
+
+// Of the loss behind this stage, or of the penalty.
+torch::Tensor StagePasses::gradient_of(PipelineStep& step, size_t micro_batch,
+                                       const torch::Tensor& outputs) {
+  if (!step.decoupled) return step.next(step.gradients).values;
+  auto penalty = auxiliaries_->penalty(outputs, step.visit(micro_batch).ids, step.share);
+  step.counters.penalty += penalty.sum;
+  return std::move(penalty.gradient);
+}
+
+// In the order in which it was sent.
+void StagePasses::take_what_came(PipelineStep& step) {
+  for (size_t i = 0; i < step.parts.size(); ++i) {
+    if (!plan_.is_first()) step.before[i].activations = step.next(step.activations).values;
+    if (!plan_.is_last()) step.after[i].gradients = step.next(step.gradients).values;
+  }
+}
+
 void StagePasses::backward(PipelineStep& step, size_t micro_batch, StepOutcome& outcome) {
   Passing passing = std::exchange(step.passing[micro_batch], {});
   torch::Tensor gradient;
   if (!plan_.is_last())
-    gradient = step.next(step.gradients).values.contiguous(passing.outputs.suggest_memory_format());
+    gradient = gradient_of(step, micro_batch, passing.outputs.detach())
+                   .contiguous(passing.outputs.suggest_memory_format());
   const ElapsedTime computing;
   // Without weights in front of it there is nothing to learn.
   if (passing.outputs.requires_grad()) passing.outputs.backward(gradient);
