@@ -216,7 +216,7 @@ def show_changes(options, kept: Kept, recipe: pathlib.Path, rate: str) -> None:
         if not kept.get(*of):
             steps = train(options, auto, options.auto_steps, rate)
             kept.put(*of, commit=results_page.commit(), steps=[
-                {"seconds": round(step["seconds"], 4)} | {name: step[name] for name in ("codecs",) if name in step} for step in steps])
+                {"seconds": round(step["seconds"], 4)} | ({"codecs": step["codecs"]} if "codecs" in step else {}) for step in steps])
         steps = kept.get(*of)["steps"]
         at = changed_at(steps, seconds)
         for begin, end, to in zip([0, *at], [*at, len(steps)], [rate, *rates]):

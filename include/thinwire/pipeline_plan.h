@@ -20,8 +20,7 @@ struct PlannedStage {
 // What crosses one cut, in either direction. The spec says how many samples a micro-batch has.
 struct PlannedCut {
   BoundarySpec forward, backward;
-  double auxiliary_bytes =
-      0;  // at either side of a cut of decoupled stages: of all samples' variables
+  double auxiliary_bytes = 0;  // of the variables of decoupled stages, at either side of the cut
 };
 
 struct PlannedPipeline {
@@ -50,7 +49,8 @@ struct PipelinePrediction {
 // Plays the operations of all stages: rank r is stage r mod s of pipeline r / s. A stage computes,
 // encodes and sends, and receives and decodes, each one thing after another, as the trainer's do; without a
 // core of its own coding delays the computation. Pipelines exchange gradients when all micro-batches are
-// through. Decoupled stages do not wait for what they receive; they decode what they send, too. Memories of boundaries cost what the exchange's do; aqsgd is past the first epoch.
+// through. Decoupled stages do not wait for what they receive; they decode what they send, too. Memories
+// of boundaries cost what the exchange's do; aqsgd is past the first epoch.
 //
 // Fails for ranks that are not whole pipelines, machines that divide pipelines unevenly, and as
 // make_boundary_sender and predict_step do.

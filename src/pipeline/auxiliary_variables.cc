@@ -41,10 +41,10 @@ bool AuxiliaryVariables::change(std::span<const uint64_t> ids, std::span<const f
   Staged& staged = stage(ids, activations.size());
   const auto step = static_cast<float>(1 / (scale * form_.penalty));
   const auto rate = static_cast<float>(form_.rate);
-  AlignedVector<float> target(activations.size());
-  kernel::weighted_sum(1, activations, -step, gradients, target);
+  target_.resize(activations.size());
+  kernel::weighted_sum(1, activations, -step, gradients, target_);
   read(ids, staged.values);
-  return kernel::weighted_sum_with_moments(1 - rate, staged.values, rate, target, staged.values)
+  return kernel::weighted_sum_with_moments(1 - rate, staged.values, rate, target_, staged.values)
       .finite;
 }
 

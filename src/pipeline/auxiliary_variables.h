@@ -72,7 +72,8 @@ class AuxiliaryVariables final : public Stateful {
   const AuxiliaryForm form_;
   EstimateStore store_;
   std::vector<Staged> staged_;
-  size_t fresh_ = 0;  // of those staged, without a place so far
+  size_t fresh_ = 0;             // of those staged, without a place so far
+  AlignedVector<float> target_;  // x - g / beta, while a change is staged
 };
 
 }  // namespace thinwire

@@ -45,7 +45,8 @@ struct StepShape {
 class StageBoundaries {
  public:
   // Ends are in the store, under the names of the layers in front of their cuts; caches that are not to be
-  // saved are not. Stages that are to be decoupled have mirrors. Throws AgreedError for options that do not go with the network.
+  // saved are not. Stages that are to be decoupled have mirrors. Throws AgreedError for options that do not
+  // go with the network.
   StageBoundaries(const PipelineOptions& options, const StagePlan& plan, const Task& task,
                   const StepShape& shape, Store& store);
 
