@@ -32,7 +32,7 @@ std::vector<OptionInfo> pipeline_keys() {
                "in serial epochs, and between these train on auxiliary variables of each sample"},
       {.name = "pipeline.penalty",
        .type = kNumber,
-       .fallback = "1",
+       .fallback = "0.001",
        .min = 1e-9,
        .max = 1e9,
        .help = "decoupled: beta, the weight of half the squared distance between a sample's "

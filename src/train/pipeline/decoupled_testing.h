@@ -16,6 +16,7 @@ namespace thinwire {
 inline Settings decoupled(int stages, const Settings& more = {}) {
   return with({{"pipeline.stages", std::to_string(stages)},
                {"pipeline.schedule", "decoupled"},
+               {"pipeline.penalty", "1"},
                {"train.micro_batches", "2"},
                {"train.epochs", "3"}},
               more);
