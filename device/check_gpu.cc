@@ -8,9 +8,12 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codec/device_codec.h"
@@ -117,6 +120,14 @@ class Gpu {
   std::vector<CudaAddress> memories_;
 };
 
+// Drawn once for each size: 100 million values take seconds.
+const std::vector<float>& drawn(Values kind, size_t count, uint64_t seed = 5) {
+  static std::map<std::pair<Values, uint64_t>, std::vector<float>> kept;
+  std::vector<float>& values = kept[{kind, seed}];
+  if (values.size() != count) values = make_values(kind, count, seed);
+  return values;
+}
+
 template <class T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
@@ -214,10 +225,10 @@ void report(const std::string& name, size_t count, bool equal, double millisecon
 
 void check_coded(Gpu& gpu, const Coded& coded, size_t count, size_t shift) {
   const auto n = static_cast<double>(count);
-  const std::vector<float> values = make_values(Values::kHeavyTail, count);
+  const std::vector<float>& values = drawn(Values::kHeavyTail, count);
   const size_t size = coded.size(count);
   std::vector<std::byte> payload(size);
-  std::vector<float> rest(count), sum = make_values(Values::kNormal, count, 17);
+  std::vector<float> rest(count), sum = drawn(Values::kNormal, count, 17);
   coded.encode(values, payload, rest);
 
   const float* const x = gpu.make<float>(values, 4 * shift);
@@ -244,8 +255,8 @@ void check_coded(Gpu& gpu, const Coded& coded, size_t count, size_t shift) {
 }
 
 void check_residual(Gpu& gpu, size_t count, size_t shift) {
-  const std::vector<float> residual = make_values(Values::kNormal, count, 2),
-                           gradient = make_values(Values::kHeavyTail, count);
+  const std::vector<float>& residual = drawn(Values::kNormal, count, 2);
+  const std::vector<float>& gradient = drawn(Values::kHeavyTail, count);
   std::vector<float> signal(count);
   const Moments here = kernel::weighted_sum_with_moments(0.9f, residual, 1, gradient, signal);
   const float* const a = gpu.make<float>(residual, 4 * shift);
@@ -273,8 +284,8 @@ void check_codec(const SharedWork& work, const std::string& spec, size_t count, 
       .tensors = {{"a", {count / 2}, TensorKind::kConvolution}, {"b", {count - count / 2}}}};
   const auto here = make_codec(spec).value().codec;
   const auto there = make_device_codec(spec, work).value().codec;
-  const std::vector<float> values = make_values(Values::kHeavyTail, count);
-  std::vector<float> rest(count), sum = make_values(Values::kNormal, count, 17), back(count);
+  const std::vector<float>& values = drawn(Values::kHeavyTail, count);
+  std::vector<float> rest(count), sum = drawn(Values::kNormal, count, 17), back(count);
   std::vector<std::byte> payload(here->max_encoded_size(stream)), other(payload.size());
   payload.resize(
       here->make_encoder(stream)->encode({.values = values}, {.step = 3}, payload, rest).size);
@@ -325,7 +336,7 @@ void check_memory(const SharedWork& work, const std::string& text, size_t count,
   double forming = 0;
   std::vector<float> back(count);
   for (uint64_t step = 0; step < 2; ++step) {
-    const std::vector<float> gradient = make_values(Values::kHeavyTail, count, 3 + step);
+    const std::vector<float>& gradient = drawn(Values::kHeavyTail, count, 3 + step);
     work->send(gradient_there.data(), std::as_bytes(std::span(gradient)));
     const Signal signal = here->prepare(gradient, {});
     forming = time_here([&] { static_cast<void>(there->prepare(gradient_there, {})); });
@@ -350,23 +361,34 @@ void check_memory(const SharedWork& work, const std::string& text, size_t count,
   report("memory " + text, count, equal, forming, 12 * static_cast<double>(count));
 }
 
-int run(std::vector<std::string> nvrtc_folders, size_t largest) {
+// Counts of values, and how many bytes or values they lie behind where memory was allocated. Large ones take half a minute
+// each, and differ no more.
+std::vector<std::pair<size_t, size_t>> variants(size_t count) {
+  if (count > 1000000) return {{count, 0}, {count + 7, 1}};
+  return {{count, 0}, {count, 1}, {count + 7, 0}, {count + 7, 1}};
+}
+
+int run(std::vector<std::string> nvrtc_folders, size_t largest, const std::string& only) {
   const auto work = std::make_shared<DeviceWork>(make_cuda_memory(0, nvrtc_folders));
   Gpu gpu(std::move(nvrtc_folders));
   copy_rate = gpu.copy_rate();
   std::printf("{\"device\": \"%s\", \"architecture\": \"%s\", \"copy_gb_per_s\": %.1f}\n",
               gpu.context().device_name().c_str(), gpu.context().architecture().c_str(),
               copy_rate / 1e6);
+  const auto wanted = [&](std::string_view name) { return name.find(only) != name.npos; };
   for (size_t count = 1; count <= largest; count *= 10)
-    for (const size_t size : {count, count + 7})
-      for (const size_t shift : {0, 1}) {
-        for (const Coded& coded : all_coded()) check_coded(gpu, coded, size, shift);
-        check_residual(gpu, size, shift);
-        for (const char* const spec : kDeviceSpecs) check_codec(work, spec, size, shift);
-        for (const FeedbackEntry* const entry : list_feedbacks())
-          if (entry->on_device != nullptr)
-            check_memory(work, std::string(entry->name), size, shift);
+    for (const auto& [size, shift] : variants(count)) {
+      for (const Coded& coded : all_coded())
+        if (wanted(coded.name)) check_coded(gpu, coded, size, shift);
+      if (wanted("residual's signal")) check_residual(gpu, size, shift);
+      for (const char* const spec : kDeviceSpecs)
+        if (wanted(spec)) check_codec(work, spec, size, shift);
+      for (const FeedbackEntry* const entry : list_feedbacks()) {
+        const std::string name(entry->name);
+        if (entry->on_device != nullptr && wanted("memory " + name))
+          check_memory(work, name, size, shift);
       }
+    }
   if (compared == 0) throw Error(ErrorCode::kContract, "nothing has run on the GPU");
   return all_equal ? 0 : 1;
 }
@@ -374,12 +396,13 @@ int run(std::vector<std::string> nvrtc_folders, size_t largest) {
 }  // namespace
 }  // namespace thinwire::device
 
-// check_gpu LARGEST [FOLDER...]: sizes up to LARGEST values; folders of libnvrtc.so.
+// check_gpu LARGEST ONLY [FOLDER...]: sizes up to LARGEST values, of what has ONLY in its name; folders of libnvrtc.so.
 int main(int count, char** words) {
   try {
-    const std::vector<std::string> folders(words + std::min(count, 2), words + count);
+    const std::vector<std::string> folders(words + std::min(count, 3), words + count);
     return thinwire::device::run(folders,
-                                 count > 1 ? std::strtoull(words[1], nullptr, 10) : 1000000);
+                                 count > 1 ? std::strtoull(words[1], nullptr, 10) : 1000000,
+                                 count > 2 ? words[2] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "check_gpu: %s\n", error.what());
     return 2;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs on a machine with an NVIDIA GPU what cannot run without one, and writes the results page.
 
-    device/check_gpu.py [--largest VALUES] [--page docs/results/gpu.md] BUILD
+    device/check_gpu.py [--largest VALUES] [--only NAME] [--page docs/results/gpu.md] BUILD
 
 BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Kernel texts, and codecs and
 memories with a form for the device, are run at every size, their bits are compared with the processor's, and their speed is
@@ -139,12 +139,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--largest", type=int, default=100_000_000)
+    parser.add_argument("--only", default="", metavar="NAME", help="kernels, codecs and memories with this in their name")
     parser.add_argument("--page", type=pathlib.Path)
     arguments = parser.parse_args()
     program = arguments.build / "check_gpu"
     if not program.exists():
         sys.exit(f"check_gpu.py: no {program}; build it: cmake --build {arguments.build} --target check_gpu")
-    done = subprocess.run([program, str(arguments.largest), *nvrtc_folders()], stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([program, str(arguments.largest), arguments.only, *nvrtc_folders()], stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1) or not done.stdout:
         return done.returncode or 2
     device, *rows = map(json.loads, done.stdout.splitlines())
@@ -152,7 +153,7 @@ def main() -> int:
         sys.exit("check_gpu.py: nothing has run on the GPU, so nothing is written")
     sanitized, bad = "not installed, so not run", False
     if sanitizer := shutil.which("compute-sanitizer"):
-        checked = subprocess.run([sanitizer, "--error-exitcode", "9", program, "100000", *nvrtc_folders()],
+        checked = subprocess.run([sanitizer, "--error-exitcode", "9", program, "100000", arguments.only, *nvrtc_folders()],
                                  stdout=subprocess.PIPE, text=True)
         bad = checked.returncode != 0 or len(checked.stdout.splitlines()) < 2  # of a kernel, behind that of the device
         sanitized = "errors" if bad else "no errors up to 100,000 values"

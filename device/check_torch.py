@@ -2,10 +2,11 @@
 """Checks and times DistributedDataParallel with thinwire on a GPU. device/check_gpu.py runs it.
 
     device/check_torch.py bits OUT     every codec: two ranks on GPU 0, against the same ranks on the processor
+    device/check_torch.py models OUT   optimisers, local methods, boundaries and HSDP, against the processor
     device/check_torch.py steps OUT    steps of a GPT of 100 million parameters, beside DistributedDataParallel in bf16
 
 Ranks are processes, joined by gloo. Gradients of `bits` are drawn, not computed, so that the processor's are the same. The
-steps run over links of thin_links.py where this is root, else over the loopback, and the row says which. Each mode writes
+steps run over links of thin_links.py where these can be made, else over the loopback, and the row says which. Each mode writes
 lines of JSON to OUT. It ends with 3 if bits differ on any rank.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -189,10 +191,16 @@ def be_rank(options):
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     device = torch.device(options.device)
+    from gpu_models import check_models
     dist.init_process_group("gloo")
     good = True
     with open(options.out, "a", encoding="utf-8") as out:
-        if options.mode == "bits":
+        if options.mode == "models":
+            for row in check_models(rank, device):
+                if rank == 0:
+                    out.write(json.dumps(row) + "\n")
+                    out.flush()
+        elif options.mode == "bits":
             good = check_bits(out, rank, device, options.codecs.split(";") if options.codecs else [])
         else:
             time_steps(out, rank, device, options.link, options.small)
@@ -221,9 +229,23 @@ def over_loopback(options, link):
     start(options, link, [[]] * RANKS, "127.0.0.1", {"MASTER_PORT": str(29500 + os.getpid() % 1000)})
 
 
-def over_links(options):
+def links():
+    """The module that makes links; None where they cannot be made."""
     sys.path.insert(0, str(ROOT / "lab"))
     import thin_links
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc"))):
+        return None
+    lab = thin_links.Lab(RANKS, RATES[0], "256kb", "50ms")
+    try:
+        lab.set_up()
+    except RuntimeError:  # a kernel without bridges or token buckets
+        return None
+    finally:
+        lab.tear_down()
+    return thin_links
+
+
+def over_links(options, thin_links):
     for rate in RATES:
         lab = thin_links.Lab(RANKS, rate, "256kb", "50ms")
         try:
@@ -236,7 +258,7 @@ def over_links(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("mode", choices=("bits", "steps"))
+    parser.add_argument("mode", choices=("bits", "models", "steps"))
     parser.add_argument("out")
     parser.add_argument("--device", default="cuda:0", help="cpu: a rehearsal, which shows that the script runs")
     parser.add_argument("--codecs", default="", help="of bits, with ';' between them; all if absent")
@@ -247,8 +269,9 @@ def main():
     if "RANK" in os.environ:
         return be_rank(options)
     pathlib.Path(options.out).unlink(missing_ok=True)
-    if options.mode == "steps" and os.geteuid() == 0 and options.device != "cpu":
-        over_links(options)
+    thin_links = links() if options.mode == "steps" and options.device != "cpu" else None
+    if thin_links is not None:
+        over_links(options, thin_links)
     else:
         over_loopback(options, "loopback")
     return 0

@@ -47,7 +47,7 @@ def main():
     for block in model.blocks:
         fully_shard(block, mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     link = tw.compress(model, options.codec, replicate=mesh["replicate"], optimizer=optimizer)  # thinwire
     draws = torch.Generator().manual_seed(dist.get_rank())
     for step in range(options.steps):

@@ -38,7 +38,7 @@ def main():
     for block in model.blocks:
         fully_shard(block, mesh=mesh["shard"])
     fully_shard(model, mesh=mesh["shard"])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     if options.replicas > 1:
         link = tw.compress(model, "sidco:density=0.01", replicate=mesh["replicate"], optimizer=optimizer)  # thinwire
     else:
