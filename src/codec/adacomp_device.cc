@@ -44,20 +44,17 @@ class AdaCompDeviceEncoder final : public Encoder {
   }
 
  private:
-  struct Chosen {
-    device::BinTotal total;
-    uint64_t codes;
-  };
-
   size_t encode_part(const float* values, const float* fresh, const BinPart& part,
                      std::span<std::byte> out, float* rest, size_t& kept) {
     auto& on = work_->launcher();
     auto* const choices = work_->room<device::BinChoice>(part.bins());
-    auto* const offsets = work_->room<uint64_t>(part.bins());
-    auto* const chosen = work_->room<Chosen>(1);
-    device::choose_bins(on, values, fresh, part.count, factor_, part.bin, choices, offsets,
-                        &chosen->total, &chosen->codes);
-    const auto [total, codes] = work_->fetch(chosen);
+    auto* const offsets = work_->room<uint64_t>(device::sum_room(part.bins()));
+    auto* const totals = work_->room<device::BinTotal>(device::bin_totals(part.bins()));
+    auto* const codes_needed = work_->room<uint64_t>(1);
+    device::choose_bins(on, values, fresh, part.count, factor_, part.bin, choices, offsets, totals,
+                        codes_needed);
+    const device::BinTotal total = work_->fetch(totals);
+    const uint64_t codes = work_->fetch(codes_needed);
     const float scale = bin_scale(total.max_sum, part);
     ByteWriter(out).put(scale);
     if (scale == 0) {  // all zero, or too small for a mean: nothing is sent
@@ -118,7 +115,7 @@ class AdaCompDeviceDecoder final : public DeviceDecoder {
         device::clear(work, &read->bad, 2);
         device::clear(work, reinterpret_cast<uint32_t*>(&read->used), 2);
         device::add_bins(work.launcher(), bytes + at, size, part.bin, weight * scale,
-                         work.room<uint64_t>(device::code_tiles(size / code_size) + 1),
+                         work.room<uint64_t>(device::code_room(size / code_size)),
                          out.data() + begin, part.count, &read->used, &read->bad);
         const Read result = work.fetch(read);
         if (result.bad != 0 || result.used == 0)

@@ -37,7 +37,7 @@ struct Exceeding {
 };
 
 Exceeding count_exceeding(DeviceWork& work, std::span<const float> values, float threshold) {
-  auto* const tiles = work.room<uint64_t>(device::tiles_of(values.size()));
+  auto* const tiles = work.room<uint64_t>(device::tile_room(values.size()));
   auto* const found = work.room<uint64_t>(1);
   device::count_above(work.launcher(), values.data(), values.size(), threshold, tiles, found);
   return {tiles, work.fetch(found)};
@@ -53,7 +53,7 @@ device::KthState kth_of(DeviceWork& work, std::span<const float> values, size_t 
 Selected select_largest(DeviceWork& work, std::span<const float> values, size_t keep, float* rest) {
   const device::KthState kth = kth_of(work, values, keep);
   const Selected selected = room_for(work, keep);
-  auto* const tiles = work.room<uint64_t>(2 * device::tiles_of(values.size()));
+  auto* const tiles = work.room<uint64_t>(2 * device::tile_room(values.size()));
   auto* const found = work.room<uint64_t>(2);
   device::select_top(work.launcher(), values.data(), values.size(), kth.magnitude(),
                      keep - kth.above, selected.positions, selected.values, rest, tiles, found);
@@ -94,8 +94,8 @@ size_t code(DeviceWork& work, const Selected& selected, ValueFormat format, size
     uint64_t low_bytes, high_bits;
   };
   const size_t blocks = device::position_blocks(selected.size);
-  auto* const low = work.room<uint64_t>(blocks);
-  auto* const high = work.room<uint64_t>(blocks);
+  auto* const low = work.room<uint64_t>(device::sum_room(blocks));
+  auto* const high = work.room<uint64_t>(device::sum_room(blocks));
   auto* const sizes = work.room<Sizes>(1);
   // Parameters are written where they will lie once the sizes are known.
   const size_t of_values = value_bytes(format, selected.size);
@@ -194,24 +194,6 @@ float device_kth_magnitude(DeviceWork& work, std::span<const float> values, size
 
 size_t device_count_above(DeviceWork& work, std::span<const float> values, float threshold) {
   return count_exceeding(work, values, threshold).count;
-}
-
-std::span<const float> device_values_above(DeviceWork& work, std::span<const float> values,
-                                           float threshold) {
-  const Exceeding exceeding = count_exceeding(work, values, threshold);
-  const Selected selected = select_exceeding(work, values, threshold, exceeding, nullptr);
-  return {selected.values, selected.size};
-}
-
-bool device_collect(DeviceWork& work, std::span<const float> values, float threshold, size_t limit,
-                    ExceedanceList& list) {
-  const Exceeding exceeding = count_exceeding(work, values, threshold);
-  if (exceeding.count > limit) return false;
-  const Selected selected = select_exceeding(work, values, threshold, exceeding, nullptr);
-  const ExceedanceList::Entries entries = list.rewrite(selected.size);
-  work.fetch(std::as_writable_bytes(entries.positions), selected.positions);
-  work.fetch(std::as_writable_bytes(entries.values), selected.values);
-  return true;
 }
 
 std::unique_ptr<Codec> make_sparse_device_codec(

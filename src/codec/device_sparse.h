@@ -9,7 +9,6 @@
 #include <span>
 
 #include "codec/device_codec.h"
-#include "codec/exceedance_list.h"
 #include "codec/kept_values.h"
 
 namespace thinwire {
@@ -52,13 +51,8 @@ bool has_device_values(ValueFormat format) noexcept;
 // The magnitude of the k-th largest of values in the device's memory. REQUIRES: 1 <= k <= values.size().
 float device_kth_magnitude(device::DeviceWork& work, std::span<const float> values, size_t k);
 
-// Values with |x| > threshold: how many there are; themselves, in the device's memory until work.begin(); and the list of
-// them in the processor's, unless they are more than `limit`.
+// How many values have |x| > threshold.
 size_t device_count_above(device::DeviceWork& work, std::span<const float> values, float threshold);
-std::span<const float> device_values_above(device::DeviceWork& work, std::span<const float> values,
-                                           float threshold);
-bool device_collect(device::DeviceWork& work, std::span<const float> values, float threshold,
-                    size_t limit, ExceedanceList& list);
 
 // `codec`, which is sparse, with such encoders; null if its values have no device form.
 std::unique_ptr<Codec> make_sparse_device_codec(

@@ -25,6 +25,7 @@
 
 #include "codec/builtin.h"
 #include "codec/device_sparse.h"
+#include "codec/device_tail_estimator.h"
 #include "codec/sparse_codec.h"
 #include "codec/stage_control.h"
 #include "codec/tail_estimator.h"
@@ -196,60 +197,6 @@ class SidcoEncoder final : public Encoder {
   ExceedanceList list_;
 };
 
-// Passes over a vector in the device's memory. Lists are brought to the processor: they hold what a second stage keeps.
-class DeviceTailEstimator final : public TailEstimator {
- public:
-  DeviceTailEstimator(const TailMethod& method, SharedWork work)
-      : TailEstimator(method), work_(std::move(work)) {}
-
- private:
-  kernel::TailMoments tail(float threshold) override {
-    work_->begin();
-    return tail_of(values(), threshold);
-  }
-  kernel::TailMoments tail_of_list(float threshold) override {
-    work_->begin();
-    return tail_of(device_values_above(*work_, values(), threshold), threshold);
-  }
-  bool collect(float threshold, ExceedanceList& list) override {
-    work_->begin();
-    return device_collect(*work_, values(), threshold, list_limit(), list);
-  }
-  bool collect_with_tail(float /*threshold*/, ExceedanceList& /*list*/, float /*tail_threshold*/,
-                         std::optional<kernel::TailMoments>& /*tail*/) override {
-    return false;
-  }
-  size_t count_above(float threshold) override {
-    work_->begin();
-    return device_count_above(*work_, values(), threshold);
-  }
-  // The device multiplies; the few logarithms are the processor's.
-  double log_sum(double guard, double unit) override {
-    work_->begin();
-    const size_t whole = values().size() - values().size() % kernel::kLogLanes;
-    chunks_.resize(device::log_chunks_of(whole));
-    auto* const there = work_->room<kernel::LogChunk>(chunks_.size());
-    device::log_chunks(work_->launcher(), values().data(), whole, guard, unit, there);
-    work_->fetch(std::as_writable_bytes(std::span(chunks_)), there);
-    kernel::LogTotal total;
-    for (const kernel::LogChunk& chunk : chunks_) total.add(chunk);
-    std::array<float, kernel::kLogLanes> last;
-    const auto behind = std::span(last).first(values().size() - whole);
-    work_->fetch(std::as_writable_bytes(behind), values().data() + whole);
-    return total.sum(whole, behind, guard, unit);
-  }
-
-  kernel::TailMoments tail_of(std::span<const float> list, float threshold) {
-    auto* const entries = work_->room<device::TailEntry>(device::tail_entries(list.size()));
-    device::tail_moments(work_->launcher(), list.data(), list.size(), threshold, largest(),
-                         entries);
-    return device::tail_of(work_->fetch(entries), largest());
-  }
-
-  SharedWork work_;
-  std::vector<kernel::LogChunk> chunks_;
-};
-
 class SidcoDeviceEncoder final : public DeviceSparseEncoder {
  public:
   SidcoDeviceEncoder(const SharedWork& work, const Method& method, size_t count, ValueFormat format)
@@ -270,6 +217,7 @@ class SidcoDeviceEncoder final : public DeviceSparseEncoder {
         signal.moments ? *signal.moments : device::measure(work(), signal.values);
     THINWIRE_CHECK(moments.finite, "sidco: values are not finite");
     stages_.rollback();  // an encode that was neither committed nor rolled back
+    estimator_.forget_lists();
     fits_ = estimator_.begin(signal.values, moments);
     if (!fits_) return {.threshold = 0, .most = target_, .keep = target_};
     const auto estimate = estimate_tail(estimator_, stages_, target_, list_);
@@ -283,8 +231,8 @@ class SidcoDeviceEncoder final : public DeviceSparseEncoder {
   size_t most_;
   DeviceTailEstimator estimator_;
   StageControl stages_;
-  ExceedanceList list_;
-  bool fits_ = false;  // a law, this step
+  ExceedanceList list_;  // stays empty
+  bool fits_ = false;    // a law, this step
 };
 
 std::unique_ptr<Codec> make_codec_of(const Options& options) {

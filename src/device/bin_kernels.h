@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/launcher.h"
+#include "device/sums_before.h"
 
 namespace thinwire::device {
 
@@ -23,10 +24,14 @@ struct BinTotal {
   uint64_t kept;
 };
 
+// Of all bins, and behind them of each 8,192.
+constexpr size_t bin_totals(size_t bins) noexcept { return 1 + (bins + 8191) / 8192; }
+
 // kernel::select_bins, in two steps, because the scale follows from the first. Choose: of each bin what it sends and
-// where its codes begin; the sum of largest magnitudes and the values that are sent; and how many codes there are.
+// where its codes begin; in *totals the sum of largest magnitudes and the values that are sent; and how many codes there are.
+// `totals` has room for bin_totals, `offsets` for sum_room(bins).
 void choose_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,
-                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* total,
+                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* totals,
                  uint64_t* codes_needed);
 
 // Writes the codes. A rest that is not null receives the values minus what they stand for; it may be `values`.
@@ -35,8 +40,9 @@ void write_bins(Launcher& on, const float* values, const float* fresh, size_t co
                 std::byte* codes, float* rest);
 
 constexpr size_t code_tiles(size_t codes) noexcept { return (codes + 1023) / 1024; }
+constexpr size_t code_room(size_t codes) noexcept { return 1 + sum_room(code_tiles(codes)); }
 
-// kernel::add_bins of the first `size` bytes. `tiles` has room for one more than code_tiles of as many codes. *used
+// kernel::add_bins of the first `size` bytes. `tiles` has room for code_room of as many codes. *used
 // becomes the number of codes that all bins took, and stays as it is where they are cut off; *bad becomes 1 where codes
 // break a rule.
 void add_bins(Launcher& on, const std::byte* codes, size_t size, size_t bin, float scale,

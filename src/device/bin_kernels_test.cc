@@ -48,18 +48,18 @@ Chosen by_simd(const std::vector<float>& g, const std::vector<float>& fresh, siz
 Chosen by_text(Launcher& on, std::vector<float> g, std::vector<float> fresh, size_t bin,
                bool in_place) {
   std::vector<BinChoice> choices(bins_of(g.size(), bin));
-  std::vector<uint64_t> offsets(choices.size());
-  BinTotal total{};
+  std::vector<uint64_t> offsets(sum_room(choices.size()));
+  std::vector<BinTotal> totals(bin_totals(choices.size()));
   uint64_t number = 0;
   choose_bins(on, g.data(), fresh.data(), g.size(), 1.5f, bin, choices.data(), offsets.data(),
-              &total, &number);
+              totals.data(), &number);
   Bytes codes(1 + number * kernel::bin_code_size(bin));
   std::vector<float> other(g.size());
   std::vector<float>& rest = in_place ? g : other;
   write_bins(on, g.data(), fresh.data(), g.size(), 1.5f, bin, choices.data(), offsets.data(),
              kScale, codes.data() + 1, rest.data());
-  return {Bytes(codes.begin() + 1, codes.end()), total.kept, std::bit_cast<uint64_t>(total.max_sum),
-          patterns(rest)};
+  return {Bytes(codes.begin() + 1, codes.end()), totals[0].kept,
+          std::bit_cast<uint64_t>(totals[0].max_sum), patterns(rest)};
 }
 
 constexpr size_t kBins[] = {1, 7, 50, 63, 64, 500, 16383};
@@ -91,7 +91,7 @@ AddedBins add_by_text(Launcher& on, const Bytes& codes, size_t bin, size_t count
   Bytes odd(1 + codes.size());
   std::copy(codes.begin(), codes.end(), odd.begin() + 1);
   const size_t bytes = kernel::bin_code_size(bin);
-  std::vector<uint64_t> tiles(code_tiles(codes.size() / bytes) + 1);
+  std::vector<uint64_t> tiles(code_room(codes.size() / bytes));
   uint64_t used = 0;
   uint32_t bad = 0;
   add_bins(on, odd.data() + 1, codes.size(), bin, 0.3f, tiles.data(), sum.data(), count, &used,

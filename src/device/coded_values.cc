@@ -128,9 +128,9 @@ void encode_levels(Launcher& on, const float* values, size_t count, kernel::Leve
   }
   const uint64_t chunks = chunks_of(count, block);
   void* const levels = static_cast<std::byte*>(scratch) + number * chunks * kLevelSums;
-  launch(on, "two_levels/level_chunks", work_grid(16 * number * chunks), values, uint64_t{count},
-         block, chunks, means, scratch);
-  launch(on, "two_levels/level_headers", work_grid(number), values, uint64_t{count}, block, chunks,
+  launch(on, "two_levels/level_chunks", sum_grid(number * chunks), values, uint64_t{count}, block,
+         chunks, means, scratch);
+  launch(on, "two_levels/level_headers", block_grid(number), values, uint64_t{count}, block, chunks,
          means, scratch, levels, bytes);
   launch(on, "two_levels/pack_levels", work_grid(count / 8 + number), values, uint64_t{count},
          block, means, levels, bytes, rest);

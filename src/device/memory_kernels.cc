@@ -26,9 +26,9 @@ void launch_with_moments(Launcher& on, std::string_view kernel, size_t count, Ch
                          const Values&... values) {
   const size_t chunks = moment_entries(count) - 1;
   ChunkMoments* const of_chunks = entries + 1;
-  launch(on, kernel, work_grid(16 * chunks), values..., of_chunks);
-  launch(on, "memories/fold_moments", Grid{.blocks = 1, .threads = 256},
-         static_cast<const ChunkMoments*>(of_chunks), uint64_t{chunks}, entries);
+  launch(on, kernel, sum_grid(chunks), values..., of_chunks);
+  launch(on, "memories/fold_moments", kOneBlock, static_cast<const ChunkMoments*>(of_chunks),
+         uint64_t{chunks}, entries);
 }
 
 }  // namespace

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/position_kernels.h"
 
+#include "device/sums_before.h"
 #include "device/work_grid.h"
 
 namespace thinwire::device {
 
 void plan_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
                     uint64_t* low_offsets, uint64_t* high_offsets, uint64_t* sizes) {
-  constexpr Grid kOneWarp{.blocks = 1, .threads = 32};
   const uint64_t blocks = position_blocks(kept);
   launch(on, "positions/choose_parameters", work_grid(32 * blocks), positions, uint64_t{kept}, code,
          low_offsets, high_offsets);
-  launch(on, "selection/sum_before", kOneWarp, low_offsets, blocks, sizes);
-  launch(on, "selection/sum_before", kOneWarp, high_offsets, blocks, sizes + 1);
+  sum_before(on, low_offsets, blocks, sizes);
+  sum_before(on, high_offsets, blocks, sizes + 1);
 }
 
 void write_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/launcher.h"
+#include "device/sums_before.h"
 #include "kernel/position_code.h"
 
 namespace thinwire::device {
@@ -19,7 +20,7 @@ constexpr size_t position_blocks(size_t kept) noexcept {
 
 // kernel::pack_positions, in two steps, because the sizes of the first are arguments of the second. Plan: the parameters,
 // at the begin of the code, and for each block the offset of its low bits and of its high bits; sizes receives the bytes
-// of all low bits and the number of all high bits.
+// of all low bits and the number of all high bits. Offsets have room for sum_room of the blocks.
 void plan_positions(Launcher& on, const uint32_t* positions, size_t kept, std::byte* code,
                     uint64_t* low_offsets, uint64_t* high_offsets, uint64_t* sizes);
 

@@ -47,7 +47,7 @@ Bytes pack(const Positions& positions) {
 
 Bytes pack_by_text(Launcher& on, const Positions& positions) {
   const size_t kept = positions.size(), blocks = position_blocks(kept);
-  std::vector<uint64_t> low(blocks), high(blocks), sizes(2);
+  std::vector<uint64_t> low(sum_room(blocks)), high(sum_room(blocks)), sizes(2);
   Bytes code(blocks + 1);
   plan_positions(on, positions.data(), kept, code.data() + 1, low.data(), high.data(),
                  sizes.data());

@@ -9,8 +9,6 @@
 namespace thinwire::device {
 namespace {
 
-constexpr Grid kOneWarp{.blocks = 1, .threads = 32};
-
 // Every block clears and adds up a histogram of its own: so fewer blocks, of more values each.
 Grid histogram_grid(size_t count) { return work_grid(count / 32 + 1); }
 
@@ -24,8 +22,8 @@ void count_tiles(Launcher& on, const float* values, size_t count, float threshol
   const uint64_t number = tiles_of(count);
   launch(on, "selection/count_tiles", work_grid(32 * number), values, uint64_t{count},
          key_of(threshold), tiles, ties);
-  launch(on, "selection/sum_before", kOneWarp, tiles, number, found);
-  if (ties != nullptr) launch(on, "selection/sum_before", kOneWarp, ties, number, found + 1);
+  sum_before(on, tiles, number, found);
+  if (ties != nullptr) sum_before(on, ties, number, found + 1);
 }
 
 void write_selected(Launcher& on, const float* values, size_t count, float threshold,
@@ -40,7 +38,7 @@ void write_selected(Launcher& on, const float* values, size_t count, float thres
 
 void select_top(Launcher& on, const float* values, size_t count, float threshold, size_t ties,
                 uint32_t* positions, float* kept, float* rest, uint64_t* tiles, uint64_t* found) {
-  uint64_t* const equal = tiles + tiles_of(count);
+  uint64_t* const equal = tiles + tile_room(count);
   count_tiles(on, values, count, threshold, tiles, equal, found);
   write_selected(on, values, count, threshold, tiles, equal, ties, count, positions, kept, rest);
 }
@@ -65,8 +63,7 @@ void find_kth(Launcher& on, const float* values, size_t count, size_t k, uint32_
   for (const Digit digit : {Digit{20, 11}, Digit{10, 10}, Digit{0, 10}}) {
     launch(on, "selection/count_bins", histogram_grid(count), values, uint64_t{count}, digit.shift,
            digit.width, kth, bins);
-    launch(on, "selection/find_bin", Grid{.blocks = 1, .threads = 256}, bins, digit.width,
-           uint64_t{k}, kth);
+    launch(on, "selection/find_bin", kOneBlock, bins, digit.width, uint64_t{k}, kth);
   }
 }
 
@@ -80,9 +77,9 @@ void sample_values(Launcher& on, const float* values, size_t count, uint32_t pha
 void tail_moments(Launcher& on, const float* values, size_t count, float threshold, float largest,
                   TailEntry* entries) {
   const uint64_t chunks = tail_entries(count) - 1;
-  launch(on, "tails/tail_chunks", work_grid(16 * chunks), values, uint64_t{count}, threshold,
+  launch(on, "tails/tail_chunks", sum_grid(chunks), values, uint64_t{count}, threshold,
          kernel::tail_unit(largest), entries + 1);
-  launch(on, "tails/fold_tail", Grid{.blocks = 1, .threads = 256}, entries + 1, chunks, entries);
+  launch(on, "tails/fold_tail", kOneBlock, entries + 1, chunks, entries);
 }
 
 kernel::TailMoments tail_of(const TailEntry& total, float largest) noexcept {
@@ -95,8 +92,8 @@ kernel::TailMoments tail_of(const TailEntry& total, float largest) noexcept {
 
 void log_chunks(Launcher& on, const float* values, size_t count, double guard, double unit,
                 kernel::LogChunk* chunks) {
-  launch(on, "tails/log_chunks", work_grid(16 * log_chunks_of(count)), values, uint64_t{count},
-         guard, 1 / unit, chunks);
+  launch(on, "tails/log_chunks", sum_grid(log_chunks_of(count)), values, uint64_t{count}, guard,
+         1 / unit, chunks);
 }
 
 void add_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float weight,

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "device/launcher.h"
+#include "device/sums_before.h"
 #include "kernel/log_total.h"
 #include "kernel/tail_moments.h"
 
@@ -16,13 +17,14 @@ namespace thinwire::device {
 // Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at once.
 
 constexpr size_t tiles_of(size_t count) noexcept { return (count + 1023) / 1024; }
+constexpr size_t tile_room(size_t count) noexcept { return sum_room(tiles_of(count)); }
 
 // Selection in two steps, because how many there are may decide what is done. Count: how many values have |x| > threshold;
-// `tiles` has room for tiles_of(count).
+// `tiles` has room for tile_room(count).
 void count_above(Launcher& on, const float* values, size_t count, float threshold, uint64_t* tiles,
                  uint64_t* found);
 
-// With these tiles, the positions and values of the first `most` of them. A rest that is not null receives the values, with
+// With these tiles, the positions, unless these are null, and values of the first `most` of them. A rest that is not null receives the values, with
 // zeros where one was kept; it may be `values`.
 void write_above(Launcher& on, const float* values, size_t count, float threshold, size_t most,
                  const uint64_t* tiles, uint32_t* positions, float* kept, float* rest);

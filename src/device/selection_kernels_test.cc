@@ -40,7 +40,7 @@ Selected select_by_text(Launcher& on, const std::vector<float>& values, float th
                         size_t most, bool in_place) {
   std::vector<float> from = values, kept(values.size()), other(values.size());
   std::vector<uint32_t> positions(values.size());
-  std::vector<uint64_t> tiles(tiles_of(values.size()));
+  std::vector<uint64_t> tiles(tile_room(values.size()));
   std::vector<float>& rest = in_place ? from : other;
   uint64_t found = 0;
   count_above(on, from.data(), from.size(), threshold, tiles.data(), &found);
@@ -110,7 +110,7 @@ TEST(SelectionTexts, SelectTheLargestOfAll) {
           ASSERT_EQ(kth.above, above);
           const size_t ties = kth.bits == 0 ? 0 : k - kth.above;
           std::vector<float> rest = values, kept(count);
-          std::vector<uint64_t> tiles(2 * tiles_of(count)), found(2);
+          std::vector<uint64_t> tiles(2 * tile_room(count)), found(2);
           float* const to = rest.data();
           select_top(on, to, count, kth.magnitude(), ties, positions.data(), kept.data(), to,
                      tiles.data(), found.data());

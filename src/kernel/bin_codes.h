@@ -30,7 +30,7 @@ constexpr size_t bin_code_size(size_t bin) { return bin <= kMaxByteBin ? 1 : 2; 
 struct BinSelection {
   size_t size = 0;     // bytes of codes
   size_t kept = 0;     // elements selected; a bin without any costs a code, too
-  double max_sum = 0;  // sum over bins of the largest |G|, in order
+  double max_sum = 0;  // sum over bins of the largest |G|, in the order of docs/determinism.md
 };
 
 // Cuts G into bins of `bin` (the last may be shorter) and writes the codes of the elements with

@@ -88,11 +88,11 @@ BinSelection Select(const float* HWY_RESTRICT g, const float* HWY_RESTRICT fresh
   const auto s = hn::Set(D(), factor);
   std::byte* at = out;
   BinSelection result;
-  double max_sum = 0;
+  BinSum max_sum;
   for (size_t begin = 0; begin < count; begin += bin) {
     const size_t end = HWY_MIN(begin + bin, count);
     const V max = AbsMax(g + begin, fresh + begin, end - begin);
-    max_sum += hn::GetLane(max);
+    max_sum.add(hn::GetLane(max));
     std::byte* const first = at;
     for (size_t i = begin; i < end; i += kWord) {
       const size_t n = HWY_MIN(kWord, end - i);
@@ -119,7 +119,7 @@ BinSelection Select(const float* HWY_RESTRICT g, const float* HWY_RESTRICT fresh
     at[-1] |= std::byte{Layout::kLast >> 8};
   }
   result.size = static_cast<size_t>(at - out);
-  result.max_sum = max_sum;
+  result.max_sum = max_sum.sum();
   return result;
 }
 

@@ -45,7 +45,7 @@ HWY_INLINE V LoadKept(const float* g, size_t i, const uint32_t* keep) {
 // Reads and writes all 8 * kGroups values and bytes.
 template <size_t kGroups>
 HWY_INLINE std::byte* PutBin(const float* HWY_RESTRICT g, const float* HWY_RESTRICT fresh, V factor,
-                             const uint32_t* keep, double& max_sum, std::byte* out) {
+                             const uint32_t* keep, BinSum& max_sum, std::byte* out) {
   const D d;
   const hn::FixedTag<uint8_t, 8> d8;
   const size_t lanes = hn::Lanes(d);
@@ -56,7 +56,7 @@ HWY_INLINE std::byte* PutBin(const float* HWY_RESTRICT g, const float* HWY_RESTR
     chain = hn::Max(chain, hn::Abs(LoadKept<kGroups>(g, i, keep)));
   }
   const V max = hn::MaxOfLanes(d, hn::Max(largest[0], largest[1]));
-  max_sum += hn::GetLane(max);
+  max_sum.add(hn::GetLane(max));
 
   HWY_UNROLL(8)
   for (size_t i = 0; i < 8 * kGroups; i += 8) {
@@ -83,7 +83,7 @@ BinSelection SelectGroups(const float* HWY_RESTRICT g, const float* HWY_RESTRICT
   for (size_t i = 0; i < 8; ++i) keep[i] = 8 * (kGroups - 1) + i < bin ? ~uint32_t{0} : 0;
   std::byte* at = out;
   BinSelection result;
-  double max_sum = 0;
+  BinSum max_sum;
   for (size_t begin = 0; begin < count; begin += bin) {
     std::byte* const first = at;
     if (begin + kAhead + kWord <= count) {
@@ -105,7 +105,7 @@ BinSelection SelectGroups(const float* HWY_RESTRICT g, const float* HWY_RESTRICT
     at[-1] |= std::byte{BinCode<uint8_t>::kLast};
   }
   result.size = static_cast<size_t>(at - out);
-  result.max_sum = max_sum;
+  result.max_sum = max_sum.sum();
   return result;
 }
 

@@ -109,6 +109,7 @@ constexpr HostKernel kKernels[] = {
     {"two_levels/add_signs", run<two_levels::add_signs>},
     {"selection/count_tiles", run<selection::count_tiles>},
     {"selection/sum_before", run<selection::sum_before>},
+    {"selection/add_segments", run<selection::add_segments>},
     {"selection/write_selected", run<selection::write_selected>},
     {"selection/fill_words", run<selection::fill_words>},
     {"selection/copy_values", run<selection::copy_values>},
@@ -126,6 +127,7 @@ constexpr HostKernel kKernels[] = {
     {"tails/fold_tail", run<tails::fold_tail>},
     {"tails/log_chunks", run<tails::log_chunks>},
     {"bins/choose_bins", run<bins::choose_bins>},
+    {"bins/bin_chunks", run<bins::bin_chunks>},
     {"bins/fold_bins", run<bins::fold_bins>},
     {"bins/write_bins", run<bins::write_bins>},
     {"bins/count_ends", run<bins::count_ends>},
@@ -165,6 +167,7 @@ std::vector<std::string> host_kernel_names() {
 #undef DEVICE
 #undef DEVICE_MEMBER
 #undef SHARED
+#undef UNROLL
 #undef threadIdx
 #undef blockIdx
 #undef blockDim

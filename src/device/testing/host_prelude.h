@@ -14,6 +14,7 @@
 #define KERNEL [[maybe_unused]] static
 #define DEVICE [[maybe_unused]] static inline
 #define DEVICE_MEMBER inline
+#define UNROLL
 #define SHARED static thread_local  // kernels run on several threads, block by block on each
 #define threadIdx (::thinwire::device::host_place().thread)
 #define blockIdx (::thinwire::device::host_place().block)

@@ -32,23 +32,46 @@ DEVICE u32 get_code(const u8* codes, u64 at, u32 bytes) {
   return bytes == 1 ? codes[at] : get16(codes + 2 * at);
 }
 
+DEVICE u32 larger_of(u32 max_bits, float value) {
+  return magnitude_bits(value) > max_bits ? magnitude_bits(value) : max_bits;
+}
+
+// A bin of at most 32 * kAhead values, which stay in the lanes' registers. The zeros behind its end are not selected.
+DEVICE BinChoice choose_held(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
+  float held[kAhead] = {}, held_fresh[kAhead] = {};
+  UNROLL for (u32 k = 0; k < kAhead; ++k) {
+    const u64 i = begin + 32 * k + threadIdx.x % 32;
+    if (i < end) held[k] = g[i], held_fresh[k] = fresh[i];
+  }
+  u32 max_bits = 0;
+  UNROLL for (u32 k = 0; k < kAhead; ++k) max_bits = larger_of(max_bits, held[k]);
+  const float max = __uint_as_float(__reduce_max_sync(kAllLanes, max_bits));
+  u32 kept = 0;
+  UNROLL for (u32 k = 0; k < kAhead; ++k) kept += chosen(held[k], held_fresh[k], factor, max);
+  return {max, __reduce_add_sync(kAllLanes, kept)};
+}
+
+DEVICE BinChoice choose(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
+  u32 max_bits = 0;
+  for (u64 i = begin + threadIdx.x % 32; i < end; i += 32) max_bits = larger_of(max_bits, g[i]);
+  const float max = __uint_as_float(__reduce_max_sync(kAllLanes, max_bits));
+  u32 kept = 0;
+  for (u64 i = begin + threadIdx.x % 32; i < end; i += 32)
+    kept += chosen(g[i], fresh[i], factor, max);
+  return {max, __reduce_add_sync(kAllLanes, kept)};
+}
+
 // Of each bin its largest magnitude and how many are selected, and into `codes` how many codes it takes.
 KERNEL void choose_bins(const float* g, const float* fresh, u64 count, float factor, u64 bin,
                         BinChoice* choices, u64* codes) {
   const u64 bins = (count + bin - 1) / bin;
   for (u64 number = thread_index() / 32; number < bins; number += thread_count() / 32) {
     const u64 begin = number * bin, end = begin + bin < count ? begin + bin : count;
-    u32 max_bits = 0;
-    for (u64 i = begin + threadIdx.x % 32; i < end; i += 32)
-      max_bits = magnitude_bits(g[i]) > max_bits ? magnitude_bits(g[i]) : max_bits;
-    const float max = __uint_as_float(__reduce_max_sync(kAllLanes, max_bits));
-    u32 kept = 0;
-    for (u64 i = begin + threadIdx.x % 32; i < end; i += 32)
-      kept += chosen(g[i], fresh[i], factor, max);
-    kept = __reduce_add_sync(kAllLanes, kept);
+    const BinChoice choice = bin <= 32 * kAhead ? choose_held(g, fresh, begin, end, factor)
+                                                : choose(g, fresh, begin, end, factor);
     if (threadIdx.x % 32 != 0) continue;
-    choices[number] = {max, kept};
-    codes[number] = kept > 0 ? kept : 1;
+    choices[number] = choice;
+    codes[number] = choice.kept > 0 ? choice.kept : 1;
   }
 }
 
@@ -58,13 +81,30 @@ struct BinTotal {
   u64 kept;
 };
 
-DEVICE void add_chunk(BinTotal& total, const BinChoice& choice) {
-  total.max_sum = __dadd_rn(total.max_sum, choice.max);
-  total.kept += choice.kept;
+// Of each kSumChunk bins; half a warp each.
+KERNEL void bin_chunks(const BinChoice* choices, u64 bins, BinTotal* chunks) {
+  for_sum_chunks(bins, [&](const SumChunk& chunk) {
+    double max_sum = 0;
+    u32 kept = 0;
+    for_lane<BinChoice>(
+        chunk.begin, chunk.end, [&](u64 i) { return choices[i]; },
+        [&](u64, const BinChoice& choice) {
+          max_sum = __dadd_rn(max_sum, choice.max);
+          kept += choice.kept;
+        });
+    max_sum = fold_lanes(max_sum);
+    kept = fold_counts(kept);
+    if (sum_lane() == 0 && chunk.exists) chunks[chunk.number] = {max_sum, kept};
+  });
 }
 
-KERNEL void fold_bins(const BinChoice* choices, u64 bins, BinTotal* total) {
-  fold_in_order(choices, bins, total);
+DEVICE void add_chunk(BinTotal& total, const BinTotal& chunk) {
+  total.max_sum = __dadd_rn(total.max_sum, chunk.max_sum);
+  total.kept += chunk.kept;
+}
+
+KERNEL void fold_bins(const BinTotal* chunks, u64 count, BinTotal* total) {
+  fold_in_order(chunks, count, total);
 }
 
 // The codes of each bin, from where those before it end; a rest that is not null receives what is left at `scale`. It
@@ -80,21 +120,29 @@ KERNEL void write_bins(const float* g, const float* fresh, u64 count, float fact
     const u32 lane = threadIdx.x % 32;
     if (lane == 0 && choice.kept == 0) put_code(codes, offsets[number], bytes, layout.empty);
     u32 written = 0;
-    for (u64 begin = first; begin < end; begin += 32) {
-      const u64 i = begin + lane;
-      const float value = i < end ? g[i] : 0.0f;
-      const bool sent = i < end && chosen(value, fresh[i], factor, choice.max);
-      const u32 bits = __ballot_sync(kAllLanes, sent);
-      const u32 at = written + static_cast<u32>(__popc(bits & ((1u << lane) - 1)));
-      if (sent)
-        put_code(codes, offsets[number] + at, bytes,
-                 static_cast<u32>(i - first) | (negative_sign(value) ? layout.negative : 0) |
-                     (at + 1 == choice.kept ? layout.last : 0));
-      if (rest != nullptr && sent)
-        rest[i] = __fadd_rn(value, negative_sign(value) ? scale : -scale);
-      else if (rest != nullptr && rest != g && i < end)
-        rest[i] = value;
-      written += static_cast<u32>(__popc(bits));
+    for (u64 batch = first; batch < end; batch += 32 * kAhead) {
+      float values[kAhead] = {}, of_fresh[kAhead] = {};
+      UNROLL for (u32 k = 0; k < kAhead; ++k) {
+        const u64 i = batch + 32 * k + lane;
+        if (i < end) values[k] = g[i], of_fresh[k] = fresh[i];
+      }
+      UNROLL for (u32 k = 0; k < kAhead; ++k) {
+        const u64 i = batch + 32 * k + lane;
+        if (i - lane >= end) break;  // all lanes
+        const float value = values[k];
+        const bool sent = chosen(value, of_fresh[k], factor, choice.max);
+        const u32 bits = __ballot_sync(kAllLanes, sent);
+        const u32 at = written + static_cast<u32>(__popc(bits & ((1u << lane) - 1)));
+        if (sent)
+          put_code(codes, offsets[number] + at, bytes,
+                   static_cast<u32>(i - first) | (negative_sign(value) ? layout.negative : 0) |
+                       (at + 1 == choice.kept ? layout.last : 0));
+        if (rest != nullptr && sent)
+          rest[i] = __fadd_rn(value, negative_sign(value) ? scale : -scale);
+        else if (rest != nullptr && rest != g && i < end)
+          rest[i] = value;
+        written += static_cast<u32>(__popc(bits));
+      }
     }
   }
 }

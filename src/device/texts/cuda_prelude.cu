@@ -10,6 +10,7 @@ typedef int i32;
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define SHARED __shared__
+#define UNROLL _Pragma("unroll")
 
 constexpr u32 kAllLanes = 0xffffffffu;
 

@@ -8,19 +8,22 @@ struct ChunkMoments {
   u32 unused;
 };
 
-// The moments of each chunk of form(i), by half a warp. Squares of floats are exact in double.
+// The moments of each chunk of what a form makes of its values, by half a warp. Squares of floats are exact in double. What is
+// written may lie where it was read.
 template <class Form>
 DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double abs_sum = 0, square_sum = 0;
     u32 max = 0;
-    for (u64 i = chunk.begin + sum_lane(); i < chunk.end; i += kSumLanes) {
-      const float value = magnitude(form.at(i));
-      const double wide = value;
-      abs_sum = __dadd_rn(abs_sum, wide);
-      square_sum = __dadd_rn(square_sum, __dmul_rn(wide, wide));
-      max = magnitude_bits(value) > max ? magnitude_bits(value) : max;
-    }
+    for_lane<typename Form::Read>(
+        chunk.begin, chunk.end, [&](u64 i) { return form.read(i); },
+        [&](u64 i, const typename Form::Read& read) {
+          const float value = magnitude(form.make(i, read));
+          const double wide = value;
+          abs_sum = __dadd_rn(abs_sum, wide);
+          square_sum = __dadd_rn(square_sum, __dmul_rn(wide, wide));
+          max = magnitude_bits(value) > max ? magnitude_bits(value) : max;
+        });
     abs_sum = fold_lanes(abs_sum);
     square_sum = fold_lanes(square_sum);
     max = fold_max(max);
@@ -40,7 +43,9 @@ KERNEL void fold_moments(const ChunkMoments* chunks, u64 count, ChunkMoments* to
 
 struct Plain {
   const float* values;
-  DEVICE_MEMBER float at(u64 i) const { return values[i]; }
+  using Read = float;
+  DEVICE_MEMBER Read read(u64 i) const { return values[i]; }
+  DEVICE_MEMBER float make(u64, Read value) const { return value; }
 };
 
 KERNEL void moments(const float* values, u64 count, ChunkMoments* chunks) {
@@ -53,8 +58,12 @@ struct WeightedSum {
   float q;
   const float* b;
   float* out;
-  DEVICE_MEMBER float at(u64 i) const {
-    return out[i] = __fadd_rn(__fmul_rn(p, a[i]), __fmul_rn(q, b[i]));
+  struct Read {
+    float a, b;
+  };
+  DEVICE_MEMBER Read read(u64 i) const { return {a[i], b[i]}; }
+  DEVICE_MEMBER float make(u64 i, const Read& read) const {
+    return out[i] = __fadd_rn(__fmul_rn(p, read.a), __fmul_rn(q, read.b));
   }
 };
 
@@ -65,7 +74,7 @@ KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const fl
 
 KERNEL void weighted_sum(float p, const float* a, float q, const float* b, float* out, u64 count) {
   const WeightedSum sum{p, a, q, b, out};
-  for (u64 i = thread_index(); i < count; i += thread_count()) sum.at(i);
+  for (u64 i = thread_index(); i < count; i += thread_count()) sum.make(i, sum.read(i));
 }
 
 // kernel::MomentumRule.
@@ -85,11 +94,15 @@ struct Velocity {
   Rule rule;
   const float *g, *u, *v;
   float *new_u, *new_v;
-  DEVICE_MEMBER float at(u64 i) const {
-    const float own = __fmul_rn(rule.scale, g[i]);
-    const float velocity = __fadd_rn(__fmul_rn(rule.momentum, u[i]), own);
+  struct Read {
+    float g, u, v;
+  };
+  DEVICE_MEMBER Read read(u64 i) const { return {g[i], u[i], v[i]}; }
+  DEVICE_MEMBER float make(u64 i, const Read& read) const {
+    const float own = __fmul_rn(rule.scale, read.g);
+    const float velocity = __fadd_rn(__fmul_rn(rule.momentum, read.u), own);
     new_u[i] = velocity;
-    return new_v[i] = sum_after(rule, g[i], v[i], velocity);
+    return new_v[i] = sum_after(rule, read.g, read.v, velocity);
   }
 };
 
@@ -135,10 +148,12 @@ struct AheadForm {
   float tail;
   const float *g, *u, *v;
   float *new_u, *signal;
-  DEVICE_MEMBER float at(u64 i) const {
-    const float next = __fadd_rn(__fmul_rn(rule.momentum, u[i]), __fmul_rn(rule.scale, g[i]));
+  using Read = Velocity::Read;
+  DEVICE_MEMBER Read read(u64 i) const { return {g[i], u[i], v[i]}; }
+  DEVICE_MEMBER float make(u64 i, const Read& read) const {
+    const float next = __fadd_rn(__fmul_rn(rule.momentum, read.u), __fmul_rn(rule.scale, read.g));
     new_u[i] = next;
-    return signal[i] = ahead_of(rule, tail, g[i], next, v[i]).signal;
+    return signal[i] = ahead_of(rule, tail, read.g, next, read.v).signal;
   }
 };
 

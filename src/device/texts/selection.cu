@@ -9,7 +9,17 @@ KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles, u64* tie
   const u64 number_of_tiles = (count + kTile - 1) / kTile;
   for (u64 tile = thread_index() / 32; tile < number_of_tiles; tile += thread_count() / 32) {
     u32 found = 0, equal = 0;
-    for (u64 i = tile * kTile + threadIdx.x % 32; i < (tile + 1) * kTile && i < count; i += 32) {
+    const u64 end = (tile + 1) * kTile < count ? (tile + 1) * kTile : count;
+    u64 i = tile * kTile + threadIdx.x % 32;
+    for (; i + 32 * (kAhead - 1) < end; i += 32 * kAhead) {
+      float values[kAhead];
+      UNROLL for (u32 k = 0; k < kAhead; ++k) values[k] = x[i + 32 * k];
+      UNROLL for (u32 k = 0; k < kAhead; ++k) {
+        found += magnitude_bits(values[k]) > key;
+        equal += magnitude_bits(values[k]) == key;
+      }
+    }
+    for (; i < end; i += 32) {
       found += magnitude_bits(x[i]) > key;
       equal += magnitude_bits(x[i]) == key;
     }
@@ -21,24 +31,47 @@ KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles, u64* tie
   }
 }
 
-// Each number becomes the sum of those before it, and `total` that of all; by one warp.
-KERNEL void sum_before(u64* numbers, u64 count, u64* total) {
-  u64 sum = 0;
-  for (u64 begin = 0; begin < count; begin += 32) {
-    const u64 i = begin + threadIdx.x;
-    const u64 own = i < count ? numbers[i] : 0;
-    u64 up_to = own;
+// Each number becomes the sum of those before it in its segment, and totals[segment] that of all of them; a block of kFold
+// threads each.
+constexpr u32 kOfThread = 8;
+constexpr u32 kSegment = kFold * kOfThread;
+KERNEL void sum_before(u64* numbers, u64 count, u64* totals) {
+  SHARED u64 of_warps[kFold / 32];
+  const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (u64 segment = blockIdx.x; segment * kSegment < count; segment += gridDim.x) {
+    const u64 begin = segment * kSegment;
+    u64 sum = 0;
+    const u64 first = begin + threadIdx.x * kOfThread;
+    u64 own[kOfThread], mine = 0;
+    UNROLL for (u32 k = 0; k < kOfThread; ++k) own[k] = first + k < count ? numbers[first + k] : 0;
+    UNROLL for (u32 k = 0; k < kOfThread; ++k) mine += own[k];
+    u64 up_to = mine;
     for (u32 by = 1; by < 32; by *= 2) {
       const u64 other = __shfl_up_sync(kAllLanes, up_to, by);
-      if (threadIdx.x >= by) up_to += other;
+      if (lane >= by) up_to += other;
     }
-    if (i < count) numbers[i] = sum + up_to - own;
-    sum += __shfl_sync(kAllLanes, up_to, 31);
+    if (lane == 31) of_warps[warp] = up_to;
+    __syncthreads();
+    u64 at = up_to - mine;
+    UNROLL for (u32 i = 0; i < kFold / 32; ++i) {
+      at += i < warp ? of_warps[i] : 0;
+      sum += of_warps[i];
+    }
+    UNROLL for (u32 k = 0; k < kOfThread; ++k) {
+      if (first + k < count) numbers[first + k] = at;
+      at += own[k];
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) totals[segment] = sum;
   }
-  if (threadIdx.x == 0) *total = sum;
 }
 
-// Writes the first `most` positions and values that pass; a rest that is not null has zeros there, and the values
+// Adds to each number the sum of the segments before its own.
+KERNEL void add_segments(u64* numbers, u64 count, const u64* before) {
+  for (u64 i = thread_index(); i < count; i += thread_count()) numbers[i] += before[i / kSegment];
+}
+
+// Writes the first `most` positions, unless these are null, and values that pass; a rest that is not null has zeros there, and the values
 // elsewhere. It may be `x`. `tiles` are those of count_tiles, summed. The first `most_ties` values that are equal to the
 // key pass too; `ties` is null where that is 0.
 KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles, const u64* ties,
@@ -48,24 +81,30 @@ KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles,
   for (u64 tile = thread_index() / 32; tile < number_of_tiles; tile += thread_count() / 32) {
     u64 above = tiles[tile];  // that lie before
     u64 equal = ties != nullptr ? ties[tile] : 0;
-    for (u64 begin = tile * kTile; begin < (tile + 1) * kTile && begin < count; begin += 32) {
-      const u64 i = begin + lane;
-      const float value = i < count ? x[i] : 0.0f;
-      const bool larger = i < count && magnitude_bits(value) > key;
-      const bool tie = ties != nullptr && i < count && magnitude_bits(value) == key;
-      const u32 larger_bits = __ballot_sync(kAllLanes, larger);
-      const u32 tie_bits = __ballot_sync(kAllLanes, tie);
-      const u64 ties_before = equal + static_cast<u64>(__popc(tie_bits & before));
-      const u64 at = above + static_cast<u64>(__popc(larger_bits & before)) +
-                     (ties_before < most_ties ? ties_before : most_ties);
-      const bool sent = (larger || (tie && ties_before < most_ties)) && at < most;
-      if (sent) {
-        positions[at] = static_cast<u32>(i);
-        kept[at] = value;
+    const u64 end = (tile + 1) * kTile < count ? (tile + 1) * kTile : count;
+    for (u64 batch = tile * kTile; batch < end; batch += 32 * kAhead) {
+      float values[kAhead] = {};
+      UNROLL for (u32 k = 0; k < kAhead; ++k)
+        if (batch + 32 * k + lane < end) values[k] = x[batch + 32 * k + lane];
+      UNROLL for (u32 k = 0; k < kAhead; ++k) {
+        const u64 i = batch + 32 * k + lane;
+        const float value = values[k];
+        const bool larger = i < end && magnitude_bits(value) > key;
+        const bool tie = ties != nullptr && i < end && magnitude_bits(value) == key;
+        const u32 larger_bits = __ballot_sync(kAllLanes, larger);
+        const u32 tie_bits = __ballot_sync(kAllLanes, tie);
+        const u64 ties_before = equal + static_cast<u64>(__popc(tie_bits & before));
+        const u64 at = above + static_cast<u64>(__popc(larger_bits & before)) +
+                       (ties_before < most_ties ? ties_before : most_ties);
+        const bool sent = (larger || (tie && ties_before < most_ties)) && at < most;
+        if (sent) {
+          if (positions != nullptr) positions[at] = static_cast<u32>(i);
+          kept[at] = value;
+        }
+        if (i < end && rest != nullptr && (sent || rest != x)) rest[i] = sent ? 0.0f : value;
+        above += static_cast<u64>(__popc(larger_bits));
+        equal += static_cast<u64>(__popc(tie_bits));
       }
-      if (i < count && rest != nullptr && (sent || rest != x)) rest[i] = sent ? 0.0f : value;
-      above += static_cast<u64>(__popc(larger_bits));
-      equal += static_cast<u64>(__popc(tie_bits));
     }
   }
 }
@@ -92,28 +131,42 @@ KERNEL void count_bins(const float* x, u64 count, u32 shift, u32 width, const Kt
   for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x) here[bin] = 0;
   __syncthreads();
   const u32 known = shift + width < 31 ? kth->bits : 0;
-  for (u64 i = thread_index(); i < count; i += thread_count()) {
-    const u32 bits = magnitude_bits(x[i]);
-    if (shift + width < 31 && bits >> (shift + width) != known) continue;
-    atomicAdd(here + (bits >> shift & ((1u << width) - 1)), 1u);
+  for (u64 begin = thread_index(); begin < count; begin += kAhead * thread_count()) {
+    u32 bits[kAhead] = {};
+    UNROLL for (u32 k = 0; k < kAhead; ++k)
+      if (begin + k * thread_count() < count) bits[k] = magnitude_bits(x[begin + k * thread_count()]);
+    UNROLL for (u32 k = 0; k < kAhead; ++k) {
+      if (begin + k * thread_count() >= count) continue;
+      if (shift + width < 31 && bits[k] >> (shift + width) != known) continue;
+      atomicAdd(here + (bits[k] >> shift & ((1u << width) - 1)), 1u);
+    }
   }
   __syncthreads();
   for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x)
     if (here[bin] != 0) atomicAdd(bins + bin, here[bin]);
 }
 
-// The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by one block.
+// The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by one block of kFold
+// threads. One looks for the neighbouring bins of a thread, then among these.
 KERNEL void find_bin(u32* bins, u32 width, u64 k, Kth* kth) {
+  constexpr u32 kOwn = kMostBins / kFold;
   SHARED u32 here[kMostBins];
-  for (u32 bin = threadIdx.x; bin < kMostBins; bin += blockDim.x) {
+  SHARED u64 of_threads[kFold];
+  u64 own = 0;
+  UNROLL for (u32 i = 0; i < kOwn; ++i) {
+    const u32 bin = threadIdx.x * kOwn + i;
     here[bin] = bins[bin];
+    own += here[bin];
     bins[bin] = 0;
   }
+  of_threads[threadIdx.x] = own;
   __syncthreads();
   if (threadIdx.x != 0) return;
   u64 above = kth->above;
-  u32 bin = (1u << width) - 1;
-  while (bin > 0 && above + here[bin] < k) above += here[bin--];
+  u32 thread = (1u << width) / kOwn - 1;
+  while (thread > 0 && above + of_threads[thread] < k) above += of_threads[thread--];
+  u32 bin = (thread + 1) * kOwn - 1;
+  while (bin > thread * kOwn && above + here[bin] < k) above += here[bin--];
   *kth = {kth->bits << width | bin, 0, above};
 }
 

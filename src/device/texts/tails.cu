@@ -19,16 +19,17 @@ KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, 
     for (u64 block = chunk.begin; block < chunk.end; block += 512) {
       const u64 block_end = block + 512 < chunk.end ? block + 512 : chunk.end;
       float near_sum = 0, near_square_sum = 0;
-      for (u64 i = block + sum_lane(); i < block_end; i += kSumLanes) {
-        const float value = magnitude(x[i]);
-        const bool passes = value > threshold;
-        const float excess =
-            __fmul_rn(__fsub_rn(passes ? value : threshold, threshold), unit);
-        above += passes;
-        smallest = passes && magnitude_bits(value) < smallest ? magnitude_bits(value) : smallest;
-        near_sum = __fadd_rn(near_sum, excess);
-        near_square_sum = __fadd_rn(near_square_sum, __fmul_rn(excess, excess));
-      }
+      for_lane<float>(
+          block, block_end, [&](u64 i) { return magnitude(x[i]); },
+          [&](u64, float value) {
+            const bool passes = value > threshold;
+            const float excess =
+                __fmul_rn(__fsub_rn(passes ? value : threshold, threshold), unit);
+            above += passes;
+            smallest = passes && magnitude_bits(value) < smallest ? magnitude_bits(value) : smallest;
+            near_sum = __fadd_rn(near_sum, excess);
+            near_square_sum = __fadd_rn(near_square_sum, __fmul_rn(excess, excess));
+          });
       sum = __dadd_rn(sum, near_sum);
       square_sum = __dadd_rn(square_sum, near_square_sum);
     }
@@ -73,13 +74,15 @@ KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit,
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double product = 1;
     u32 exponents = 0;
-    for (u64 i = chunk.begin + sum_lane(); i < chunk.end; i += kSumLanes) {
-      const double ratio = __dmul_rn(__dadd_rn(magnitude(x[i]), guard), per_unit);
-      const u64 bits = static_cast<u64>(__double_as_longlong(ratio));
-      exponents += static_cast<u32>(bits >> kMantissaBits);
-      product = __dmul_rn(
-          product, __longlong_as_double(static_cast<long long>((bits & kMantissa) | kOne)));
-    }
+    for_lane<float>(
+        chunk.begin, chunk.end, [&](u64 i) { return magnitude(x[i]); },
+        [&](u64, float value) {
+          const double ratio = __dmul_rn(__dadd_rn(value, guard), per_unit);
+          const u64 bits = static_cast<u64>(__double_as_longlong(ratio));
+          exponents += static_cast<u32>(bits >> kMantissaBits);
+          product = __dmul_rn(
+              product, __longlong_as_double(static_cast<long long>((bits & kMantissa) | kOne)));
+        });
     exponents = fold_counts(exponents);
     if (!chunk.exists) return;
     chunks[chunk.number].products[sum_lane()] = product;

@@ -10,6 +10,17 @@ struct LevelSums {
   u32 negatives;
 };
 
+DEVICE void add_level(float value, bool means, float& above, float& below, u32& negatives) {
+  if (!means) {
+    above = __fadd_rn(above, magnitude(value));
+  } else if (value < 0) {
+    below = __fadd_rn(below, value);
+    ++negatives;
+  } else {
+    above = __fadd_rn(above, value);
+  }
+}
+
 // The sums of a chunk of at most kSumChunk values, the same in all lanes of half a warp. Each lane adds in float for
 // 32 values and then in double. All lanes of the warp call it.
 DEVICE LevelSums chunk_sums(const float* x, u64 count, bool means) {
@@ -17,17 +28,9 @@ DEVICE LevelSums chunk_sums(const float* x, u64 count, bool means) {
   for (u64 begin = 0; begin < count; begin += 512) {
     const u64 end = begin + 512 < count ? begin + 512 : count;
     float above = 0, below = 0;
-    for (u64 i = begin + sum_lane(); i < end; i += kSumLanes) {
-      const float value = x[i];
-      if (!means) {
-        above = __fadd_rn(above, magnitude(value));
-      } else if (value < 0) {
-        below = __fadd_rn(below, value);
-        ++sums.negatives;
-      } else {
-        above = __fadd_rn(above, value);
-      }
-    }
+    for_lane<float>(
+        begin, end, [&](u64 i) { return x[i]; },
+        [&](u64, float value) { add_level(value, means, above, below, sums.negatives); });
     sums.above = __dadd_rn(sums.above, above);
     sums.below = __dadd_rn(sums.below, below);
   }
@@ -67,6 +70,36 @@ DEVICE void put_levels(u8* at, Levels levels, bool means) {
   if (means) put32(at + 4, __float_as_uint(levels.low));
 }
 
+// A block of at most kAhead * kSumLanes values, which stay in the lanes' registers. The zeros behind its end change no sum.
+DEVICE void encode_held(const float* values, const Place& at, bool means, u32 header, u8* out, float* rest) {
+  const u32 lane = sum_lane();
+  float held[kAhead];
+  UNROLL for (u32 k = 0; k < kAhead; ++k)
+    held[k] = k * kSumLanes + lane < at.values ? values[k * kSumLanes + lane] : 0.0f;
+  float above = 0, below = 0;
+  u32 negatives = 0;
+  UNROLL for (u32 k = 0; k < kAhead; ++k) add_level(held[k], means, above, below, negatives);
+  const LevelSums sums = {fold_lanes(above), fold_lanes(below), fold_counts(negatives)};
+  const Levels levels = levels_of(sums, values, at.values, means);
+  u32 own_bits = 0;  // lane k stores those of round k
+  UNROLL for (u32 k = 0; k < kAhead; ++k) {
+    const bool negative = held[k] < 0;
+    const u32 bits = __ballot_sync(kAllLanes, negative) >> kSumLanes * half_of_warp();
+    own_bits = lane == k ? bits & 0xffff : own_bits;
+    held[k] = __fsub_rn(held[k], negative ? levels.low : levels.high);
+  }
+  if (lane == 0 && at.values > 0) put_levels(out + at.byte, levels, means);
+  const u64 bytes = code_bytes(at.values, 1);
+  u8* const bits_out = out + at.byte + header;
+  if (2 * lane + 1 < bytes)
+    put16(bits_out + 2 * lane, own_bits);
+  else if (2 * lane < bytes)
+    bits_out[2 * lane] = static_cast<u8>(own_bits);
+  if (rest == nullptr) return;
+  UNROLL for (u32 k = 0; k < kAhead; ++k)
+    if (k * kSumLanes + lane < at.values) rest[at.begin + k * kSumLanes + lane] = held[k];
+}
+
 // Blocks of at most kSumChunk values: half a warp each, all in one pass. `rest` may be `x`: the lanes of a warp meet
 // between the last look at the values of others and the first write.
 KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* out, float* rest) {
@@ -77,6 +110,10 @@ KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* o
   for (u64 pair = thread_index() / 32 * 2; pair < blocks; pair += thread_count() / 32 * 2) {
     const Place at = place_of(pair + half_of_warp(), count, block, 1, header);
     const float* values = x + at.begin;
+    if (most <= kAhead * kSumLanes) {  // alike for all blocks
+      encode_held(values, at, means != 0, header, out, rest);
+      continue;
+    }
     const LevelSums sums = chunk_sums(values, at.values, means != 0);
     const Levels levels = levels_of(sums, values, at.values, means != 0);
     if (lane == 0 && at.values > 0) put_levels(out + at.byte, levels, means != 0);
@@ -115,20 +152,22 @@ KERNEL void level_chunks(const float* x, u64 count, u64 block, u64 chunks, u32 m
   }
 }
 
-// A thread per block adds the sums of its chunks in order.
+DEVICE void add_chunk(LevelSums& sum, const LevelSums& chunk) {
+  sum.above = __dadd_rn(sum.above, chunk.above);
+  sum.below = __dadd_rn(sum.below, chunk.below);
+  sum.negatives += chunk.negatives;
+}
+
+// A block of kFold threads adds the sums of a block's chunks in order.
 KERNEL void level_headers(const float* x, u64 count, u64 block, u64 chunks, u32 means,
                           const LevelSums* sums, Levels* levels, u8* out) {
   const u32 header = means != 0 ? 8 : 4;
   const u64 blocks = (count + block - 1) / block;
-  for (u64 number = thread_index(); number < blocks; number += thread_count()) {
+  for (u64 number = blockIdx.x; number < blocks; number += gridDim.x) {
     const Place at = place_of(number, count, block, 1, header);
     LevelSums total = {0, 0, 0};
-    for (u64 i = 0; i < chunks && i * kSumChunk < at.values; ++i) {
-      const LevelSums& one = sums[number * chunks + i];
-      total.above = __dadd_rn(total.above, one.above);
-      total.below = __dadd_rn(total.below, one.below);
-      total.negatives += one.negatives;
-    }
+    fold_in_order(sums + number * chunks, (at.values + kSumChunk - 1) / kSumChunk, &total);
+    if (threadIdx.x != 0) continue;
     levels[number] = levels_of(total, x + at.begin, at.values, means != 0);
     put_levels(out + at.byte, levels[number], means != 0);
   }
@@ -145,15 +184,17 @@ KERNEL void pack_levels(const float* x, u64 count, u64 block, u32 means, const L
     const u64 begin = byte % per_block * 8;
     if (begin >= at.values) continue;
     const Levels two = levels[number];
+    const u32 n = group_size(at.values - begin);
+    float values[kGroup];
+    load_group(x + at.begin + begin, n, values);
     u32 bits = 0;
-    for (u32 i = 0; i < 8 && begin + i < at.values; ++i) {
-      const float value = x[at.begin + begin + i];
-      const bool negative = value < 0;
+    UNROLL for (u32 i = 0; i < kGroup; ++i) {
+      const bool negative = values[i] < 0;
       bits |= static_cast<u32>(negative) << i;
-      if (rest != nullptr)
-        rest[at.begin + begin + i] = __fsub_rn(value, negative ? two.low : two.high);
+      values[i] = __fsub_rn(values[i], negative ? two.low : two.high);
     }
     out[at.byte + header + begin / 8] = static_cast<u8>(bits);
+    if (rest != nullptr) store_group(rest + at.begin + begin, n, values);
   }
 }
 
@@ -170,30 +211,42 @@ KERNEL void add_levels(const u8* in, u64 count, u64 block, u32 means, float weig
     complain(bad, !finite(high) || negative_sign(high) || !finite(low) || !(low <= 0));
     const float up = __fmul_rn(weight, high), down = __fmul_rn(weight, low);
     const u32 bits = in[at.byte + header + begin / 8];
-    float* to = out + at.begin + begin;
-    for (u32 i = 0; i < 8 && begin + i < at.values; ++i)
-      to[i] = __fadd_rn(to[i], (bits >> i & 1) != 0 ? down : up);
+    const u32 n = group_size(at.values - begin);
+    float* const to = out + at.begin + begin;
+    float values[kGroup];
+    load_group(to, n, values);
+    UNROLL for (u32 i = 0; i < kGroup; ++i)
+      values[i] = __fadd_rn(values[i], (bits >> i & 1) != 0 ? down : up);
+    store_group(to, n, values);
   }
 }
 
 // signum. A zero is positive where its index plus `first` is even: `first` is the stream's position plus the step.
 KERNEL void encode_signs(const float* x, u64 count, u64 first, u8* out, float* rest) {
   for (u64 byte = thread_index(); byte < code_bytes(count, 1); byte += thread_count()) {
+    const u32 n = group_size(count - byte * kGroup);
+    float values[kGroup];
+    load_group(x + byte * kGroup, n, values);
     u32 bits = 0;
-    for (u32 i = 0; i < 8 && byte * 8 + i < count; ++i) {
-      const u64 at = byte * 8 + i;
-      const float value = x[at];
-      const bool negative = value < 0 || (value == 0 && (first + at) % 2 != 0);
-      bits |= static_cast<u32>(negative) << i;
-      if (rest != nullptr) rest[at] = __fsub_rn(value, negative ? -1.0f : 1.0f);
+    UNROLL for (u32 i = 0; i < kGroup; ++i) {
+      const bool odd = (first + byte * kGroup + i) % 2 != 0;
+      const bool negative = values[i] < 0 || (values[i] == 0 && odd);
+      bits |= static_cast<u32>(negative && i < n) << i;
+      values[i] = __fsub_rn(values[i], negative ? -1.0f : 1.0f);
     }
     out[byte] = static_cast<u8>(bits);
+    if (rest != nullptr) store_group(rest + byte * kGroup, n, values);
   }
 }
 
 KERNEL void add_signs(const u8* in, u64 count, float weight, float* out) {
-  for (u64 byte = thread_index(); byte < code_bytes(count, 1); byte += thread_count())
-    for (u32 i = 0; i < 8 && byte * 8 + i < count; ++i)
-      out[byte * 8 + i] =
-          __fadd_rn(out[byte * 8 + i], (in[byte] >> i & 1) != 0 ? -weight : weight);
+  for (u64 byte = thread_index(); byte < code_bytes(count, 1); byte += thread_count()) {
+    const u32 n = group_size(count - byte * kGroup), bits = in[byte];
+    float* const to = out + byte * kGroup;
+    float values[kGroup];
+    load_group(to, n, values);
+    UNROLL for (u32 i = 0; i < kGroup; ++i)
+      values[i] = __fadd_rn(values[i], (bits >> i & 1) != 0 ? -weight : weight);
+    store_group(to, n, values);
+  }
 }

@@ -1,0 +1,39 @@
+// Sums of one segment, of several, and of more than a segment of segments.
+// SPDX-License-Identifier: Apache-2.0
+#include "device/sums_before.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "device/testing/host_kernels.h"
+
+namespace thinwire::device {
+namespace {
+
+std::vector<uint64_t> some_numbers(size_t count) {
+  std::vector<uint64_t> numbers(count);
+  for (size_t i = 0; i < count; ++i) numbers[i] = i * 2654435761u % 1000;
+  return numbers;
+}
+
+TEST(SumsBefore, AreExact) {
+  for (const size_t count : {0, 1, 8, 2047, 2048, 2049, 20011, 2048 * 2048 + 1}) {
+    SCOPED_TRACE(std::to_string(count));
+    std::vector<uint64_t> numbers = some_numbers(count), expected(count);
+    std::exclusive_scan(numbers.begin(), numbers.end(), expected.begin(), uint64_t{0});
+    const uint64_t sum = std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
+    numbers.resize(sum_room(count));
+    uint64_t total = 7;
+    HostLauncher launcher(count % 2 == 0);
+    sum_before(launcher, numbers.data(), count, &total);
+    numbers.resize(count);
+    ASSERT_EQ(numbers, expected);
+    ASSERT_EQ(total, sum);
+  }
+}
+
+}  // namespace
+}  // namespace thinwire::device
