@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Runs on a machine with an NVIDIA GPU what cannot run without one, and writes the results page.
 
-    device/check_gpu.py [--largest VALUES] [--only NAME] [--page docs/results/gpu.md] BUILD
+    device/check_gpu.py [--largest VALUES] [--only NAME] [--commit HASH] [--page docs/results/gpu.md] BUILD
 
 BUILD is a build folder with the program check_gpu (`cmake --build build --target check_gpu`). Kernel texts, and codecs and
 memories with a form for the device, are run at every size, their bits are compared with the processor's, and their speed is
 given as a share of the device's copy bandwidth. That of codecs and memories includes all waits for the device and the
 copies of payloads. Where compute-sanitizer is installed, the smaller sizes run under it, too. Where this Python has
-thinwire.torch and a torch with CUDA, device/check_torch.py follows: DistributedDataParallel with every codec, and steps of
-a GPT; as root over links of lab/thin_links.py. The page says of each part whether it ran. Nothing is written unless the
+thinwire.torch and a torch with CUDA, device/check_torch.py follows: DistributedDataParallel with every codec; optimisers,
+local methods, boundaries and HSDP; and steps of a GPT, over links of lab/thin_links.py where these can be made. The page says of each part whether it ran. Nothing is written unless the
 kernels ran on a GPU. It ends with 0 if what ran was right, and something of each part that this machine can run did.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -24,8 +25,16 @@ import sys
 import tempfile
 
 GOALS = {"int8": 0.7, "sign": 0.7, "threshold": 0.7, "topk": 0.4, "sidco": 0.4, "adacomp": 0.4}  # shares of the bandwidth
+CLOSE = 1e-3  # of the largest value: where training on the two is the same but for rounding
 FLAGS = ("equal", "same_on_all_ranks", "same_bytes")  # of a row of check_torch.py
 TORCH = pathlib.Path(__file__).with_name("check_torch.py")
+
+
+def commit_of(given: str) -> str:
+    if given:
+        return given
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=TORCH.parent, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
 
 
 def nvrtc_folders() -> list[str]:
@@ -34,25 +43,47 @@ def nvrtc_folders() -> list[str]:
                    for library in pathlib.Path(path).glob("nvidia/*/lib/libnvrtc.so*")})
 
 
-def page(device: dict, rows: list[dict], sanitized: str, torch_parts: list[str]) -> str:
-    sizes = sorted({row["values"] for row in rows})
+def processor() -> str:
+    text = pathlib.Path("/proc/cpuinfo").read_text() if pathlib.Path("/proc/cpuinfo").exists() else ""
+    models = [line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")]
+    return f"{models[0] if models else 'unknown'}, {os.cpu_count()} cores"
+
+
+def table(rows: list[dict], largest: int) -> list[str]:
     of_kernel: dict[str, list[dict]] = collections.defaultdict(list)
     for row in rows:
         of_kernel[row["kernel"]].append(row)
-    largest = max(size for size in sizes if size % 10 == 0 or size == 1)
-    lines = [
-        "# Kernels on a GPU", "",
-        f"{device['device']} ({device['architecture']}), whose own copies move {device['copy_gb_per_s']:.0f} GB/s, reads and "
-        "writes together. Written by `device/check_gpu.py`.", "",
-        f"Sizes from 1 to {largest:,} values, aligned and not. Compute-sanitizer: {sanitized}.", "",
-        f"| kernel | runs with the processor's bits | ms at {largest:,} values | share of the copy bandwidth |",
-        "| --- | --- | --- | --- |",
-    ]
+    lines = [f"| | runs with the processor's bits | ms at {largest:,} values | share of the copy bandwidth |",
+             "| --- | ---: | ---: | ---: |"]
     for kernel, of in of_kernel.items():
         best = min((row for row in of if row["values"] == largest), key=lambda row: row["ms"])
         goal = next((f" (goal {goal:.0%})" for name, goal in GOALS.items() if kernel.startswith(name)), "")
         lines.append(f"| {kernel} | {sum(row['equal'] for row in of)} of {len(of)} | {best['ms']:.3f} | "
                      f"{best['share']:.0%}{goal} |")
+    return lines
+
+
+def page(device: dict, rows: list[dict], sanitized: str, torch_parts: list[str], commit: str) -> str:
+    sizes = {row["values"] for row in rows}
+    largest = max(size for size in sizes if size % 10 == 0 or size == 1)
+    wholes = [row for row in rows if ": " in row["kernel"]]  # a codec's spec and what is done
+    kernels = [row for row in rows if row not in wholes]
+    lines = [
+        "# What runs on a GPU", "",
+        f"{device['device']} ({device['architecture']}), whose own copies move {device['copy_gb_per_s']:.0f} GB/s, reads and "
+        f"writes together. Processor: {processor()}. Commit: {commit}.", "",
+        "Command: `cmake --build build --target check_gpu && device/check_gpu.py build --page docs/results/gpu.md`. Times are the "
+        "least of 20 runs.", "",
+        f"Sizes go from 1 to {largest:,} values, aligned and not. Compute-sanitizer: {sanitized}.", "",
+        "## Kernels and memories", "",
+        "The share counts the bytes that must be read and written at least. Times of kernels are the device's, those of memories "
+        "the processor's, with the wait for the moments.", "",
+        *table(kernels, largest), "",
+        "## Codecs as exchanges use them", "",
+        "Times are the processor's. They include all waits for the device, the copy of the payload over PCIe, and for sparse "
+        "payloads that are received the check by the processor.", "",
+        *table(wholes, largest),
+    ]
     return "\n".join([*lines, *torch_parts]) + "\n"
 
 
@@ -76,11 +107,13 @@ def rows_of_torch(mode: str, more: list[str]) -> tuple[list[dict], bool]:
     return rows, done.returncode == 0
 
 
-def faults_of_torch(bits: list[dict], steps: list[dict]) -> list[str]:
+def faults_of_torch(bits: list[dict], models: list[dict], steps: list[dict]) -> list[str]:
     """What is wrong with these rows; that nothing ran on a GPU, too."""
     ran = [row for row in bits if "refused" not in row]
     faults = [f"{row['codec']} by {row['method']}: {flag} is false" for row in ran for flag in FLAGS if not row[flag]]
-    for what, rows in (("the comparison of bits", ran), ("the steps of a GPT", steps)):
+    faults += [f"{row['part']}: far from the processor's" for row in models if row["difference"] > CLOSE * row["largest"]]
+    faults += [f"{row['part']}: ranks differ" for row in models if not row["ranks_agree"]]
+    for what, rows in (("the comparison of bits", ran), ("the models", models), ("the steps of a GPT", steps)):
         if not rows:
             faults.append(f"{what} has no rows: nothing ran")
         elif not all(row["gpu"] for row in rows):
@@ -107,6 +140,16 @@ def page_of_bits(rows: list[dict]) -> list[str]:
     return lines
 
 
+def page_of_models(rows: list[dict]) -> list[str]:
+    lines = ["", "## Models, two ranks on one GPU", "",
+             "Six steps of a small network; of boundaries, the losses, otherwise the weights. The network's own arithmetic "
+             "differs from the processor's by rounding.", "",
+             "| part | largest difference from the processor | largest value | ranks agree as on the processor |",
+             "| --- | ---: | ---: | --- |"]
+    return lines + [f"| {row['part']} | {row['difference']:.1e} | {row['largest']:.2f} | "
+                    f"{'yes' if row['ranks_agree'] else '**no**'} |" for row in rows]
+
+
 def page_of_steps(rows: list[dict]) -> list[str]:
     parameters = max(row["parameters"] for row in rows)
     lines = ["", f"## Steps of a GPT of {parameters:,} parameters, two ranks on one GPU", "",
@@ -121,18 +164,23 @@ def check_torch(more: list[str]) -> tuple[list[str], bool]:
     """Lines of the page, and whether something was wrong."""
     if lack := lack_of_torch():
         return ["", f"DistributedDataParallel on CUDA tensors has not run: {lack}."], False
-    (bits, bits_ended), (steps, steps_ended) = rows_of_torch("bits", more), rows_of_torch("steps", more)
+    bits, bits_ended = rows_of_torch("bits", more)
+    models, models_ended = rows_of_torch("models", more)
+    steps, steps_ended = rows_of_torch("steps", more)
     lines = page_of_bits(bits) if bits else []
     if not bits_ended:
         lines += ["", "DistributedDataParallel on CUDA tensors ended with an error."]
+    lines += page_of_models(models) if models else []
+    if not models_ended:
+        lines += ["", "The models ended with an error."]
     lines += page_of_steps(steps) if steps else []
     if not steps_ended:
         lines += ["", "The steps of a GPT ended with an error."]
-    faults = faults_of_torch(bits, steps)
+    faults = faults_of_torch(bits, models, steps)
     for fault in faults:
         print(f"check_gpu.py: {fault}", file=sys.stderr)
         lines += ["", f"**Wrong**: {fault}."]
-    return lines, bool(faults) or not bits_ended or not steps_ended
+    return lines, bool(faults) or not (bits_ended and models_ended and steps_ended)
 
 
 def main() -> int:
@@ -140,6 +188,7 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--largest", type=int, default=100_000_000)
     parser.add_argument("--only", default="", metavar="NAME", help="kernels, codecs and memories with this in their name")
+    parser.add_argument("--commit", default="", help="where this is no checkout")
     parser.add_argument("--page", type=pathlib.Path)
     arguments = parser.parse_args()
     program = arguments.build / "check_gpu"
@@ -159,7 +208,7 @@ def main() -> int:
         sanitized = "errors" if bad else "no errors up to 100,000 values"
     torch_parts, torch_bad = check_torch([])
     bad = bad or torch_bad
-    text = page(device, rows, sanitized, torch_parts)
+    text = page(device, rows, sanitized, torch_parts, commit_of(arguments.commit))
     print(text)
     if arguments.page:
         arguments.page.write_text(text)

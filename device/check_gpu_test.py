@@ -55,15 +55,22 @@ class CheckGpu(unittest.TestCase):
         step = {"method": "ddp-bf16", "link": "1gbit", "ms": 812.34, "parameters": 100, "sent_mb": 0, "pcie_mb": 0,
                 "gpu": "Fake GPU"}
         self.assertIn("| 1gbit | ddp-bf16 | 812.3 | 0.00 | 0.00 |", check_gpu.page_of_steps([step]))
-        self.assertEqual(check_gpu.faults_of_torch([bits, refused], [step]), ["int8 by auto: same_on_all_ranks is false"])
+        model = {"part": "DiLoCo", "gpu": "Fake GPU", "difference": 1e-8, "largest": 0.5, "ranks_agree": True}
+        self.assertIn("| DiLoCo | 1.0e-08 | 0.50 | yes |", check_gpu.page_of_models([model]))
+        self.assertEqual(check_gpu.faults_of_torch([bits, refused], [model], [step]),
+                         ["int8 by auto: same_on_all_ranks is false"])
         good = {**bits, "same_on_all_ranks": True}
-        self.assertEqual(check_gpu.faults_of_torch([good], [step]), [])
-        for rows, steps, fault in (([refused], [step], "bits has no rows"), ([good], [], "GPT has no rows"),
-                                   ([{**good, "gpu": ""}], [step], "bits ran on the processor"),
-                                   ([good], [{**step, "gpu": ""}], "GPT ran on the processor"),
-                                   ([{**good, "on_device": 0}], [step], "all were staged"),
-                                   ([{**good, "same_bytes": False}], [step], "same_bytes is false")):
-            self.assertRegex(" ".join(check_gpu.faults_of_torch(rows, steps)), fault)
+        self.assertEqual(check_gpu.faults_of_torch([good], [model], [step]), [])
+        for rows, models, steps, fault in (([refused], [model], [step], "bits has no rows"),
+                                           ([good], [model], [], "GPT has no rows"),
+                                           ([good], [], [step], "models has no rows"),
+                                           ([{**good, "gpu": ""}], [model], [step], "bits ran on the processor"),
+                                           ([good], [model], [{**step, "gpu": ""}], "GPT ran on the processor"),
+                                           ([good], [{**model, "difference": 0.1}], [step], "DiLoCo: far from"),
+                                           ([good], [{**model, "ranks_agree": False}], [step], "DiLoCo: ranks differ"),
+                                           ([{**good, "on_device": 0}], [model], [step], "all were staged"),
+                                           ([{**good, "same_bytes": False}], [model], [step], "same_bytes is false")):
+            self.assertRegex(" ".join(check_gpu.faults_of_torch(rows, models, steps)), fault)
 
     def test_without_a_gpu_no_page_is_written(self) -> None:
         self.assertEqual(run([], 2), (2, "", False))

@@ -112,11 +112,12 @@ constexpr u32 kAhead = 16;
 // The positions of a lane from `begin` to `end` in their order: `load(i)`, for several at a time, and `use(i, loaded)` of each.
 template <class Loaded, class Load, class Use>
 DEVICE void for_lane(u64 begin, u64 end, const Load& load, const Use& use) {
+  constexpr u32 kLoads = sizeof(Loaded) <= 8 ? 2 * kAhead : kAhead;
   u64 i = begin + sum_lane();
-  for (; i + (kAhead - 1) * kSumLanes < end; i += kAhead * kSumLanes) {
-    Loaded ahead[kAhead];
-    UNROLL for (u32 k = 0; k < kAhead; ++k) ahead[k] = load(i + k * kSumLanes);
-    UNROLL for (u32 k = 0; k < kAhead; ++k) use(i + k * kSumLanes, ahead[k]);
+  for (; i + (kLoads - 1) * kSumLanes < end; i += kLoads * kSumLanes) {
+    Loaded ahead[kLoads];
+    UNROLL for (u32 k = 0; k < kLoads; ++k) ahead[k] = load(i + k * kSumLanes);
+    UNROLL for (u32 k = 0; k < kLoads; ++k) use(i + k * kSumLanes, ahead[k]);
   }
   for (; i < end; i += kSumLanes) use(i, load(i));
 }
