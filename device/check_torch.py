@@ -25,6 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RANKS = 2
 STEPS = 4
+WARM_UP = 2  # steps that are not timed
 DIFFER = 3  # exit status; Python itself ends with 1
 METHODS = ("auto", "gather")
 RATES = ("1gbit", "10gbit")
@@ -163,7 +164,7 @@ def time_steps(out, rank, device, rate, small):
         else:
             link = tw.compress(model, method)
         times = []
-        for step in range(3 + (2 if small else 10)):
+        for step in range(WARM_UP + (2 if small else 7)):
             text = torch.randint(sizes["symbols"], (2, sizes["context"] + 1), device=device)
             dist.barrier()
             began = time.perf_counter()
@@ -172,7 +173,7 @@ def time_steps(out, rank, device, rate, small):
                 logits = model(text[:, :-1]).flatten(0, 1)
             nn.functional.cross_entropy(logits.float(), text[:, 1:].flatten()).backward()
             next(model.parameters()).grad.sum().item()  # the device has done it
-            if step >= 3:
+            if step >= WARM_UP:
                 times.append(time.perf_counter() - began)
         if rank == 0:
             counters = link.metrics() if link is not None else {}

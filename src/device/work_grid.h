@@ -19,7 +19,7 @@ inline Grid work_grid(size_t threads) noexcept {
 
 // Half a warp for each chunk of a sum. Small blocks, so that a million values, 122 chunks, reach every multiprocessor.
 inline Grid sum_grid(size_t chunks) noexcept {
-  constexpr size_t kBlock = 64, kMostBlocks = 32768;
+  constexpr size_t kBlock = 64, kMostBlocks = 32768;  // SUM_KERNEL in the texts
   const size_t blocks = std::clamp<size_t>((16 * chunks + kBlock - 1) / kBlock, 1, kMostBlocks);
   return {.blocks = static_cast<uint32_t>(blocks), .threads = kBlock};
 }

@@ -168,6 +168,7 @@ std::vector<std::string> host_kernel_names() {
 #undef DEVICE_MEMBER
 #undef SHARED
 #undef UNROLL
+#undef SUM_KERNEL
 #undef threadIdx
 #undef blockIdx
 #undef blockDim

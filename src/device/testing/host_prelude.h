@@ -15,6 +15,7 @@
 #define DEVICE [[maybe_unused]] static inline
 #define DEVICE_MEMBER inline
 #define UNROLL
+#define SUM_KERNEL KERNEL
 #define SHARED static thread_local  // kernels run on several threads, block by block on each
 #define threadIdx (::thinwire::device::host_place().thread)
 #define blockIdx (::thinwire::device::host_place().block)

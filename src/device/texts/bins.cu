@@ -82,7 +82,7 @@ struct BinTotal {
 };
 
 // Of each kSumChunk bins; half a warp each.
-KERNEL void bin_chunks(const BinChoice* choices, u64 bins, BinTotal* chunks) {
+SUM_KERNEL void bin_chunks(const BinChoice* choices, u64 bins, BinTotal* chunks) {
   for_sum_chunks(bins, [&](const SumChunk& chunk) {
     double max_sum = 0;
     u32 kept = 0;

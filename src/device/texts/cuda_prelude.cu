@@ -7,6 +7,9 @@ typedef unsigned long long u64;
 typedef int i32;
 
 #define KERNEL extern "C" __global__
+// Of sums, with work_grid.h's sum_grid. Told that blocks are small, the compiler spends registers on reads that are on their
+// way at once.
+#define SUM_KERNEL extern "C" __global__ __launch_bounds__(64, 1)
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define SHARED __shared__
@@ -58,10 +61,18 @@ DEVICE void load8(const float* from, float* to) {
   }
 }
 
+// By name, because the compiler takes stores of float4 apart where their values come from selects.
+DEVICE void store4(float* to, const float* from) {
+  asm volatile("st.v4.f32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(to), "f"(from[0]), "f"(from[1]), "f"(from[2]), "f"(from[3])
+               : "memory");
+}
+
 DEVICE void store8(float* to, const float* from) {
   if (aligned(to, 16)) {
-    reinterpret_cast<float4*>(to)[0] = make_float4(from[0], from[1], from[2], from[3]);
-    reinterpret_cast<float4*>(to)[1] = make_float4(from[4], from[5], from[6], from[7]);
+    store4(to, from);
+    store4(to + 4, from + 4);
   } else {
     for (u32 i = 0; i < 8; ++i) to[i] = from[i];
   }

@@ -48,7 +48,7 @@ struct Plain {
   DEVICE_MEMBER float make(u64, Read value) const { return value; }
 };
 
-KERNEL void moments(const float* values, u64 count, ChunkMoments* chunks) {
+SUM_KERNEL void moments(const float* values, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, Plain{values});
 }
 
@@ -67,7 +67,7 @@ struct WeightedSum {
   }
 };
 
-KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const float* b, float* out,
+SUM_KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const float* b, float* out,
                                       u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, WeightedSum{p, a, q, b, out});
 }
@@ -106,7 +106,7 @@ struct Velocity {
   }
 };
 
-KERNEL void add_velocity(Rule rule, const float* g, const float* u, const float* v, float* new_u,
+SUM_KERNEL void add_velocity(Rule rule, const float* g, const float* u, const float* v, float* new_u,
                          float* new_v, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, Velocity{rule, g, u, v, new_u, new_v});
 }
@@ -157,7 +157,7 @@ struct AheadForm {
   }
 };
 
-KERNEL void form_ahead(Rule rule, float tail, const float* g, const float* u, const float* v,
+SUM_KERNEL void form_ahead(Rule rule, float tail, const float* g, const float* u, const float* v,
                        float* new_u, float* signal, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, AheadForm{rule, tail, g, u, v, new_u, signal});
 }

@@ -12,7 +12,7 @@ DEVICE u32 fold_min(u32 min) { return ~fold_max(~min); }
 
 // Sums of the excesses of each chunk over the threshold, times `unit`; half a warp each. Lanes add in float for 32 values
 // and then in double.
-KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, TailChunk* chunks) {
+SUM_KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, TailChunk* chunks) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double sum = 0, square_sum = 0;
     u32 above = 0, smallest = kInfinity;
@@ -70,7 +70,7 @@ constexpr u64 kOne = 1023ull << kMantissaBits;  // the bits of 1.0
 
 // Of (|x| + guard) * per_unit, which is normal: the product of mantissas in each lane of a chunk, and the sum of exponents;
 // half a warp each.
-KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit, LogChunk* chunks) {
+SUM_KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit, LogChunk* chunks) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double product = 1;
     u32 exponents = 0;

@@ -137,7 +137,7 @@ KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* o
 }
 
 // Longer blocks, in three passes: sums of chunks, `chunks` of them to a block; levels; bits.
-KERNEL void level_chunks(const float* x, u64 count, u64 block, u64 chunks, u32 means,
+SUM_KERNEL void level_chunks(const float* x, u64 count, u64 block, u64 chunks, u32 means,
                          LevelSums* sums) {
   const u64 blocks = (count + block - 1) / block;
   for (u64 pair = thread_index() / 32 * 2; pair < blocks * chunks;
