@@ -67,7 +67,8 @@ class CheckGpu(unittest.TestCase):
                                            ([{**good, "gpu": ""}], [model], [step], "bits ran on the processor"),
                                            ([good], [model], [{**step, "gpu": ""}], "GPT ran on the processor"),
                                            ([good], [{**model, "difference": 0.1}], [step], "DiLoCo: far from"),
-                                           ([good], [{**model, "ranks_agree": False}], [step], "DiLoCo: ranks differ"),
+                                           ([good], [{**model, "difference": float("nan")}], [step], "DiLoCo: far from"),
+                                           ([good], [{**model, "ranks_agree": False}], [step], "DiLoCo: ranks agree otherwise"),
                                            ([{**good, "on_device": 0}], [model], [step], "all were staged"),
                                            ([{**good, "same_bytes": False}], [model], [step], "same_bytes is false")):
             self.assertRegex(" ".join(check_gpu.faults_of_torch(rows, models, steps)), fault)

@@ -26,13 +26,13 @@ def weights_of(model):
     return torch.cat([getattr(one, "to_local", lambda one=one: one)().detach().flatten().cpu() for one in model.parameters()])
 
 
-def trained(model, optimizer, rank, device, **given):
+def trained(model, optimizer, rank, device, gives_loss=False):
     for step in range(STEPS):
         images, labels = batch_of(step, rank, device)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images), labels)
         loss.backward()
-        optimizer.step(**{name: loss for name in given})
+        optimizer.step(**({"loss": loss} if gives_loss else {}))
     return weights_of(model)
 
 
@@ -51,7 +51,7 @@ def local(kind, **settings):
         import thinwire.torch as tw
         model = network().to(device)
         optimizer = getattr(tw, kind)(torch.optim.SGD(model.parameters(), lr=0.05), model, **settings)
-        return trained(model, optimizer, rank, device, loss=True)
+        return trained(model, optimizer, rank, device, gives_loss=True)
     return run
 
 
@@ -124,12 +124,14 @@ def same_on_all_ranks(values):
     return differs.item() == 0
 
 
-def check_models(rank, device, names=()):
+def check_models(rank, device):
     """A row of each part: its largest difference from the processor's, and whether ranks have the same where they do there."""
-    for name in names or PARTS:
-        here = PARTS[name](rank, torch.device("cpu"))
-        there = PARTS[name](rank, device)
+    for name, run in PARTS.items():
+        here = run(rank, torch.device("cpu"))
+        there = run(rank, device)
         difference = (there - here).abs().max()
+        if not difference.isfinite():
+            difference.fill_(torch.inf)
         dist.all_reduce(difference, op=dist.ReduceOp.MAX)
         yield {"part": name, "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else "",
                "difference": difference.item(), "largest": here.abs().max().item(),

@@ -33,13 +33,18 @@ TAIL = """  };
 
 
 def rows(runs: list[dict]) -> list[str]:
-    """One line for each codec and recipe, with the memory that the codec has by default or its own."""
+    """One line for each codec and recipe, with the memory that the codec has by default or its own, and momentum in the memory where
+    that was run."""
     errors = {}
+    by_default = {(run["settings"]["exchange.codec"], run["settings"]["model.name"]) for run in runs
+                  if run["settings"].get("exchange.momentum") == "auto"}
     for run in runs:
         settings = run["settings"]
         codec, memory = settings["exchange.codec"], settings["exchange.feedback"]
         own_memory = memory == "auto" or memory.startswith(codec.split(":")[0])
         if settings["exchange.grouping"] != "auto" or not own_memory:
+            continue
+        if (codec, settings["model.name"]) in by_default and settings.get("exchange.momentum") != "auto":
             continue
         case = (settings["model.name"], settings["train.epochs"])
         # Held-out images are ten times as many as those of the test.

@@ -50,11 +50,8 @@ class AdaCompDeviceEncoder final : public Encoder {
     auto* const choices = work_->room<device::BinChoice>(part.bins());
     auto* const offsets = work_->room<uint64_t>(device::sum_room(part.bins()));
     auto* const totals = work_->room<device::BinTotal>(device::bin_totals(part.bins()));
-    auto* const codes_needed = work_->room<uint64_t>(1);
-    device::choose_bins(on, values, fresh, part.count, factor_, part.bin, choices, offsets, totals,
-                        codes_needed);
+    device::choose_bins(on, values, fresh, part.count, factor_, part.bin, choices, offsets, totals);
     const device::BinTotal total = work_->fetch(totals);
-    const uint64_t codes = work_->fetch(codes_needed);
     const float scale = bin_scale(total.max_sum, part);
     ByteWriter(out).put(scale);
     if (scale == 0) {  // all zero, or too small for a mean: nothing is sent
@@ -62,7 +59,7 @@ class AdaCompDeviceEncoder final : public Encoder {
         device::copy(*work_, {values, part.count}, {rest, part.count});
       return sizeof scale;
     }
-    const size_t size = codes * kernel::bin_code_size(part.bin);
+    const size_t size = total.codes * kernel::bin_code_size(part.bin);
     auto* const bytes = work_->room<std::byte>(size);
     device::write_bins(on, values, fresh, part.count, factor_, part.bin, choices, offsets, scale,
                        bytes, rest);

@@ -256,6 +256,27 @@ TEST(SparseDeviceCodecs, DecodersAreSentThePayloadAndLittleMore) {
       }
 }
 
+// SIDCo's stages bring sums and counts, not the lists that they make.
+TEST(SparseDeviceCodecs, EncodersFetchThePayloadAndLittleMore) {
+  const size_t count = 20011;
+  const StreamSpec stream = stream_of(count);
+  for (const std::string spec : {"sidco", "sidco:stages=4", "topk", "dgc"}) {
+    SCOPED_TRACE(spec);
+    const auto device = std::make_shared<FakeDevice>();
+    const SharedWork work = std::make_shared<DeviceWork>(device);
+    const DeviceFloats values(work, count);
+    const Floats signal = device::make_values(Values::kHeavyTail, count);
+    work->send(values.values().data(), std::as_bytes(std::span(signal)));
+    const auto codec = make_device_codec(spec, work).value().codec;
+    const auto encoder = codec->make_encoder(stream);
+    Bytes payload(codec->max_encoded_size(stream));
+    const size_t before = device->bytes_to_host;
+    const size_t size = encoder->encode({.values = values.values()}, {.step = 1}, payload, {}).size;
+    EXPECT_LE(device->bytes_to_host - before, size + 3000);
+    EXPECT_GT(size, 400u);
+  }
+}
+
 TEST(SparseDeviceCodecs, NothingOfAPayloadThatBreaksARuleComesToTheDevice) {
   for (const char* spec : {"topk:density=0.1", "topk:density=0.1,values=fp16"}) {
     SparseReceiver there(spec, 5000);

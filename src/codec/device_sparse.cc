@@ -30,19 +30,6 @@ Selected room_for(DeviceWork& work, size_t size) {
   return {size, work.room<uint32_t>(size), work.room<float>(size)};
 }
 
-// Tiles of values above a threshold, and how many there are.
-struct Exceeding {
-  uint64_t* tiles;
-  size_t count;
-};
-
-Exceeding count_exceeding(DeviceWork& work, std::span<const float> values, float threshold) {
-  auto* const tiles = work.room<uint64_t>(device::tile_room(values.size()));
-  auto* const found = work.room<uint64_t>(1);
-  device::count_above(work.launcher(), values.data(), values.size(), threshold, tiles, found);
-  return {tiles, work.fetch(found)};
-}
-
 device::KthState kth_of(DeviceWork& work, std::span<const float> values, size_t k) {
   auto* const bins = work.room<uint32_t>(device::kKthBins);
   auto* const kth = work.room<device::KthState>(1);
@@ -61,7 +48,7 @@ Selected select_largest(DeviceWork& work, std::span<const float> values, size_t 
 }
 
 Selected select_exceeding(DeviceWork& work, std::span<const float> values, float threshold,
-                          const Exceeding& exceeding, float* rest) {
+                          const DeviceExceeding& exceeding, float* rest) {
   const Selected selected = room_for(work, exceeding.count);
   device::write_above(work.launcher(), values.data(), values.size(), threshold, exceeding.count,
                       exceeding.tiles, selected.positions, selected.values, rest);
@@ -168,7 +155,7 @@ Encoded DeviceSparseEncoder::encode(const Signal& signal, const Call& call,
   if (!values.empty()) {
     const Keeping keep = keeping(signal, call);
     work_->begin();
-    const Exceeding exceeding = count_exceeding(*work_, values, keep.threshold);
+    const DeviceExceeding exceeding = device_exceeding(*work_, values, keep.threshold);
     exceeded(exceeding.count);
     selected = exceeding.count > keep.most
                    ? select_largest(*work_, values, keep.keep, left)
@@ -192,8 +179,11 @@ float device_kth_magnitude(DeviceWork& work, std::span<const float> values, size
   return kth_of(work, values, k).magnitude();
 }
 
-size_t device_count_above(DeviceWork& work, std::span<const float> values, float threshold) {
-  return count_exceeding(work, values, threshold).count;
+DeviceExceeding device_exceeding(DeviceWork& work, std::span<const float> values, float threshold) {
+  auto* const tiles = work.room<uint64_t>(device::tile_room(values.size()));
+  auto* const found = work.room<uint64_t>(1);
+  device::count_above(work.launcher(), values.data(), values.size(), threshold, tiles, found);
+  return {tiles, work.fetch(found)};
 }
 
 std::unique_ptr<Codec> make_sparse_device_codec(

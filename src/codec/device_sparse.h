@@ -51,8 +51,14 @@ bool has_device_values(ValueFormat format) noexcept;
 // The magnitude of the k-th largest of values in the device's memory. REQUIRES: 1 <= k <= values.size().
 float device_kth_magnitude(device::DeviceWork& work, std::span<const float> values, size_t k);
 
-// How many values have |x| > threshold.
-size_t device_count_above(device::DeviceWork& work, std::span<const float> values, float threshold);
+// Of values with |x| > threshold in the device's memory: how many there are, and what device::write_above takes of them, good
+// until work.begin().
+struct DeviceExceeding {
+  uint64_t* tiles;
+  size_t count;
+};
+DeviceExceeding device_exceeding(device::DeviceWork& work, std::span<const float> values,
+                                 float threshold);
 
 // `codec`, which is sparse, with such encoders; null if its values have no device form.
 std::unique_ptr<Codec> make_sparse_device_codec(

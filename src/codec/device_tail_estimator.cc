@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/device_tail_estimator.h"
 
+#include "codec/device_sparse.h"
 #include "device/selection_kernels.h"
 
 namespace thinwire {
 
-void DeviceTailEstimator::forget_lists() noexcept {
+bool DeviceTailEstimator::begin(std::span<const float> values, const Moments& moments) {
   for (List& list : lists_) list.threshold.reset();
+  return TailEstimator::begin(values, moments);
 }
 
 const DeviceTailEstimator::List* DeviceTailEstimator::shortest_list(
@@ -20,27 +22,24 @@ const DeviceTailEstimator::List* DeviceTailEstimator::shortest_list(
   return shortest;
 }
 
-// Null if it has more than `limit` entries.
-const DeviceTailEstimator::List* DeviceTailEstimator::list_above(float threshold, size_t limit) {
+const DeviceTailEstimator::List& DeviceTailEstimator::list_above(float threshold) {
   const List* const from = shortest_list(threshold);
-  if (from != nullptr && *from->threshold == threshold) return from->size > limit ? nullptr : from;
+  if (from != nullptr && *from->threshold == threshold) return *from;
   const auto source = from != nullptr ? from->values() : values();
-  auto* const tiles = work_->room<uint64_t>(device::tile_room(source.size()));
-  auto* const found = work_->room<uint64_t>(1);
-  device::count_above(work_->launcher(), source.data(), source.size(), threshold, tiles, found);
-  const size_t size = work_->fetch(found);
-  if (size > limit) return nullptr;
-  // The first serves all stages, the others the stages that follow each other.
+  const DeviceExceeding exceeding = device_exceeding(*work_, source, threshold);
+  // The first has the lowest threshold and serves every number of stages. Those that follow each other in a stage alternate
+  // between the others, so that none is written while it is read.
   List& to = !lists_[0].threshold ? lists_[0] : from == &lists_[1] ? lists_[2] : lists_[1];
-  if (to.memory == nullptr || to.memory->values().size() < size) {
+  if (to.memory == nullptr || to.memory->values().size() < exceeding.count) {
     to.memory.reset();
-    to.memory = std::make_unique<device::DeviceFloats>(work_, size + size / 4);
+    to.memory =
+        std::make_unique<device::DeviceFloats>(work_, exceeding.count + exceeding.count / 4);
   }
   to.threshold = threshold;
-  to.size = size;
-  device::write_above(work_->launcher(), source.data(), source.size(), threshold, size, tiles,
-                      nullptr, to.memory->values().data(), nullptr);
-  return &to;
+  to.size = exceeding.count;
+  device::write_above(work_->launcher(), source.data(), source.size(), threshold, exceeding.count,
+                      exceeding.tiles, nullptr, to.memory->values().data(), nullptr);
+  return to;
 }
 
 kernel::TailMoments DeviceTailEstimator::tail(float threshold) {
@@ -50,12 +49,12 @@ kernel::TailMoments DeviceTailEstimator::tail(float threshold) {
 
 kernel::TailMoments DeviceTailEstimator::tail_of_list(float threshold) {
   work_->begin();
-  return tail_of(list_above(threshold, values().size())->values(), threshold);
+  return tail_of(list_above(threshold).values(), threshold);
 }
 
 bool DeviceTailEstimator::collect(float threshold, ExceedanceList& /*list*/) {
   work_->begin();
-  list_above(threshold, list_limit());
+  list_above(threshold);
   work_->await();
   return false;
 }
@@ -70,11 +69,7 @@ size_t DeviceTailEstimator::count_above(float threshold) {
   work_->begin();
   const List* const from = shortest_list(threshold);
   if (from != nullptr && *from->threshold == threshold) return from->size;
-  const auto source = from != nullptr ? from->values() : values();
-  auto* const tiles = work_->room<uint64_t>(device::tile_room(source.size()));
-  auto* const found = work_->room<uint64_t>(1);
-  device::count_above(work_->launcher(), source.data(), source.size(), threshold, tiles, found);
-  return work_->fetch(found);
+  return device_exceeding(*work_, from != nullptr ? from->values() : values(), threshold).count;
 }
 
 // The device multiplies; the few logarithms are the processor's.

@@ -16,16 +16,14 @@
 
 namespace thinwire {
 
-// Passes over the vector, and lists of what exceeds a threshold, stay in the device's memory: a stage brings a few numbers to
-// the processor. There are three, each of a quarter of the values at most, unless the
-// tail of the first stage is longer.
+// Passes read the vector where it lies, and lists of what exceeds a threshold stay there: a stage brings a few numbers to the
+// processor. There are three lists. They hold a few percent of the values as a rule, and all at worst.
 class DeviceTailEstimator final : public TailEstimator {
  public:
   DeviceTailEstimator(const TailMethod& method, SharedWork work)
       : TailEstimator(method), work_(std::move(work)) {}
 
-  // REQUIRES: called before every begin.
-  void forget_lists() noexcept;
+  bool begin(std::span<const float> values, const Moments& moments);  // hides the base's
 
  private:
   // What exceeds a threshold, in order.
@@ -48,7 +46,7 @@ class DeviceTailEstimator final : public TailEstimator {
 
   kernel::TailMoments tail_of(std::span<const float> list, float threshold);
   const List* shortest_list(float threshold) const noexcept;
-  const List* list_above(float threshold, size_t limit);
+  const List& list_above(float threshold);
 
   SharedWork work_;
   std::array<List, 3> lists_;

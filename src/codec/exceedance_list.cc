@@ -66,15 +66,6 @@ bool ExceedanceList::extend(std::span<const float> values, size_t begin, float t
   return size_ <= limit;
 }
 
-ExceedanceList::Entries ExceedanceList::rewrite(size_t size) {
-  if (positions_.size() < size) {
-    positions_.resize(size);
-    values_.resize(size);
-  }
-  size_ = size;
-  return {std::span(positions_).first(size), std::span(values_).first(size)};
-}
-
 void ExceedanceList::select(std::span<const float> values, float threshold, size_t most,
                             std::span<float> rest) {
   assert(most > 0 || values.empty());

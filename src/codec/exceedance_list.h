@@ -33,13 +33,6 @@ class ExceedanceList {
   // The same, and in the same read of memory kernel::value_sum, which is complete in any case.
   bool collect(std::span<const float> values, float threshold, size_t limit, double& sum);
 
-  // The list as it was made elsewhere: the caller writes all entries, in ascending order of position.
-  struct Entries {
-    std::span<uint32_t> positions;
-    std::span<float> values;
-  };
-  Entries rewrite(size_t size);
-
   // Those of `values` with |x| > threshold, but only the `most` largest magnitudes, of equal ones
   // those with the lowest positions: exactly, in one read of memory. A non-empty `rest` receives
   // `values` with zeros where the list holds them; it may be `values` itself. REQUIRES: 0 < most.

@@ -14,7 +14,6 @@
 // selects and leaves the remainder, which a list of the estimator's saves.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -30,8 +29,6 @@
 #include "codec/stage_control.h"
 #include "codec/tail_estimator.h"
 #include "core/check.h"
-#include "device/selection_kernels.h"
-#include "kernel/log_total.h"
 #include "kernel/select.h"
 #include "kernel/vector_moments.h"
 
@@ -217,7 +214,6 @@ class SidcoDeviceEncoder final : public DeviceSparseEncoder {
         signal.moments ? *signal.moments : device::measure(work(), signal.values);
     THINWIRE_CHECK(moments.finite, "sidco: values are not finite");
     stages_.rollback();  // an encode that was neither committed nor rolled back
-    estimator_.forget_lists();
     fits_ = estimator_.begin(signal.values, moments);
     if (!fits_) return {.threshold = 0, .most = target_, .keep = target_};
     const auto estimate = estimate_tail(estimator_, stages_, target_, list_);

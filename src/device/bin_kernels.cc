@@ -14,15 +14,14 @@ uint32_t bytes_of_code(size_t bin) { return static_cast<uint32_t>(kernel::bin_co
 }  // namespace
 
 void choose_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,
-                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* totals,
-                 uint64_t* codes_needed) {
+                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* totals) {
   const uint64_t bins = bins_of(count, bin);
   launch(on, "bins/choose_bins", work_grid(32 * bins), values, fresh, uint64_t{count}, factor,
          uint64_t{bin}, choices, offsets);
   const uint64_t chunks = bin_totals(bins) - 1;
   launch(on, "bins/bin_chunks", sum_grid(chunks), choices, bins, totals + 1);
   launch(on, "bins/fold_bins", kOneBlock, totals + 1, chunks, totals);
-  sum_before(on, offsets, bins, codes_needed);
+  sum_before(on, offsets, bins, &totals->codes);
 }
 
 void write_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,

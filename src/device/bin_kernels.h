@@ -21,18 +21,17 @@ struct BinChoice {
 };
 struct BinTotal {
   double max_sum;
-  uint64_t kept;
+  uint64_t kept,
+      codes;  // values that are sent, and codes, of which a bin without any takes one, too
 };
 
-// Of all bins, and behind them of each 8,192.
+// Room for the total of all bins and, behind it, one for each 8,192.
 constexpr size_t bin_totals(size_t bins) noexcept { return 1 + (bins + 8191) / 8192; }
 
 // kernel::select_bins, in two steps, because the scale follows from the first. Choose: of each bin what it sends and
-// where its codes begin; in *totals the sum of largest magnitudes and the values that are sent; and how many codes there are.
-// `totals` has room for bin_totals, `offsets` for sum_room(bins).
+// where its codes begin, and the total of all in *totals. `totals` has room for bin_totals, `offsets` for sum_room(bins).
 void choose_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,
-                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* totals,
-                 uint64_t* codes_needed);
+                 size_t bin, BinChoice* choices, uint64_t* offsets, BinTotal* totals);
 
 // Writes the codes. A rest that is not null receives the values minus what they stand for; it may be `values`.
 void write_bins(Launcher& on, const float* values, const float* fresh, size_t count, float factor,

@@ -50,9 +50,9 @@ Chosen by_text(Launcher& on, std::vector<float> g, std::vector<float> fresh, siz
   std::vector<BinChoice> choices(bins_of(g.size(), bin));
   std::vector<uint64_t> offsets(sum_room(choices.size()));
   std::vector<BinTotal> totals(bin_totals(choices.size()));
-  uint64_t number = 0;
   choose_bins(on, g.data(), fresh.data(), g.size(), 1.5f, bin, choices.data(), offsets.data(),
-              totals.data(), &number);
+              totals.data());
+  const uint64_t number = totals[0].codes;
   Bytes codes(1 + number * kernel::bin_code_size(bin));
   std::vector<float> other(g.size());
   std::vector<float>& rest = in_place ? g : other;
@@ -62,7 +62,7 @@ Chosen by_text(Launcher& on, std::vector<float> g, std::vector<float> fresh, siz
           std::bit_cast<uint64_t>(totals[0].max_sum), patterns(rest)};
 }
 
-constexpr size_t kBins[] = {1, 7, 50, 63, 64, 500, 16383};
+constexpr size_t kBins[] = {1, 7, 50, 63, 64, 500, 512, 513, 16383};
 
 TEST(BinTexts, HaveTheBitsOfTheSimdKernels) {
   for (const Values kind : kAllValues)

@@ -24,7 +24,7 @@ constexpr size_t tile_room(size_t count) noexcept { return sum_room(tiles_of(cou
 void count_above(Launcher& on, const float* values, size_t count, float threshold, uint64_t* tiles,
                  uint64_t* found);
 
-// With these tiles, the positions, unless these are null, and values of the first `most` of them. A rest that is not null receives the values, with
+// With these tiles, the values of the first `most` of them and, unless null, their positions. A rest that is not null receives the values, with
 // zeros where one was kept; it may be `values`.
 void write_above(Launcher& on, const float* values, size_t count, float threshold, size_t most,
                  const uint64_t* tiles, uint32_t* positions, float* kept, float* rest);

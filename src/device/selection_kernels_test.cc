@@ -15,6 +15,7 @@
 
 #include "device/testing/coded_cases.h"
 #include "device/testing/host_kernels.h"
+#include "device/work_grid.h"
 #include "kernel/for_each_target.h"
 #include "kernel/kth_magnitude.h"
 #include "kernel/log_total.h"
@@ -207,6 +208,28 @@ TEST(SelectionTexts, AddAndPutValuesAtTheirPositions) {
   put_at(on, positions.data(), values.data(), positions.size(), rest.data());
   EXPECT_EQ(sum, expected);
   EXPECT_EQ(rest, placed);
+}
+
+// More chunks than a block has threads: 2 blocks of 256, and 3 more.
+TEST(SelectionTexts, TailsOfManyChunksAreAddedInTheirOrder) {
+  std::vector<TailEntry> chunks(515);
+  TailEntry expected{.sum = 0, .square_sum = 0, .count = 0, .smallest = 0x7f800000, .unused = 0};
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i] = {1.0 / static_cast<double>(i + 1), 1e10 / static_cast<double>(i * i + 3), i,
+                 static_cast<uint32_t>(1000 + i * 7919 % 515), 0};
+    expected.sum += chunks[i].sum;
+    expected.square_sum += chunks[i].square_sum;
+    expected.count += chunks[i].count;
+    expected.smallest = std::min(expected.smallest, chunks[i].smallest);
+  }
+  TailEntry total{};
+  HostLauncher launcher;
+  launch(launcher, "tails/fold_tail", kOneBlock, static_cast<const TailEntry*>(chunks.data()),
+         uint64_t{chunks.size()}, &total);
+  EXPECT_EQ(total.sum, expected.sum);
+  EXPECT_EQ(total.square_sum, expected.square_sum);
+  EXPECT_EQ(total.count, expected.count);
+  EXPECT_EQ(total.smallest, expected.smallest);
 }
 
 }  // namespace

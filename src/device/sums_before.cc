@@ -8,12 +8,9 @@ namespace thinwire::device {
 
 void sum_before(Launcher& on, uint64_t* numbers, uint64_t count, uint64_t* total) {
   const uint64_t segments = (count + kSumSegment - 1) / kSumSegment;
-  if (segments <= 1) {
-    launch(on, "selection/sum_before", kOneBlock, numbers, count, total);
-    if (segments == 0)
-      launch(on, "selection/fill_words", kOneBlock, total, uint64_t{2}, uint32_t{0});
-    return;
-  }
+  if (segments == 0)
+    return launch(on, "selection/fill_words", kOneBlock, total, uint64_t{2}, uint32_t{0});
+  if (segments == 1) return launch(on, "selection/sum_before", kOneBlock, numbers, count, total);
   uint64_t* const totals = numbers + count;
   launch(on, "selection/sum_before", block_grid(segments), numbers, count, totals);
   sum_before(on, totals, segments, total);

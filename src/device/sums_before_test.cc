@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "device/testing/host_kernels.h"
+#include "device/work_grid.h"
 
 namespace thinwire::device {
 namespace {
@@ -32,6 +35,24 @@ TEST(SumsBefore, AreExact) {
     numbers.resize(count);
     ASSERT_EQ(numbers, expected);
     ASSERT_EQ(total, sum);
+  }
+}
+
+// Blocks go on in strides of all blocks.
+TEST(SumsBefore, OneBlockMayTakeSeveralSegments) {
+  const std::vector<uint64_t> given = some_numbers(3 * kSumSegment + 5);
+  std::vector<uint64_t> numbers = given, totals(4);
+  HostLauncher launcher;
+  launch(launcher, "selection/sum_before", kOneBlock, numbers.data(), uint64_t{numbers.size()},
+         totals.data());
+  for (size_t segment = 0; segment < totals.size(); ++segment) {
+    uint64_t sum = 0;
+    for (size_t i = segment * kSumSegment; i < std::min(given.size(), (segment + 1) * kSumSegment);
+         ++i) {
+      ASSERT_EQ(numbers[i], sum);
+      sum += given[i];
+    }
+    EXPECT_EQ(totals[segment], sum);
   }
 }
 

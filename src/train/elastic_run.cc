@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -156,25 +157,39 @@ void TrainingRun::form(const std::string& why) {
   const auto model =
       std::find_if(all.begin(), all.end(), [](const Card& card) { return card.has_common != 0; });
   if (model == all.end()) throw AgreedError(ErrorCode::kPeerLost, kNobodyHas);
-  if (std::any_of(all.begin(), all.end(),
-                  [&](const Card& card) { return card.text != model->text; }))
-    part_with_others(text, static_cast<size_t>(model - all.begin()));
+  std::vector<bool> fits;
+  for (const Card& card : all) fits.push_back(card.text == model->text);
+  if (std::find(fits.begin(), fits.end(), false) != fits.end())
+    part_with_others(text, fits, static_cast<size_t>(model - all.begin()));
   go_on(why);
 }
 
-// Those whose text is not that of `model` end, and the others come together again without them.
-void TrainingRun::part_with_others(const std::string& text, size_t model) {
-  const auto texts = group().all_gather_v(std::as_bytes(std::span(text)));
+// Those whose text is not that of `model` end, and the others come together again without them. Whoever has all texts goes on
+// at once, and others may then not get them all. If they fit, they know who does not all the same, but not why.
+void TrainingRun::part_with_others(const std::string& text, const std::vector<bool>& fits,
+                                   size_t model) {
+  const auto mine = static_cast<size_t>(group().rank());
+  std::vector<std::vector<std::byte>> texts;
+  std::exception_ptr failure;
+  try {
+    texts = group().all_gather_v(std::as_bytes(std::span(text)));
+  } catch (const Error& error) {
+    if (!Elastic::is_loss(error) || !fits[mine]) throw;
+    failure = std::current_exception();
+  }
   std::vector<int> others;
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank] == texts[model]) continue;
-    const std::string how =
-        "recipe: ranks do not agree: " +
-        first_difference(as_text(texts[rank]), rank, as_text(texts[model]), model);
-    if (static_cast<int>(rank) == group().rank()) throw AgreedError(ErrorCode::kMismatch, how);
+  for (size_t rank = 0; rank < fits.size(); ++rank) {
+    if (fits[rank]) continue;
+    std::string how = "recipe: ranks do not agree";
+    if (failure == nullptr)
+      how += ": " + first_difference(as_text(texts[rank]), rank, as_text(texts[model]), model);
+    if (rank == mine) throw AgreedError(ErrorCode::kMismatch, how);
     others.push_back(elastic_->members().worker_of(elastic_->epoch(), static_cast<int>(rank)));
+    if (std::find(refused_.begin(), refused_.end(), others.back()) != refused_.end()) continue;
+    refused_.push_back(others.back());
     note(in_words({others.back()}) + " could not join: " + how);
   }
+  if (failure != nullptr) std::rethrow_exception(failure);
   throw Error(ErrorCode::kPeerLost, "elastic: " + in_words(others) + " did not fit");
 }
 

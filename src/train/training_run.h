@@ -94,7 +94,7 @@ class TrainingRun {
   void recover(const Error& error);
   void end_with_another();
   void form(const std::string& why);
-  void part_with_others(const std::string& text, size_t model);
+  void part_with_others(const std::string& text, const std::vector<bool>& fits, size_t model);
   void go_on(const std::string& why);
   void come_into_line(const Regrouped& how, const std::string& why);
   [[noreturn]] void give_up_repeating(const Beginning& where, const std::string& why) const;
@@ -134,6 +134,7 @@ class TrainingRun {
   std::optional<RunSummary> summary_;
   uint64_t own_samples_ = 0;  // of asynchronous workers
   std::vector<int> lost_workers_, joined_workers_;
+  std::vector<int> refused_;  // workers that did not fit, each noted once
   std::vector<LostWorker> losses_;  // of data-parallel workers, for the next step's event
   std::vector<int> joined_;         // likewise
   int ranks_ = 0;                   // likewise, if they are not as many as before

@@ -139,7 +139,8 @@ void C10dWorld::receive_parcels(Peer& peer) {
         }))
       throw Error(ErrorCode::kCorrupt, "something else came under tag " + std::to_string(kTag));
     if (!more) return;
-    Message spent;  // an initialiser list would keep a second owner, and the memory not be used again
+    Message
+        spent;  // an initialiser list would keep a second owner, and the memory not be used again
     spent.pieces.push_back({.memory = std::move(parcel), .bytes = {}});
     give(std::move(spent));
   }
@@ -170,7 +171,7 @@ bool C10dWorld::take_part(Peer& peer, const ParcelReader::Part& part,
 
 // False when it was the last.
 bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message message) {
-  std::string why = "left";
+  std::string why;
   if (fields.kind != kMessage) {
     std::string text;
     for (const Piece& piece : message.pieces)
@@ -179,13 +180,14 @@ bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message mes
     if (text.size() < sizeof received)
       throw Error(ErrorCode::kCorrupt, "an end without the number of messages came");
     std::memcpy(&received, text.data(), sizeof received);
-    if (fields.kind == kLoss) why = text.substr(sizeof received);
+    why = text.substr(sizeof received);
     // What a rank received is sent, even if the thread that sent it has not said so yet.
     const std::lock_guard lock(mutex_);
     peer.sent = std::max(peer.sent, std::min(received, peer.queued));
   }
   if (fields.kind == kEnd) {
-    lose(kEveryGroup, peer.rank, why);
+    lose(kEveryGroup, peer.rank,
+         std::string(kLeft) + (why.empty() ? why : "; before that, " + why));
     return false;
   }
   {

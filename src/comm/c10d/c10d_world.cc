@@ -79,9 +79,11 @@ C10dWorld::C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group)
   }
 }
 
+// With why, so that a rank which waits for this one learns of the rank that was lost first.
 void C10dWorld::leave() noexcept {
+  const std::string why = first_loss().substr(0, kNotice);
   for (const auto& peer : peers_)
-    if (peer) say_farewell(*peer, kEnd, kEveryGroup, {});
+    if (peer) say_farewell(*peer, kEnd, kEveryGroup, why);
   const std::lock_guard lock(mutex_);
   closing_ = true;
   notify();
@@ -187,13 +189,21 @@ void C10dWorld::deliver(const Lane& lane, Message message) {
   notify();
 }
 
+// Of a rank that did not leave by itself; empty if there is none.
+std::string C10dWorld::first_loss() {
+  const std::lock_guard lock(mutex_);
+  return !lost_to_all_.empty() ? lost_to_all_ : first_loss_;
+}
+
 void C10dWorld::lose(uint64_t context, int rank, std::string why) {
   why = why.substr(0, why.find('\n'));
+  const bool left = why.starts_with(kLeft);
   const std::lock_guard lock(mutex_);
   if (why.starts_with("rank ")) {  // announced
     if (context == kEveryGroup && lost_to_all_.empty()) lost_to_all_ = why;
   } else {
     why = "rank " + std::to_string(rank) + " is lost: " + why;
+    if (context == kEveryGroup && first_loss_.empty() && !left) first_loss_ = why;
   }
   lost_.try_emplace({context, rank}, why);
   notify();

@@ -125,6 +125,7 @@ class C10dWorld {
   bool end_message(Peer& peer, const MessageFields& fields, Message message);
   void deliver(const Lane& lane, Message message);
   void lose(uint64_t context, int rank, std::string why);
+  std::string first_loss();
   void notify();
 
   const c10::intrusive_ptr<c10d::ProcessGroup> group_;
@@ -140,6 +141,7 @@ class C10dWorld {
   uint64_t bases_ = 0;
   std::map<Lane, Inbox> inboxes_;
   std::string lost_to_all_;
+  std::string first_loss_;  // of a rank that did not say that it leaves
   std::map<std::pair<uint64_t, int>, std::string> lost_;  // context, or kEveryGroup
   std::vector<std::unique_ptr<Peer>> peers_;              // by rank; null for this one
 };

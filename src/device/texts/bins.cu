@@ -38,11 +38,9 @@ DEVICE u32 larger_of(u32 max_bits, float value) {
 
 // A bin of at most 32 * kAhead values, which stay in the lanes' registers. The zeros behind its end are not selected.
 DEVICE BinChoice choose_held(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
-  float held[kAhead] = {}, held_fresh[kAhead] = {};
-  UNROLL for (u32 k = 0; k < kAhead; ++k) {
-    const u64 i = begin + 32 * k + threadIdx.x % 32;
-    if (i < end) held[k] = g[i], held_fresh[k] = fresh[i];
-  }
+  float held[kAhead], held_fresh[kAhead];
+  load_ahead(g, begin, end, held);
+  load_ahead(fresh, begin, end, held_fresh);
   u32 max_bits = 0;
   UNROLL for (u32 k = 0; k < kAhead; ++k) max_bits = larger_of(max_bits, held[k]);
   const float max = __uint_as_float(__reduce_max_sync(kAllLanes, max_bits));
@@ -51,7 +49,7 @@ DEVICE BinChoice choose_held(const float* g, const float* fresh, u64 begin, u64 
   return {max, __reduce_add_sync(kAllLanes, kept)};
 }
 
-DEVICE BinChoice choose(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
+DEVICE BinChoice choose_long(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
   u32 max_bits = 0;
   for (u64 i = begin + threadIdx.x % 32; i < end; i += 32) max_bits = larger_of(max_bits, g[i]);
   const float max = __uint_as_float(__reduce_max_sync(kAllLanes, max_bits));
@@ -68,7 +66,7 @@ KERNEL void choose_bins(const float* g, const float* fresh, u64 count, float fac
   for (u64 number = thread_index() / 32; number < bins; number += thread_count() / 32) {
     const u64 begin = number * bin, end = begin + bin < count ? begin + bin : count;
     const BinChoice choice = bin <= 32 * kAhead ? choose_held(g, fresh, begin, end, factor)
-                                                : choose(g, fresh, begin, end, factor);
+                                                : choose_long(g, fresh, begin, end, factor);
     if (threadIdx.x % 32 != 0) continue;
     choices[number] = choice;
     codes[number] = choice.kept > 0 ? choice.kept : 1;
@@ -78,7 +76,7 @@ KERNEL void choose_bins(const float* g, const float* fresh, u64 count, float fac
 // As device/bin_kernels.h has it.
 struct BinTotal {
   double max_sum;
-  u64 kept;
+  u64 kept, codes;
 };
 
 // Of each kSumChunk bins; half a warp each.
@@ -94,7 +92,7 @@ SUM_KERNEL void bin_chunks(const BinChoice* choices, u64 bins, BinTotal* chunks)
         });
     max_sum = fold_lanes(max_sum);
     kept = fold_counts(kept);
-    if (sum_lane() == 0 && chunk.exists) chunks[chunk.number] = {max_sum, kept};
+    if (sum_lane() == 0 && chunk.exists) chunks[chunk.number] = {max_sum, kept, 0};
   });
 }
 
@@ -121,11 +119,9 @@ KERNEL void write_bins(const float* g, const float* fresh, u64 count, float fact
     if (lane == 0 && choice.kept == 0) put_code(codes, offsets[number], bytes, layout.empty);
     u32 written = 0;
     for (u64 batch = first; batch < end; batch += 32 * kAhead) {
-      float values[kAhead] = {}, of_fresh[kAhead] = {};
-      UNROLL for (u32 k = 0; k < kAhead; ++k) {
-        const u64 i = batch + 32 * k + lane;
-        if (i < end) values[k] = g[i], of_fresh[k] = fresh[i];
-      }
+      float values[kAhead], of_fresh[kAhead];
+      load_ahead(g, batch, end, values);
+      load_ahead(fresh, batch, end, of_fresh);
       UNROLL for (u32 k = 0; k < kAhead; ++k) {
         const u64 i = batch + 32 * k + lane;
         if (i - lane >= end) break;  // all lanes

@@ -122,6 +122,14 @@ DEVICE void for_lane(u64 begin, u64 end, const Load& load, const Use& use) {
   for (; i < end; i += kSumLanes) use(i, load(i));
 }
 
+// A lane's values of the 32 * kAhead from `begin` on, position begin + lane + 32 k as `values[k]`; 0 from `end` on.
+DEVICE void load_ahead(const float* x, u64 begin, u64 end, float* values) {
+  UNROLL for (u32 k = 0; k < kAhead; ++k) {
+    const u64 i = begin + 32 * k + threadIdx.x % 32;
+    values[k] = i < end ? x[i] : 0.0f;
+  }
+}
+
 // Lanes are folded in halves. A sum of two has the same bits either way around, so all lanes end with the sum.
 DEVICE double fold_lanes(double sum) {
   for (u32 half = kSumLanes / 2; half > 0; half /= 2)

@@ -83,9 +83,8 @@ KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles,
     u64 equal = ties != nullptr ? ties[tile] : 0;
     const u64 end = (tile + 1) * kTile < count ? (tile + 1) * kTile : count;
     for (u64 batch = tile * kTile; batch < end; batch += 32 * kAhead) {
-      float values[kAhead] = {};
-      UNROLL for (u32 k = 0; k < kAhead; ++k)
-        if (batch + 32 * k + lane < end) values[k] = x[batch + 32 * k + lane];
+      float values[kAhead];
+      load_ahead(x, batch, end, values);
       UNROLL for (u32 k = 0; k < kAhead; ++k) {
         const u64 i = batch + 32 * k + lane;
         const float value = values[k];
@@ -147,7 +146,7 @@ KERNEL void count_bins(const float* x, u64 count, u32 shift, u32 width, const Kt
 }
 
 // The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by one block of kFold
-// threads. One looks for the neighbouring bins of a thread, then among these.
+// threads. One thread finds the group of eight bins, then the bin in it.
 KERNEL void find_bin(u32* bins, u32 width, u64 k, Kth* kth) {
   constexpr u32 kOwn = kMostBins / kFold;
   SHARED u32 here[kMostBins];

@@ -7,7 +7,7 @@ struct Levels {
 
 struct LevelSums {
   double above, below;
-  u32 negatives;
+  u64 negatives;
 };
 
 DEVICE void add_level(float value, bool means, float& above, float& below, u32& negatives) {
@@ -25,16 +25,17 @@ DEVICE void add_level(float value, bool means, float& above, float& below, u32& 
 // 32 values and then in double. All lanes of the warp call it.
 DEVICE LevelSums chunk_sums(const float* x, u64 count, bool means) {
   LevelSums sums = {0, 0, 0};
+  u32 negatives = 0;
   for (u64 begin = 0; begin < count; begin += 512) {
     const u64 end = begin + 512 < count ? begin + 512 : count;
     float above = 0, below = 0;
     for_lane<float>(
         begin, end, [&](u64 i) { return x[i]; },
-        [&](u64, float value) { add_level(value, means, above, below, sums.negatives); });
+        [&](u64, float value) { add_level(value, means, above, below, negatives); });
     sums.above = __dadd_rn(sums.above, above);
     sums.below = __dadd_rn(sums.below, below);
   }
-  return {fold_lanes(sums.above), fold_lanes(sums.below), fold_counts(sums.negatives)};
+  return {fold_lanes(sums.above), fold_lanes(sums.below), fold_counts(negatives)};
 }
 
 // Where 32 values of a lane overflow a float.
@@ -81,6 +82,7 @@ DEVICE void encode_held(const float* values, const Place& at, bool means, u32 he
   UNROLL for (u32 k = 0; k < kAhead; ++k) add_level(held[k], means, above, below, negatives);
   const LevelSums sums = {fold_lanes(above), fold_lanes(below), fold_counts(negatives)};
   const Levels levels = levels_of(sums, values, at.values, means);
+  __syncwarp();  // `rest` may be what others have just read
   u32 own_bits = 0;  // lane k stores those of round k
   UNROLL for (u32 k = 0; k < kAhead; ++k) {
     const bool negative = held[k] < 0;
@@ -116,6 +118,7 @@ KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* o
     }
     const LevelSums sums = chunk_sums(values, at.values, means != 0);
     const Levels levels = levels_of(sums, values, at.values, means != 0);
+    __syncwarp();
     if (lane == 0 && at.values > 0) put_levels(out + at.byte, levels, means != 0);
     const u64 bytes = code_bytes(at.values, 1);
     u8* bits_out = out + at.byte + header;
