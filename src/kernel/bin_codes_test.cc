@@ -69,7 +69,7 @@ Oracle oracle_select(const std::vector<float>& g, const std::vector<float>& fres
   return result;
 }
 
-enum class Data { kNormal, kSparse, kConstant, kZero, kTiny, kHuge };
+enum class Data { kNormal, kSparse, kConstant, kZero, kTiny, kHuge, kWide };
 
 std::vector<float> make(Data data, size_t count, uint32_t stream) {
   const RandomKey key{.seed = 11, .stream = stream};
@@ -94,13 +94,16 @@ std::vector<float> make(Data data, size_t count, uint32_t stream) {
       case Data::kHuge:
         values[i] = std::copysign(3e38f, normal);
         break;
+      case Data::kWide:  // sums in double round, and depend on their order
+        values[i] = std::ldexp(normal, static_cast<int>(i * 37 % 80) - 40);
+        break;
     }
   }
   return values;
 }
 
-constexpr Data kAllData[] = {Data::kNormal, Data::kSparse, Data::kConstant,
-                             Data::kZero,   Data::kTiny,   Data::kHuge};
+constexpr Data kAllData[] = {Data::kNormal, Data::kSparse, Data::kConstant, Data::kZero,
+                             Data::kTiny,   Data::kHuge,   Data::kWide};
 
 TEST(SelectBins, EqualsThePlainLoopOnEveryTarget) {
   for_each_target([](std::string_view target) {
