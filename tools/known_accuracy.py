@@ -20,7 +20,7 @@ HEAD = """// What committed results say about the accuracy of codecs. Written by
 namespace thinwire {
 
 // From docs/results/runs/methods.jsonl: error in points above that of fp32, same recipe and
-// seeds; on held-out samples where there are some.
+// seeds; on held-out samples where there are some. Momentum in the memory where that was run.
 std::span<const KnownAccuracy> known_accuracies() {
   static constexpr KnownAccuracy kAll[] = {
 """
