@@ -42,7 +42,7 @@ def rows(runs: list[dict]) -> list[str]:
         settings = run["settings"]
         codec, memory = settings["exchange.codec"], settings["exchange.feedback"]
         own_memory = memory == "auto" or memory.startswith(codec.split(":")[0])
-        if settings["exchange.grouping"] != "auto" or not own_memory:
+        if settings["exchange.grouping"] != "auto" or not own_memory or "(" in codec:  # a schedule has no step of its own
             continue
         if (codec, settings["model.name"]) in by_default and settings.get("exchange.momentum") != "auto":
             continue

@@ -45,7 +45,6 @@ std::span<const KnownAccuracy> known_accuracies() {
       {"scalecom:density=0.1", "resnet20", 3, 8.85, 1},
       {"sidco:density=0.01", "char-lstm", 2, -1.31, 1},
       {"sidco:density=0.1", "resnet20", 3, -0.91, 1},
-      {"sidco:density=warmup(0.01;1)", "resnet20", 3, -1.97, 1},
       {"sign", "char-lstm", 2, -0.30, 1},
       {"sign", "resnet20", 3, 14.39, 1},
       {"signum", "char-lstm", 2, 10.83, 1},
