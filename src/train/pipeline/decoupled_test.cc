@@ -223,7 +223,8 @@ TEST(Decoupled, Learns) {
   }
 }
 
-// Two stages that take as long as each other, and no micro-batches.
+// Two stages that take as long as each other, and no micro-batches: in serial steps each is idle half of the time. Other work on
+// the machine adds to the time in which neither is.
 TEST(Decoupled, StagesDoNotWaitForEachOther) {
   StagedOptions options{
       .settings = decoupled(
@@ -232,17 +233,17 @@ TEST(Decoupled, StagesDoNotWaitForEachOther) {
   options.change = [](int, Task& task) {
     for (const size_t layer : {size_t{1}, size_t{3}})
       task.layers[layer].forward = [inner = task.layers[layer].forward](const torch::Tensor& x) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(40));
+        std::this_thread::sleep_for(std::chrono::milliseconds(80));
         return inner(x);
       };
   };
   const StagedResult result = run_staged(2, options);
-  for (size_t step = 0; step < 6; ++step) {
-    if (step < 3)
-      EXPECT_GT(result.pipelines[step].idle_share, 0.4) << step;
-    else
-      EXPECT_LT(result.pipelines[step].idle_share, 0.3) << step;
+  double in_serial = 0, in_decoupled = 0;
+  for (size_t step = 0; step < 3; ++step) {
+    in_serial += result.pipelines[step].idle_share / 3;
+    in_decoupled += result.pipelines[step + 3].idle_share / 3;
   }
+  EXPECT_LT(in_decoupled, 0.7 * in_serial);
 }
 
 // Notes for which epochs samples were augmented.
