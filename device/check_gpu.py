@@ -8,7 +8,8 @@ memories with a form for the device, are run at every size, their bits are compa
 given as a share of the device's copy bandwidth. That of codecs and memories includes all waits for the device and the
 copies of payloads. Where compute-sanitizer is installed, the smaller sizes run under it, too. Where this Python has
 thinwire.torch and a torch with CUDA, device/check_torch.py follows: DistributedDataParallel with every codec; optimisers,
-local methods, boundaries and HSDP; and steps of a GPT, over links of lab/thin_links.py where these can be made. The page says of each part whether it ran. Nothing is written unless the
+local methods, boundaries and HSDP; and steps of a GPT, over links of lab/thin_links.py where these can be made. The page says
+of each part whether it ran. Nothing is written unless the
 kernels ran on a GPU. It ends with 0 if what ran was right, and something of each part that this machine can run did.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -77,13 +78,14 @@ def page(device: dict, rows: list[dict], sanitized: str, torch_parts: list[str],
         f"Command: `{shlex.join(sys.argv)}`. Times are the least of 20 runs.", "",
         f"Sizes go from 1 to {largest:,} values, up to 10 million aligned and not. Compute-sanitizer: {sanitized}.", "",
         "## Kernels and memories", "",
-        "The share counts the bytes that must be read and written at least, of sparse payloads too as if all values were. Times of kernels are the device's, those of memories "
+        "The share counts the bytes that must be read and written at least. Times of kernels are the device's, those of memories "
         "the processor's, with the wait for the moments.", "",
         *table(kernels, largest, GOALS), "",
         "## Codecs as exchanges use them", "",
         "Times are the processor's. They include all waits for the device, the copy of the payload over PCIe, and for received "
         "payloads of sparse codecs other than adacomp the check by the processor. Every run has a new encoder, so that `sidco` "
-        "without a fixed number of stages looks for the best number each time; in training it does so in every fifth step.", "",
+        "without a fixed number of stages looks for the best number each time; in training it does so in every fifth step. The "
+        "share counts all values of a sparse payload, too.", "",
         *table(wholes, largest, WHOLE_GOALS),
     ]
     return "\n".join([*lines, *torch_parts]) + "\n"

@@ -87,8 +87,8 @@ def not_all_given(rank, size):
     return found
 
 
-def is_killed(rank, size, late=None):
-    """Rank 1 dies when some of its gradients are on their way. Rank `late` begins that step when all others are gone."""
+def is_killed(rank, size):
+    """Rank 1 dies when some of its gradients are on their way."""
     import thinwire.torch as tw
     model = DistributedDataParallel(make_net(), broadcast_buffers=False, bucket_cap_mb=0.01)
     link = tw.compress(model, "int8", deadline_seconds=30, bucket_kb=1)
@@ -98,10 +98,7 @@ def is_killed(rank, size, late=None):
             first.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
         images, labels = batch_of(step, rank)
         try:
-            loss = nn.functional.cross_entropy(model(images), labels)
-            if rank == late and step == 2:
-                time.sleep(8)
-            loss.backward()
+            nn.functional.cross_entropy(model(images), labels).backward()
         except Exception as error:
             return step, link.metrics()["step"], str(error)
     return 3, 3, "nobody noticed"
@@ -147,11 +144,6 @@ class Killed(unittest.TestCase):
             self.assertEqual((step, done), (2, 2))
             self.assertIn("rank 1", error)
         self.assertLess(time.monotonic() - began, 120)
-
-    def test_who_comes_when_the_others_have_left_learns_who_was_lost_first(self):
-        for late in (0, 2):
-            for _, _, error in on_ranks(3, is_killed, late, lost={1}):
-                self.assertIn("rank 1 is lost", error)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ struct WeightedSum {
   }
 };
 
-SUM_KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const float* b, float* out,
-                                      u64 count, ChunkMoments* chunks) {
+SUM_KERNEL void weighted_sum_with_moments(float p, const float* a, float q, const float* b,
+                                          float* out, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, WeightedSum{p, a, q, b, out});
 }
 
@@ -106,8 +106,8 @@ struct Velocity {
   }
 };
 
-SUM_KERNEL void add_velocity(Rule rule, const float* g, const float* u, const float* v, float* new_u,
-                         float* new_v, u64 count, ChunkMoments* chunks) {
+SUM_KERNEL void add_velocity(Rule rule, const float* g, const float* u, const float* v,
+                             float* new_u, float* new_v, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, Velocity{rule, g, u, v, new_u, new_v});
 }
 
@@ -158,7 +158,7 @@ struct AheadForm {
 };
 
 SUM_KERNEL void form_ahead(Rule rule, float tail, const float* g, const float* u, const float* v,
-                       float* new_u, float* signal, u64 count, ChunkMoments* chunks) {
+                           float* new_u, float* signal, u64 count, ChunkMoments* chunks) {
   form_chunks(count, chunks, AheadForm{rule, tail, g, u, v, new_u, signal});
 }
 
