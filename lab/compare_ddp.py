@@ -8,7 +8,8 @@ Ranks are processes on hosts of thin_links.py, one each, with one thread. Every 
 (784-2048-2048-2048-10, 10 M parameters, batches of --batch, SGD) with one method after another, in rounds, so that all see the same
 machine; the first steps of each round are not counted. The time is the median of a step on rank 0, all ranks
 beginning it together; the bytes are what the host's card sent, headers of all layers included, and what thinwire says
-that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are. A codec
+that it sent. "alone" has no DistributedDataParallel, "ddp-nothing" one whose hook leaves gradients as they are, "ddp-hook" one with torch's hook
+in Python that all-reduces them. A codec
 "auto" first trains --settle steps by itself; what it decided in the end takes part in the rounds, and is in the table.
 
     sudo lab/compare_ddp.py --rates none,1gbit,100mbit --methods "ddp;auto:loss=small;auto:loss=any;fp16;int8" --rounds 5
@@ -47,6 +48,8 @@ def build(method, width, bucket_kb):
     model = DistributedDataParallel(net, gradient_as_bucket_view=True)
     if method == "ddp-fp16":
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif method == "ddp-hook":
+        model.register_comm_hook(None, default_hooks.allreduce_hook)
     elif method == "ddp-nothing":
         model.register_comm_hook(None, leave_as_it_is)
     elif method != "ddp":

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +59,32 @@ struct AutoSources {
       probe;  // the slowest of all ranks' links; called by all ranks
   std::optional<CostTable>
       costs;  // of rank 0; else those of usual_cost_file, where new ones are kept
+};
+
+// Steps that bypass the exchange: another all-reduce, such as that of torch's DistributedDataParallel, sums the gradients that codec
+// "auto" leaves uncompressed. It sends the same values without thinwire's frames, checksums and copies, and its sums may have
+// other bits than thinwire's. Codec "auto" goes on measuring such steps, and decides. Used like the exchange, by the same threads.
+class Bypass {
+ public:
+  virtual ~Bypass() = default;
+
+  // Begins the next step, unless it is under way, and says whether it may bypass the exchange; the same on all ranks. It may if
+  // - fp32 was decided on for all tensors, and the caller has no rules;
+  // - memories are absent or plain residuals, and the exchange itself has counted a step since it last changed or met a fault;
+  // - all ranks count alike, and max_skipped is not 1;
+  // - on no rank are gradients in a device's memory, observed, or their norms asked for.
+  // A rank that asked to skip the step takes part in it like the others.
+  virtual bool may_bypass() = 0;
+
+  // The gradient of tensor `index` is ready: Exchange::start of such a step. Throws Error(kContract) if the step may not bypass
+  // the exchange, or for a tensor that was started before.
+  virtual void start_outside(size_t index, std::span<float> values) = 0;
+
+  // Ends the step, once the values of all tensors are sums over all ranks, and makes them means; or zeros, on all ranks, if a sum
+  // is not finite or a rank asked to skip the step. A fault of a sum names no rank and does not count for max_skipped; the
+  // exchange itself takes the next step, and names the rank if there is a fault again. Waits for all ranks, and throws the group's
+  // errors. Throws Error(kContract) unless all tensors were started.
+  virtual StepReport finish_outside() = 0;
 };
 
 // As make_exchange. With codec "auto" it begins with fp32, or with what the probed link asks for if uncompressed steps

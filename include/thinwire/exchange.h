@@ -197,6 +197,7 @@ struct StepReport {
   uint64_t step = 0;
   bool skipped = false;
   Fault fault;                // if skipped; the same on every rank
+  bool outside = false;       // its sums are those of another all-reduce (Bypass)
   uint64_t participants = 0;  // ranks that took part: all but those that sat out
   // By rank: the l2 norm of what its memories owed before this step; the same on every rank. With
   // ExchangeOptions::debts.
@@ -260,6 +261,8 @@ struct Regrouped {
   // failed before they heard of it.
   std::vector<LostRank> lost = {};
 };
+
+class Bypass;
 
 // Averages the gradients of a fixed list of tensors, step after step, on a thread of its own.
 // Streams are sent in buckets, in an order that is fixed when the exchange is built (last tensor
@@ -388,6 +391,9 @@ class Exchange {
   // All that codec "auto" decided, the first decision first; with a codec of the caller's own, none. The last one
   // holds. The same on all ranks.
   virtual const std::vector<AutoDecision>& decisions() const noexcept;
+
+  // For steps whose means the caller forms itself (thinwire/auto_codec.h): with codec "auto"; else null.
+  virtual Bypass* bypass() noexcept { return nullptr; }
 };
 
 // Builds the exchange, with a codec other than "auto". Throws Error(kMismatch), which names the first difference, unless all ranks

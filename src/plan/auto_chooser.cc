@@ -17,10 +17,10 @@ namespace thinwire {
 namespace {
 
 constexpr size_t kFirstSteps = 3, kSteps = 10, kUnsteady = 2;
-// After a change: as many steps as took 0.4 s before it. Where steps are short, their times spread by 15 %, and the median of six
+// After a change: as many steps as took 0.3 s before it. Where steps are short, their times spread by 15 %, and the median of six
 // by 8 %.
 constexpr double kStepsOfATrial = 6, kMostStepsOfATrial = 30;
-constexpr double kSecondsOfATrial = 0.4;
+constexpr double kSecondsOfATrial = 0.3;
 // Of steps, for trials, beside those with which each candidate is tried once.
 constexpr uint64_t kShareOfTrials = 10;
 constexpr double kFirstProbe = 0.5;  // seconds
@@ -222,9 +222,12 @@ std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& no
   choice_->learn(there, now, steps.step);
   AutoDecision next = choice_->best(there);
   const auto is_now = [&] { return next.codec == now.codec && next.others == now.others; };
-  const bool to_dense = next.codec == "fp32" && next.others.empty();
+  const auto is_dense = [](const AutoDecision& one) {
+    return one.codec == "fp32" && one.others.empty();
+  };
   const bool tried = choice_->was_tried(next);
-  bool change = !is_now() && needed_gain(to_dense, tried) * choice_->expected(there, next) <=
+  bool change = !is_now() && needed_gain(is_dense(now), is_dense(next), tried) *
+                                     choice_->expected(there, next) <=
                                  choice_->expected(there, now);
   const char* aim = "";
   const uint64_t once = auto_candidates(parse_auto(base_.codec).value().loss).size();

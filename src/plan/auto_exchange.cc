@@ -4,22 +4,41 @@
 #include <mutex>
 #include <utility>
 
+#include "core/check.h"
 #include "exchange/engine/terms.h"
 #include "plan/auto_chooser.h"
 #include "plan/auto_state.h"
+#include "plan/outside_step.h"
 #include "thinwire/agreement.h"
 #include "thinwire/auto_codec.h"
 
 namespace thinwire {
 namespace {
 
-class AutoExchange final : public Exchange {
+// Whether nothing that the caller asked for, on this rank, needs thinwire's own exchange of fp32.
+bool allows_bypass(const ExchangeOptions& asked) {
+  return asked.rules.empty() && asked.results == Results::kFull && asked.max_skipped != 1 &&
+         !asked.debts && !asked.hold && !asked.norms && !asked.observe && asked.device == nullptr;
+}
+
+// Whether memories add nothing to what fp32 sends, once a step with fp32 has counted: a plain residual is zero then.
+bool memories_are_idle(const ExchangeOptions& options, uint64_t step) {
+  const std::string memory = settle(options, step).value().feedback;
+  if (memory == "none") return true;
+  const NamedFeedback named = find_feedback(memory).value();
+  return named.entry->name == "residual" && named.options.number("gamma") == 1;
+}
+
+class AutoExchange final : public Exchange, private Bypass {
  public:
   AutoExchange(Group& group, Store& store, const std::vector<TensorSpec>& tensors,
                const ExchangeOptions& options, AutoSources sources)
       : asked_(options),
         chooser_(group, options, tensors, std::move(sources)),
         state_(store.open<AutoState>(kAutoStateKey, [] { return std::make_unique<AutoState>(); })),
+        tensors_(tensors),
+        outside_(tensors.size()),
+        allows_bypass_(chooser_.link().channel().max(allows_bypass(options) ? 0 : 1) == 0),
         next_step_(options.first_step) {
     const bool resumed = !state_.decisions.empty();
     const AutoDecision first =
@@ -32,13 +51,17 @@ class AutoExchange final : public Exchange {
   }
 
   Ticket start(size_t index, TensorView tensor) override {
+    THINWIRE_CHECK(outside_.empty(), "auto: start in a step that bypasses the exchange");
     if (!under_way_) begin();
+    begin_inside();
     watch([&](double clock) { chooser_.watch.started(index, clock); });
     ticket_ = inner_->start(index, tensor);
     return ticket_;
   }
   StepReport finish() override {
+    THINWIRE_CHECK(outside_.empty(), "auto: finish in a step that bypasses the exchange");
     if (!under_way_ && !ended_) begin();
+    if (!ended_) begin_inside();
     StepReport report = end(inner_->finish());
     const std::scoped_lock lock(mutex_);
     ended_ = false;  // another call without a start is a step of its own
@@ -64,7 +87,13 @@ class AutoExchange final : public Exchange {
     return decides_ ? asked_ : inner_->options();
   }
   void set_weight(double weight) override { inner_->set_weight(weight); }
-  void abstain(Abstention what) override { inner_->abstain(what); }
+  void abstain(Abstention what) override {
+    THINWIRE_CHECK(outside_.empty() && !is_inside_, "auto: abstain during a step");
+    if (what == Abstention::kSkipsStep)
+      asks_to_skip_ = true;
+    else
+      inner_->abstain(what);
+  }
   void set_weighted(bool weighted) override {
     inner_->set_weighted(weighted);
     asked_.weighted = weighted;
@@ -77,6 +106,30 @@ class AutoExchange final : public Exchange {
                 "codec of its last decision, in an exchange of its own");
   }
   const std::vector<AutoDecision>& decisions() const noexcept override { return state_.decisions; }
+  Bypass* bypass() noexcept override { return this; }
+
+  bool may_bypass() override {
+    if (!under_way_) begin();
+    const AutoDecision& now = state_.decisions.back();
+    return decides_ && counted_ && allows_bypass_ && !asked_.weighted && !is_inside_ &&
+           chooser_.link().size() > 1 && now.codec == "fp32" && now.others.empty() &&
+           memories_are_idle(inner_->options(), next_step_);
+  }
+  void start_outside(size_t index, std::span<float> values) override {
+    THINWIRE_CHECK(!outside_.empty() || may_bypass(),
+                   "auto: this step may not bypass the exchange");
+    watch([&](double clock) { chooser_.watch.started(index, clock); });
+    outside_.add(index, values);
+  }
+  StepReport finish_outside() override {
+    StepReport report = outside_.finish(chooser_.link().channel(), inner_->streams(), tensors_,
+                                        next_step_, asks_to_skip_);
+    inner_->set_step(report.step + 1);
+    report = end(std::move(report), true);
+    const std::scoped_lock lock(mutex_);
+    ended_ = false;  // finish has no report of it
+    return report;
+  }
 
  private:
   // Before the first tensor of a step.
@@ -88,22 +141,32 @@ class AutoExchange final : public Exchange {
     if (next) follow(*next);
   }
 
+  void begin_inside() {
+    if (!is_inside_ && asks_to_skip_) inner_->abstain(Abstention::kSkipsStep);
+    is_inside_ = true;
+  }
+
   void follow(const AutoDecision& next) {
     ExchangeOptions own = decided_options(asked_, next);
     const ExchangeOptions& now = inner_->options();
     own.first_step = now.first_step;
     own.steps_per_epoch = now.steps_per_epoch;
     inner_->change(own);
+    counted_ = false;
     if (!momenta_.empty()) inner_->set_momentum(momenta_);
     state_.decisions.push_back(next);
     state_.memories = memories_of(inner_->options());
   }
 
   // Whoever hears of the end first notes it: threads may wait for the same step.
-  StepReport end(StepReport report) {
+  StepReport end(StepReport report, bool outside = false) {
     const std::scoped_lock lock(mutex_);
     if (under_way_ && report.step == next_step_) {
-      under_way_ = false;
+      // A step outside needs one inside before it, which does what the last change left to do; after a fault, too, because it
+      // names the rank.
+      const bool faulty = report.skipped && report.fault.code != ErrorCode::kOk;
+      counted_ = outside ? !faulty : counted_ || !report.skipped;
+      under_way_ = is_inside_ = asks_to_skip_ = false;
       ended_ = true;
       next_step_ = report.step + 1;
       chooser_.watch.ended(chooser_.clock());
@@ -126,13 +189,19 @@ class AutoExchange final : public Exchange {
   AutoChooser chooser_;
   AutoState& state_;  // in the store
   std::unique_ptr<Exchange> inner_;
+  const std::vector<TensorSpec> tensors_;
   std::vector<Momentum> momenta_;
+  OutsideStep outside_;       // under way, if it is not empty
+  const bool allows_bypass_;  // on all ranks
   uint64_t next_step_;
   bool decides_ = true;  // until the caller changes the codec
   Ticket ticket_;
 
   std::mutex mutex_;  // end may be called from another thread than start
   bool under_way_ = false;
+  bool is_inside_ = false;            // that step: a tensor of it was given to the exchange
+  bool asks_to_skip_ = false;         // this rank, for the next step
+  bool counted_ = false;              // a step of the exchange itself, since its codecs changed
   bool ended_ = false;                // by wait, and finish was not called since
   uint64_t sent_ = 0, received_ = 0;  // in the step, beside the exchange
 };

@@ -37,8 +37,8 @@ class AutoJudge {
   double share_ = 0;  // of that, for the next one
 };
 
-// How many times as fast as steps of now those of another decision must be: 1.05, if it was tried 1.02. For a return to fp32,
-// which loses nothing, they may be 2 % longer.
-double needed_gain(bool to_dense, bool tried) noexcept;
+// How many times as fast as steps of now those of another decision must be: 1.05; between two codecs that lose something and were
+// both tried 1.02. For a return to fp32, which loses nothing, they may be 2 % longer.
+double needed_gain(bool from_dense, bool to_dense, bool tried) noexcept;
 
 }  // namespace thinwire

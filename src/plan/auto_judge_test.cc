@@ -26,6 +26,16 @@ TEST(AutoJudge, TwoOddWindowsInARowAskForAProbe) {
   EXPECT_EQ(judge.look(9, 0.3), Wish::kPlan);
 }
 
+TEST(AutoJudge, OneVeryOddWindowAsksForAProbe) {
+  AutoJudge judge;
+  judge.look(1, 0.5);
+  EXPECT_EQ(judge.look(1.9, 0.5), Wish::kNothing);
+  judge.look(1, 0.5);
+  EXPECT_EQ(judge.look(2.1, 0.5), Wish::kProbe);
+  EXPECT_EQ(judge.look(0.9, 0.5), Wish::kProbe);
+  EXPECT_EQ(judge.look(0.9, 0.1), Wish::kNothing);  // arithmetic may be hidden
+}
+
 TEST(AutoJudge, TimeAsksForAProbeToo) {
   AutoJudge judge;
   judge.look(1, 1);
@@ -36,6 +46,14 @@ TEST(AutoJudge, TimeAsksForAProbeToo) {
   EXPECT_NEAR(judge.probe_seconds(), 0.051, 1e-9);  // a hundredth of what passed
   judge.probed();
   EXPECT_EQ(judge.look(1, 1), Wish::kNothing);
+}
+
+TEST(AutoJudge, WhatLosesSomethingMustPromiseMore) {
+  EXPECT_EQ(needed_gain(true, false, false), 1.05);
+  EXPECT_EQ(needed_gain(true, false, true), 1.05);
+  EXPECT_EQ(needed_gain(false, false, false), 1.05);
+  EXPECT_EQ(needed_gain(false, false, true), 1.02);
+  EXPECT_EQ(needed_gain(false, true, true), 0.98);
 }
 
 TEST(StepWatch, TakesMediansWithoutTheFirstSteps) {

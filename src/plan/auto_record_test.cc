@@ -138,13 +138,13 @@ TEST(AutoRecord, ARestartGoesOnAlike) {
   const World world = changing();
   run_local(2, [&](Group& group) {
     SimulatedRun run(group, world, {.codec = "auto:loss=any"});
-    run.steps(75);
+    run.steps(68);
     ASSERT_EQ(run.exchange().decisions().size(), 3u);  // after the change of the link, and a trial
     const auto store = std::make_shared<Store>();
     const std::vector<StateArrays> saved(2, run.store().save());
     ASSERT_TRUE(store->load(saved, group.rank(), 2));
     ExchangeOptions options{.codec = "auto:loss=any"};
-    options.first_step = 75;
+    options.first_step = 68;
     SimulatedRun resumed(group, world, options, store);
     EXPECT_TRUE(same(resumed.exchange().decisions(), run.exchange().decisions()));
     EXPECT_TRUE(store->unclaimed().empty());

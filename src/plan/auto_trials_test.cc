@@ -108,12 +108,12 @@ TEST(AutoTrials, EndWithTheBestWhereErrorsAreLargeAndStepsNoisy) {
 
 // A codec beside which the arithmetic takes longer is known by the arithmetic that was seen with it.
 TEST(AutoTrials, LeaveACodecThatSlowsTheArithmetic) {
-  for (const std::string slow :
-       {"powersgd:rank=4", "sidco:density=0.01", "topk:density=0.01",
-        "topk:density=0.01 @ sparse-reduce"}) {
+  for (const std::string slow : {"powersgd:rank=4", "sidco:density=0.01", "topk:density=0.01",
+                                 "topk:density=0.01 @ sparse-reduce"}) {
     World world = always(kThin, 0.3);
     world.slows = [&](const AutoDecision& decision) { return decision.codec == slow ? 1.3 : 1.0; };
-    const End end = end_of(world, [](const std::string&) { return 1.0; }, 1, 0, 100);
+    const End end = end_of(
+        world, [](const std::string&) { return 1.0; }, 1, 0, 100);
     EXPECT_NE(end.decisions.back().codec, slow);
     EXPECT_LE(end.seconds, 1.05 * end.least);
   }
@@ -168,6 +168,35 @@ TEST(TriedDecisions, AreAllFasterWhereOneThatIsHeldIs) {
   EXPECT_DOUBLE_EQ(tried.find(b)->timeline.compute_seconds, 1);
   tried.forget();
   EXPECT_EQ(tried.find(a), nullptr);
+}
+
+// A first decision comes at once. Trials of what promises nearly the same end within 50 steps, most of the time.
+TEST(AutoTrials, AChangedLinkIsSettledSoon) {
+  constexpr uint64_t kChange = 60, kSteps = 200, kRuns = 24;
+  size_t prompt = 0;
+  for (uint64_t seed = 0; seed < kRuns; ++seed) {
+    const bool is_long = seed % 2 == 0;
+    World world = always(kThin, is_long ? 0.3 : 0.03);
+    world.link = [&](uint64_t step) {
+      return LinkSpec{.bits_per_second = step < kChange ? 1e10
+                                         : is_long      ? 2e5
+                                                        : 1e6,
+                      .latency_seconds = 1e-5};
+    };
+    const auto error = [&](const std::string& codec) {
+      return 1 + 0.3 * chance(seed, codec.size() + static_cast<uint64_t>(codec[0]));
+    };
+    const End end = end_of(world, error, seed, 0.05, kSteps);
+    const auto first =
+        std::find_if(end.decisions.begin(), end.decisions.end(),
+                     [](const AutoDecision& decision) { return decision.step >= kChange; });
+    ASSERT_NE(first, end.decisions.end());
+    EXPECT_LE(first->step, kChange + 10);
+    EXPECT_LE(end.decisions.back().step, kChange + 70);
+    EXPECT_LE(end.seconds, 1.05 * end.least);
+    prompt += end.decisions.back().step <= kChange + 50;
+  }
+  EXPECT_GE(prompt, kRuns * 3 / 4);
 }
 
 }  // namespace

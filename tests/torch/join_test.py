@@ -1,5 +1,7 @@
 """torch.distributed.algorithms.join.Join: ranks that run out of input at different steps.
 SPDX-License-Identifier: Apache-2.0"""
+import os
+import tempfile
 import time
 import unittest
 
@@ -107,15 +109,24 @@ def fails_while_joined(rank, size):
     return "nothing", 0.0
 
 
+def left_to_torch(case):
+    """A codec "auto" whose uncompressed steps torch's all-reduce sums."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
+        file.write("thinwire decisions 1\n0\tfp32\n")
+    case.addCleanup(os.remove, file.name)
+    return f"auto:plan={file.name}"
+
+
 class UnevenInputs(unittest.TestCase):
     def test_is_plain_ddp_to_rounding(self):
         for size, settings in ((2, {}), (3, {}), (3, {"divide_by_initial_world_size": False})):
             plain = on_ranks(size, uneven, None, settings)
-            ours = on_ranks(size, uneven, "fp32", settings)
-            for one, other in zip(plain, ours):
-                self.assertLess((one[0] - other[0]).abs().max().item(), 1e-6, settings)
-                self.assertLess((one[1] - other[1]).abs().max().item(), 1e-6, settings)
-                self.assertEqual(other[2], max(BATCHES[:size]) + 1)
+            for codec in ("fp32", left_to_torch(self)):
+                ours = on_ranks(size, uneven, codec, settings)
+                for one, other in zip(plain, ours):
+                    self.assertLess((one[0] - other[0]).abs().max().item(), 1e-6, (codec, settings))
+                    self.assertLess((one[1] - other[1]).abs().max().item(), 1e-6, (codec, settings))
+                    self.assertEqual(other[2], max(BATCHES[:size]) + 1)
 
     def test_codecs_that_lose_something_keep_ranks_equal(self):
         for codec in ("topk:density=0.05", "int8"):

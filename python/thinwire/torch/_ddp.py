@@ -7,7 +7,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -15,19 +15,27 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ._averaged import Averaged
 from ._link import Link
+from ._loggers import Numbers
+from ._outside import OutsideStep
 from ._step import Step, in_backward_pass, of_those_with_input
 from ._unused import hand_over, looks_for_unused
 
 
-def _end_steps(ended: queue.SimpleQueue[Optional[Step]], owner: weakref.ref[ReplicatedLink]) -> None:
-    """Ends steps for as long as there is a link: a thread that kept it would keep all of its
+_Task = Union[Step, Numbers, None]  # a step to end, or the numbers of one that has ended; None: there is no more
+
+
+def _end_steps(tasks: queue.SimpleQueue[_Task], owner: weakref.ref[ReplicatedLink]) -> None:
+    """Ends steps and writes logs for as long as there is a link: a thread that kept it would keep all of its
     memory."""
-    while (step := ended.get()) is not None:
+    while (task := tasks.get()) is not None:
         link = owner()
         if link is None:
             return
-        link._end_step(step)
-        del link, step
+        if isinstance(task, Step):
+            link._end_step(task)
+        else:
+            link._write_logs(task)
+        del link, task
 
 
 class ReplicatedLink(Link):
@@ -42,12 +50,13 @@ class ReplicatedLink(Link):
         optimizer: Optional[torch.optim.Optimizer],
         momentum: str,
     ) -> None:
+        self._deadline = deadline_seconds
         self._model = weakref.ref(model)  # torch keeps the link as long as the model
         averaged = Averaged(model)
         super().__init__(model.process_group, averaged.parameters, options, deadline_seconds, scaler, optimizer,
                          momentum)
         model.register_forward_pre_hook(averaged)
-        self._ended: queue.SimpleQueue[Optional[Step]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
                          name="thinwire").start()
         weakref.finalize(self, self._ended.put, None)
@@ -59,21 +68,32 @@ class ReplicatedLink(Link):
             raise self._error.with_traceback(None)
         if self._step is None:
             self._step = self._new_step()
-        future = self._step.take(bucket, self._exchange.start)
+        future = self._step.take(bucket)
         if bucket.is_last():
             step, self._step = self._step, None
+            if isinstance(step, OutsideStep):
+                # In this thread, which has nothing else to do by then.
+                self._at_end(lambda: self._end_outside(step, future))
+                return future
             self._ended.put(step)
             # Before torch waits for it: DistributedDataParallel would put an error into words of
             # its own, and Join would take it for a result.
-            if in_backward_pass():
-                _at_end_of_backward(lambda: self._await(step, future))
-            else:
-                future.wait()
+            self._at_end(lambda: self._await(step, future))
         return future
+
+    def _at_end(self, call: Callable[[], None]) -> None:
+        if in_backward_pass():
+            _at_end_of_backward(call)
+        else:
+            call()
+
+    def _end_outside(self, step: OutsideStep, future: torch.futures.Future) -> None:
+        self._end_step(step)
+        self._await(step, future)
 
     def _await(self, step: Step, future: torch.futures.Future) -> None:
         future.wait()
-        model = self._model()
+        model = self._model() if in_backward_pass() else None
         if model is not None and looks_for_unused(model) and not step.skipped:
             # Behind what DistributedDataParallel does at the end of a backward pass.
             _at_end_of_backward(lambda: hand_over(model, self._parameters, step.mean_of))
@@ -81,13 +101,19 @@ class ReplicatedLink(Link):
     def _new_step(self) -> Step:
         model = self._model()
         joining = model is not None and of_those_with_input(model)
-        return Step(self._begin_exchange(joining, sits_out=joining and not in_backward_pass()))
+        scale = self._begin_exchange(joining, sits_out=joining and not in_backward_pass())
+        if model is not None and self._exchange.may_bypass():
+            return OutsideStep(self._exchange, model.process_group, self._deadline)
+        return Step(self._exchange.start, scale)
 
     def _end_step(self, step: Step) -> None:
         try:
-            report = self._end_exchange()
+            report = self._end_exchange(step.finish if isinstance(step, OutsideStep) else None)
             step.end(report["skipped"])
-            self._write_logs()
+            if not isinstance(step, OutsideStep):
+                self._write_logs()
+            elif self._loggers:
+                self._ended.put(self._numbers())
         except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
             self._error = error
             step.fail(error)

@@ -63,6 +63,9 @@ class Exchange:
         self._carriers = carrier, others  # behind the engine, which is to end before them
         self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
         self.rank, self.size, self.column = self._engine.rank, self._engine.size, self._engine.column
+        # Where ranks differ in it, none does.
+        possible = all(one.tensor.dtype == torch.float32 and one.tensor.device.type == "cpu" for one in parameters)
+        self._bypass_is_possible = self.chooses and set(self.tell_all(str(possible))) == {"True"}
 
     def again(self, changed: _Options, memories_asked: Optional[list[str]]) -> Exchange:
         """Another of the same parameters, which remembers nothing."""
@@ -172,13 +175,29 @@ class Exchange:
         return found
 
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
+        self._engine.start(self._place_of(parameter), gradient, self._streams.note(gradient))
+
+    def _place_of(self, parameter: nn.Parameter) -> int:
         place = self._places.get(id(parameter))
         if place is None:
             raise ContractError(
                 f"DistributedDataParallel averages a parameter of shape {list(parameter.shape)} that was frozen when "
                 "compress was called, beside sparse ones; freeze it after compress"
             )
-        self._engine.start(place, gradient, self._streams.note(gradient))
+        return place
+
+    def may_bypass(self) -> bool:
+        """Begins a step, and says whether another all-reduce may form its means (thinwire/auto_codec.h); the same on all
+        ranks."""
+        return self._bypass_is_possible and self._engine.may_bypass()
+
+    def start_outside(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
+        """Of a step that bypasses the exchange."""
+        self._engine.start_outside(self._place_of(parameter), gradient)
+
+    def finish_outside(self) -> dict[str, Any]:
+        """Ends it, once gradients are sums over all ranks; its report."""
+        return self._engine.finish_outside()
 
     def wait(self) -> dict[str, Any]:
         """Ends the step; its report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Optional, Union
 
 import torch
@@ -18,7 +18,7 @@ from ._exchange import Exchange, engine_options
 from ._fit import Unfit
 from ._forgotten import watch
 from ._link_state import fitting, link_states, saved_state, settings_of
-from ._loggers import Loggers
+from ._loggers import Loggers, Numbers
 from ._lossy import warn_of_loss
 from ._optimizer import LinkedOptimizer
 from ._parameters import Parameter
@@ -85,9 +85,13 @@ class Link:
         self._abstains = self._skips = False
         return scale
 
-    def _end_exchange(self) -> dict[str, Any]:
-        """Waits for the means of the step; its report."""
-        self._report = self._exchange.wait()
+    def _end_exchange(self, end: Optional[Callable[[], dict[str, Any]]] = None) -> dict[str, Any]:
+        """Waits for the means of the step; its report.
+
+        Args:
+            end: of a step that bypasses the exchange.
+        """
+        self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
         self._tell_decisions()
         self._tell_of_staging(self._report)
@@ -103,14 +107,22 @@ class Link:
             _log.info("gradients of %d of %d streams are copied to the processor to be compressed: %s", len(why),
                       len(report["streams"]), why[0])
 
-    def _write_logs(self) -> None:
-        self._loggers.write(self._steps, self._rows)
+    def _numbers(self) -> Numbers:
+        return Numbers(self._steps, self.metrics())
+
+    def _write_logs(self, numbers: Optional[Numbers] = None) -> None:
+        """Of the last step, or of an earlier one."""
+        if self._loggers:
+            step, metrics = numbers or self._numbers()
+            norms = self._exchange.options["norms"]
+            self._loggers.write(step, lambda layers: rows_of_step(metrics, norms, layers))
 
     def metrics(self) -> dict[str, Any]:
         """Counters of the last step on this rank.
 
         Returns:
-            step (steps done), skipped, fault, participants (ranks that took part), left_out (with a
+            step (steps done), skipped, fault, outside (whether codec "auto" left the sums to torch's own
+            all-reduce), participants (ranks that took part), left_out (with a
             robust rule: a list of (rank, reason) of ranks left out for a fault), unchosen (a list of
             ranks to which the rule gave no weight), dense_bytes (what an uncompressed exchange
             would send), sent_bytes, received_bytes (all bytes
@@ -194,9 +206,6 @@ class Link:
             for one in self._exchange.decisions()[self._told:]:
                 _log.info("codec auto, step %d: %s", one["step"], one["why"])
                 self._told += 1
-
-    def _rows(self, layers: bool) -> Iterator[tuple[str, float]]:
-        return rows_of_step(self.metrics(), self._exchange.options["norms"], layers)
 
     @explains_keywords
     def change(

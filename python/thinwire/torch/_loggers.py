@@ -12,6 +12,13 @@ from ..errors import ContractError
 Rows = Iterable[tuple[str, float]]  # names and numbers of one step
 
 
+class Numbers(NamedTuple):
+    """`Link.metrics` of a step."""
+
+    step: int
+    metrics: dict[str, Any]
+
+
 class _Writer(NamedTuple):
     write: Callable[[dict[str, float], int], None]
     tag: str
@@ -42,6 +49,9 @@ class Loggers:
 
     def add(self, target: Any, tag: str, layers: bool = False) -> None:
         self._writers.append(_Writer(_writes_to(target), tag, layers))
+
+    def __bool__(self) -> bool:
+        return bool(self._writers)
 
     def write(self, step: int, rows: Callable[[bool], Rows]) -> None:
         """Writes what `rows(layers)` gives."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_REPORTED = ("skipped", "fault", "participants", "left_out", "unchosen", "dense_bytes", "sent_bytes", "inside_bytes", "between_bytes",
+_REPORTED = ("skipped", "fault", "outside", "participants", "left_out", "unchosen", "dense_bytes", "sent_bytes", "inside_bytes", "between_bytes",
              "received_bytes", "device_to_host_bytes", "host_to_device_bytes", "compress_seconds", "wire_seconds", "decompress_seconds", "streams")
 _NORMS = ("gradient_norm", "rest_norm")
 _LOGGED = ("sent_bytes", "received_bytes", "wire_ratio", "codec_ratio", "skipped", "compress_seconds",

@@ -28,16 +28,17 @@ class Step:
     """The buckets of one backward pass.
 
     Args:
+        start: gives a parameter's gradient to the exchange.
         scale: of a gradient scaler, taken out while thinwire works.
     """
 
-    def __init__(self, scale: Optional[float] = None) -> None:
-        self._scale = scale
+    def __init__(self, start: Start, scale: Optional[float] = None) -> None:
+        self._start, self._scale = start, scale
         self._buckets: list[_Bucket] = []
         self._places: dict[int, torch.Tensor] = {}  # by the parameter's id
         self.skipped = False
 
-    def take(self, bucket: dist.GradBucket, start: Start) -> torch.futures.Future:
+    def take(self, bucket: dist.GradBucket) -> torch.futures.Future:
         """Starts the gradients of a bucket."""
         given = bucket.buffer()
         # Every row counts then, those without an entry as zeros.
@@ -51,7 +52,7 @@ class Step:
             shape = shape_of(parameter)
             end = begin + math.prod(shape)
             self._places[id(parameter)] = place = flat[begin:end].view(shape)
-            start(parameter, place)
+            self._start(parameter, place)
             begin = end
         future = future_of(values)
         self._buckets.append(_Bucket(future, values, given.is_sparse))

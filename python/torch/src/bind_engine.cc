@@ -49,6 +49,7 @@ py::dict to_dict(const StreamSpec& stream, const StreamCounters& counters) {
 py::dict to_dict(const Engine& engine, const StepReport& report) {
   py::dict row;
   each_total(report, [&](const char* name, auto value) { row[name] = value; });
+  row["outside"] = report.outside;
   row["device_to_host_bytes"] = report.device_to_host_bytes;
   row["host_to_device_bytes"] = report.host_to_device_bytes;
   row["owed"] = report.owed;
@@ -63,6 +64,16 @@ py::dict to_dict(const Engine& engine, const StepReport& report) {
     streams.append(to_dict(engine.streams()[i], report.streams[i]));
   row["streams"] = streams;
   return row;
+}
+
+// Of the step that `end` ends.
+py::dict report_of(Engine& engine, StepReport (Engine::*end)()) {
+  StepReport report;
+  {
+    const py::gil_scoped_release released;
+    report = (engine.*end)();
+  }
+  return to_dict(engine, report);
 }
 
 py::dict to_dict(const Regrouped& joined) {
@@ -184,13 +195,13 @@ PYBIND11_MODULE(_engine, module) {
       .def("start", &Engine::start, py::arg("index"), py::arg("gradient"),
            py::arg("queue") = py::none(), py::call_guard<NoGil>())
       .def("wait",
+           [](Engine& engine) { return thinwire::python::report_of(engine, &Engine::wait); })
+      .def("may_bypass", &Engine::may_bypass, py::call_guard<NoGil>())
+      .def("start_outside", &Engine::start_outside, py::arg("index"), py::arg("gradient"),
+           py::call_guard<NoGil>())
+      .def("finish_outside",
            [](Engine& engine) {
-             thinwire::StepReport report;
-             {
-               const NoGil released;
-               report = engine.wait();
-             }
-             return thinwire::python::to_dict(engine, report);
+             return thinwire::python::report_of(engine, &Engine::finish_outside);
            })
       .def("save", [](const Engine& engine) { return thinwire::python::to_list(engine.save()); })
       .def("load", &Engine::load, py::call_guard<NoGil>())

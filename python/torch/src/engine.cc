@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "thinwire/auto_codec.h"
@@ -92,9 +93,30 @@ void Engine::start(size_t index, const at::Tensor& gradient, std::optional<uint6
 StepReport Engine::wait() {
   require_all();
   const StepReport report = exchange_->wait(ticket_);
+  end_step(report);
+  return report;
+}
+
+void Engine::end_step(const StepReport& report) {
   give_back(report);
   started_.clear();
   next_step_ = report.step + 1;
+}
+
+bool Engine::may_bypass() {
+  Bypass* const bypass = exchange_->bypass();
+  return bypass != nullptr && bypass->may_bypass();
+}
+
+void Engine::start_outside(size_t index, const at::Tensor& gradient) {
+  exchange_->bypass()->start_outside(
+      index, std::span(gradient.mutable_data_ptr<float>(), static_cast<size_t>(gradient.numel())));
+  started_.push_back({.index = index, .gradient = gradient, .values = gradient});
+}
+
+StepReport Engine::finish_outside() {
+  const StepReport report = exchange_->bypass()->finish_outside();
+  end_step(report);
   return report;
 }
 

@@ -86,6 +86,12 @@ class Engine {
   // Throws Error(kContract) naming the tensors that were not started.
   StepReport wait();
 
+  // As thinwire/auto_codec.h has them, for gradients in float32 of the processor's memory. False where the exchange has no bypass.
+  // A skipped step leaves gradients as wait does.
+  bool may_bypass();
+  void start_outside(size_t index, const at::Tensor& gradient);
+  StepReport finish_outside();
+
   // The norm of what its memories owe.
   double owed() const { return store_->owed_norm(); }
 
@@ -114,6 +120,7 @@ class Engine {
   };
 
   void require_all() const;
+  void end_step(const StepReport& report);
   void give_back(const StepReport& report);
 
   std::chrono::milliseconds deadline_;

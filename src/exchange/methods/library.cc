@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "exchange/methods/bucket_method.h"
-#include "kernel/axpy.h"
+#include "exchange/owner/sum_to_mean.h"
 
 namespace thinwire {
 namespace {
@@ -33,12 +33,11 @@ class Library final : public Collective {
     }
     context_.group.library_all_reduce(values_);
     const Stopwatch watch(context_.decompress_seconds);
-    kernel::scale(values_, mean_weight(context_.ranks()));
-    std::span<const float> from = values_;
+    std::span<float> from = values_;
     for (ActiveStream* stream : streams_) {
       const auto mean = from.first(stream->spec().count());
-      if (stream->finite() &&
-          !measure(mean).finite)  // another rank's values, or the sum's overflow
+      if (!sum_to_mean(mean, context_.ranks()) &&
+          stream->finite())  // another rank's values, or the sum's overflow
         context_.faults.add(ErrorCode::kNonFinite, stream->index(), -1);
       std::copy(mean.begin(), mean.end(), stream->result().begin());
       from = from.subspan(mean.size());
