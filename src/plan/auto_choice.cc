@@ -16,6 +16,8 @@ constexpr double kWorthMoreLoss = 1.02;
 constexpr double kWorthAnException = 1.01;
 // In the laboratory steps of 10 ms took up to 1.8 times what was predicted beside other codecs; most of that was communication.
 constexpr double kSurelyNeeded = 0.6;
+// Of the predicted time in which the wire is busy, where a codec's bytes are known: the rate of the link is, from a short probe.
+constexpr double kSurelyOnTheWire = 0.8;
 constexpr double kWorthATrial = 1.05;
 // Of predicted steps. In docs/results/plan.md 125 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
 // of what is predicted.
@@ -146,11 +148,14 @@ bool AutoChoice::promises(const Situation& now, const StepPrediction& held,
                           const AutoDecision& other, const StepPrediction& step,
                           double least) const {
   if (codecs_tried_.contains(other.codec)) return false;
+  // The bytes alone would take as long as the fastest step. Those of sparse codecs depend on the gradients.
+  if (loss_of(other) != AllowedLoss::kAny && kSurelyOnTheWire * step.wire_seconds >= least)
+    return false;
   const double taken = now.request.own_core ? 0 : kTakenByMessages * held.wire_seconds;
   const double given_back = std::max(0.0, taken - kTakenByMessages * step.wire_seconds);
   const double compute = now.timeline.compute_seconds;
-  const double at_best = tried_.least_factor() *
-                         (compute - given_back + kSurelyNeeded * (step.seconds - compute));
+  const double at_best =
+      tried_.least_factor() * (compute - given_back + kSurelyNeeded * (step.seconds - compute));
   return kWorthATrial * at_best < least;
 }
 

@@ -26,7 +26,7 @@ constexpr uint64_t kShareOfTrials = 10;
 constexpr double kFirstProbe = 0.5;  // seconds
 // From here on steps that are measured first would take too long.
 constexpr double kLongStep = 0.1;
-constexpr double kOther = 1.3;     // times: other conditions, under which nothing was tried yet
+constexpr double kOther = 1.6;     // times: other conditions, under which nothing was tried yet
 constexpr double kNothing = 1e-3;  // seconds of communication that no decision depends on
 
 double steady_clock() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -197,6 +198,27 @@ TEST(AutoTrials, AChangedLinkIsSettledSoon) {
     prompt += end.decisions.back().step <= kChange + 50;
   }
   EXPECT_GE(prompt, kRuns * 3 / 4);
+}
+
+// One codec took much less than was predicted, so others might, too; but not less than their bytes take.
+TEST(AutoTrials, WhatTheLinkCannotCarryIsNotTried) {
+  const auto tried = [](LinkSpec link, double compute) {
+    const ExchangeOptions base{.codec = "auto"};
+    AutoChoice choice(base, simulated_model(), simulated_costs());
+    const StepTimeline timeline{.tensors = simulated_model(),
+                                .ready_seconds = std::vector<double>(3, compute),
+                                .backward_seconds = compute,
+                                .compute_seconds = compute};
+    const Situation now{.timeline = timeline, .request = {.ranks = 2, .link = link}};
+    const AutoDecision dense{.step = 0, .codec = "fp32", .why = {}};
+    const AutoDecision int8{.step = 0, .codec = "int8", .why = {}};
+    choice.learn(now, dense, 0.3 * choice.predicted(now, dense));
+    choice.learn(now, int8, 0.25 * choice.predicted(now, dense));
+    const std::optional<AutoDecision> next = choice.worth_trying(now, int8);
+    return next ? next->codec : "nothing";
+  };
+  EXPECT_EQ(tried(kThin, 1e-4), "nothing");
+  EXPECT_EQ(tried({.bits_per_second = 1e7, .latency_seconds = 1e-5}, 0.05), "fp16");
 }
 
 }  // namespace
