@@ -8,7 +8,8 @@ Two ranks have a core each, on hosts of their own (thin_links.py). First auto tr
 (auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
 than codecs do. The first steps of a turn, in which the exchange changes, do not count.
-With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs.
+With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs, and what
+steps took soon afterwards and in the rest of the time.
 Run it on a quiet machine: two ranks need both of its cores.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -189,11 +190,13 @@ def page_of(options, lines: list[str]) -> list[str]:
 
 def changed_at(steps: list[dict], seconds: list[float]) -> list[int]:
     """The steps in which the link changed. The lab's clock starts some seconds before that of training: the first change
-    is near the step that differs most from the ten before, and the others follow from their distances to it."""
+    is near the step where ten steps and the ten before differ most, and the others follow from their distances to it."""
     ends, took = [step["seconds"] for step in steps], durations(steps)
-    near = [i for i in range(10, len(took)) if abs(ends[i] - seconds[0]) < 10]
-    jumps = {i: abs(math.log(took[i] / statistics.median(took[i - 10:i]))) for i in near}
-    first = next(i for i in near if jumps[i] > max(jumps.values()) / 2)  # the step of the change is slow in part
+    near = [i for i in range(10, len(took) - 10) if abs(ends[i] - seconds[0]) < 10]
+    jumps = {i: abs(math.log(statistics.median(took[i:i + 10]) / statistics.median(took[i - 10:i]))) for i in near}
+    early = next(i for i in near if jumps[i] > 0.7 * max(jumps.values()))  # a decision that follows may be a jump, too
+    most = max(jumps[i] for i in near if early <= i < early + 10)
+    first = statistics.median_high([i for i in near if early <= i < early + 10 and jumps[i] > 0.9 * most])
     after = [ends[first] + at - seconds[0] for at in seconds]
     return [next((i for i, end in enumerate(ends) if end > at), len(ends)) for at in after]
 
@@ -221,8 +224,8 @@ def show_changes(options, kept: Kept, recipe: pathlib.Path, rate: str) -> None:
         at = changed_at(steps, seconds)
         for begin, end, to in zip([0, *at], [*at, len(steps)], [rate, *rates]):
             took = [1e3 * one for one in durations(steps)[begin:end - 1]]
-            end_took = f"{statistics.median(took[-10:]):,.1f}" if took else ""
-            print(f"| {recipe.stem} | `{auto}` | {begin} | {to} | {decisions_after(steps, begin, end)} | {end_took} |", flush=True)
+            soon, late = (f"{statistics.median(some):,.1f}" if some else "" for some in (took[20:50], took[50:]))
+            print(f"| {recipe.stem} | `{auto}` | {begin} | {to} | {decisions_after(steps, begin, end)} | {soon} | {late} |", flush=True)
 
 
 def main() -> None:
@@ -244,8 +247,8 @@ def main() -> None:
     allowed = list(dict.fromkeys(codec for codecs in choices.values() for codec in codecs))
     cells = []
     if options.change:
-        print("| recipe | auto | from step | link | steps later: codec of most tensors | ms in the last ten steps |\n"
-              "| --- | --- | ---: | --- | --- | ---: |")
+        print("| recipe | auto | from step | link | steps later: codec of most tensors | ms, 21 to 50 steps later | ms, after that |\n"
+              "| --- | --- | ---: | --- | --- | ---: | ---: |")
     for recipe in options.recipes:
         kept = kept_of(options, recipe)
         for rate in options.rates:
