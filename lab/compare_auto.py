@@ -32,6 +32,7 @@ from compare_training import Kept, train  # noqa: E402
 AUTOS = ("auto:loss=small", "auto:loss=any")
 NEAR = 1.05
 TURN = 5, 3  # steps, and how many of them do not count
+TOLD = 6  # decisions after a change of the link
 # Where steps are shorter than that many seconds: the first ten take some milliseconds longer than the others.
 SHORT, SHORT_TURN = 0.05, (30, 10)
 
@@ -192,11 +193,12 @@ def changed_at(steps: list[dict], seconds: list[float]) -> list[int]:
     """The steps in which the link changed. The lab's clock starts some seconds before that of training: the first change
     is near the step where ten steps and the ten before differ most, and the others follow from their distances to it."""
     ends, took = [step["seconds"] for step in steps], durations(steps)
-    near = [i for i in range(10, len(took) - 10) if abs(ends[i] - seconds[0]) < 10]
-    jumps = {i: abs(math.log(statistics.median(took[i:i + 10]) / statistics.median(took[i - 10:i]))) for i in near}
-    early = next(i for i in near if jumps[i] > 0.7 * max(jumps.values()))  # a decision that follows may be a jump, too
-    most = max(jumps[i] for i in near if early <= i < early + 10)
-    first = statistics.median_high([i for i in near if early <= i < early + 10 and jumps[i] > 0.9 * most])
+    jumps = {i: abs(math.log(statistics.median(took[i:i + 10]) / statistics.median(took[i - 10:i])))
+             for i in range(10, len(took) - 10)}
+    near = [i for i in jumps if abs(ends[i] - seconds[0]) < 10]
+    early = next(i for i in near if jumps[i] > 0.7 * max(jumps[i] for i in near))  # a decision that follows may be a jump, too
+    around = [i for i in jumps if early <= i < early + 10]
+    first = statistics.median_high([i for i in around if jumps[i] > 0.9 * max(jumps[i] for i in around)])
     after = [ends[first] + at - seconds[0] for at in seconds]
     return [next((i for i, end in enumerate(ends) if end > at), len(ends)) for at in after]
 
@@ -207,7 +209,9 @@ def decisions_after(steps: list[dict], begin: int, end: int) -> str:
     for i in range(begin + 1, min(end, len(steps))):
         if "codecs" in steps[i] and largest_codec(steps[:i + 1]) != codec:
             codec = largest_codec(steps[:i + 1])
-            found.append(f"{i - begin}: `{codec.partition(',')[0]}`")
+            found.append(f"{i - begin}: `{codec.partition(',')[0].partition(':block')[0]}`")
+    if len(found) > TOLD:
+        found[TOLD - 1:] = [f"{len(found) - TOLD} more", found[-1]]
     return "; ".join(found) or f"stays with `{codec.partition(',')[0]}`"
 
 
