@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import thinwire.errors
@@ -140,6 +141,30 @@ def lonely(rank, size, path):
         return first, str(error)
 
 
+def refused(rank, size, path):
+    """torch's all-reduce refuses the second bucket of a step."""
+    import thinwire.torch._outside as outside
+    model, link = linked(f"auto:plan={path}")
+    for number in range(2):
+        gradients_of(model, number, rank, False)
+    calls, begin = [], dist.all_reduce
+
+    def refuse(*given, **named):
+        calls.append(given)
+        if len(calls) == 2:
+            raise RuntimeError("Connection closed by peer")
+        return begin(*given, **named)
+
+    outside.dist.all_reduce = refuse
+    told = []
+    for call in (lambda: gradients_of(model, 2, rank, False), link.skip_step):
+        try:
+            call()
+        except thinwire.errors.PeerLostError as error:
+            told.append(str(error))
+    return told
+
+
 def mistakes(rank, size):
     told = []
     for codec, settings in (("auto:loss=big", {}), ("auto", {"method": "gather"}), ("auto", {"inside": 2}),
@@ -199,6 +224,12 @@ class Auto(unittest.TestCase):
             (first, later), = on_ranks(2, lonely, path, lost={1})
         self.assertIn("torch's all-reduce of uncompressed gradients failed", first)
         self.assertEqual(first, later)
+
+    def test_an_all_reduce_that_is_refused_is_an_error_of_the_step(self):
+        with plan_file("0\tfp32\n") as path:
+            for first, later in on_ranks(2, refused, path):
+                self.assertIn("Connection closed by peer", first)
+                self.assertEqual(first, later)
 
     def test_it_measures_and_explains_itself(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from typing import Any, Union
 
 import torch
 import torch.distributed as dist
@@ -23,17 +23,22 @@ class OutsideStep(Step):
         super().__init__(exchange.start_outside)
         self._exchange, self._processes = exchange, processes
         self._deadline = datetime.timedelta(seconds=deadline_seconds)
-        self._sums: list[dist.Work] = []
+        self._sums: list[Union[dist.Work, RuntimeError]] = []
 
     def take(self, bucket: dist.GradBucket) -> torch.futures.Future:
         future = super().take(bucket)
-        self._sums.append(dist.all_reduce(self._buckets[-1].values, group=self._processes, async_op=True))
+        try:
+            self._sums.append(dist.all_reduce(self._buckets[-1].values, group=self._processes, async_op=True))
+        except RuntimeError as error:  # whoever waits for the step hears of it
+            self._sums.append(error)
         return future
 
     def finish(self) -> dict[str, Any]:
         """Waits for the sums, which become means; the report of the step."""
         for work in self._sums:
             try:
+                if isinstance(work, RuntimeError):
+                    raise work
                 work.wait(self._deadline)
             except RuntimeError as error:
                 kind = TimeoutError if "timed out" in str(error).lower() else PeerLostError
