@@ -70,10 +70,11 @@ class Bypass {
 
   // Begins the next step, unless it is under way, and says whether it may bypass the exchange; the same on all ranks. It may if
   // - fp32 was decided on for all tensors, and the caller has no rules;
-  // - memories are absent or plain residuals, and the exchange itself has counted a step since it last changed or met a fault;
+  // - memories are absent or plain residuals, and the exchange itself has counted a step of all ranks since it last changed or met a
+  //   fault;
   // - all ranks count alike, and max_skipped is not 1;
   // - on no rank are gradients in a device's memory, observed, or their norms asked for.
-  // A rank that asked to skip the step takes part in it like the others.
+  // A rank that asked to skip the step takes part in it like the others; its values become zeros.
   virtual bool may_bypass() = 0;
 
   // The gradient of tensor `index` is ready: Exchange::start of such a step. Throws Error(kContract) if the step may not bypass
@@ -85,6 +86,10 @@ class Bypass {
   // exchange itself takes the next step, and names the rank if there is a fault again. Waits for all ranks, and throws the group's
   // errors. Throws Error(kContract) unless all tensors were started.
   virtual StepReport finish_outside() = 0;
+
+  // The sums of such a step failed on this rank: tells the others, whose finish_outside throws Error(kPeerLost). The exchange is of
+  // no more use.
+  virtual void abandon_outside(std::string_view why) noexcept = 0;
 };
 
 // As make_exchange. With codec "auto" it begins with fp32, or with what the probed link asks for if uncompressed steps

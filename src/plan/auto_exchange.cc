@@ -1,7 +1,10 @@
 // AutoExchange: an exchange that is watched, and changed where a chooser says so.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/check.h"
@@ -118,14 +121,21 @@ class AutoExchange final : public Exchange, private Bypass {
   void start_outside(size_t index, std::span<float> values) override {
     THINWIRE_CHECK(!outside_.empty() || may_bypass(),
                    "auto: this step may not bypass the exchange");
+    THINWIRE_CHECK(index < tensors_.size() && values.size() == tensors_[index].count(),
+                   "auto: there is no tensor " + std::to_string(index) + " of " +
+                       std::to_string(values.size()) + " values");
     watch([&](double clock) { chooser_.watch.started(index, clock); });
+    if (asks_to_skip_) std::fill(values.begin(), values.end(), 0.0f);  // whatever they hold
     outside_.add(index, values);
+  }
+  void abandon_outside(std::string_view why) noexcept override {
+    chooser_.link().channel().abort(why);
   }
   StepReport finish_outside() override {
     StepReport report = outside_.finish(chooser_.link().channel(), inner_->streams(), tensors_,
                                         next_step_, asks_to_skip_);
     inner_->set_step(report.step + 1);
-    report = end(std::move(report), true);
+    report = end(std::move(report));
     const std::scoped_lock lock(mutex_);
     ended_ = false;  // finish has no report of it
     return report;
@@ -159,13 +169,15 @@ class AutoExchange final : public Exchange, private Bypass {
   }
 
   // Whoever hears of the end first notes it: threads may wait for the same step.
-  StepReport end(StepReport report, bool outside = false) {
+  StepReport end(StepReport report) {
     const std::scoped_lock lock(mutex_);
     if (under_way_ && report.step == next_step_) {
-      // A step outside needs one inside before it, which does what the last change left to do; after a fault, too, because it
-      // names the rank.
+      // A step outside needs one inside before it in which all ranks take part: that sends what memories owe after a change. It
+      // also needs one after a fault: the exchange itself names the rank.
       const bool faulty = report.skipped && report.fault.code != ErrorCode::kOk;
-      counted_ = outside ? !faulty : counted_ || !report.skipped;
+      const bool whole =
+          !report.skipped && report.participants == static_cast<uint64_t>(chooser_.link().size());
+      counted_ = !faulty && (counted_ || whole);
       under_way_ = is_inside_ = asks_to_skip_ = false;
       ended_ = true;
       next_step_ = report.step + 1;

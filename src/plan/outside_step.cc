@@ -27,6 +27,7 @@ void OutsideStep::add(size_t tensor, std::span<float> values) {
   THINWIRE_CHECK(tensor < values_.size(), "auto: there is no tensor " + std::to_string(tensor));
   THINWIRE_CHECK(!values_[tensor],
                  "auto: tensor " + std::to_string(tensor) + " was started twice in a step");
+  if (count_ == 0) began_ = std::chrono::steady_clock::now();
   values_[tensor] = values;
   ++count_;
 }
@@ -46,6 +47,8 @@ StepReport OutsideStep::finish(Group& channel, const std::vector<StreamSpec>& st
   StepReport report;
   report.step = step;
   report.outside = true;
+  report.wire_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   const auto ranks = static_cast<size_t>(channel.size());
   size_t total = 0;
   FaultLog faults;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,7 @@ class OutsideStep {
 
   std::vector<std::optional<std::span<float>>> values_;  // by tensor
   size_t count_ = 0;                                     // of those that are there
+  std::chrono::steady_clock::time_point began_;          // when the first of them was there
 };
 
 }  // namespace thinwire

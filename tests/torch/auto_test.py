@@ -3,6 +3,7 @@ import contextlib
 import logging
 import os
 import tempfile
+import time
 import unittest
 
 import torch
@@ -82,9 +83,9 @@ def dense(rank, size, path):
     for number in range(9):
         if number == 2 and rank == 1:
             link.skip_step()
-        poison = number == 3 and rank == 1
+        poison = number in (2, 3) and rank == 1  # what a rank has that asks to skip does not count
         own = gradients_of(model, number, rank, poison)
-        usual = gradients_of(alone, number, rank, poison)
+        usual = gradients_of(alone, number, rank, poison and number == 3)
         metrics = link.metrics()
         found.append((metrics["outside"], metrics["fault"], own, usual, metrics["sent_bytes"] >= metrics["dense_bytes"]))
     return found
@@ -142,16 +143,16 @@ def lonely(rank, size, path):
 
 
 def refused(rank, size, path):
-    """torch's all-reduce refuses the second bucket of a step."""
+    """torch's all-reduce refuses the second bucket of a step on rank 1; rank 0 waits for it."""
     import thinwire.torch._outside as outside
-    model, link = linked(f"auto:plan={path}")
+    model, link = linked(f"auto:plan={path}", deadline_seconds=4)
     for number in range(2):
         gradients_of(model, number, rank, False)
     calls, begin = [], dist.all_reduce
 
     def refuse(*given, **named):
         calls.append(given)
-        if len(calls) == 2:
+        if len(calls) == 2 and rank == 1:
             raise RuntimeError("Connection closed by peer")
         return begin(*given, **named)
 
@@ -160,9 +161,43 @@ def refused(rank, size, path):
     for call in (lambda: gradients_of(model, 2, rank, False), link.skip_step):
         try:
             call()
-        except thinwire.errors.PeerLostError as error:
+        except (thinwire.errors.PeerLostError, thinwire.errors.TimeoutError) as error:
             told.append(str(error))
     return told
+
+
+class Slow:
+    """A writer that needs longer than a step."""
+
+    def __init__(self):
+        self.steps = []
+
+    def log(self, row):
+        time.sleep(0.05)
+        self.steps.append((int(row["thinwire/step"]), row["thinwire/sent_bytes"]))
+
+
+def logged(rank, size, path):
+    """Numbers of steps inside and outside, by a slow writer; what interrupts a step is raised as it is."""
+    model, link = linked(f"auto:plan={path}")
+    writer = Slow()
+    link.log_to(writer)
+    sent = []
+    for number in range(8):
+        gradients_of(model, number, rank, False)
+        sent.append(float(link.metrics()["sent_bytes"]))
+    deadline = time.monotonic() + 20
+    while len(writer.steps) < 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    link._exchange.finish_outside = interrupt
+    try:
+        gradients_of(model, 8, rank, False)
+    except KeyboardInterrupt:
+        return writer.steps, sent
 
 
 def mistakes(rank, size):
@@ -228,8 +263,13 @@ class Auto(unittest.TestCase):
     def test_an_all_reduce_that_is_refused_is_an_error_of_the_step(self):
         with plan_file("0\tfp32\n") as path:
             for first, later in on_ranks(2, refused, path):
-                self.assertIn("Connection closed by peer", first)
+                self.assertIn("torch's all-reduce of uncompressed gradients failed", first)
                 self.assertEqual(first, later)
+
+    def test_every_step_is_logged_once_and_an_interrupt_is_raised(self):
+        with plan_file("0\tfp32\n3\tint8\n5\tfp32\n") as path:
+            for steps, sent in on_ranks(2, logged, path):
+                self.assertEqual(steps, list(enumerate(sent, 1)))
 
     def test_it_measures_and_explains_itself(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Optional, Union
@@ -21,6 +22,7 @@ from ._step import Step, in_backward_pass, of_those_with_input
 from ._unused import hand_over, looks_for_unused
 
 
+_MOST_WAITING = 2  # steps whose numbers wait for a writer
 _Task = Union[Step, Numbers, None]  # a step to end, or the numbers of one that has ended; None: there is no more
 
 
@@ -50,7 +52,7 @@ class ReplicatedLink(Link):
         optimizer: Optional[torch.optim.Optimizer],
         momentum: str,
     ) -> None:
-        self._deadline = deadline_seconds
+        self._processes, self._deadline = model.process_group, deadline_seconds
         self._model = weakref.ref(model)  # torch keeps the link as long as the model
         averaged = Averaged(model)
         super().__init__(model.process_group, averaged.parameters, options, deadline_seconds, scaler, optimizer,
@@ -73,7 +75,7 @@ class ReplicatedLink(Link):
             step, self._step = self._step, None
             if isinstance(step, OutsideStep):
                 # In this thread, which has nothing else to do by then.
-                self._at_end(lambda: self._end_outside(step, future))
+                self._at_end(lambda: self._end_outside(step))
                 return future
             self._ended.put(step)
             # Before torch waits for it: DistributedDataParallel would put an error into words of
@@ -87,12 +89,23 @@ class ReplicatedLink(Link):
         else:
             call()
 
-    def _end_outside(self, step: OutsideStep, future: torch.futures.Future) -> None:
-        self._end_step(step)
-        self._await(step, future)
+    def _end_outside(self, step: OutsideStep) -> None:
+        try:
+            numbers = self._end_with(step, step.finish)
+        except BaseException as error:  # such as KeyboardInterrupt, which no future takes
+            self._error = error
+            raise
+        if numbers is not None:
+            while self._ended.qsize() > _MOST_WAITING:  # a slow writer slows training; nothing is lost
+                time.sleep(0.001)
+            self._ended.put(numbers)
+        self._give_to_unused(step)
 
     def _await(self, step: Step, future: torch.futures.Future) -> None:
         future.wait()
+        self._give_to_unused(step)
+
+    def _give_to_unused(self, step: Step) -> None:
         model = self._model() if in_backward_pass() else None
         if model is not None and looks_for_unused(model) and not step.skipped:
             # Behind what DistributedDataParallel does at the end of a backward pass.
@@ -102,21 +115,25 @@ class ReplicatedLink(Link):
         model = self._model()
         joining = model is not None and of_those_with_input(model)
         scale = self._begin_exchange(joining, sits_out=joining and not in_backward_pass())
-        if model is not None and self._exchange.may_bypass():
-            return OutsideStep(self._exchange, model.process_group, self._deadline)
+        if self._exchange.may_bypass():
+            return OutsideStep(self._exchange, self._processes, self._deadline)
         return Step(self._exchange.start, scale)
 
     def _end_step(self, step: Step) -> None:
         try:
-            report = self._end_exchange(step.finish if isinstance(step, OutsideStep) else None)
-            step.end(report["skipped"])
-            if not isinstance(step, OutsideStep):
-                self._write_logs()
-            elif self._loggers:
-                self._ended.put(self._numbers())
+            numbers = self._end_with(step, None)
+            if numbers is not None:
+                self._write_logs(numbers)
         except BaseException as error:  # noqa: BLE001 - the one who waits must hear of any
             self._error = error
             step.fail(error)
+
+    def _end_with(self, step: Step, end: Optional[Callable[[], dict[str, Any]]]) -> Optional[Numbers]:
+        """What is to be logged of it, taken before anybody begins the next step."""
+        report = self._end_exchange(end)
+        numbers = self._numbers() if self._loggers else None
+        step.end(report["skipped"])
+        return numbers
 
 
 def _at_end_of_backward(call: Callable[[], None]) -> None:

@@ -63,7 +63,7 @@ class Exchange:
         self._carriers = carrier, others  # behind the engine, which is to end before them
         self._places = {id(parameter.tensor): index for index, parameter in enumerate(parameters)}
         self.rank, self.size, self.column = self._engine.rank, self._engine.size, self._engine.column
-        # Where ranks differ in it, none does.
+        # If one rank cannot bypass the exchange, none does.
         possible = all(one.tensor.dtype == torch.float32 and one.tensor.device.type == "cpu" for one in parameters)
         self._bypass_is_possible = self.chooses and set(self.tell_all(str(possible))) == {"True"}
 
@@ -198,6 +198,10 @@ class Exchange:
     def finish_outside(self) -> dict[str, Any]:
         """Ends it, once gradients are sums over all ranks; its report."""
         return self._engine.finish_outside()
+
+    def abandon_outside(self, why: str) -> None:
+        """Its sums failed here: tells the other ranks."""
+        self._engine.abandon_outside(why)
 
     def wait(self) -> dict[str, Any]:
         """Ends the step; its report."""

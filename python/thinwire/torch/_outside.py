@@ -35,6 +35,14 @@ class OutsideStep(Step):
 
     def finish(self) -> dict[str, Any]:
         """Waits for the sums, which become means; the report of the step."""
+        try:
+            self._await_sums()
+            return self._exchange.finish_outside()
+        except BaseException as error:
+            self._exchange.abandon_outside(str(error) or type(error).__name__)
+            raise
+
+    def _await_sums(self) -> None:
         for work in self._sums:
             try:
                 if isinstance(work, RuntimeError):
@@ -43,4 +51,3 @@ class OutsideStep(Step):
             except RuntimeError as error:
                 kind = TimeoutError if "timed out" in str(error).lower() else PeerLostError
                 raise kind(f"torch's all-reduce of uncompressed gradients failed: {error}") from None
-        return self._exchange.finish_outside()

@@ -199,6 +199,7 @@ PYBIND11_MODULE(_engine, module) {
       .def("may_bypass", &Engine::may_bypass, py::call_guard<NoGil>())
       .def("start_outside", &Engine::start_outside, py::arg("index"), py::arg("gradient"),
            py::call_guard<NoGil>())
+      .def("abandon_outside", &Engine::abandon_outside, py::arg("why"), py::call_guard<NoGil>())
       .def("finish_outside",
            [](Engine& engine) {
              return thinwire::python::report_of(engine, &Engine::finish_outside);

@@ -17,6 +17,7 @@
 #include "renewed.h"
 #include "saved_store.h"
 #include "thinwire/agreement.h"
+#include "thinwire/auto_codec.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/momentum.h"
@@ -91,6 +92,7 @@ class Engine {
   bool may_bypass();
   void start_outside(size_t index, const at::Tensor& gradient);
   StepReport finish_outside();
+  void abandon_outside(const std::string& why) { exchange_->bypass()->abandon_outside(why); }
 
   // The norm of what its memories owe.
   double owed() const { return store_->owed_norm(); }
