@@ -30,6 +30,22 @@ def commits(runs: list[dict]) -> str:
     return ("Commit: " if len(found) == 1 else "Commits: ") + ", ".join(found)
 
 
+def machines(runs: list[dict]) -> str:
+    """Those that made the runs, as the runs' summaries name them: processor, cores, and the GPU if one computed."""
+    found = sorted({f"{run['processor']}, {run['cores']} cores" + (f", {run['gpu']}" if run.get("gpu") else "")
+                    for run in runs})
+    return ("Processor: " if len(found) == 1 else "Processors: ") + "; ".join(found)
+
+
+def gpu() -> str:
+    """The first GPU of this machine."""
+    try:
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
+    except OSError:
+        return "a GPU"
+    return asked.stdout.strip().splitlines()[0] if asked.returncode == 0 and asked.stdout.strip() else "a GPU"
+
+
 def write(page: pathlib.Path, lines: list[str]) -> None:
     """Writes the page anew, and leaves its notes as they are."""
     _, heading, notes = (page.read_text() if page.exists() else "").partition(NOTES)

@@ -2,7 +2,7 @@
 """Runs a study with `thinwire sweep`, keeps the results of its runs, and writes its page.
 
 usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit ID] [--at-once N]
-                [--table-only]
+                [--gpu NAME] [--table-only]
 
 A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
 that others are compared with, seed by seed. Runs go to FOLDER/<study>/; what a finished one came to is
@@ -102,7 +102,7 @@ def density_of_steps(ratios: list[float]) -> dict:
     return {"low": at(0.025), "median": at(0.5), "high": at(0.975), "far": round(far / len(ratios), 4)}
 
 
-def summary_of(run: pathlib.Path, commit: str) -> dict:
+def summary_of(run: pathlib.Path, commit: str, gpu: str = "") -> dict:
     """A finished run's summary, with what its page and plots need of the rest."""
     summary = read_json(run / "summary.json")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").open()]
@@ -110,6 +110,8 @@ def summary_of(run: pathlib.Path, commit: str) -> dict:
     summary["course"] = course(lines)
     summary.update(boundaries_of(lines))
     summary["commit"] = commit
+    if summary["settings"].get("run.device", "cpu") != "cpu":
+        summary["gpu"] = gpu
     return summary
 
 
@@ -217,7 +219,7 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
     found = by_case(rows, kept)
     return [f"# {study['title']}", "", *study.get("about", "").strip().splitlines(), "",
             f"Command: `tools/study.py studies/{file.name} --data DIR`. "
-            f"Processor: {results_page.processor()}, {results_page.cores()} cores. "
+            f"{results_page.machines([*kept.values()])}. "
             f"{results_page.commits([*kept.values()])} (each run's own is in `runs/{file.stem}.jsonl`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
@@ -231,6 +233,7 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
     parser.add_argument("--commit", default=results_page.commit(), help="that the program was built from")
+    parser.add_argument("--gpu", default="", help="of runs that computed on one; else this machine's")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--table-only", action="store_true")
     options = parser.parse_args()
@@ -255,7 +258,7 @@ def main() -> int:
         if not made or not made["finished"]:  # stopped: the sweep goes on with it when it is called again
             continue
         if name not in before or before[name]["settings"] != made["settings"]:
-            kept_runs.put(kept, name, summary_of(out / name, options.commit))
+            kept_runs.put(kept, name, summary_of(out / name, options.commit, options.gpu or results_page.gpu()))
     page = page_of(options.file, study, rows, kept_runs.read(kept))
     result = ROOT / "docs/results" / f"{options.file.stem}.md"
     results_page.write(result, page)

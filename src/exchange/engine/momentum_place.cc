@@ -82,7 +82,9 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
         (holds ? ", or name the memory without one, so that it takes the optimiser's over" : ""));
   if (place == "optimizer") return plan;
 
-  const bool residual = name == "residual";
+  // ScaleCom's filtered residual, where nobody names it: in docs/results/defaults.md and lgc.md it ends ten points
+  // behind `ahead`.
+  const bool residual = name == "residual" || (automatic && name == "lowpass");
   const bool can_hold = holds ? !chosen : automatic && (residual || name == "none");
   if (!can_hold) {
     if (place == "auto") return plan;

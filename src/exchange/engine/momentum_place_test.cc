@@ -32,10 +32,10 @@ TEST(MomentumPlace, AutoIsTheMemoryOfCodecsThatLeaveMostValues) {
   const std::string memory = "ahead:momentum=0.9,dampening=0,nesterov=false";
   for (const char* codec :
        {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold:threshold=0.1",
-        "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)"})
+        "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)", "scalecom"})
     EXPECT_EQ(memory_of("auto", codec), memory) << codec;
   for (const char* codec : {"fp32", "fp16", "int8", "qsgd", "terngrad", "natural", "sign", "onebit",
-                            "uniform:bits=4", "powersgd", "scalecom", "fp32 | 1: int8"})
+                            "uniform:bits=4", "powersgd", "fp32 | 1: int8"})
     EXPECT_EQ(memory_of("auto", codec), "at the optimiser") << codec;
 }
 
@@ -123,7 +123,7 @@ TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
   for (const char* feedback : {"residual", "none", "ef21", "dgc:momentum=0"})
     EXPECT_THAT(place("memory", "topk", feedback).status().message(),
                 HasSubstr("memory '" + std::string(feedback) + "' cannot take it over"));
-  EXPECT_THAT(place("memory", "scalecom").status().message(),
+  EXPECT_THAT(place("memory", "scalecom", "lowpass").status().message(),
               AllOf(HasSubstr("'lowpass' cannot"), HasSubstr("name ahead or dgc")));
   EXPECT_THAT(place("worker", "topk").status().message(),
               HasSubstr("known: auto, memory, optimizer"));
