@@ -20,7 +20,7 @@ struct KnownAccuracy {
   int seeds = 0;
 };
 
-// All that is known: docs/results/methods.md.
+// All that is known: docs/results/defaults.md, and methods.md for what is not there.
 std::span<const KnownAccuracy> known_accuracies();
 
 // What is known of a codec, whatever the order of its options. Throws Error if there is no such codec.

@@ -19,12 +19,12 @@ _costs = _core.CostTable()  # of this process, which measures each codec once
 
 @dataclass(frozen=True)
 class KnownAccuracy:
-    """What a codec cost on a network in docs/results/methods.md, with the memory that it has by default."""
+    """What a codec cost on a network in docs/results/defaults.md or methods.md, with the memory that it has by default."""
 
     model: str
     epochs: int
     points: float
-    """Of error, in percentage points above fp32: mean over seeds. In short runs with one seed, one or two may be chance."""
+    """Of error, in percentage points above fp32: mean over seeds. One or two may be chance: the runs are short."""
     seeds: int
 
 
@@ -126,8 +126,8 @@ class Plan(Sequence[PlannedStep]):
                   f"{('' if step.bytes_exact else '~') + format(step.sent_bytes, ',.0f'):>14}  {_errors(step)}".rstrip()
                   for step in self._steps]
         if any(step.known_errors for step in self._steps):
-            lines += ["", "Error is that of docs/results/methods.md in points above fp32: short runs, one seed each, in which a",
-                      "point or two may be chance."]
+            lines += ["", "Error is that of docs/results/defaults.md, else methods.md, in points above fp32: short runs, one to",
+                      "three seeds each, in which a point or two may be chance."]
         return "\n".join([*lines, "", self.verdict])
 
 

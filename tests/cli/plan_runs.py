@@ -43,16 +43,21 @@ class Plan(program.ProgramTest):
         self.assertGreater(fp32["sent_bytes"] / int8["sent_bytes"], 3.5)
         self.assertGreater(fp32["seconds"], fp32["sent_bytes"] * 8 / 10e6)
         self.assertGreater(topk["memory_bytes"], 7.9 * values * 0.98)
-        # The fastest lost much on a network of convolutions; int8 lost nothing to speak of.
-        self.assertRegex(plan["verdict"], r"^Compress: int8 takes [\d.]+ ms a step, [\d,]+ ms with fp32\. "
-                                          r"topk:density=0\.01 would be faster, and may cost accuracy\. ")
+        # The fastest ended level with fp32 on both networks of which that is known.
+        self.assertRegex(plan["verdict"], r"^Compress: topk:density=0\.01 takes [\d.]+ ms a step, [\d,]+ ms with fp32\. ")
         self.assertGreater(plan["break_even_bits_per_second"], 10e6)
+
+    def test_a_faster_codec_that_lost_accuracy_is_named_and_not_advised(self):
+        net = self.tensors()
+        out, _ = self.plan(net, "--step-seconds", "0.01", "--link", "10mbit,1ms", "--codecs", "int8; gaussiank:density=0.01")
+        self.assertRegex(out, r"Compress: int8 takes [\d.]+ ms a step, [\d,]+ ms with fp32\. "
+                              r"gaussiank:density=0\.01 would be faster, and may cost accuracy\. ")
 
     def test_of_codecs_that_are_as_fast_the_mildest_is_advised(self):
         net = self.tensors()
         # At this rate bytes hardly count beside computation: all three are within 5 % of each other.
         out, _ = self.plan(net, "--step-seconds", "0.5", "--link", "200mbit", "--codecs", "dgc:density=0.01;int8;int4")
-        self.assertIn("Compress: int8 takes", out)  # dgc is known on a single network, int4 lost more
+        self.assertIn("Compress: int8 takes", out)  # dgc and int4 lost more
 
     def test_the_link_between_ranks_is_probed(self):
         net = self.tensors()
@@ -67,7 +72,7 @@ class Plan(program.ProgramTest):
 
     def test_what_costs_accuracy_or_may_is_said(self):
         net = self.tensors()
-        for codec, said in (("topk:density=0.01", "Its error was char-lstm +0.1, resnet20 +24.9 points above fp32."),
+        for codec, said in (("gaussiank:density=0.01", "Its error was char-lstm +1.7, resnet20 +3.8 points above fp32."),
                             ("topk:density=0.05", "What topk:density=0.05 costs in accuracy is not known.")):
             out, _ = self.plan(net, "--step-seconds", "0.01", "--link", "1mbit", "--codecs", codec)
             self.assertIn(f"Compress: {codec} takes", out)
