@@ -31,5 +31,7 @@ const CodecEntry& signum_entry();
 const CodecEntry& powersgd_entry();
 const CodecEntry& onebit_entry();
 const CodecEntry& demo_entry();
+const CodecEntry& srht_entry();
+const CodecEntry& countsketch_entry();
 
 }  // namespace thinwire

@@ -22,4 +22,16 @@ inline RandomKey codec_random_key(const Call& call, std::string_view stream) {
           .step = call.step};
 }
 
+// The key that a payload carries where receivers repeat the draws. `stream` is a checksum of its name. Two draws: the
+// first takes in what all ranks know, the second who sends, unless all ranks share the key.
+inline uint64_t payload_key(const Call& call, uint64_t stream, bool shared) {
+  const auto first_64 = [](const RandomKey& key, uint64_t block) {
+    const std::array<uint32_t, 4> words = random_block(key, block);
+    return uint64_t{words[1]} << 32 | words[0];
+  };
+  const RandomKey where{.seed = call.seed, .use = RandomUse::kCodec, .step = call.step};
+  const RandomKey who{.seed = first_64(where, call.offset) ^ stream, .use = RandomUse::kCodec};
+  return first_64(who, shared ? 0 : 1 + call.salt);
+}
+
 }  // namespace thinwire

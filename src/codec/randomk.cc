@@ -35,12 +35,12 @@
 
 #include "codec/builtin.h"
 #include "codec/checked_add.h"
+#include "codec/codec_random.h"
 #include "codec/random_positions.h"
 #include "codec/sparse_codec.h"
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/checksum.h"
-#include "core/random.h"
 
 namespace thinwire {
 namespace {
@@ -66,10 +66,6 @@ std::vector<OptionInfo> options_table() {
            .fallback = "false",
            .help = "times d/k, which makes it unbiased: for use without a memory"},
           value_format_option()};
-}
-
-uint64_t first_64(const std::array<uint32_t, 4>& block) {
-  return uint64_t{block[1]} << 32 | block[0];
 }
 
 // What encoder and decoder know of a stream.
@@ -143,13 +139,7 @@ class RandomkEncoder final : public Encoder {
   }
 
  private:
-  // Two draws: the first takes in what all ranks know, the second who sends.
-  uint64_t key_of(const Call& call) const {
-    const RandomKey where{.seed = call.seed, .use = RandomUse::kCodec, .step = call.step};
-    const RandomKey who{.seed = first_64(random_block(where, call.offset)) ^ stream_,
-                        .use = RandomUse::kCodec};
-    return first_64(random_block(who, shared_ ? 0 : 1 + call.salt));
-  }
+  uint64_t key_of(const Call& call) const { return payload_key(call, stream_, shared_); }
 
   float scaled(float value) const {
     constexpr float kMax = std::numeric_limits<float>::max();

@@ -39,6 +39,8 @@ std::deque<CodecEntry>& table() {
       signum_entry(),
       powersgd_entry(),
       demo_entry(),
+      srht_entry(),
+      countsketch_entry(),
   };
   // clang-format on
   return entries;

@@ -36,13 +36,13 @@ class Planned(unittest.TestCase):
         self.assertIn("Do not compress: no codec is 2 % faster than fp32. Computation takes 100 % of a step", idle.verdict)
 
     def test_it_advises_a_codec_that_is_known_to_keep_accuracy(self):
-        found = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="int8; topk:density=0.01; signum")
-        self.assertEqual(found[0].codec, "topk:density=0.01")
+        found = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="int8; gaussiank:density=0.01; signum")
+        self.assertEqual(found[0].codec, "gaussiank:density=0.01")
         self.assertGreater(max(one.points for one in found[0].known_errors), 1)
         self.assertEqual({one.model for one in found.of("int8").known_errors}, {"char-lstm", "resnet20"})
         self.assertEqual(found.best, found.of("int8"))
         self.assertIn("Compress: int8 takes", found.verdict)
-        self.assertIn(" topk:density=0.01 would be faster, and may cost accuracy.", found.verdict)
+        self.assertIn(" gaussiank:density=0.01 would be faster, and may cost accuracy.", found.verdict)
         self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
 
     def test_it_says_what_is_not_known(self):

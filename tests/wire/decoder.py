@@ -163,11 +163,11 @@ def decode_sparse(reader, tensors, options):
     return out
 
 
-def philox_words(key: int):
+def philox_words(key: int, c2: int = 0, c3: int = 0):
     """The words of Philox4x32-10 under a 64-bit key, block after block."""
     low = 0xFFFFFFFF
     for block in itertools.count():
-        c = [block & low, block >> 32, 0, 0]
+        c = [block & low, block >> 32, c2, c3]
         k = [key & low, key >> 32]
         for _ in range(10):
             a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -392,6 +392,61 @@ def decode_demo(reader, tensors, options):
     return out
 
 
+MOST_SUM = 2.0 ** 87
+
+
+def random_signs(key: int, row: int, count: int) -> list[int]:
+    words = itertools.islice(philox_words(key ^ 5 << 56, 1, row << 16), -(-count // 32))
+    return [-1 if word >> i & 1 else 1 for word in words for i in range(32)][:count]
+
+
+def read_sums(reader, options, kept):
+    sums = read_kept(reader, options["values"], kept)
+    require(all(abs(one) <= MOST_SUM for one in sums), "sum too large")
+    return sums
+
+
+def walsh_hadamard(values: list[float]) -> list[float]:
+    distance = 1
+    while distance < len(values):
+        for i in range(len(values)):
+            if not i & distance:
+                a, b = values[i], values[i + distance]
+                values[i], values[i + distance] = f32(a + b), f32(a - b)
+        distance *= 2
+    return values
+
+
+def decode_srht(reader, tensors, options):
+    count, chunk = sum(values for _, values in tensors), int(options["chunk"])
+    kept, key = target(options, count), reader.get("Q")
+    coefficients = dict(zip(random_positions(key, count, kept), read_sums(reader, options, kept)))
+    out, signs = [], random_signs(key, 0, count)
+    while len(out) < count:
+        at, size = len(out), min(chunk, 1 << (count - len(out)).bit_length() - 1)
+        norm = f32(1 / math.sqrt(size))
+        piece = [f32(coefficients.get(at + i, 0.0) * norm) for i in range(size)]
+        out += [sign * value for sign, value in zip(signs[at:], walsh_hadamard(piece))]
+    return out
+
+
+def decode_countsketch(reader, tensors, options):
+    count = sum(values for _, values in tensors)
+    kept, key = target(options, count), reader.get("Q")
+    if count == 0:
+        return []
+    rows = min(int(options["rows"]), kept - 1 + kept % 2)
+    size = kept // rows
+    sums = read_sums(reader, options, rows * size)
+    estimates = []
+    for row in range(rows):
+        words = philox_words(key ^ 5 << 56, 2, row << 16)
+        turns = [next(words) * size >> 32 for _ in range(0, count, size)]
+        estimates.append([sign * sums[row * size + (i % size + turns[i // size]) % size]
+                          for i, sign in enumerate(random_signs(key, row, count))])
+    return [sorted(of_value)[rows // 2] for of_value in zip(*estimates)]
+
+
 FRAME_HEADER = 48
 NON_FINITE, ROUND, RESULT = 1, 2, 4
 
@@ -440,6 +495,8 @@ DECODERS = {
     "signum": decode_signs,
     "powersgd": decode_powersgd,
     "demo": decode_demo,
+    "srht": decode_srht,
+    "countsketch": decode_countsketch,
 }
 
 
