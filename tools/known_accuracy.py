@@ -59,6 +59,8 @@ def lines_of(runs: list[dict]) -> dict[tuple, str]:
             continue
         name = codec.split(":")[0]
         if float(settings["optimizer.momentum"]) != 0:
+            if settings.get("exchange.momentum") == "memory":  # asked for: not the default
+                continue
             if name in IN_MEMORY and settings.get("exchange.momentum") != "auto":
                 continue
             if (name, settings["model.name"]) in OTHER_MEMORY:
