@@ -18,8 +18,9 @@
 namespace thinwire::cli {
 namespace {
 
-const std::vector<std::string> kSweepKeys = {"title",    "about", "recipe",   "workers", "seeds",
-                                             "settings", "first", "variants", "grid",    "cases"};
+const std::vector<std::string> kSweepKeys = {"title",    "about",    "recipe", "workers",
+                                             "seeds",    "settings", "first",  "judge",
+                                             "variants", "grid",     "cases"};
 const std::vector<std::string> kCaseKeys = {"name",     "recipe",   "workers", "seeds",
                                             "settings", "variants", "changes"};
 

@@ -29,7 +29,7 @@ if(THINWIRE_WITH_TORCH)
   target_sources(thinwire_torch INTERFACE FILE_SET HEADERS BASE_DIRS include
                                           FILES include/thinwire/torch.h)
   target_link_libraries(thinwire_torch INTERFACE thinwire thinwire_train torch)
-  target_link_options(thinwire_torch INTERFACE LINKER:--no-as-needed -lstdc++)  # torch.cmake says why
+  thinwire_libstdcxx_first(thinwire_torch)
   install(TARGETS thinwire_torch ${torch_layers} EXPORT thinwireTorchTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -6,9 +6,7 @@ list(APPEND CMAKE_PREFIX_PATH ${torch_roots})
 find_package(Torch REQUIRED)
 # Wheels are built with NDEBUG, without which headers give at::RecordFunction another layout.
 target_compile_definitions(torch INTERFACE NDEBUG)
-# libtorch exports the std::filesystem of the compiler that built it, parts of it from each of two libraries. With torch 2.11 for
-# CUDA 13, a program that takes them crashes in remove_all. libstdc++ comes first, so that all of it is taken from there.
-target_link_options(torch INTERFACE LINKER:--no-as-needed -lstdc++)
+thinwire_libstdcxx_first(torch)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)

@@ -28,7 +28,7 @@ FOUND = {**grid_of("from scratch", {"random 25 %": run(12, 13, 6_000_000)},
 
 class Grids(unittest.TestCase):
     def test_are_found_by_the_names_of_their_cases(self):
-        self.assertIs(study.table_for(FOUND), activation_grid.grid_table)
+        self.assertIs(study.table_for(FOUND, {}), activation_grid.grid_table)
         self.assertFalse(activation_grid.is_grid({"training, all": FOUND["from scratch, pipeline cuts, all"]}))
         self.assertFalse(activation_grid.is_grid({}))
 

@@ -35,7 +35,8 @@ TAIL = """  };
 
 # Those whose default puts the optimiser's momentum into the memory (docs/memories.md). Where there is momentum, runs that have it
 # elsewhere say nothing of the default.
-IN_MEMORY = {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold", "scalecom", "lgc"}
+IN_MEMORY = {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold", "randomk", "srht",
+             "countsketch", "scalecom", "lgc"}
 # Ran before `ahead` was the default.
 OTHER_MEMORY = {("scalecom", "resnet20")}
 

@@ -20,13 +20,13 @@ class Page(unittest.TestCase):
 
     def test_commits_are_those_of_the_runs(self):
         self.assertEqual(results_page.commits([{"commit": "b"}, {"commit": "a"}, {"commit": "b"}]), "Commits: a, b")
+        self.assertEqual(results_page.commits([{"commit": "b"}] * 2), "Commit: b")
 
     def test_machines_are_listed_once_with_their_gpu(self) -> None:
         plain = {"processor": "P", "cores": 2}
         self.assertEqual(results_page.machines([plain, plain]), "Processor: P, 2 cores")
         self.assertEqual(results_page.machines([{**plain, "cores": 16, "gpu": "G"}, plain]),
                          "Processors: P, 16 cores, G; P, 2 cores")
-        self.assertEqual(results_page.commits([{"commit": "b"}] * 2), "Commit: b")
 
 
 if __name__ == "__main__":

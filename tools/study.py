@@ -5,7 +5,7 @@ usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit
                 [--gpu NAME] [--table-only]
 
 A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
-that others are compared with, seed by seed. Runs go to FOLDER/<study>/; what a finished one came to is
+that others are compared with, seed by seed; with `judge = "loss"` by their test loss. Runs go to FOLDER/<study>/; what a finished one came to is
 kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
 the same. What its runs begin with, if anything, is <study>.base.toml beside it: a sweep that is made first,
 in out/<study>.base/, where settings such as model.weights name it. The page goes to docs/results/<study>.md; what stands there below "## Notes" stays.
@@ -23,19 +23,11 @@ import kept_runs
 import results_page
 from activation_grid import grid_table, is_grid
 from attack_table import attack_table, is_of_attacks
+from loss_table import is_by_loss, loss_table
 from pipeline_table import boundaries_of, is_of_pipelines, pipeline_table
+from student import interval
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
-
-
-def interval(values: list[float]) -> float:
-    """Half the width of the 95 % confidence interval of the mean; nan for one value."""
-    if len(values) < 2:
-        return math.nan
-    t = T95[min(len(values) - 2, len(T95) - 1)]
-    return t * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def read_json(path: pathlib.Path):
@@ -209,7 +201,9 @@ def table(study: dict, found: dict) -> list[str]:
     return lines
 
 
-def table_for(found: dict):
+def table_for(found: dict, study: dict):
+    if is_by_loss(study):
+        return loss_table
     if is_grid(found):
         return grid_table
     return pipeline_table if is_of_pipelines(found) else attack_table if is_of_attacks(found) else table
@@ -223,7 +217,7 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
             f"{results_page.commits([*kept.values()])} (each run's own is in `runs/{file.stem}.jsonl`). "
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
-            *table_for(found)(study, found), ""]
+            *table_for(found, study)(study, found), ""]
 
 
 def main() -> int:

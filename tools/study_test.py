@@ -48,8 +48,8 @@ class Attacks(unittest.TestCase):
                           "median, codec sign": {1: self.run_with(0.5, flip, "sign")}},
                  "noise": {"median, codec fp32": {2: self.run_with(0.16, noise)}},
                  "alie": {"median, codec fp32": {2: self.run_with(0.171, "alie")}}}
-        self.assertIs(study.table_for(found), study.attack_table)
-        self.assertIs(study.table_for({"no attack": found["no attack"]}), study.table)
+        self.assertIs(study.table_for(found, {}), study.attack_table)
+        self.assertIs(study.table_for({"no attack": found["no attack"]}, {}), study.table)
         lines = study.attack_table({"first": "mean"}, found)
         self.assertIn("9 runs; their seeds: 1, 2.", lines[0])
         self.assertEqual(lines[1:], [

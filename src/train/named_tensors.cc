@@ -10,6 +10,7 @@
 
 #include "core/checksum.h"
 #include "train/describe.h"
+#include "train/manifest.h"
 #include "train/run_device.h"
 
 namespace thinwire {
@@ -98,6 +99,13 @@ uint64_t checksum_of(const std::vector<NamedTensor>& tensors) {
     sum = checksum(std::as_bytes(std::span(link)), bytes_of(on_processor(tensor)));
   }
   return sum;
+}
+
+std::string checksum_lines(const std::vector<NamedTensor>& tensors) {
+  std::string lines;
+  for (const NamedTensor& tensor : tensors)
+    lines += tensor.name + " " + hex(checksum_of({tensor})) + "\n";
+  return lines;
 }
 
 StateArray to_state(const NamedTensor& given, OnResize on_resize) {

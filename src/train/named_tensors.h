@@ -41,6 +41,9 @@ void broadcast_tensor(Group& group, const NamedTensor& tensor, int root);
 // XXH3 over names and contents, in order.
 uint64_t checksum_of(const std::vector<NamedTensor>& tensors);
 
+// A line for each tensor, its name and checksum: where ranks compare such texts, the error names what differs.
+std::string checksum_lines(const std::vector<NamedTensor>& tensors);
+
 // A copy as a saved array. float32, float64, int64, uint8 and bool, and bfloat16 as float32;
 // Error(kUnsupported) otherwise.
 StateArray to_state(const NamedTensor& tensor, OnResize on_resize);

@@ -5,26 +5,13 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "thinwire/agreement.h"
 #include "thinwire/group.h"
 #include "train/elapsed_time.h"
-#include "train/manifest.h"
 #include "train/named_tensors.h"
 
 namespace thinwire {
-namespace {
-
-// A line for each, so that ranks that differ say where.
-std::string marks_of(const std::vector<NamedTensor>& weights) {
-  std::string lines;
-  for (const NamedTensor& weight : weights)
-    lines += weight.name + " " + hex(checksum_of({weight})) + "\n";
-  return lines;
-}
-
-}  // namespace
 
 RunJudge::RunJudge(const Options& recipe, const Task& task, const TaskData& data,
                    const Timetable& timetable, RunTotals& totals,
@@ -63,7 +50,7 @@ EvaluationEvent RunJudge::look(StepTaker& taker, Group& group, uint64_t step,
                                const std::string& weights) {
   taker.settle();
   taker.show_common();
-  require_agreement(group, weights, marks_of(trained_weights(*task_.module)));
+  require_agreement(group, weights, checksum_lines(trained_weights(*task_.module)));
   const Judge judge = judge_in(group);
   const Score test = judge.score(task_, judge.test);
   EvaluationEvent event{.step = step,

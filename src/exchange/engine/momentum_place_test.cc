@@ -32,7 +32,8 @@ TEST(MomentumPlace, AutoIsTheMemoryOfCodecsThatLeaveMostValues) {
   const std::string memory = "ahead:momentum=0.9,dampening=0,nesterov=false";
   for (const char* codec :
        {"topk", "sidco", "dgc", "adacomp", "redsync", "gaussiank", "threshold:threshold=0.1",
-        "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)", "scalecom"})
+        "fp32 | 1: topk:density=warmup(0.01;4)", "sidco:density=warmup(0.01;1)", "scalecom",
+        "randomk", "srht", "countsketch"})
     EXPECT_EQ(memory_of("auto", codec), memory) << codec;
   for (const char* codec : {"fp32", "fp16", "int8", "qsgd", "terngrad", "natural", "sign", "onebit",
                             "uniform:bits=4", "powersgd", "fp32 | 1: int8"})
