@@ -47,7 +47,7 @@ std::string why_dense(const PlanRow& dense) {
 }
 
 // What is said of the error of the codec that was chosen, and of a faster one.
-std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
+std::string about_errors(const PlanTable& plan, const PlanRow& best) {
   if (!keeps_accuracy(best.accuracy)) {
     const std::string known = describe_accuracy(best.accuracy);
     return best.accuracy.empty()
@@ -55,9 +55,22 @@ std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
                : fmt::format(" Its error was {} points above fp32.", known);
   }
   const PlanRow& fastest = plan.rows.front();
-  return &fastest == &best
-             ? ""
-             : fmt::format(" {} would be faster, and may cost accuracy.", fastest.codec);
+  if (keeps_accuracy(fastest.accuracy) || best.step.seconds < kWorthwhile * fastest.step.seconds)
+    return "";
+  return fastest.accuracy.empty()
+             ? fmt::format(" {} would be faster; what it costs in accuracy is not known.",
+                           fastest.codec)
+             : fmt::format(" {} would be faster; its error was {} points above fp32.",
+                           fastest.codec, describe_accuracy(fastest.accuracy));
+}
+
+std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
+  std::string text = about_errors(plan, best);
+  if (plan.way.empty() && wants_short_trial(best.codec))
+    text +=
+        " It leaves most values for later steps, so compare the losses of a short run with it and "
+        "without it first.";
+  return text;
 }
 
 bool in_rounds(const PlanTable& plan) {
@@ -156,7 +169,8 @@ std::string plan_text(const PlanTable& plan) {
   text += basis_of(plan);
   if (plan.way.empty())
     text +=
-        "Error is that of docs/results/defaults.md, else methods.md, in points above fp32, of short\n"
+        "Error is that of docs/results/defaults.md, else methods.md, in points above fp32, of "
+        "short\n"
         "runs with one to three seeds each, in which a point or two may be chance.\n";
   return text;
 }

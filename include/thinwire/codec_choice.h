@@ -38,6 +38,10 @@ inline constexpr double kWorthwhile = 1.02;  // times as fast as fp32
 // Whether all that is known of a codec says that it costs at most one point.
 bool keeps_accuracy(const std::vector<KnownAccuracy>& known);
 
+// Whether the codec leaves most values for later steps, so that a learning rate that dense training just stands may be too high
+// (docs/choosing.md, Learning rate). Throws Error if there is no such codec.
+bool wants_short_trial(const std::string& codec);
+
 // The step to choose, an index into `steps`, none of which is that of fp32. Of the codecs that keep accuracy, and whose steps are
 // within 5 % of the fastest of these, it is the one whose error is known on most networks and is smallest there. If none
 // of these is worth its trouble and another codec is, it is the fastest of all. Absent without steps.

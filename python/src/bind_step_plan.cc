@@ -84,16 +84,19 @@ std::vector<KnownTuple> known_errors(const std::string& codec) {
   return all;
 }
 
+std::vector<KnownAccuracy> to_accuracies(const std::vector<KnownTuple>& errors) {
+  std::vector<KnownAccuracy> all;
+  for (const auto& [model, epochs, points, seeds] : errors)
+    all.push_back(
+        {.codec = {}, .model = model, .epochs = epochs, .points = points, .seeds = seeds});
+  return all;
+}
+
 std::optional<size_t> choose(const std::vector<std::pair<double, std::vector<KnownTuple>>>& steps,
                              double dense_seconds) {
   std::vector<CodecStep> all;
-  for (const auto& [seconds, errors] : steps) {
-    CodecStep step{.seconds = seconds};
-    for (const auto& [model, epochs, points, seeds] : errors)
-      step.accuracy.push_back(
-          {.codec = {}, .model = model, .epochs = epochs, .points = points, .seeds = seeds});
-    all.push_back(std::move(step));
-  }
+  for (const auto& [seconds, errors] : steps)
+    all.push_back({.seconds = seconds, .accuracy = to_accuracies(errors)});
   return choose_codec(all, dense_seconds);
 }
 
@@ -109,6 +112,11 @@ void bind_step_plan(nb::module_& module) {
   module.def("parse_link", &rate_and_latency, nb::arg("text"));
   module.attr("WORTHWHILE") = kWorthwhile;
   module.def("known_errors", &known_errors, nb::arg("codec"));
+  module.def("wants_short_trial", &wants_short_trial, nb::arg("codec"));
+  module.def(
+      "keeps_accuracy",
+      [](const std::vector<KnownTuple>& errors) { return keeps_accuracy(to_accuracies(errors)); },
+      nb::arg("errors"));
   module.def("choose_codec", &choose, nb::arg("steps"), nb::arg("dense_seconds"));
   module.def("predict_step", &predict, nb::arg("tensors"), nb::arg("ready_seconds"),
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),

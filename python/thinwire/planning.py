@@ -59,6 +59,8 @@ class PlannedStep:
     """That the codec and its memory keep from step to step."""
     known_errors: tuple[KnownAccuracy, ...] = ()
     """Empty if the codec was not measured with these options, and for rounds (`sync`)."""
+    wants_short_trial: bool = False
+    """Whether the codec leaves most values for later steps: docs/choosing.md, Learning rate. False for rounds."""
 
 
 class Plan(Sequence[PlannedStep]):
@@ -95,8 +97,7 @@ class Plan(Sequence[PlannedStep]):
         is smallest there. If none of these is 2 % faster than fp32 and another codec is, it is the fastest of all."""
         others = [step for step in self._steps if step.codec != "fp32"]
         chosen = _core.choose_codec(
-            [(step.seconds, [(one.model, one.epochs, one.points, one.seeds) for one in step.known_errors])
-             for step in others], self.of("fp32").seconds)
+            [(step.seconds, _known(step)) for step in others], self.of("fp32").seconds)
         return None if chosen is None else others[chosen]
 
     @property
@@ -110,10 +111,15 @@ class Plan(Sequence[PlannedStep]):
         text = f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with fp32."
         if not best.known_errors:
             text += f" What {best.codec} costs in accuracy is not known."
-        elif max(one.points for one in best.known_errors) > 1:
+        elif not _keeps_accuracy(best):
             text += f" Its error was {_errors(best)} points above fp32."
-        if self._steps[0] is not best:
-            text += f" {self._steps[0].codec} would be faster, and may cost accuracy."
+        fastest = self._steps[0]
+        if not _keeps_accuracy(fastest) and best.seconds >= _core.WORTHWHILE * fastest.seconds:
+            text += f" {fastest.codec} would be faster; " + (
+                f"its error was {_errors(fastest)} points above fp32." if fastest.known_errors
+                else "what it costs in accuracy is not known.")
+        if best.wants_short_trial:
+            text += " It leaves most values for later steps, so compare the losses of a short run with it and without it first."
         worth = [step.codec for step in self._steps if step.speed_up >= _core.WORTHWHILE]
         return f"{text} At least 2 % faster than fp32 are: {', '.join(worth)}."
 
@@ -129,6 +135,14 @@ class Plan(Sequence[PlannedStep]):
             lines += ["", "Error is that of docs/results/defaults.md, else methods.md, in points above fp32: short runs, one to",
                       "three seeds each, in which a point or two may be chance."]
         return "\n".join([*lines, "", self.verdict])
+
+
+def _known(step: PlannedStep) -> "list[tuple[str, int, float, int]]":
+    return [(one.model, one.epochs, one.points, one.seeds) for one in step.known_errors]
+
+
+def _keeps_accuracy(step: PlannedStep) -> bool:
+    return _core.keeps_accuracy(_known(step))
 
 
 def _errors(step: PlannedStep) -> str:
@@ -187,6 +201,7 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
             if codecs is not None or name == "fp32":
                 raise
     dense = rows["fp32"]["seconds"]
-    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], known_errors=errors[name], **row)
+    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], known_errors=errors[name],
+                             wants_short_trial=not sync and _core.wants_short_trial(name.partition(" @ ")[0]), **row)
                  for name, row in rows.items()),
                 ranks=ranks, link=link)

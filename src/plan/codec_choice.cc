@@ -38,6 +38,11 @@ bool keeps_accuracy(const std::vector<KnownAccuracy>& known) {
   });
 }
 
+bool wants_short_trial(const std::string& codec) {
+  const CodecInfo& info = make_codec(codec).value().codec->info();
+  return info.sparse || info.selective;
+}
+
 std::optional<size_t> choose_codec(std::span<const CodecStep> steps, double dense_seconds) {
   // Steps that differ by less are equally fast, and the milder codec is the better one.
   constexpr double kEquallyFast = 1.05;

@@ -44,6 +44,14 @@ TEST(CodecChoice, KeepsTheFastestWhereTheMildestIsNotWorthIt) {
   EXPECT_THAT(choose_codec(std::vector{step(9.7, {0.9}), step(9.9, {0.1})}, 10), Optional(0));
 }
 
+TEST(CodecChoice, CodecsThatLeaveMostValuesWantAShortTrial) {
+  for (const char* codec : {"topk:density=0.5", "sidco", "adacomp", "scalecom", "lgc", "srht"})
+    EXPECT_TRUE(wants_short_trial(codec)) << codec;
+  for (const char* codec : {"fp32", "int8", "sign", "powersgd:rank=1"})
+    EXPECT_FALSE(wants_short_trial(codec)) << codec;
+  EXPECT_THROW(wants_short_trial("nothing"), Error);
+}
+
 TEST(CodecChoice, LooksCodecsUpWhateverTheOrderOfTheirOptions) {
   EXPECT_FALSE(known_accuracies().empty());
   const auto known = accuracy_of("topk:values=int8,density=0.01");

@@ -42,8 +42,16 @@ class Planned(unittest.TestCase):
         self.assertEqual({one.model for one in found.of("int8").known_errors}, {"char-lstm", "resnet20"})
         self.assertEqual(found.best, found.of("int8"))
         self.assertIn("Compress: int8 takes", found.verdict)
-        self.assertIn(" gaussiank:density=0.01 would be faster, and may cost accuracy.", found.verdict)
+        self.assertRegex(found.verdict, r" gaussiank:density=0\.01 would be faster; its error was .*resnet20 \+\d\.\d points above fp32\.")
         self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
+
+    def test_codecs_that_leave_most_values_want_a_short_trial(self):
+        sparse = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="topk:density=0.01 @ gather")
+        self.assertTrue(sparse.best.wants_short_trial)
+        self.assertIn(" compare the losses of a short run with it and without it first.", sparse.verdict)
+        self.assertFalse(sparse.of("fp32").wants_short_trial)
+        rounds = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, sync="diloco:tau=100", codecs="topk:density=0.01")
+        self.assertNotIn("short run", rounds.verdict)
 
     def test_it_says_what_is_not_known(self):
         only = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="topk:density=0.02")
