@@ -169,8 +169,7 @@ std::string plan_text(const PlanTable& plan) {
   text += basis_of(plan);
   if (plan.way.empty())
     text +=
-        "Error is that of docs/results/defaults.md, else methods.md, in points above fp32, of "
-        "short\n"
+        "Error is that of docs/results/defaults.md, else methods.md, in points above fp32: short\n"
         "runs with one to three seeds each, in which a point or two may be chance.\n";
   return text;
 }
