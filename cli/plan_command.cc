@@ -39,7 +39,11 @@ std::vector<PlanRow> rows_of(const PlanSubject& subject, const PlanArguments& ar
     PlanRow row{.codec = codec, .step = {}, .accuracy = {}};
     try {
       row.step = subject.predict(codec, request, costs);
-      if (subject.has_known_accuracy()) row.accuracy = accuracy_of(parse_candidate(codec).codec);
+      if (subject.has_known_accuracy()) {
+        const std::string name = parse_candidate(codec).codec;
+        row.accuracy = accuracy_of(name);
+        row.wants_short_trial = wants_short_trial(name);
+      }
     } catch (const Error& error) {
       if (!chosen && codec != "fp32") continue;
       throw UsageError(error.code(), error.what());
@@ -173,7 +177,9 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("--cores", arguments.cores, "Cores of each machine; else as many as this machine has")
+  command
+      .add_option("--cores", arguments.cores,
+                  "Cores of each machine; else as many as this machine has")
       ->check(CLI::Range(1, 1024).description(""))
       ->type_name("N");
   command

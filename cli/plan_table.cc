@@ -66,7 +66,7 @@ std::string about_errors(const PlanTable& plan, const PlanRow& best) {
 
 std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
   std::string text = about_errors(plan, best);
-  if (plan.way.empty() && wants_short_trial(best.codec))
+  if (best.wants_short_trial)
     text +=
         " It leaves most values for later steps, so compare the losses of a short run with it and "
         "without it first.";

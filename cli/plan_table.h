@@ -15,6 +15,7 @@ namespace thinwire::cli {
 struct PlanRow {
   std::string codec;  // as it was asked for
   StepPrediction step;
+  bool wants_short_trial = false;  // codec_choice.h; false for local methods and pipelines
   std::vector<KnownAccuracy> accuracy;
 };
 

@@ -40,7 +40,7 @@ bool keeps_accuracy(const std::vector<KnownAccuracy>& known) {
 
 bool wants_short_trial(const std::string& codec) {
   const CodecInfo& info = make_codec(codec).value().codec->info();
-  return info.sparse || info.selective;
+  return (info.sparse || info.selective) && !info.unbiased;  // the unbiased leave nothing for later
 }
 
 std::optional<size_t> choose_codec(std::span<const CodecStep> steps, double dense_seconds) {

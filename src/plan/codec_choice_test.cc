@@ -47,7 +47,8 @@ TEST(CodecChoice, KeepsTheFastestWhereTheMildestIsNotWorthIt) {
 TEST(CodecChoice, CodecsThatLeaveMostValuesWantAShortTrial) {
   for (const char* codec : {"topk:density=0.5", "sidco", "adacomp", "scalecom", "lgc", "srht"})
     EXPECT_TRUE(wants_short_trial(codec)) << codec;
-  for (const char* codec : {"fp32", "int8", "sign", "powersgd:rank=1"})
+  for (const char* codec :
+       {"fp32", "int8", "sign", "powersgd:rank=1", "randomk:scaled=true", "srht:scaled=true"})
     EXPECT_FALSE(wants_short_trial(codec)) << codec;
   EXPECT_THROW(wants_short_trial("nothing"), Error);
 }

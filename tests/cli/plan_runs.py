@@ -57,6 +57,11 @@ class Plan(program.ProgramTest):
         out, _ = self.plan(net, "--step-seconds", "0.01", "--link", "10mbit,1ms", "--codecs", "int8; topk:density=0.02")
         self.assertRegex(out, r"Compress: int8 .*topk:density=0\.02 would be faster; what it costs in accuracy is not known\. ")
 
+    def test_the_best_codec_may_name_its_method(self):
+        net = self.tensors()
+        out, _ = self.plan(net, "--step-seconds", "0.01", "--link", "1mbit", "--codecs", "topk:density=0.01 @ gather")
+        self.assertRegex(out, r"Compress: topk:density=0\.01 @ gather takes .*compare the losses of a short run")
+
     def test_of_codecs_that_are_as_fast_the_mildest_is_advised(self):
         net = self.tensors()
         # At this rate bytes hardly count beside computation: all three are within 5 % of each other.
