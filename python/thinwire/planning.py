@@ -190,18 +190,19 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
                             "gradient is complete")
     names = ["fp32", *(name for name in (USUAL_CODECS if codecs is None else codecs) if name != "fp32")]
     parsed_link, parsed_inside = _core.parse_link(link), _core.parse_link(inside_link)
-    rows, errors = {}, {}
+    rows, known = {}, {}
     for name in names:
         codec, _, method = name.partition(" @ ")
         try:
             rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks,
                                             parsed_link, own_core, _costs, per_machine, parsed_inside, sync)
-            errors[name] = () if sync else tuple(KnownAccuracy(*one) for one in _core.known_errors(codec))
+            known[name] = {} if sync else {
+                "known_errors": tuple(KnownAccuracy(*one) for one in _core.known_errors(codec)),
+                "wants_short_trial": _core.wants_short_trial(codec)}
         except Error:
             if codecs is not None or name == "fp32":
                 raise
     dense = rows["fp32"]["seconds"]
-    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], known_errors=errors[name],
-                             wants_short_trial=not sync and _core.wants_short_trial(name.partition(" @ ")[0]), **row)
+    return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
                 ranks=ranks, link=link)

@@ -59,8 +59,8 @@ class Sketch {
   virtual void add_estimate(uint64_t key, std::span<const float> sums, float weight,
                             std::span<float> out, SketchScratch& scratch) const = 0;
 
-  // Whether the estimate is a linear map of the sums. If it is not, add_linear adds one that is near it and takes
-  // out of the values no more than they have.
+  // Whether the estimate is a linear map of the sums. If it is not, add_linear adds one that is near it.
+  // Values minus it are no longer than the values, but for rare draws of streams of few values.
   virtual bool linear() const noexcept { return true; }
   virtual void add_linear(uint64_t key, std::span<const float> sums, float weight,
                           std::span<float> out, SketchScratch& scratch) const {

@@ -124,12 +124,15 @@ inline void expect_agreement(const std::string& spec, size_t count) {
   ASSERT_TRUE(named.codec->make_decoder(stream)->decode(first, decoded));
   for (size_t i = 0; i < count; ++i) ASSERT_NEAR(kept[i], lacking[i] - decoded[i], 1e-5) << i;
 
-  // After a commit it encodes as the only rank would.
+  // After a commit, or a rollback, it encodes as the only rank would.
   encoders[0]->commit();
-  std::vector<std::byte> alone(first.size()), expected(first.size());
-  encoders[0]->encode({.values = values[0]}, {.step = 1}, alone, {});
-  named.codec->make_encoder(stream)->encode({.values = values[0]}, {.step = 1}, expected, {});
-  EXPECT_EQ(alone, expected);
+  encoders[1]->rollback();
+  for (const size_t rank : {0u, 1u}) {
+    std::vector<std::byte> alone(first.size()), expected(first.size());
+    encoders[rank]->encode({.values = values[rank]}, {.step = 1}, alone, {});
+    named.codec->make_encoder(stream)->encode({.values = values[rank]}, {.step = 1}, expected, {});
+    EXPECT_EQ(alone, expected) << rank;
+  }
 }
 
 // Of a spec that makes 100 sums of 1,000 values.
