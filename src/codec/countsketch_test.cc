@@ -91,7 +91,7 @@ TEST(CountSketch, HasFewerRowsWhereThereAreFewSums) {
   }
 }
 
-// Two values share a bucket once in m draws, or never.
+// Two values share a bucket once in m draws, or never: of the oracle, which the sketch equals (above).
 TEST(CountSketch, ValuesMeetAsOftenAsTheAnalysisAsks) {
   constexpr size_t kBuckets = 20;
   constexpr uint64_t kKeys = 20'000;
@@ -178,6 +178,11 @@ TEST(CountSketch, SendsEightBytesAndTheBuckets) {
 TEST(CountSketch, StaysFiniteNearTheLargestFloat) {
   expect_finite_near_the_largest(
       {"countsketch:density=1", "countsketch:density=0.1,scaled=true", "countsketch:rows=3"});
+}
+
+TEST(CountSketch, SumsOfLargeValuesAreRightUpToTheBound) {
+  expect_sums_up_to_the_bound(
+      {"countsketch:density=0.1", "countsketch:density=0.1,scaled=true", "countsketch:rows=3"});
 }
 
 TEST(CountSketch, RefusesBadPayloads) { expect_refusals("countsketch:density=0.01", kCount); }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -162,6 +163,32 @@ inline void expect_finite_near_the_largest(const std::vector<std::string>& specs
         ASSERT_TRUE(std::isfinite(sender.residual[i]));
       }
     }
+}
+
+// Sums are those of smaller values, times a power of two, up to the bound of what is sent. From 2^95 on they are formed
+// of a small multiple of the values, so that none overflows.
+inline void expect_sums_up_to_the_bound(const std::vector<std::string>& specs) {
+  constexpr float kBound = 0x1p86f;
+  const auto values = draw(normal, 0, 1000);
+  const auto sums = [&](const std::string& spec, int exponent) {
+    std::vector<float> scaled;
+    for (const float value : values) scaled.push_back(std::ldexp(value, exponent));
+    Sender sender(spec, values.size());
+    sender.step(scaled);
+    std::vector<float> found((sender.payload.size() - 8) / sizeof(float));
+    std::memcpy(found.data(), sender.payload.data() + 8, found.size() * sizeof(float));
+    return found;
+  };
+  for (const std::string& spec : specs) {
+    SCOPED_TRACE(spec);
+    const auto small = sums(spec, 0);
+    for (const int exponent : {70, 86, 94, 100, 120}) {
+      const auto large = sums(spec, exponent);
+      for (size_t i = 0; i < small.size(); ++i)
+        ASSERT_EQ(large[i], std::clamp(std::ldexp(small[i], exponent), -kBound, kBound))
+            << exponent << ", " << i;
+    }
+  }
 }
 
 inline void expect_refusals(const std::string& spec, size_t count) {
