@@ -105,9 +105,12 @@ struct PlanRequest {
   bool own_core = true;  // the exchange's thread has a core that the arithmetic does not use
   int per_machine = 1;   // ranks; 1: as many as ExchangeOptions::inside
   LinkSpec inside = {};  // of each rank, to the others of its machine
+  // The exchange's thread needs so many times the seconds that costs say: by it a step that was measured without a link
+  // counts what costs leave out, such as copies into and out of the system. For predict_step alone.
+  double thread_factor = 1;
 };
 
-// kInside: the link inside machines. The other links are those between machines.
+// kCoding: the exchange's thread, with what it does for messages. kInside: the link inside machines. The other links are those between machines.
 enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding, kInside };
 std::string_view to_string(StepLimit limit) noexcept;
 
@@ -142,6 +145,20 @@ struct StepPrediction {
 // filled with what it lacks.
 Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
                                     const PlanRequest& request, CostTable& costs);
+
+// What an all-reduce of another library costs the thread of a rank in which it runs.
+struct AllReduceCost {
+  double seconds_per_byte = 0;     // that it sends on, receives and adds or keeps
+  double seconds_per_message = 0;  // beyond its bytes
+};
+
+// Plays a step in which another library adds up the gradients uncompressed, as gloo does for torch's
+// DistributedDataParallel: buckets of the tensors in the order in which they are complete, 1 MiB in the first and 25 MiB
+// in the others, each summed over a ring of all ranks, which sends an n-th of it in 2 (n - 1) messages
+// [Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009]. Bytes are without headers, and not exact. Fails for a timeline without
+// tensors, and for ranks that do not fill machines.
+Result<StepPrediction> predict_all_reduce(const StepTimeline& timeline, const PlanRequest& request,
+                                          const AllReduceCost& cost);
 
 // The rate, in bits per second, below which `pays` says yes: found by halving between 1 kbit/s and 1 Tbit/s.
 // 0 if it does not even say so at the lowest of these rates, infinite if it does at the highest.

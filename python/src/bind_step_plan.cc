@@ -43,21 +43,34 @@ nb::dict to_dict(const StepPrediction& step) {
   return row;
 }
 
+StepTimeline timeline_of(const std::vector<TensorTuple>& tensors,
+                         const std::vector<double>& ready_seconds, double backward_seconds,
+                         double compute_seconds) {
+  StepTimeline timeline = assumed_timeline(tensor_specs(tensors), backward_seconds);
+  timeline.compute_seconds = compute_seconds;
+  if (!ready_seconds.empty()) timeline.ready_seconds = ready_seconds;
+  return timeline;
+}
+
+PlanRequest request_of(int ranks, std::pair<double, double> link, bool own_core, int per_machine,
+                       std::pair<double, double> inside, double thread_factor = 1) {
+  return {.ranks = ranks,
+          .link = {.bits_per_second = link.first, .latency_seconds = link.second},
+          .own_core = own_core,
+          .per_machine = per_machine,
+          .inside = {.bits_per_second = inside.first, .latency_seconds = inside.second},
+          .thread_factor = thread_factor};
+}
+
 // A codec takes about a quarter of a second to measure, in which other threads may run.
 nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
                  double backward_seconds, double compute_seconds, const std::string& codec,
                  const std::string& method, int ranks, std::pair<double, double> link,
                  bool own_core, CostTable& costs, int per_machine, std::pair<double, double> inside,
-                 const std::string& sync) {
-  StepTimeline timeline = assumed_timeline(tensor_specs(tensors), backward_seconds);
-  timeline.compute_seconds = compute_seconds;
-  if (!ready_seconds.empty()) timeline.ready_seconds = ready_seconds;
-  const PlanRequest request{
-      .ranks = ranks,
-      .link = {.bits_per_second = link.first, .latency_seconds = link.second},
-      .own_core = own_core,
-      .per_machine = per_machine,
-      .inside = {.bits_per_second = inside.first, .latency_seconds = inside.second}};
+                 const std::string& sync, double thread_factor) {
+  const StepTimeline timeline =
+      timeline_of(tensors, ready_seconds, backward_seconds, compute_seconds);
+  const PlanRequest request = request_of(ranks, link, own_core, per_machine, inside, thread_factor);
   StepPrediction step;
   {
     const nb::gil_scoped_release release;
@@ -72,6 +85,19 @@ nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<doub
     }
   }
   return to_dict(step);
+}
+
+// `cost`: seconds per byte and per message.
+nb::dict predict_ring(const std::vector<TensorTuple>& tensors,
+                      const std::vector<double>& ready_seconds, double backward_seconds,
+                      double compute_seconds, int ranks, std::pair<double, double> link,
+                      bool own_core, std::pair<double, double> cost, int per_machine,
+                      std::pair<double, double> inside) {
+  return to_dict(
+      predict_all_reduce(timeline_of(tensors, ready_seconds, backward_seconds, compute_seconds),
+                         request_of(ranks, link, own_core, per_machine, inside),
+                         {.seconds_per_byte = cost.first, .seconds_per_message = cost.second})
+          .value());
 }
 
 // Model, epochs, points of error above fp32, seeds.
@@ -122,7 +148,11 @@ void bind_step_plan(nb::module_& module) {
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),
              nb::arg("method"), nb::arg("ranks"), nb::arg("link"), nb::arg("own_core"),
              nb::arg("costs"), nb::arg("per_machine") = 1, nb::arg("inside") = std::pair(0.0, 0.0),
-             nb::arg("sync") = "");
+             nb::arg("sync") = "", nb::arg("thread_factor") = 1.0);
+  module.def("predict_all_reduce", &predict_ring, nb::arg("tensors"), nb::arg("ready_seconds"),
+             nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("ranks"),
+             nb::arg("link"), nb::arg("own_core"), nb::arg("cost"), nb::arg("per_machine") = 1,
+             nb::arg("inside") = std::pair(0.0, 0.0));
 }
 
 }  // namespace thinwire::python

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
 
@@ -13,6 +13,8 @@ from .streams import TensorSpec
 
 USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=0.01",
                 "topk:density=0.01 @ sparse-reduce", "sidco:density=0.01", "powersgd:rank=1", "powersgd:rank=4")
+
+DDP = "DistributedDataParallel"
 
 _costs = _core.CostTable()  # of this process, which measures each codec once
 
@@ -33,13 +35,13 @@ class PlannedStep:
     """A step with one codec, on every rank. Phases overlap, so that they may add up to more than the step."""
 
     codec: str
-    """As it was asked for."""
+    """As it was asked for; or "DistributedDataParallel", torch's own exchange."""
     method: str
     seconds: float
     longest_seconds: float
     """With `sync`, of a step that is followed by a round; `seconds` is the mean."""
     speed_up: float
-    """Over uncompressed fp32."""
+    """Over the plan's baseline."""
     limit: str
     """What would shorten the step most if it cost nothing: "bandwidth", "latency", "coding", "inside" (the link inside
     machines), or "computation"."""
@@ -66,11 +68,14 @@ class PlannedStep:
 class Plan(Sequence[PlannedStep]):
     """Predicted steps, the fastest first; printed, a table and a verdict."""
 
-    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str) -> None:
+    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32") -> None:
         self._steps = sorted(steps, key=lambda step: step.seconds)
         self.ranks = ranks
         self.link = link
         """As it was asked for, or as it was probed."""
+        self.baseline = baseline
+        """The uncompressed step that others are compared with: "DistributedDataParallel" in plans of thinwire.torch, else
+        "fp32", thinwire's own exchange."""
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._steps[index]
@@ -87,47 +92,50 @@ class Plan(Sequence[PlannedStep]):
 
     @property
     def compress(self) -> bool:
-        """Whether any codec is at least 2 % faster than fp32, which is less than what a prediction can tell."""
-        return self._steps[0].speed_up >= _core.WORTHWHILE
+        """Whether any codec is at least 2 % faster than the baseline, which is less than what a prediction can tell."""
+        return any(step.speed_up >= _core.WORTHWHILE for step in self._codecs())
 
     @property
     def best(self) -> Optional[PlannedStep]:
         """The codec to choose, other than fp32, if there is one. Of the codecs whose known errors are at most a point above
         fp32, and whose steps are within 5 % of the fastest of these, it is the one whose error is known on most networks and
-        is smallest there. If none of these is 2 % faster than fp32 and another codec is, it is the fastest of all."""
-        others = [step for step in self._steps if step.codec != "fp32"]
-        chosen = _core.choose_codec(
-            [(step.seconds, _known(step)) for step in others], self.of("fp32").seconds)
+        is smallest there. If none of these is 2 % faster than the baseline and another codec is, it is the fastest of all."""
+        others = self._codecs()
+        chosen = _core.choose_codec([(step.seconds, _known(step)) for step in others], self.of(self.baseline).seconds)
         return None if chosen is None else others[chosen]
 
     @property
     def verdict(self) -> str:
         """What to do, in words."""
-        best, dense = self.best, self.of("fp32")
+        best, dense, codecs = self.best, self.of(self.baseline), self._codecs()
         share = dense.compute_seconds / dense.seconds
         if not self.compress or best is None:
-            return (f"Do not compress: no codec is 2 % faster than fp32. Computation takes {100 * share:.0f} % of a step with "
-                    "fp32. A slower link, more ranks or a shorter computation can change the answer.")
-        text = f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with fp32."
+            return (f"Do not compress: no codec is 2 % faster than {self.baseline}. Computation takes {100 * share:.0f} % of a step "
+                    f"with {self.baseline}. A slower link, more ranks or a shorter computation can change the answer.")
+        text = (f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with "
+                f"{self.baseline}.")
         if not best.known_errors:
             text += f" What {best.codec} costs in accuracy is not known."
         elif not _keeps_accuracy(best):
             text += f" Its error was {_errors(best)} points above fp32."
-        fastest = self._steps[0]
+        fastest = codecs[0]
         if not _keeps_accuracy(fastest) and best.seconds >= _core.WORTHWHILE * fastest.seconds:
             text += f" {fastest.codec} would be faster; " + (
                 f"its error was {_errors(fastest)} points above fp32." if fastest.known_errors
                 else "what it costs in accuracy is not known.")
         if best.wants_short_trial:
             text += " It leaves most values for later steps, so compare the losses of a short run with it and without it first."
-        worth = [step.codec for step in self._steps if step.speed_up >= _core.WORTHWHILE]
-        return f"{text} At least 2 % faster than fp32 are: {', '.join(worth)}."
+        worth = [step.codec for step in codecs if step.speed_up >= _core.WORTHWHILE]
+        return f"{text} At least 2 % faster than {self.baseline} are: {', '.join(worth)}."
+
+    def _codecs(self) -> list[PlannedStep]:
+        return [step for step in self._steps if step.codec not in ("fp32", DDP)]
 
     def __str__(self) -> str:
         width = max(len(step.codec) for step in self._steps)
-        compute = self.of("fp32").compute_seconds
+        compute, over = self.of("fp32").compute_seconds, "over " + ("DDP" if self.baseline == DDP else self.baseline)
         lines = [f"{self.ranks} ranks, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
-                 f"{'codec':<{width}}  ms per step  over fp32  limited by    bytes per step  error, points"]
+                 f"{'codec':<{width}}  ms per step  {over:>9}  limited by    bytes per step  error, points"]
         lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.3f}x  {step.limit:<11}  "
                   f"{('' if step.bytes_exact else '~') + format(step.sent_bytes, ',.0f'):>14}  {_errors(step)}".rstrip()
                   for step in self._steps]
@@ -146,7 +154,7 @@ def _keeps_accuracy(step: PlannedStep) -> bool:
 
 
 def _errors(step: PlannedStep) -> str:
-    if step.codec == "fp32":
+    if step.codec in ("fp32", DDP):
         return ""
     return ", ".join(f"{one.model} {one.points:+.1f}" for one in step.known_errors) or "not known"
 
@@ -158,6 +166,12 @@ def listed(codecs: Optional[Union[str, Iterable[str]]]) -> Optional[list[str]]:
     if isinstance(codecs, str):
         return [name.strip() for name in codecs.split(";") if name.strip()]
     return list(codecs)
+
+
+def names_of(codecs: Optional[Union[str, Iterable[str]]]) -> list[str]:
+    """Those of a plan's rows, fp32 first."""
+    asked = listed(codecs)
+    return ["fp32", *(name for name in (USUAL_CODECS if asked is None else asked) if name != "fp32")]
 
 
 def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "none", ranks: int = 2,
@@ -180,6 +194,35 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
     others of its machine. `sync` names a local method, as in "diloco:tau=500": workers step by themselves, and the
     codec is that of rounds. There is no hierarchy then.
     """
+    return planned(tensors, step_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready_seconds,
+                   optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
+                   inside_link=inside_link, sync=sync)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What exchanges between two ranks of this machine take where no link limits them."""
+
+    all_reduce: tuple[float, float]
+    """DistributedDataParallel's: seconds per byte and per message."""
+    tensors: list[TensorSpec]
+    exchange_seconds: Mapping[str, float]
+    """thinwire's of these tensors, by codec."""
+
+    def thread_factor(self, codec: str) -> float:
+        """How many times longer it is than what the codec alone costs."""
+        name, _, method = codec.partition(" @ ")
+        moment = 1e-9  # all gradients are complete at once
+        alone = _core.predict_step([one.native() for one in self.tensors], [moment] * len(self.tensors), moment, moment, name,
+                                   method or "auto", 2, (0.0, 0.0), True, _costs)["seconds"]
+        return self.exchange_seconds[codec] / alone if codec in self.exchange_seconds else 1.0
+
+
+def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ranks: int,
+            codecs: Optional[Union[str, Iterable[str]]], ready_seconds: Optional[Sequence[float]],
+            optimizer_seconds: float, own_core: bool, per_machine: int, inside_link: str, sync: str,
+            measured: Optional[Measured] = None) -> Plan:
+    """`plan`. With what was measured DistributedDataParallel is the baseline."""
     specs, codecs = [tensor.native() for tensor in tensors], listed(codecs)
     ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
     if ready_seconds is not None and len(ready) != len(specs):
@@ -188,21 +231,27 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
     if not backward > 0 or backward < max(ready, default=0):
         raise ContractError("plan: step_seconds without optimizer_seconds is above 0, and not before the last "
                             "gradient is complete")
-    names = ["fp32", *(name for name in (USUAL_CODECS if codecs is None else codecs) if name != "fp32")]
+    names = names_of(codecs)
     parsed_link, parsed_inside = _core.parse_link(link), _core.parse_link(inside_link)
     rows, known = {}, {}
     for name in names:
         codec, _, method = name.partition(" @ ")
         try:
             rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks,
-                                            parsed_link, own_core, _costs, per_machine, parsed_inside, sync)
+                                            parsed_link, own_core, _costs, per_machine, parsed_inside, sync,
+                                            measured.thread_factor(name) if measured else 1.0)
             known[name] = {} if sync else {
                 "known_errors": tuple(KnownAccuracy(*one) for one in _core.known_errors(codec)),
                 "wants_short_trial": _core.wants_short_trial(codec)}
         except Error:
             if codecs is not None or name == "fp32":
                 raise
-    dense = rows["fp32"]["seconds"]
+    baseline = "fp32"
+    if measured:
+        baseline, known[DDP] = DDP, {}
+        rows[DDP] = _core.predict_all_reduce(specs, ready, backward, step_seconds, ranks, parsed_link, own_core,
+                                             measured.all_reduce, per_machine, parsed_inside)
+    dense = rows[baseline]["seconds"]
     return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
-                ranks=ranks, link=link)
+                ranks=ranks, link=link, baseline=baseline)

@@ -99,8 +99,10 @@ Played PlayedSteps::play(const Place& place, const PlanRequest& request, bool fr
   for (const Moves& sample : place.samples) {
     std::vector<Move> moves = sample.moves;
     for (Move& move : moves)
-      for (Leg& leg : move.legs)
-        if (free_coding) leg.encode_seconds = leg.decode_seconds = 0;
+      for (Leg& leg : move.legs) {
+        leg.encode_seconds *= free_coding ? 0 : request.thread_factor;
+        leg.decode_seconds *= free_coding ? 0 : request.thread_factor;
+      }
     const Played played =
         play_step(moves, times_, timeline_.backward_seconds, links, request.own_core);
     mean.seconds += played.seconds / 2;

@@ -7,45 +7,15 @@
 
 #include "plan/levels_layout.h"
 #include "plan/played_steps.h"
+#include "plan/step_limit.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire {
 namespace {
 
-// What would shorten the step most if it cost nothing; the arithmetic, if that is all but 5 % of it.
-StepLimit limit_of(const PlayedSteps& steps, const PlanRequest& request, double seconds,
-                   double compute) {
-  if (seconds <= 1.05 * compute) return StepLimit::kComputation;
-  PlanRequest wide = request, near = request, free_inside = request;
-  wide.link.bits_per_second = 0;
-  near.link.latency_seconds = 0;
-  free_inside.inside = {};
-  const std::array saved = {
-      std::pair(seconds - steps.play(wide).seconds, StepLimit::kBandwidth),
-      std::pair(seconds - steps.play(near).seconds, StepLimit::kLatency),
-      std::pair(seconds - steps.play(request, true).seconds, StepLimit::kCoding),
-      std::pair(seconds - steps.play(free_inside).seconds, StepLimit::kInside)};
-  return std::max_element(saved.begin(), saved.end(),
-                          [](const auto& a, const auto& b) { return a.first < b.first; })
-      ->second;
-}
-
-Status check_timeline(const StepTimeline& timeline) {
-  if (timeline.tensors.empty())
-    return Status::fail(ErrorCode::kBadOption, "plan: the model has no tensors");
-  if (timeline.ready_seconds.size() != timeline.tensors.size())
-    return Status::fail(ErrorCode::kBadOption,
-                        "plan: the timeline has " + std::to_string(timeline.ready_seconds.size()) +
-                            " times for " + std::to_string(timeline.tensors.size()) + " tensors");
-  return Status::ok();
-}
-
-Status check_machines(const ExchangeOptions& options, const PlanRequest& request) {
+Status check_levels(const ExchangeOptions& options, const PlanRequest& request) {
+  if (Status status = check_machines(request); !status) return status;
   const int size = request.per_machine;
-  if (size < 1 || request.ranks % size != 0)
-    return Status::fail(ErrorCode::kBadOption, "plan: machines of " + std::to_string(size) +
-                                                   " ranks do not make up " +
-                                                   std::to_string(request.ranks) + " ranks");
   if (options.inside != 1 && size != 1 && options.inside != size)
     return Status::fail(ErrorCode::kUnsupported,
                         "plan: groups of inside = " + std::to_string(options.inside) +
@@ -60,7 +30,7 @@ Laid lay_out(const StepTimeline& timeline, const ExchangeOptions& options,
   if (Status status = check_timeline(timeline); !status) return status;
   Laid laid = LevelsLayout::make(timeline.tensors, options, request.ranks, costs);
   if (!laid) return laid;
-  if (Status status = check_machines(options, request); !status) return status;
+  if (Status status = check_levels(options, request); !status) return status;
   return laid;
 }
 
@@ -100,7 +70,9 @@ Result<StepPrediction> predict_step(const StepTimeline& timeline, const Exchange
       .encode_seconds = played.encode_seconds,
       .decode_seconds = played.decode_seconds,
       .wire_seconds = played.wire_seconds,
-      .limit = limit_of(steps, request, played.seconds, timeline.compute_seconds),
+      .limit = limit_of([&](const PlanRequest& other,
+                            bool free_coding) { return steps.play(other, free_coding).seconds; },
+                        request, played.seconds, timeline.compute_seconds),
       .sent_bytes = steps.sent(),
       .inside_bytes = knows_machines ? steps.inside() : std::vector<double>(),
       .bytes_exact = steps.exact(),

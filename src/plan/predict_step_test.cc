@@ -175,7 +175,6 @@ TEST(PlannedSeconds, CountEachWayAndTheAgreement) {
   EXPECT_EQ(predicted.limit, StepLimit::kLatency);
 }
 
-// The later half of the backward pass hides what the first tensors need.
 // Nobody agrees over a link that no rank needs.
 TEST(PlannedSeconds, OfRanksOnOneMachineDoNotDependOnTheLinkBetweenMachines) {
   CostTable costs = costs_of({.codec = "int8"});
@@ -191,6 +190,24 @@ TEST(PlannedSeconds, OfRanksOnOneMachineDoNotDependOnTheLinkBetweenMachines) {
   EXPECT_EQ(seconds(0.02), seconds(0));
 }
 
+// Per value 1 us to encode and to decode: a rank encodes its own, and decodes those of two.
+TEST(PlannedSeconds, CountTheFactorOfTheThread) {
+  const std::vector<TensorSpec> model = {{"w", {200000}, TensorKind::kLinear}};
+  const ExchangeOptions options{.codec = "fp32", .method = "gather"};
+  CostTable costs =
+      costs_of(options, {.encode_seconds_per_value = 1e-6, .decode_seconds_per_value = 1e-6});
+  PlanRequest request{.ranks = 2, .link = {}};
+  const StepPrediction once = predict(model, options, request, costs);
+  EXPECT_NEAR(once.seconds, 1 + 0.2 + 2 * 0.2, 1e-9);
+  request.thread_factor = 2.5;
+  const StepPrediction slower = predict(model, options, request, costs);
+  EXPECT_NEAR(slower.seconds, 1 + 2.5 * (0.2 + 2 * 0.2), 1e-9);
+  EXPECT_NEAR(slower.encode_seconds, 2.5 * once.encode_seconds, 1e-9);
+  EXPECT_NEAR(slower.decode_seconds, 2.5 * once.decode_seconds, 1e-9);
+  EXPECT_EQ(slower.limit, StepLimit::kCoding);
+}
+
+// The later half of the backward pass hides what the first tensors need.
 TEST(PlannedSeconds, OverlapTheBackwardPassByBuckets) {
   const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},
                                          {"last", {100000}, TensorKind::kLinear}};

@@ -45,6 +45,26 @@ class Planned(unittest.TestCase):
         self.assertRegex(found.verdict, r" gaussiank:density=0\.01 would be faster; its error was .*resnet20 \+\d\.\d points above fp32\.")
         self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
 
+    def test_measured_exchanges_count_in_place_of_what_codecs_cost(self):
+        from thinwire.planning import Measured, planned
+        given = {"link": "none", "ranks": 2, "codecs": ["int8", "fp16"], "ready_seconds": None, "optimizer_seconds": 0,
+                 "own_core": False, "per_machine": 1, "inside_link": "none", "sync": ""}
+        found = planned(NET, 0.001, measured=Measured((1e-8, 1e-4), NET, {"int8": 0.5, "fp32": 0.25}), **given)
+        # Without a link the exchange comes on top of the computation.
+        self.assertAlmostEqual(found.of("int8").seconds, 0.501, delta=0.001)
+        self.assertAlmostEqual(found.of("fp32").seconds, 0.251, delta=0.001)
+        self.assertLess(found.of("fp16").seconds, 0.1)  # not measured
+        ddp = found.of("DistributedDataParallel")
+        values = 300 * 784 + 300 + 10 * 300
+        self.assertAlmostEqual(ddp.seconds, 0.001 + 4 * values * 1e-8 + 4 * 1e-4, delta=1e-6)
+        self.assertEqual(ddp.sent_bytes, 4 * values)
+        self.assertEqual((found.baseline, ddp.speed_up), ("DistributedDataParallel", 1))
+        self.assertEqual(found.best, found.of("fp16"))
+        slow = planned(NET, 0.001, measured=Measured((1e-8, 1e-4), NET, {"int8": 0.5, "fp16": 0.5}), **given)
+        self.assertFalse(slow.compress)
+        self.assertIn("Do not compress: no codec is 2 % faster than DistributedDataParallel.", slow.verdict)
+        self.assertIn("  over DDP  ", str(slow))
+
     def test_codecs_that_leave_most_values_want_a_short_trial(self):
         sparse = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="topk:density=0.01 @ gather")
         self.assertTrue(sparse.best.wants_short_trial)

@@ -38,7 +38,10 @@ class Planned(unittest.TestCase):
     def test_a_thin_link_asks_for_compression_and_computation_is_measured(self):
         import thinwire.torch as tw
         found = tw.plan(self.net, self.batch, link="1mbit", ranks=4, codecs=["int8", "topk:density=0.01"])
-        self.assertEqual(sorted(step.codec for step in found), ["fp32", "int8", "topk:density=0.01"])
+        self.assertEqual(sorted(step.codec for step in found),
+                         ["DistributedDataParallel", "fp32", "int8", "topk:density=0.01"])
+        self.assertEqual(found.baseline, "DistributedDataParallel")
+        self.assertEqual(found.of("DistributedDataParallel").speed_up, 1)
         self.assertTrue(found.compress)
         for step in found:
             self.assertGreater(step.compute_seconds, PAUSE)
@@ -53,6 +56,36 @@ class Planned(unittest.TestCase):
         self.assertLess(machines.between_bytes, machines.sent_bytes)
         rounds = tw.plan(self.net, self.batch, sync="average:tau=10", **given).of("fp32")
         self.assertGreater(rounds.longest_seconds, rounds.seconds)
+        self.assertEqual(rounds.speed_up, 1)
+
+    def test_exchanges_are_measured_between_two_ranks_of_this_process(self):
+        from thinwire.torch._parameters import describe
+        from thinwire.torch._two_ranks import all_reduce_cost, exchange_seconds
+        codecs = ["fp32", "topk:density=0.01 @ sparse-reduce", "sidco @ dense"]
+        found = exchange_seconds(describe(self.net, set()), codecs)
+        self.assertEqual(list(found), codecs[:2])  # dense does not take sidco
+        for seconds in [*found.values(), *all_reduce_cost()]:
+            self.assertGreater(seconds, 0)
+            self.assertLess(seconds, 5)
+
+    def test_large_models_are_measured_by_their_last_tensors(self):
+        from thinwire.torch._parameters import describe
+        from thinwire.torch._two_ranks import some_of
+        net = nn.Sequential(*(nn.Linear(2048, 2048, bias=False, device="meta") for _ in range(7)))
+        self.assertEqual([one.name for one in some_of(describe(net, set()))], [f"{i}.weight" for i in range(3, 7)])
+        self.assertEqual(len(some_of(describe(self.net, set()))), len(list(self.net.parameters())))
+
+    def test_a_rank_that_fails_ends_the_measurement(self):
+        from thinwire.torch._two_ranks import _on_two_ranks
+
+        def measure(rank):
+            if rank._rank == 1:
+                raise ArithmeticError("on one rank")
+            return rank.median_seconds(lambda: None)
+
+        with self.assertRaisesRegex(ArithmeticError, "on one rank"):
+            _on_two_ranks(measure)
+        self.assertEqual(_on_two_ranks(lambda rank: rank._rank), 0)
 
     def test_gradients_are_complete_when_their_layer_is_done(self):
         from thinwire.torch._parameters import describe

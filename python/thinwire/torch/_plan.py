@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch import nn
 
 from ..errors import ContractError
-from ..planning import Plan
-from ..planning import plan as plan_tensors
+from ..planning import Measured, Plan, listed, names_of, planned
 from ..streams import TensorSpec
 from ._native import probe_link
 from ._parameters import Parameter, describe
+from ._two_ranks import all_reduce_cost, exchange_seconds, some_of
 
 _UNCOUNTED = 2  # passes that allocate
 
@@ -83,8 +83,8 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
         print(tw.plan(model, (inputs, targets), link="1gbit,0.1ms", ranks=8))
 
     A rank's forward and backward pass over `sample_batch`, which is (inputs, targets), is measured `steps` times;
-    `loss(outputs, targets)` is cross entropy unless given. Then a step with fp32 and with each codec is played over
-    `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
+    `loss(outputs, targets)` is cross entropy unless given. Then a step with DistributedDataParallel, whose all-reduce is
+    measured too, with thinwire's fp32 and with each codec is played over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
     stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
@@ -109,7 +109,17 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
                   for _ in range(_UNCOUNTED + steps)][_UNCOUNTED:]
     end = statistics.median(total for _, total in passes)
     ready = [min(end, statistics.median(times)) for times in zip(*(ready for ready, _ in passes))]
-    tensors = [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
-    return plan_tensors(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
-                        optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
-                        inside_link=inside_link, sync=sync)
+    codecs = listed(codecs)
+    measured = None if sync else _measured(parameters, names_of(codecs))
+    return planned(_specs(parameters), end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
+                   optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
+                   inside_link=inside_link, sync=sync, measured=measured)
+
+
+def _specs(parameters: list[Parameter]) -> list[TensorSpec]:
+    return [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
+
+
+def _measured(parameters: list[Parameter], codecs: list[str]) -> Measured:
+    some = some_of(parameters)
+    return Measured(all_reduce_cost(), _specs(some), exchange_seconds(some, codecs))
