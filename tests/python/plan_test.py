@@ -64,6 +64,10 @@ class Planned(unittest.TestCase):
         self.assertFalse(slow.compress)
         self.assertIn("Do not compress: no codec is 2 % faster than DistributedDataParallel.", slow.verdict)
         self.assertIn("  over DDP  ", str(slow))
+        # thinwire's fp32 is no codec to choose, even where it is faster.
+        exact = planned(NET, 0.001, measured=Measured((1e-6, 1e-4), NET, {"fp32": 0.01, "int8": 5, "fp16": 5}), **given)
+        self.assertGreater(exact.of("fp32").speed_up, 1.02)
+        self.assertFalse(exact.compress)
 
     def test_codecs_that_leave_most_values_want_a_short_trial(self):
         sparse = thinwire.plan(NET, 0.001, link="1mbit,1ms", ranks=4, codecs="topk:density=0.01 @ gather")
