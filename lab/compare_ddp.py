@@ -151,6 +151,30 @@ def measure(options, rate):
     return json.loads(host_ranks.measure(__file__, arguments, rate, options.ranks, timeout=options.timeout))
 
 
+def predict(options, rate):
+    """ms of a step by method, as tw.plan says on this machine without a link; "ddp" and codecs."""
+    import torch
+    from torch import nn
+
+    import thinwire.torch as tw
+
+    torch.set_num_threads(1)
+    net, _ = build("alone", options.width, options.bucket_kb)
+    images = torch.randn(options.batch, 784)
+    batch = images, images[:, :10].argmax(1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    nn.functional.cross_entropy(net(batch[0]), batch[1]).backward()
+    times = []
+    for _ in range(7):
+        began = time.perf_counter()
+        optimizer.step()
+        times.append(time.perf_counter() - began)
+    codecs = [m for m in options.methods if m != "alone" and not m.startswith(("ddp", "auto"))]
+    plan = tw.plan(net, batch, link=rate, ranks=options.ranks, codecs=codecs, steps=9,
+                   optimizer_seconds=statistics.median(times))
+    return {"ddp" if step.codec == plan.baseline else step.codec: 1e3 * step.seconds for step in plan}
+
+
 def page(results, options):
     """A table: a row for each method, ms and times computation alone for each rate, and MB sent."""
     rates = list(results)
@@ -160,7 +184,9 @@ def page(results, options):
         cells = []
         for rate in rates:
             ms, alone = results[rate][method]["ms"], results[rate].get("alone", {}).get("ms")
+            predicted = results[rate][method].get("predicted")
             cells.append(f"{ms:.0f}" + (f" ({ms / alone:.1f}x)" if alone else "") +
+                         (f", predicted {predicted:.0f}" if predicted else "") +
                          (f": {results[rate][method]['decided']}" if "decided" in results[rate][method] else ""))
         last = results[rates[-1]][method]
         own = f"{last['own_mb']:.3f}" if "own_mb" in last else ""
@@ -180,6 +206,7 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="images of a step")
     parser.add_argument("--bucket-kb", type=int, default=2048, help="of thinwire's methods")
     parser.add_argument("--methods", default=";".join(METHODS), help="with ';' between them")
+    parser.add_argument("--predict", action="store_true", help="also what tw.plan says, before each rate is measured")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds, for each rate")
     parser.add_argument("--json", help="file for the figures")
     parser.add_argument("--page", help="file for the table")
@@ -190,7 +217,12 @@ def main():
         return be_rank(options)
     if os.geteuid() != 0:
         sys.exit("compare_ddp: needs root, to make network namespaces")
-    results = {rate: measure(options, rate) for rate in options.rates.split(",")}
+    results = {}
+    for rate in options.rates.split(","):
+        predicted = predict(options, rate) if options.predict else {}
+        results[rate] = measure(options, rate)
+        for method in set(predicted) & set(results[rate]):
+            results[rate][method]["predicted"] = predicted[method]
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
             {"ranks": options.ranks, "width": options.width, "results": results}, indent=1))
