@@ -125,7 +125,7 @@ class Plan(Sequence[PlannedStep]):
                 else "what it costs in accuracy is not known.")
         if best.wants_short_trial:
             text += " It leaves most values for later steps, so compare the losses of a short run with it and without it first."
-        worth = [step.codec for step in codecs if step.speed_up >= _core.WORTHWHILE]
+        worth = [step.codec + _warning(step) for step in codecs if step.speed_up >= _core.WORTHWHILE]
         return f"{text} At least 2 % faster than {self.baseline} are: {', '.join(worth)}."
 
     def _codecs(self) -> list[PlannedStep]:
@@ -151,6 +151,12 @@ def _known(step: PlannedStep) -> "list[tuple[str, int, float, int]]":
 
 def _keeps_accuracy(step: PlannedStep) -> bool:
     return _core.keeps_accuracy(_known(step))
+
+
+def _warning(step: PlannedStep) -> str:
+    if not step.known_errors or _keeps_accuracy(step):
+        return ""
+    return f" (error up to {max(one.points for one in step.known_errors):+.1f} points)"
 
 
 def _errors(step: PlannedStep) -> str:

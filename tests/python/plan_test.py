@@ -43,6 +43,7 @@ class Planned(unittest.TestCase):
         self.assertEqual(found.best, found.of("int8"))
         self.assertIn("Compress: int8 takes", found.verdict)
         self.assertRegex(found.verdict, r" gaussiank:density=0\.01 would be faster; its error was .*resnet20 \+\d\.\d points above fp32\.")
+        self.assertRegex(found.verdict, r"are: gaussiank:density=0\.01 \(error up to \+\d\.\d points\), .*int8[.,]")
         self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
 
     def test_measured_exchanges_count_in_place_of_what_codecs_cost(self):
