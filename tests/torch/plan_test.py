@@ -59,21 +59,27 @@ class Planned(unittest.TestCase):
         self.assertEqual(rounds.speed_up, 1)
 
     def test_exchanges_are_measured_between_two_ranks_of_this_process(self):
-        from thinwire.torch._parameters import describe
+        from thinwire import TensorSpec
         from thinwire.torch._two_ranks import all_reduce_cost, exchange_seconds
         codecs = ["fp32", "topk:density=0.01 @ sparse-reduce", "sidco @ dense"]
-        found = exchange_seconds(describe(self.net, set()), codecs)
+        found = exchange_seconds([TensorSpec("w", (300, 20), "linear"), TensorSpec("b", (300,), "bias")], codecs)
         self.assertEqual(list(found), codecs[:2])  # dense does not take sidco
         for seconds in [*found.values(), *all_reduce_cost()]:
             self.assertGreater(seconds, 0)
             self.assertLess(seconds, 5)
 
-    def test_large_models_are_measured_by_their_last_tensors(self):
-        from thinwire.torch._parameters import describe
+    def test_large_models_are_measured_by_a_part(self):
+        from thinwire import TensorSpec
         from thinwire.torch._two_ranks import some_of
-        net = nn.Sequential(*(nn.Linear(2048, 2048, bias=False, device="meta") for _ in range(7)))
-        self.assertEqual([one.name for one in some_of(describe(net, set()))], [f"{i}.weight" for i in range(3, 7)])
-        self.assertEqual(len(some_of(describe(self.net, set()))), len(list(self.net.parameters())))
+
+        def named(*shapes):
+            return [TensorSpec(str(shape), shape, "linear") for shape in shapes]
+
+        small, quarter, huge, larger = (300, 20), (2048, 2048), (1 << 15, 1 << 10), (1 << 15, 1 << 11)
+        self.assertEqual(some_of(named(small, quarter)), named(small, quarter))
+        self.assertEqual(some_of(named(*[quarter] * 7)), named(*[quarter] * 4))
+        self.assertEqual(some_of(named(small, huge)), named(small))
+        self.assertEqual([one.shape for one in some_of(named(larger, huge))], [(1 << 14, 1 << 10)])
 
     def test_a_rank_that_fails_ends_the_measurement(self):
         from thinwire.torch._two_ranks import _on_two_ranks

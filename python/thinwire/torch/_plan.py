@@ -110,16 +110,11 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     end = statistics.median(total for _, total in passes)
     ready = [min(end, statistics.median(times)) for times in zip(*(ready for ready, _ in passes))]
     codecs = listed(codecs)
-    measured = None if sync else _measured(parameters, names_of(codecs))
-    return planned(_specs(parameters), end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
+    tensors = [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
+    measured = None
+    if not sync:
+        some = some_of(tensors)
+        measured = Measured(all_reduce_cost(), some, exchange_seconds(some, names_of(codecs)))
+    return planned(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
                    optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
                    inside_link=inside_link, sync=sync, measured=measured)
-
-
-def _specs(parameters: list[Parameter]) -> list[TensorSpec]:
-    return [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
-
-
-def _measured(parameters: list[Parameter], codecs: list[str]) -> Measured:
-    some = some_of(parameters)
-    return Measured(all_reduce_cost(), _specs(some), exchange_seconds(some, codecs))

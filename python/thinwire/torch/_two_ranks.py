@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import threading
 import time
@@ -15,14 +16,14 @@ import torch
 import torch.distributed as dist
 
 from ..errors import Error
+from ..streams import TensorSpec
 from ._native import Engine
-from ._parameters import Parameter
 
 _Answer = TypeVar("_Answer")
 
 _UNCOUNTED = 2  # steps that allocate
 _FEWEST, _MOST, _SECONDS = 3, 20, 0.3  # steps that count
-_VALUES = 1 << 24  # the last tensors of a model that have so many together stand for it
+_VALUES = 1 << 24  # so many stand for a model that has more
 _BYTES = 8 << 20  # of a bucket that DistributedDataParallel's all-reduce is measured with
 _MESSAGES = 4  # in which two ranks add up a bucket: two parts, each passed on and handed out
 
@@ -98,23 +99,28 @@ def all_reduce_cost() -> tuple[float, float]:
     return _on_two_ranks(measure)
 
 
-def some_of(parameters: list[Parameter]) -> list[Parameter]:
-    """Those that exchange_seconds is measured with: a model of 16 million values whole, of a larger one the last tensors."""
-    some, values = [], 0
-    for one in reversed(parameters):
-        some.insert(0, one)
-        values += one.tensor.numel()
-        if values >= _VALUES:
-            break
-    return some
+def some_of(tensors: list[TensorSpec]) -> list[TensorSpec]:
+    """Those that exchange_seconds is measured with: all if they have 16 million values together, else of the last ones those that
+    fit, or a part of the smallest."""
+    some, left = [], _VALUES
+    for one in reversed(tensors):
+        values = math.prod(one.shape)
+        if values <= left:
+            some.insert(0, one)
+            left -= values
+    if some:
+        return some
+    smallest = min(tensors, key=lambda one: math.prod(one.shape))
+    rows, *others = smallest.shape
+    return [TensorSpec(smallest.name, (max(1, _VALUES // math.prod(others)), *others), smallest.kind)]
 
 
-def exchange_seconds(parameters: list[Parameter], codecs: Iterable[str]) -> dict[str, float]:
+def exchange_seconds(tensors: list[TensorSpec], codecs: Iterable[str]) -> dict[str, float]:
     """Of thinwire's exchange of gradients of these shapes, from buckets and back into them, with each codec that takes them."""
     def measure(rank: _Rank) -> dict[str, float]:
-        shapes = [(one.name, one.shape, one.kind) for one in parameters]
+        shapes = [(one.name, list(one.shape), one.kind) for one in tensors]
         generator = torch.Generator().manual_seed(1)
-        gradients = [torch.randn(one.tensor.shape, generator=generator).pow_(3) for one in parameters]  # heavy tails
+        gradients = [torch.randn(one.shape, generator=generator).pow_(3) for one in tensors]  # heavy tails
         buckets, means = ([torch.empty_like(gradient) for gradient in gradients] for _ in range(2))
         found = {}
         for codec in codecs:
