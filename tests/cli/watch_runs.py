@@ -12,8 +12,8 @@ from program import settings
 
 class Watch(program.ProgramTest):
 
-    def on_a_terminal(self, *arguments, until=None, limit=60):
-        """What the command draws until `until` is seen, then Ctrl-C; or until it ends. And its exit code."""
+    def on_a_terminal(self, *arguments, until=None, then=lambda child: os.kill(child, signal.SIGINT), limit=60):
+        """What the command draws until it ends, and its exit code. When `until` is seen, `then` is called, which is Ctrl-C."""
         child, terminal = pty.fork()
         if child == 0:
             os.chdir(self.folder)
@@ -27,7 +27,7 @@ class Watch(program.ProgramTest):
             except OSError:  # the other side closed
                 break
             if until is not None and until in seen.decode(errors="replace"):
-                os.kill(child, signal.SIGINT)
+                then(child)
                 until = None
         else:
             os.kill(child, signal.SIGKILL)
@@ -38,10 +38,12 @@ class Watch(program.ProgramTest):
     def test_a_run_is_followed_to_its_end(self):
         run = self.start([self.program, "train", "demo", "--workers", "2", "--out", "all/run",
                           *settings(train__max_steps="3000", train__evaluate_every="1")])
-        end = time.monotonic() + 60
-        while not (self.folder / "all/run/metrics.jsonl").exists() and time.monotonic() < end:
+        metrics, end = self.folder / "all/run/metrics.jsonl", time.monotonic() + 60
+        while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < end:
             time.sleep(0.05)
-        seen, code = self.on_a_terminal("watch", "all", "--every", "0.2")
+        run.send_signal(signal.SIGSTOP)  # until it is watched: a busy machine may come to the end of the run first
+        seen, code = self.on_a_terminal("watch", "all", "--every", "0.2", until="epoch",
+                                        then=lambda _: run.send_signal(signal.SIGCONT))
         out, err = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 0, out + err)
         self.assertEqual(code, 0)
