@@ -275,7 +275,7 @@ class Auto(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             ranks = on_ranks(2, measured, folder)
         for first, codecs, planned in ranks:
-            self.assertEqual(sorted(planned), ["fp32", "int8"])
+            self.assertEqual(sorted(planned), ["DistributedDataParallel", "fp32", "int8"])
             self.assertEqual(first["step"], 0)
             self.assertIn("link ", first["why"])
             self.assertIn("int8", codecs)
