@@ -1,4 +1,5 @@
 """Plans of a module: its backward pass is measured, and it is left as it was. SPDX-License-Identifier: Apache-2.0"""
+import os
 import time
 import unittest
 
@@ -67,6 +68,24 @@ class Planned(unittest.TestCase):
         for seconds in [*found.values(), *all_reduce_cost()]:
             self.assertGreater(seconds, 0)
             self.assertLess(seconds, 5)
+
+    def test_measuring_leaves_no_threads_and_files_behind(self):
+        from thinwire import TensorSpec
+        from thinwire.torch._two_ranks import exchange_seconds
+
+        def held():
+            """Threads and files, when their number no longer changes: some end by themselves soon after."""
+            counts, end = [], time.monotonic() + 20
+            while len(counts) < 5 or (len(set(counts[-5:])) > 1 and time.monotonic() < end):
+                counts.append((len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))))
+                time.sleep(0.1)
+            return counts[-1]
+
+        exchange_seconds([TensorSpec("w", (30, 20), "linear")], ["int8"])  # torch starts threads of its own
+        before = held()
+        for _ in range(2):
+            exchange_seconds([TensorSpec("w", (30, 20), "linear")], ["int8"])
+        self.assertEqual(held(), before)
 
     def test_large_models_are_measured_by_a_part(self):
         from thinwire import TensorSpec

@@ -144,7 +144,7 @@ def carrier_of(group: dist.ProcessGroup) -> Carrier:
     store.set(f"holds {group.rank()}", held.name if held is not None else "none")
     names = {store.get(f"holds {rank}").decode() for rank in range(group.size())}
     if held is None or names != {held.name}:
-        held = Carrier(_new_gloo(store, group.rank(), group.size()), name)
+        held = Carrier(new_gloo(store, group.rank(), group.size()), name)
         _own[group] = weakref.ref(held)
     return held
 
@@ -154,12 +154,17 @@ def _held(group: dist.ProcessGroup) -> Optional[Carrier]:
     return None if known is None else known()
 
 
-def _new_gloo(store: dist.Store, rank: int, size: int) -> dist.ProcessGroup:
-    """Not by dist.new_group: of the same ranks it gives a group the name, and so the store's keys, of one that has gone."""
+def new_gloo(store: dist.Store, rank: int, size: int, hostname: str = "") -> dist.ProcessGroup:
+    """Not by dist.new_group: of the same ranks it gives a group the name, and so the store's keys, of one that has gone. Over the
+    network that gloo chooses, or that of `hostname`."""
     kind = dist.ProcessGroup.BackendType.GLOO
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = dist.default_pg_timeout
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=hostname) if hostname else
+                        dist.ProcessGroupGloo.create_default_device()]
     group = dist.ProcessGroup(store, rank, size)
     group._set_default_backend(kind)
-    backend = dist.ProcessGroupGloo(store, rank, size, dist.default_pg_timeout)
+    backend = dist.ProcessGroupGloo(store, rank, size, options)
     backend._set_sequence_number_for_group()
     group._register_backend(torch.device("cpu"), kind, backend)
     return group

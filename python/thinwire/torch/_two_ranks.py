@@ -9,7 +9,6 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any, Optional, TypeVar
 
 import torch
@@ -17,7 +16,8 @@ import torch.distributed as dist
 
 from ..errors import Error
 from ..streams import TensorSpec
-from ._native import Engine
+from ._memory import new_gloo
+from ._native import Engine, close_group
 
 _Answer = TypeVar("_Answer")
 
@@ -32,13 +32,7 @@ class _Rank:
     """One of two, with a group of gloo."""
 
     def __init__(self, rank: int, store: dist.Store, barrier: threading.Barrier, shared: dict[str, bool]) -> None:
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-        options._timeout = timedelta(seconds=60)
-        self.gloo = dist.ProcessGroupGloo(store, rank, 2, options)
-        self.processes = dist.ProcessGroup(store, rank, 2)
-        self.processes._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        self.processes._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self.gloo)
+        self.processes = new_gloo(store, rank, 2, hostname="127.0.0.1")
         self._rank, self._barrier, self._shared = rank, barrier, shared
 
     def median_seconds(self, step: Callable[[], Any]) -> float:
@@ -66,7 +60,9 @@ def _on_two_ranks(run: Callable[[_Rank], _Answer]) -> _Answer:
 
     def one(rank: int) -> None:
         try:
-            answers[rank] = run(_Rank(rank, store, barrier, shared))
+            own = _Rank(rank, store, barrier, shared)
+            answers[rank] = run(own)
+            close_group(own.processes)
         except BaseException as failure:  # the other rank waits for this one
             failures.append(failure)
             barrier.abort()
@@ -90,7 +86,7 @@ def all_reduce_cost() -> tuple[float, float]:
 
             def step() -> None:
                 torch.mul(gradient, 0.5, out=bucket)
-                rank.gloo.allreduce([bucket]).wait()
+                rank.processes.allreduce([bucket]).wait()
                 gradient.copy_(bucket)
             return rank.median_seconds(step)
         small, large = seconds(16), seconds(_BYTES // 4)
