@@ -110,7 +110,8 @@ struct PlanRequest {
   double thread_factor = 1;
 };
 
-// kCoding: the exchange's thread, with what it does for messages. kInside: the link inside machines. The other links are those between machines.
+// kCoding: the exchange's thread, with what it does for messages. kInside: the link inside machines. The other links are
+// those between machines.
 enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding, kInside };
 std::string_view to_string(StepLimit limit) noexcept;
 

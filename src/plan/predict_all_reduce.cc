@@ -90,8 +90,8 @@ Result<StepPrediction> predict_all_reduce(const StepTimeline& timeline, const Pl
       limit_of([&](const PlanRequest& at, bool free) { return play(at, free).seconds; }, request,
                step.seconds, timeline.compute_seconds);
   prediction.sent_bytes.assign(ranks, sent);
-  for (int rank = 1; rank <= request.ranks;
-       ++rank)  // the last one of a machine sends to the next machine
+  // The last rank of a machine sends to the next machine.
+  for (int rank = 1; rank <= request.ranks; ++rank)
     prediction.inside_bytes.push_back(
         rank % request.per_machine == 0 && request.per_machine < request.ranks ? 0 : sent);
   return prediction;

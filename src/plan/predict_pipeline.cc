@@ -1,12 +1,12 @@
 // predict_pipeline: the play of all micro-batches, then the exchanges of all stages.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
 #include "plan/agreement_link.h"
 #include "plan/pipeline_play.h"
+#include "plan/step_limit.h"
 #include "thinwire/pipeline_plan.h"
 
 namespace thinwire {
@@ -165,18 +165,9 @@ StepLimit limit_of(const Played& played, const PlanRequest& request, const Playe
                    double exchange, double step, double computation) {
   if (step <= 1.05 * computation) return StepLimit::kComputation;
   if (exchange > passes.seconds - computation) return played.exchanges().slowest.limit;
-  PlanRequest wide = request, near = request, free_inside = request;
-  wide.link.bits_per_second = 0;
-  near.link.latency_seconds = 0;
-  free_inside.inside = {};
-  const std::array saved = {
-      std::pair(passes.seconds - played.run(wide).seconds, StepLimit::kBandwidth),
-      std::pair(passes.seconds - played.run(near).seconds, StepLimit::kLatency),
-      std::pair(passes.seconds - played.run(request, true).seconds, StepLimit::kCoding),
-      std::pair(passes.seconds - played.run(free_inside).seconds, StepLimit::kInside)};
-  return std::max_element(saved.begin(), saved.end(),
-                          [](const auto& a, const auto& b) { return a.first < b.first; })
-      ->second;
+  return limit_of([&](const PlanRequest& other,
+                      bool free_coding) { return played.run(other, free_coding).seconds; },
+                  request, passes.seconds, 0);
 }
 
 // What it would take over links without limits, nothing being coded.

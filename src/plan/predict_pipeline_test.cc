@@ -175,6 +175,10 @@ TEST(PredictedPipeline, AddsCodingAndWiresOfBothWays) {
   EXPECT_EQ(step_of(pipeline, request, costs).limit, StepLimit::kBandwidth);
   request.own_core = false;  // one after the other anyway
   EXPECT_NEAR(step_of(pipeline, request, costs).seconds, compute + 2 * across, 1e-9);
+  request.link.bits_per_second = 1e7;
+  EXPECT_EQ(step_of(pipeline, request, costs).limit, StepLimit::kCoding);
+  request.link.latency_seconds = 0.5;
+  EXPECT_EQ(step_of(pipeline, request, costs).limit, StepLimit::kLatency);
 }
 
 // The wire between two stages is slower than both: it carries one message after another.
