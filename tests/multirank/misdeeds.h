@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -98,14 +96,6 @@ inline Rows rows_without(const std::vector<int>& out, int ranks, uint64_t step) 
       row.insert(row.end(), values.begin(), values.end());
   }
   return rows;
-}
-
-inline void expect_same_everywhere(Group& group, const Tensors& tensors, const std::string& what) {
-  uint64_t sum = 0;
-  for (const Values& values : tensors)
-    sum = checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(values)));
-  EXPECT_EQ(group.max(sum), sum) << what;
-  EXPECT_EQ(group.max(~sum), ~sum) << what;
 }
 
 }  // namespace thinwire::testing

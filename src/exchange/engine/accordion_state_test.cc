@@ -12,6 +12,7 @@
 
 #include "exchange/testing/accordion_runs.h"
 #include "exchange/testing/error_of.h"
+#include "exchange/testing/exchange_testing.h"
 
 namespace thinwire::testing {
 namespace {
@@ -47,7 +48,7 @@ bool same_regimes(Group& group, Side& side) {
   uint64_t sum = 0;
   for (const StateArray& array : side.store().save())
     if (array.name.find("/regime/") != std::string::npos) sum = sum * 31 + checksum(array.data);
-  return group.max(sum) == sum && ~group.max(~sum) == sum;
+  return same_on_all_ranks(group, sum);
 }
 
 // To the bit, from the middle of windows and between them; encoders of both regimes included.

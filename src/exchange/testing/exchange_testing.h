@@ -107,7 +107,8 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   for (const CodecEntry* entry : all_codecs()) codecs.emplace_back(entry->info.name);
   codecs.emplace_back("terngrad:shared_scale=true");  // rounds, then gather
   codecs.emplace_back("powersgd:alternate=true,rank=1");
-  codecs.emplace_back("lgc:density=0.5,block=4,code=1,innovation=0.02");  // by default all is too short for codes
+  codecs.emplace_back(
+      "lgc:density=0.5,block=4,code=1,innovation=0.02");  // by default all is too short for codes
   codecs.emplace_back("lgc:density=0.5,block=4,code=1,train=true");
   std::vector<ExchangeOptions> all;
   for (const std::string& codec : codecs)
@@ -211,6 +212,20 @@ class Side {
   std::shared_ptr<Store> store_;
   std::unique_ptr<Exchange> exchange_;
 };
+
+// Whether all ranks say the same.
+inline bool same_on_all_ranks(Group& group, uint64_t word) {
+  const uint64_t most = group.max(word), least = ~group.max(~word);  // every rank asks for both
+  return most == word && least == word;
+}
+
+// Whether all ranks have the same values, to the bit.
+inline bool same_on_all_ranks(Group& group, const Tensors& tensors) {
+  uint64_t sum = 0;
+  for (const Values& values : tensors)
+    sum = checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(values)));
+  return same_on_all_ranks(group, sum);
+}
 
 inline std::vector<Tensors> all_gradients(const std::vector<TensorSpec>& model, int ranks,
                                           uint64_t step) {
