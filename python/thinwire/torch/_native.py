@@ -37,6 +37,10 @@ if torch.__version__.split("+")[0] != _engine.torch_version.split("+")[0]:
 
 _reach(_engine)
 
+# MKL's vector functions choose their code at the first call. A thread that calls at the same time may compute that once with
+# other code, whose last bits differ (src/train/thread_count.h). Here there is one thread.
+torch.ones(1).sqrt()
+
 Engine = _engine.Engine
 LocalWorker = _engine.LocalWorker
 BoundaryReceiver = _engine.BoundaryReceiver
