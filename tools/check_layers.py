@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "plan": {"core", "codec", "stream", "comm", "exchange", "sync", "pipeline"},
     "pipeline": {"core", "kernel", "codec", "feedback", "stream"},
     "shrink": {"core"},
-    "train": {"core", "codec", "feedback", "comm", "exchange", "sync", "pipeline", "shrink"},
+    "train": {"core", "kernel", "codec", "feedback", "comm", "exchange", "sync", "pipeline", "shrink"},
 }
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "train/adam.h"
 #include "train/describe.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
@@ -57,7 +58,9 @@ torch::Tensor scale_of(const torch::optim::OptimizerParamState& state, const Ada
     return torch::tensor(normed->square == 0 ? 1 : std::sqrt(normed->square) + options.eps());
   const auto& adam = dynamic_cast<const AdamParamState&>(state);
   const double counted = 1 - std::pow(std::get<1>(options.betas()), adam.step());
-  return (adam.exp_avg_sq() / counted).sqrt().add_(options.eps());
+  // By way of double, where MKL's last bit, which depends on the processor, is rounded away.
+  const torch::Tensor square = adam.exp_avg_sq() / counted;
+  return square.to(torch::kFloat64).sqrt().to(square.scalar_type()).add_(options.eps());
 }
 
 bool has(const StateArrays& arrays, const std::string& name) {
@@ -114,7 +117,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
-    return std::make_unique<torch::optim::Adam>(groups, options);
+    return std::make_unique<Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
   if (own.nesterov && own.momentum == 0)

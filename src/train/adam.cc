@@ -1,0 +1,73 @@
+// Adam: the step of one parameter, for all parameters in turn.
+// SPDX-License-Identifier: Apache-2.0
+#include "train/adam.h"
+
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "kernel/adam_step.h"
+#include "train/parameter_steps.h"
+
+namespace thinwire {
+namespace {
+
+using torch::optim::AdamOptions;
+using torch::optim::AdamParamState;
+
+bool is_plain(const torch::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat32 &&
+         tensor.is_contiguous();
+}
+
+std::span<float> values_of(const torch::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamState& state) {
+  if (!state.exp_avg().defined()) {
+    state.step(0);
+    state.exp_avg(torch::zeros_like(weights));
+    state.exp_avg_sq(torch::zeros_like(weights));
+  }
+  state.step(state.step() + 1);
+  const auto [beta1, beta2] = options.betas();
+  const auto steps = static_cast<double>(state.step());
+  const double rate = options.lr() / (1 - std::pow(beta1, steps));
+  const double square_scale = std::sqrt(1 - std::pow(beta2, steps));
+  torch::Tensor gradient = weights.grad();
+  torch::Tensor mean = state.exp_avg(), square = state.exp_avg_sq();
+  if (is_plain(weights) && is_plain(gradient) && is_plain(mean) && is_plain(square)) {
+    const kernel::AdamNumbers numbers = {.beta1 = static_cast<float>(beta1),
+                                         .rest1 = static_cast<float>(1 - beta1),
+                                         .beta2 = static_cast<float>(beta2),
+                                         .rest2 = static_cast<float>(1 - beta2),
+                                         .rate = static_cast<float>(rate),
+                                         .square_scale = static_cast<float>(square_scale),
+                                         .epsilon = static_cast<float>(options.eps()),
+                                         .decay = static_cast<float>(options.weight_decay())};
+    kernel::adam_step(numbers, values_of(gradient), values_of(mean), values_of(square),
+                      values_of(weights));
+    return;
+  }
+  if (options.weight_decay() != 0) gradient = gradient.add(weights, options.weight_decay());
+  mean.mul_(beta1).add_(gradient, 1 - beta1);
+  square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
+  weights.addcdiv_(mean, square.sqrt().div_(square_scale).add_(options.eps()), -rate);
+}
+
+}  // namespace
+
+torch::Tensor Adam::step(LossClosure closure) {
+  return step_parameters<AdamOptions>(
+      *this, closure, [&](torch::Tensor& weights, const AdamOptions& options) {
+        auto& slot = state_[weights.unsafeGetTensorImpl()];
+        if (!slot) slot = std::make_unique<AdamParamState>();
+        take_step(weights, options, static_cast<AdamParamState&>(*slot));
+      });
+}
+
+}  // namespace thinwire
