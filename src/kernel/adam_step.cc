@@ -32,8 +32,7 @@ void AdamStep(const AdamNumbers& n, const float* gradient, float* mean, float* s
     const auto w = hn::LoadU(d, weights + i);
     const auto g = hn::Add(hn::LoadU(d, gradient + i), hn::Mul(decay, w));
     const auto m = hn::Add(hn::Mul(beta1, hn::LoadU(d, mean + i)), hn::Mul(rest1, g));
-    const auto v =
-        hn::Add(hn::Mul(beta2, hn::LoadU(d, square + i)), hn::Mul(hn::Mul(rest2, g), g));
+    const auto v = hn::Add(hn::Mul(beta2, hn::LoadU(d, square + i)), hn::Mul(hn::Mul(rest2, g), g));
     const auto under = hn::Add(hn::Div(hn::Sqrt(v), scale), epsilon);
     hn::StoreU(m, d, mean + i);
     hn::StoreU(v, d, square + i);

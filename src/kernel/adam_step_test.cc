@@ -24,7 +24,8 @@ Values values_of(size_t count) {
   Values values;
   for (size_t i = 0; i < count; ++i) {
     const double x = static_cast<double>(i);
-    values.gradient.push_back(static_cast<float>(std::sin(x + 0.5) * std::exp2(-static_cast<double>(i % 80))));
+    values.gradient.push_back(
+        static_cast<float>(std::sin(x + 0.5) * std::exp2(-static_cast<double>(i % 80))));
     values.mean.push_back(static_cast<float>(std::cos(x) * std::exp2(-static_cast<double>(i % 7))));
     values.square.push_back(static_cast<float>(std::exp2(-static_cast<double>(i % 140))));
     values.weights.push_back(static_cast<float>(std::sin(2 * x)));

@@ -12,8 +12,7 @@ using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
 
 const AdamParamState& state_of(torch::optim::Optimizer& optimizer, const torch::Tensor& weights) {
-  return dynamic_cast<const AdamParamState&>(
-      *optimizer.state().at(weights.unsafeGetTensorImpl()));
+  return dynamic_cast<const AdamParamState&>(*optimizer.state().at(weights.unsafeGetTensorImpl()));
 }
 
 template <typename Optimizer>

@@ -9,7 +9,7 @@
 
 #include "codec/codec_schedule.h"
 #include "core/check.h"
-#include "exchange/wire/open_stream.h"
+#include "exchange/engine/owned_ranges.h"
 #include "exchange/wire/stream_keys.h"
 #include "thinwire/feedback.h"
 
@@ -29,91 +29,19 @@ StepRunner::StepRunner(const Sections& sections, const ExchangeOptions& options,
                .call = {.seed = options.seed,
                         .salt = static_cast<uint64_t>(channel_->rank()),
                         .ranks = static_cast<uint64_t>(channel_->size())}},
-      combine_(make_combine(options.combine).value()) {
-  open_device();
+      combine_(make_combine(options.combine).value()),
+      maker_(options_, combine_, store, channel_->deadline()) {
+  tensors_.set_work(maker_.work());
   if (combine_.rule->over_vectors() != nullptr)
     round_ = std::make_unique<StatisticsRound>(
         context_, std::shared_ptr<const VectorRule>(combine_.rule, combine_.rule->over_vectors()));
   arrange(sections, plan_of(sections, given_, options_));
 }
 
-// Without kernels its tensors are staged, all of them.
-void StepRunner::open_device() {
-  if (options_.device == nullptr) return;
-  if (options_.inside != 1 || options_.columns != 1) {
-    why_no_work_ = "inside and columns are not 1";
-  } else if (options_.compress_on == CompressOn::kProcessor) {
-    why_no_work_ = "the processor was asked for";
-  } else {
-    try {
-      work_ = std::make_shared<device::DeviceWork>(options_.device);
-      work_->set_patience(channel_->deadline());
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnsupported) throw;
-      why_no_work_ = error.what();
-    }
-  }
-  tensors_.set_work(work_);
-}
-
-// Why a stream is not compressed in the device's memory: whoever else looks at its values looks at the processor's.
-std::string StepRunner::why_staged(const PlannedStream& planned, const Section& section,
-                                   const SectionRunner::StreamTerms& made_of) const {
-  const Terms& terms = made_of.terms;
-  if (work_ == nullptr) return why_no_work_;
-  if (planned.plain) return "it is sent uncompressed";
-  if (!terms.method->in_place)
-    return "method " + std::string(terms.method->name) + " adds on the processor";
-  if (combine_.rule->wants_rows()) return "combine = " + combine_.canonical + " is computed there";
-  if (terms.grouping == Grouping::kGlobal) return "a global threshold is chosen on the processor";
-  if (!CodecSchedule::parse(section.options.codec).value().is_constant() ||
-      made_of.regime != nullptr)
-    return "its codec follows a schedule";
-  if (section.options.observe) return "it is observed";
-  if (options_.results == Results::kShard) return "results are shards, which owners add";
-  return lack_of_device_form(terms, work_);
-}
-
-// Null, and why, where the device has no room for it, or does not compile a kernel. What the store has of it is handed back
-// to whoever opens it next.
-std::unique_ptr<ActiveStream> StepRunner::make_on_device(const PlannedStream& planned,
-                                                         const Section& section,
-                                                         const SectionRunner::StreamTerms& made_of,
-                                                         std::string& why) {
-  try {
-    auto stream = std::make_unique<ActiveStream>(planned, streams_.size(), made_of.terms,
-                                                 section.options, store_, work_);
-    stream->rehearse();
-    return stream;
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kTimeout || error.code() == ErrorCode::kMismatch) throw;
-    why = error.what();
-    return nullptr;
-  }
-}
-
-std::unique_ptr<ActiveStream> StepRunner::make_stream(const PlannedStream& planned,
-                                                      const Section& section,
-                                                      const SectionRunner::StreamTerms& made_of) {
-  std::string why = why_staged(planned, section, made_of);
-  const bool wanted = options_.compress_on == CompressOn::kDevice && options_.device != nullptr;
-  if (options_.device != nullptr && why.empty())
-    if (auto stream = make_on_device(planned, section, made_of, why)) return stream;
-  if (wanted && !planned.plain)
-    throw Error(ErrorCode::kUnsupported, "exchange: stream '" + planned.spec.name +
-                                             "' is not compressed on " + options_.device->name() +
-                                             ": " + why +
-                                             "; compress_on = kAuto stages what cannot be");
-  auto stream = std::make_unique<ActiveStream>(planned, streams_.size(), made_of.terms,
-                                               section.options, store_);
-  stream->set_why_staged(std::move(why));
-  return stream;
-}
-
 Runner::OnDevice StepRunner::on_device() const {
   OnDevice on{.tensors = std::vector<bool>(given_.size()), .queue = nullptr};
-  if (work_ == nullptr) return on;
-  on.queue = work_->queue();
+  if (maker_.work() == nullptr) return on;
+  on.queue = maker_.work()->queue();
   for (const auto& stream : streams_)
     for (const size_t tensor : stream->tensors()) on.tensors[tensor] = stream->on_device();
   return on;
@@ -149,7 +77,7 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
     const PlannedStream& planned = plan_.streams[i];
     const Section& section = sections.used[planned.section];
     const SectionRunner::StreamTerms made_of = SectionRunner::terms_of(section, planned, store_);
-    streams_.push_back(make_stream(planned, section, made_of));
+    streams_.push_back(maker_.make(planned, streams_.size(), section, made_of));
     streams_.back()->set_regime(made_of.regime);
     specs_.push_back(planned.spec);
   }
@@ -209,34 +137,10 @@ void StepRunner::compare_shared(Group& group) {
 }
 
 std::vector<OwnedRange> StepRunner::owned(size_t rank) const {
-  std::vector<OwnedRange> ranges;
+  std::vector<Piece> pieces;
   for (const auto& section : sections_)
-    for (const Piece& piece : section->method().owned(rank)) {
-      const ActiveStream& stream = *streams_[piece.stream];
-      size_t at = 0;  // where the tensor begins in the stream
-      for (size_t i = 0; i < stream.tensors().size(); ++i) {
-        const size_t count = stream.spec().tensors[i].count();
-        const size_t begin = std::max(piece.begin, at);
-        const size_t end = std::min(piece.begin + piece.count, at + count);
-        if (begin < end)
-          ranges.push_back(
-              {.tensor = stream.tensors()[i], .begin = begin - at, .count = end - begin});
-        at += count;
-      }
-    }
-  const auto key = [](const OwnedRange& range) { return std::pair(range.tensor, range.begin); };
-  std::sort(ranges.begin(), ranges.end(),
-            [&](const OwnedRange& a, const OwnedRange& b) { return key(a) < key(b); });
-  std::vector<OwnedRange> joined;  // those that meet
-  for (const OwnedRange& range : ranges) {
-    const bool meets = !joined.empty() && joined.back().tensor == range.tensor &&
-                       joined.back().begin + joined.back().count == range.begin;
-    if (meets)
-      joined.back().count += range.count;
-    else
-      joined.push_back(range);
-  }
-  return joined;
+    for (const Piece& piece : section->method().owned(rank)) pieces.push_back(piece);
+  return owned_ranges(pieces, streams_);
 }
 
 void StepRunner::set_momentum(std::span<const Momentum> of_tensors) {
@@ -294,11 +198,7 @@ void StepRunner::begin(uint64_t step) {
   if (leaves_out()) faulty_->begin(context_.gives_zeros);
   context_.compress_seconds = 0;
   context_.decompress_seconds = 0;
-  if (work_ != nullptr) work_->set_patience(channel_->deadline());
-  if (work_ != nullptr) {
-    fetched_before_ = work_->bytes_fetched();
-    uploaded_before_ = work_->bytes_sent();
-  }
+  maker_.begin(channel_->deadline());
   sent_before_ = channel_->bytes_sent();
   received_before_ = channel_->bytes_received();
   first_send_ = last_receive_ = Clock::now();
@@ -500,10 +400,7 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
     const Stopwatch watch(context_.decompress_seconds);
     tensors_.close(report.skipped);
   }
-  if (work_ != nullptr) {
-    report.device_to_host_bytes = work_->bytes_fetched() - fetched_before_;
-    report.host_to_device_bytes = work_->bytes_sent() - uploaded_before_;
-  }
+  maker_.report(report);
   report.dense_bytes = dense_fp32_bytes(tensors_.total_count(), context_.ranks(), options_.results);
   report.sent_bytes = channel_->bytes_sent() - sent_before_;
   report.between_bytes = report.sent_bytes;

@@ -13,6 +13,7 @@
 #include "exchange/engine/section_runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/engine/shared_state.h"
+#include "exchange/engine/stream_maker.h"
 #include "exchange/engine/tensor_table.h"
 #include "exchange/faulty/faulty_ranks.h"
 #include "exchange/layout/plan.h"
@@ -84,14 +85,6 @@ class StepRunner final : public Runner {
   };
 
   void arrange(const Sections& sections, Plan plan);
-  void open_device();
-  std::unique_ptr<ActiveStream> make_stream(const PlannedStream& planned, const Section& section,
-                                            const SectionRunner::StreamTerms& made_of);
-  std::unique_ptr<ActiveStream> make_on_device(const PlannedStream& planned, const Section& section,
-                                               const SectionRunner::StreamTerms& made_of,
-                                               std::string& why);
-  std::string why_staged(const PlannedStream& planned, const Section& section,
-                         const SectionRunner::StreamTerms& made_of) const;
   void settle_attendance();
   bool choose();
   bool leaves_out() const noexcept { return context_.roster != nullptr; }
@@ -107,8 +100,6 @@ class StepRunner final : public Runner {
   Store& store_;
   std::unique_ptr<Group> channel_;
   TensorTable tensors_;
-  SharedWork work_;          // on a device that runs kernels; null: none
-  std::string why_no_work_;  // there is none
   StepContext context_;
   std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
   Plan plan_;
@@ -119,6 +110,7 @@ class StepRunner final : public Runner {
   size_t begun_ = 0;           // buckets, in this step
 
   const NamedCombine combine_;
+  StreamMaker maker_;
   std::unique_ptr<StatisticsRound> round_;  // of all sections; null unless a VectorRule decides
   bool enough_ = true;                      // ranks take part in this step
 
@@ -128,7 +120,6 @@ class StepRunner final : public Runner {
   uint64_t word_ = 0;  // of the last step that ended
 
   uint64_t sent_before_ = 0;
-  uint64_t fetched_before_ = 0, uploaded_before_ = 0;
   uint64_t received_before_ = 0;
   Clock::time_point first_send_;
   Clock::time_point last_receive_;
