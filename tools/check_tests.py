@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when a test would not be run by the test of its file, as `ctest` runs the programs of many files.
+"""Fails when a test would not be run by the test of its file, as `ctest` runs the programs of many files, or when a Python
+file of tests would run none.
 
 usage: check_tests.py ROOT
 
@@ -11,6 +12,9 @@ import re
 import sys
 
 SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)", re.M)
+
+PYTHON = ("tests", "tools", "lab", "python", "device")  # folders with tests in Python
+RUN = re.compile(r"^    unittest\.main\(", re.M)
 
 
 def check(root: pathlib.Path) -> list[str]:
@@ -28,6 +32,10 @@ def check(root: pathlib.Path) -> list[str]:
             home = homes.setdefault((program, suite), here)
             if home != here:
                 errors.append(f"{here}: {home} has a test suite {suite} too")
+    for file in sorted(file for folder in PYTHON for file in (root / folder).rglob("*_test.py")):
+        text = file.read_text()
+        if "unittest.TestCase" in text and not RUN.search(text):
+            errors.append(f"{file.relative_to(root).as_posix()}: runs no test, since it does not call unittest.main()")
     return errors
 
 

@@ -35,6 +35,13 @@ class Suites(unittest.TestCase):
         self.assertEqual(errors_of({"src/train/a_testing.h": "TEST(Data, One) {}\n"}),
                          ["src/train/a_testing.h: tests of Data in a header are run by no test"])
 
+    def test_in_python_are_run_by_their_file(self):
+        text = "import unittest\n\n\nclass One(unittest.TestCase):\n    pass\n"
+        run = '\n\nif __name__ == "__main__":\n    unittest.main()\n'
+        self.assertEqual(errors_of({"tests/torch/a_test.py": text}),
+                         ["tests/torch/a_test.py: runs no test, since it does not call unittest.main()"])
+        self.assertEqual(errors_of({"tests/torch/a_test.py": text + run, "tools/b_test.py": "print(1)\n"}), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,8 @@
 """Rules that combine gradients of ranks of which some are wrong, and their mistakes.
 SPDX-License-Identifier: Apache-2.0"""
+import math
+import os
+import signal
 import unittest
 
 import torch
@@ -39,10 +42,32 @@ def who_was_left_out(rank, size):
             given = [-1000.0, float("nan"), 4.0][step] if rank == size - 1 else float(rank)
             model.zero_grad()
             model(torch.full((1, 1), given)).sum().backward()
-            metrics = link.metrics()
+            metrics, mean = link.metrics(), model.module.weight.grad.item()
             found.append((metrics["skipped"], metrics["left_out"], metrics["unchosen"], metrics["participants"],
-                          model.module.weight.grad.item()))
+                          "nan" if math.isnan(mean) else mean))
     return found
+
+
+def with_killed_ranks(rank, size, rule, killed):
+    """Some ranks are killed in the backward pass of step 2, when the gradients of later layers are on their way."""
+    import thinwire.torch as tw
+    torch.manual_seed(5)
+    net = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(40, 40), nn.Tanh())))
+    model = DistributedDataParallel(net)
+    link = tw.compress(model, "int8", method="gather", combine=rule, bucket_kb=4, deadline_seconds=30)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    left_out = []
+    for step in range(6):
+        if rank in killed and step == 2:
+            first = next(model.parameters())  # the last to be ready
+            first.register_hook(lambda gradient: os.kill(os.getpid(), signal.SIGKILL))
+        torch.manual_seed(100 * step + rank)
+        optimizer.zero_grad()
+        model(torch.randn(8, 40)).square().sum().backward()
+        optimizer.step()
+        metrics = link.metrics()
+        left_out.append((metrics["skipped"], metrics["participants"], metrics["left_out"]))
+    return left_out, [parameter.detach().clone() for parameter in model.parameters()]
 
 
 def mistakes(rank, size):
@@ -71,12 +96,25 @@ class Robust(unittest.TestCase):
 
     def test_metrics_name_the_ranks_that_were_left_out(self):
         nan = [(4, "non-finite values")]
+        # Ranks 0 and 4 are equally far out in the third steps, and the lower one is chosen.
         expected = [
-            (False, [], [4], 5, 1.5), (True, [], [], 5, 0.0), (False, [], [0], 5, 2.5),
-            (False, [], [4], 5, 1.5), (False, nan, [], 4, 1.5), (False, [], [0], 5, 2.5),
+            (False, [], [4], 5, 1.5), (True, [], [], 5, "nan"), (False, [], [4], 5, 1.5),
+            (False, [], [4], 5, 1.5), (False, nan, [], 4, 1.5), (False, [], [4], 5, 1.5),
             (False, [], [], 5, 1.0), (False, nan, [], 4, 1.5), (False, [], [], 5, 2.0)]
         for found in on_ranks(5, who_was_left_out):
             self.assertEqual(found, expected)
+
+    def test_ranks_that_are_killed_in_mid_step_are_among_the_faulty_ones(self):
+        for rule, size, killed in (("median", 4, {3}), ("trimmed_mean:f=1", 3, {0}), ("multi_krum:f=2", 7, {4, 6})):
+            with self.subTest(rule=rule):
+                found = on_ranks(size, with_killed_ranks, rule, killed, lost=killed)
+                silent = [(rank, "silence") for rank in sorted(killed)]
+                for left_out, weights in found:
+                    self.assertEqual(left_out[:2], [(False, size, [])] * 2)
+                    self.assertEqual(left_out[2:], [(False, size - len(killed), silent)] * 4)
+                    for own, first in zip(weights, found[0][1]):
+                        self.assertTrue(torch.equal(own, first))
+                        self.assertTrue(torch.isfinite(own).all())
 
     def test_mistakes_are_named(self):
         for found in on_ranks(3, mistakes):
@@ -85,3 +123,7 @@ class Robust(unittest.TestCase):
             self.assertIn("needs 2 f + 1 = 19 ranks at least, and the group has 3", found[1])
             self.assertIn("combine is 3, must be a text", found[2])
             self.assertIn("method dense combines contributions by mean alone", found[3])
+
+
+if __name__ == "__main__":
+    unittest.main()
