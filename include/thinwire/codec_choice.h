@@ -35,6 +35,9 @@ struct CodecStep {
 // A codec is worth its trouble from here on; less than that no prediction can tell.
 inline constexpr double kWorthwhile = 1.02;  // times as fast as fp32
 
+// A gain below this is worth a measurement before it is believed: predictions are mostly within 15 % of a step (docs/results/plan.md).
+inline constexpr double kClearGain = 1.05;
+
 // Whether all that is known of a codec says that it costs at most one point.
 bool keeps_accuracy(const std::vector<KnownAccuracy>& known);
 

@@ -137,6 +137,7 @@ void bind_step_plan(nb::module_& module) {
       .def("to_text", &CostTable::to_text);
   module.def("parse_link", &rate_and_latency, nb::arg("text"));
   module.attr("WORTHWHILE") = kWorthwhile;
+  module.attr("CLEAR_GAIN") = kClearGain;
   module.def("known_errors", &known_errors, nb::arg("codec"));
   module.def("wants_short_trial", &wants_short_trial, nb::arg("codec"));
   module.def(

@@ -65,6 +65,12 @@ class Planned(unittest.TestCase):
         self.assertFalse(slow.compress)
         self.assertIn("Do not compress: no codec is 2 % faster than DistributedDataParallel.", slow.verdict)
         self.assertIn("  over DDP  ", str(slow))
+        # DistributedDataParallel takes 1.095 s here.
+        small = planned(NET, 1.0, measured=Measured((1e-7, 1e-4), NET, {"int8": 0.06, "fp16": 0.5}), **given)
+        self.assertEqual(small.best, small.of("int8"))
+        self.assertIn(" A gain of 3 % is less than predictions are sure of: time steps with and without it", small.verdict)
+        large = planned(NET, 1.0, measured=Measured((1e-7, 1e-4), NET, {"int8": 0.03, "fp16": 0.5}), **given)
+        self.assertNotIn("A gain of", large.verdict)
         # thinwire's fp32 is no codec to choose, even where it is faster.
         exact = planned(NET, 0.001, measured=Measured((1e-6, 1e-4), NET, {"fp32": 0.01, "int8": 5, "fp16": 5}), **given)
         self.assertGreater(exact.of("fp32").speed_up, 1.02)
