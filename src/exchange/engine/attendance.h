@@ -42,6 +42,7 @@ class Attendance {
 
   // Looks at what arrived; returns whether anything had. Throws Error(kCorrupt), naming the sender.
   bool advance();
+  // Whether all have told, and this rank's own words have left: the next step writes over them.
   bool known() const noexcept { return missing_ == 0 && sent_; }
 
   // A transfer that it waits for, for errors; null when it waits for none.

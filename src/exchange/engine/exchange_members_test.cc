@@ -483,6 +483,7 @@ TEST(ExchangeMembers, AHeldStepIsTakenBackToTheBit) {
       Side held(group, small_model(), options), free(group, small_model(), plain);
       held.step(0);
       EXPECT_THAT(error_of([&] { held.start(0); }), HasSubstr("settle"));
+      EXPECT_THAT(error_of([&] { held.exchange().finish(); }), HasSubstr("settle"));
       held.exchange().settle(true);
       free.step(0);
       EXPECT_TRUE(same_bits(held.values, free.values)) << usual.codec << " " << usual.method;
@@ -498,6 +499,24 @@ TEST(ExchangeMembers, AHeldStepIsTakenBackToTheBit) {
       EXPECT_TRUE(same_bits(held.values, free.values)) << usual.codec << " " << usual.method;
     });
   }
+}
+
+TEST(ExchangeMembers, AHeldStepThatIsTakenBackHasNotCountedForWhoJoined) {
+  ExchangeOptions options = kSparse;
+  options.hold = true;
+  ElasticWorker a(0), b(1), c(2);
+  const std::vector<ElasticWorker*> all = {&a, &b, &c};
+  regroup({&a, &b}, 1, options);
+  for (const bool counts : {false, true}) {
+    regroup(all, counts ? 3 : 2, options);
+    EXPECT_TRUE(c.how.takes_over) << counts;
+    on_each(all, [&](ElasticWorker& worker) {
+      EXPECT_FALSE(step(worker, 0).skipped);
+      worker.exchange->settle(counts);
+    });
+  }
+  regroup(all, 4, options);
+  EXPECT_FALSE(c.how.takes_over);
 }
 
 TEST(ExchangeMembers, WhatCannotBeHeldIsRefused) {

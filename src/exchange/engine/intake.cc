@@ -58,13 +58,14 @@ Ticket Intake::start(size_t index, const TensorView& view) {
   return {.step = step_};
 }
 
-StepReport Intake::finish() {
+StepReport Intake::finish(const std::function<void()>& may_open) {
   std::unique_lock lock(mutex_);
   rethrow();
   if (std::exchange(unclaimed_, false)) {
     if (staging_ != nullptr) staging_->order_callers();
     return report_;
   }
+  if (started_count_ == 0 && !closed_) may_open();
   closed_ = true;
   work_.notify_all();
   StepReport report = await_end(lock, step_);
@@ -81,10 +82,12 @@ StepReport Intake::wait(Ticket ticket) {
 
 StepReport Intake::await_end(std::unique_lock<std::mutex>& lock, uint64_t step) {
   const auto since = Clock::now();
-  ended_.wait(lock, [&] { return error_ != nullptr || step_ > step; });
+  const uint64_t failures = failures_;
+  ended_.wait(lock, [&] { return error_ != nullptr || failures_ != failures || step_ > step; });
   // The step that ends a run after too many skipped ones leaves zeros, too.
   if (staging_ != nullptr && step_ > step) staging_->order_callers();
   rethrow();
+  if (failures_ != failures) std::rethrow_exception(last_failure_);  // restart was faster
   StepReport report = report_;
   report.wait_seconds = std::chrono::duration<double>(Clock::now() - since).count();
   return report;
@@ -176,6 +179,8 @@ void Intake::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (staging_ != nullptr) staging_->order_after_failure();
   error_ = std::move(error);
+  last_failure_ = error_;
+  ++failures_;
   ended_.notify_all();
 }
 

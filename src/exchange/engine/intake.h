@@ -17,8 +17,8 @@
 
 namespace thinwire {
 
-// A monitor: every function may be called from any thread. A step is open from its first start, or
-// from finish, and closed to further tensors once all were started or finish was called.
+// Functions may be called from any thread, but for those whose comment names a thread. A step is open from its first
+// start, or from finish, and closed to further tensors once all were started or finish was called.
 class Intake {
  public:
   // `staging` is null, or where tensors of a device are fetched; it outlives this.
@@ -26,7 +26,8 @@ class Intake {
 
   // What callers do, as Exchange says.
   Ticket start(size_t index, const TensorView& view);
-  StepReport finish();
+  // `may_open` throws if no step may begin; it is called if this one would begin without a tensor.
+  StepReport finish(const std::function<void()>& may_open);
   StepReport wait(Ticket ticket);
   void set_step(uint64_t step);
 
@@ -39,7 +40,8 @@ class Intake {
   // Whether every call throws an error.
   bool has_failed() const;
 
-  // For such work: the next step's number, and another plan of the same tensors from that step on.
+  // Inside between_steps, or while the exchange's thread does not run: the next step's number, and another plan of the same
+  // tensors from that step on.
   uint64_t next_step() const noexcept { return step_; }
   void follow(const Plan& plan);
 
@@ -97,6 +99,8 @@ class Intake {
   uint64_t step_ = 0;
   StepReport report_;  // of the last step that ended
   std::exception_ptr error_;
+  uint64_t failures_ = 0;  // since the beginning; restart forgets the error, and not that it was
+  std::exception_ptr last_failure_;  // its error
 };
 
 }  // namespace thinwire

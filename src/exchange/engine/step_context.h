@@ -30,6 +30,12 @@ inline uint64_t dense_fp32_bytes(size_t values, size_t ranks, Results results) n
 
 class Roster;
 
+// Who writes what, and when:
+//   between steps                       generation, roster, first, stride
+//   StepRunner::begin                   call.step, gives_zeros; it resets faults, left_out, some_left_out and seconds
+//   when attendance is known            factor
+//   during a step, by all its parts     faults, buffers, compress_seconds, decompress_seconds
+//   FaultyRanks::agree                  left_out, some_left_out
 struct StepContext {
   Group& group;
   TensorTable& tensors;
@@ -41,7 +47,7 @@ struct StepContext {
   bool gives_zeros = false;  // whatever this rank's tensors hold: it asked to skip the step
   Roster* roster =
       nullptr;  // of exchanges that go on without faulty ranks; null: a fault skips the step
-  bool left_out = false;  // this rank's values do not count in the step
+  bool left_out = false;       // this rank's values do not count in the step
   bool some_left_out = false;  // those of any rank; the same on all
   BufferPool buffers = {};
   double compress_seconds = 0;

@@ -47,11 +47,11 @@ Runner::OnDevice StepRunner::on_device() const {
   return on;
 }
 
-// Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by itself, and none
-// needs more of another than its values. Memories that follow the result must see every result.
+// Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by itself in every step, and
+// none needs more of another than its values. Memories that follow the result must see every result.
 bool StepRunner::may_leave_out(const Sections& sections) const {
   const auto goes_on = [](const Section& section) {
-    if (!section.terms.method->everybody) return false;
+    if (!section.terms.everybody) return false;
     for (const std::string& spec : CodecSchedule::parse(section.options.codec).value().ends())
       if (make_codec(spec).value().codec->info().agreed == Agreed::kScale) return false;
     return !make_feedback(section.terms.feedback, StreamSpec{}).value()->shares_state();

@@ -265,7 +265,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
   if (Status status = schedule.check_epochs("exchange", options.steps_per_epoch); !status)
     return status;
   Terms terms;
-  terms.divisible = true;
+  terms.divisible = terms.everybody = true;
   Result<NamedCombine> combine = make_combine(options.combine);
   if (!combine) return combine.status();
   terms.combine = std::move(combine.value().rule);
@@ -289,6 +289,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
     terms.method = method.value();
     block = info.block;
     terms.divisible = terms.divisible && method.value()->cuts_anywhere;
+    terms.everybody = terms.everybody && method.value()->everybody;
     if (const std::string wanted = memory_for(info); wanted != "none") {
       if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
         return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +

@@ -25,6 +25,7 @@ struct Terms {
   std::shared_ptr<const Combine> combine;
   Grouping grouping = Grouping::kTensor;
   bool divisible = false;  // streams may be cut at any value, in every step
+  bool everybody = false;  // each rank combines all contributions by itself, in every step
 };
 
 // Those of streams in a critical regime or of the others; only their codecs differ. Fails with the

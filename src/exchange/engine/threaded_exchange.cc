@@ -74,7 +74,9 @@ Ticket ThreadedExchange::start(size_t index, TensorView tensor) {
   return intake_.start(index, tensor);
 }
 
-StepReport ThreadedExchange::finish() { return intake_.finish(); }
+StepReport ThreadedExchange::finish() {
+  return intake_.finish([this] { require_settled(); });
+}
 
 const std::vector<OwnedRange>& ThreadedExchange::owned(int rank) const {
   THINWIRE_CHECK(!owned_.empty(), "exchange: owned needs ExchangeOptions::results = kShard");
@@ -167,7 +169,7 @@ void ThreadedExchange::run() noexcept {
       word_ = runner_->word();
       open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
       if (!report.skipped) {
-        lacks_ = false;
+        if (!options_.hold) lacks_ = false;  // else settle says whether the step counts
         all_heard_ = true;
       }
       intake_.end_step(std::move(report), over);
@@ -198,9 +200,10 @@ void ThreadedExchange::run_buckets(uint64_t step) {
     bool moved = runner_->advance();
     std::chrono::microseconds patience = moved ? std::chrono::microseconds(0) : nap_after(looks++);
     const bool may_begin = runner_->may_begin();
-    bool others_wait = next < bucket_count_;  // for this rank too
-    if (others_wait && !may_begin && intake_.await_closed(patience)) others_wait = false;
-    if (others_wait && may_begin) {
+    // Until the caller has handed over all tensors, a standstill says nothing of other ranks, and no deadline runs.
+    bool caller_is_busy = next < bucket_count_;
+    if (caller_is_busy && !may_begin && intake_.await_closed(patience)) caller_is_busy = false;
+    if (caller_is_busy && may_begin) {
       if (runner_->idle()) patience = Intake::kForever;
       if (!intake_.await_bucket(next, patience)) {
         // Its tensors are still to come.
@@ -216,12 +219,12 @@ void ThreadedExchange::run_buckets(uint64_t step) {
         runner_->begin_bucket(next++);
         moved = true;
       }
-    } else if (!moved && !others_wait) {
+    } else if (!moved && !caller_is_busy) {
       check_deadline(quiet_since);
       if (patience.count() > 0) std::this_thread::sleep_for(patience);
     }
     if (moved) looks = 0;
-    if (moved || others_wait) quiet_since = Clock::now();
+    if (moved || caller_is_busy) quiet_since = Clock::now();
   }
 }
 

@@ -55,6 +55,7 @@ void ThreadedExchange::settle(bool counts) {
   if (open_ == Open::kHeld) {
     intake_.between_steps("settle", [&] { runner_->settle(counts); });
     word_ = runner_->word();
+    if (counts) lacks_ = false;
     open_ = Open::kNothing;
     return;
   }

@@ -24,11 +24,11 @@ class Accounts {
     const Account own = says(rank, rank);
     if (own == kNoAccount) return found(LeftOutFor::kSilence);
     if (!is_digest(own)) return found(fault_in(own), stream_in(own));
-    if (is_alone(rank)) return found(LeftOutFor::kDisagreement);
+    if (accuses_too_many(rank)) return found(LeftOutFor::kDisagreement);
     Account worst = kNoAccount;  // a digest is the largest
     size_t accusers = 0;
     for (size_t by = 0; by < ranks_; ++by) {
-      if (!contradicts(by, rank) || is_alone(by)) continue;
+      if (!contradicts(by, rank) || accuses_too_many(by)) continue;
       ++accusers;
       worst = std::max(worst, says(by, rank));
     }
@@ -45,8 +45,10 @@ class Accounts {
     return is_digest(says(of, of)) && says(by, of) != kNoAccount && says(by, of) != says(of, of);
   }
 
-  // An honest rank differs from faulty ones alone. Those that are known by others are not its own accusations.
-  bool is_alone(size_t rank) const {
+  // Whether `rank` contradicts more ranks than can be faulty. A rank that more than `most` ranks contradict is certainly
+  // faulty: it does not count as an accusation by `rank`, and one fewer of the others can be faulty. An honest rank
+  // contradicts only faulty ones.
+  bool accuses_too_many(size_t rank) const {
     size_t accused = 0, known = 0;
     for (size_t of = 0; of < ranks_; ++of) {
       size_t accusers = 0;

@@ -17,12 +17,14 @@
 
 namespace thinwire {
 
-// The agreement at the end of a step in which up to f ranks are faulty: f + 1 rounds, 2 at least, in each of which
-// every rank sends the accounts that it learnt in the round before to every other one, its own in the first [the relays of Dolev and Strong, SIAM J. Comput.
-// 1983, without signatures]. Among f + 1 rounds there is one in which no rank fails, and after which all know the
-// same. An account that a rank brings later than in the first round is not taken, because those that hear of it in
-// the last round could not pass it on. A rank whose own accounts differ from one rank to another is found, too. What is not protected: a rank that
-// forges the accounts of others, because accounts are sealed with a checksum, and not signed.
+// The agreement at the end of a step in which up to f ranks are faulty. After f + 1 rounds, and at least 2, all ranks
+// know the same accounts. In the first round every rank sends its own accounts to every other one. In each later round it
+// sends the accounts that it learnt in the round before [the relays of Dolev and Strong, SIAM J. Comput. 1983, without
+// signatures]. Among f + 1 rounds there is one in which no rank fails, and after which all know the same. An account that a
+// rank brings later than in the first round is not taken, because those that hear of it in the last round could not pass
+// it on. A rank whose own accounts differ from one rank to another is found, too.
+//
+// There is no protection from a rank that forges the accounts of others: accounts are sealed with a checksum, and not signed.
 //
 // A message has 8 (n^2 + 3) bytes. Ranks that lag behind find the messages of earlier steps before them and read
 // them in order. A rank waits longer in each round than in the one before: others may have spent their patience
@@ -32,7 +34,7 @@ class AccountRounds {
   AccountRounds(StepContext& context, Roster& roster);
 
   // accounts[j * n + s]: what rank j says of rank s; those of a rank are kNoAccount if they are not known. The
-  // same on all ranks. Returns after a few deadlines at most; ranks that it waited for in vain are noted as silent.
+  // same on all ranks. Returns after (f + 1) (f + 6) / 4 deadlines at most, for f >= 1; ranks that it waited for in vain are noted as silent.
   std::vector<Account> call(std::span<const Account> mine);
 
  private:

@@ -39,8 +39,8 @@ class PatientOutbox {
   // Waits for ranks that are about to take their messages, a deadline at most.
   ~PatientOutbox();
 
-  // Sends the first `size` bytes of the message to all ranks that are not lost; as SizedSend does, under `tag`
-  // and `tag + 1`, or without their number.
+  // Sends the first `size` bytes of the message to all ranks that are not lost. send_sized sends the length under `tag` and
+  // the bytes under `tag + 1`, as SizedSend does; send sends the bytes under `tag`.
   void send_sized(Buffer message, size_t size, int tag) {
     send(std::move(message), size, tag, true);
   }

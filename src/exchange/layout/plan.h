@@ -15,7 +15,7 @@ struct PlannedStream {
   StreamSpec spec;
   std::vector<size_t> tensors;                 // indices in the list given, in the spec's order
   bool plain = false;                          // small tensors together in fp32, with no memory
-  size_t section = 0;                          // that its tensors are of
+  size_t section = 0;                          // index of the section that its tensors are of
   std::optional<size_t> owner = std::nullopt;  // the rank that its mean is for; else shards
   size_t first = 0;  // place of its first tensor among those of the section
 };

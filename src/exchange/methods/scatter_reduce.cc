@@ -19,7 +19,7 @@
 //
 // With a rule over whole vectors (vector_rule.h) owners keep all contributions to their chunks, n
 // rows of their shards, until the statistics of the last bucket tell the weights of rows. Up to
-// then they answer with words, as where results are shards. Then they hand out all results. A
+// then they answer with acknowledgements, as where results are shards. Then they hand out all results. A
 // rank's own contribution goes through the codec, as all others do.
 //
 // Sums start from -0.0, as in dense.cc.
@@ -48,7 +48,7 @@ class ScatterReduce final : public Method {
         window_(window_of(context_.ranks())),
         shards_only_(parts.shards),
         vector_rule_(parts.combine.over_vectors()),
-        means_out_(window_, answer_size()),
+        means_out_(window_, reply_size()),
         memories_(parts.streams.size()),
         part_tag_(parts.first_tag),
         mean_tag_(parts.first_tag + 1) {
@@ -65,7 +65,7 @@ class ScatterReduce final : public Method {
     make_sums(parts.combine);
     for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
       lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size(),
-                          answer_size());
+                          reply_size());
   }
 
   void begin(size_t bucket) override {
@@ -79,7 +79,7 @@ class ScatterReduce final : public Method {
   bool advance() override {
     bool moved = reduce() || hand_out();
     for (Lane& lane : lanes_) moved |= send_part(lane);
-    for (Lane& lane : lanes_) moved |= answers_with_words() ? take_word(lane) : take_mean(lane);
+    for (Lane& lane : lanes_) moved |= acks_only() ? take_ack(lane) : take_mean(lane);
     while (finished_ < released_ && finished(finished_)) {
       ++finished_;
       moved = true;
@@ -89,25 +89,26 @@ class ScatterReduce final : public Method {
 
   bool done() const noexcept override { return finished_ == released_; }
 
-  // A rank for whose parts nobody waits, because it sits out, still waits for all words of owners.
+  // A rank for whose parts nobody waits, because it sits out, still waits for all acknowledgements of owners.
   bool has_rows() const noexcept override {
     return released_ == members_.size() && reduced_ == own_.chunks.size() &&
-           std::all_of(lanes_.begin(), lanes_.end(),
-                       [&](const Lane& lane) { return lane.asked == route(lane).chunks.size(); });
+           std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+             return lane.parts_sent == route(lane).chunks.size();
+           });
   }
 
   void add_statistics(StatisticsRound& to) override {
     for (size_t i = 0; i < statistics_.size(); ++i) to.own()[i] += statistics_[i];
   }
 
-  // All parts of this step have arrived where they belong, and all words: without the last word the
+  // All parts of this step have arrived where they belong, and all acknowledgements: without the last one the
   // last part would not have left.
   void choose(std::span<const float> row_weights) override {
     row_weights_ = row_weights;
     chosen_ = true;
     if (shards_only_) return;
     for (Lane& lane : lanes_) {
-      lane.answered = 0;
+      lane.acknowledged = 0;
       for (size_t number = 0; number < window_; ++number) expect_mean(lane, number);
     }
   }
@@ -171,12 +172,12 @@ class ScatterReduce final : public Method {
     if (vector_rule_ != nullptr)
       statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
     for (Lane& lane : lanes_) {
-      lane.asked = lane.answered = 0;
+      lane.parts_sent = lane.acknowledged = 0;
       for (size_t number = 0; number < window_; ++number) {
         expect_part(lane, number);
-        if (!answers_with_words()) expect_mean(lane, number);
+        if (!acks_only()) expect_mean(lane, number);
       }
-      if (answers_with_words()) expect_word(lane);
+      if (acks_only()) expect_ack(lane);
     }
   }
 
@@ -199,57 +200,55 @@ class ScatterReduce final : public Method {
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  // Where nothing is handed out, or not yet, an owner says instead how far it has come: one word for
-  // every half of a window, as long as there are chunks that may not be sent without it. Streams of
-  // less than a window of chunks need none.
-  bool answers_with_words() const noexcept {
-    return shards_only_ || (vector_rule_ != nullptr && !chosen_);
-  }
+  // Where nothing is handed out, or not yet, an owner says instead how far it has come: one acknowledgement for every half
+  // of a window, as long as there are chunks that may not be sent without it. Streams of less than a window of chunks need
+  // none. With the acknowledgement before the one of `chunks` a rank may send up to chunk `chunks - half() + window_`.
+  bool acks_only() const noexcept { return shards_only_ || (vector_rule_ != nullptr && !chosen_); }
   size_t half() const noexcept { return window_ / 2; }
-  size_t answer_size() const noexcept {
+  size_t reply_size() const noexcept {
     return shards_only_ ? sizeof(SealedWord) : plan_.max_size();
   }
-  bool is_waited_for(const Route& of_owner, size_t chunks) const noexcept {
-    return chunks > 0 && chunks % half() == 0 && chunks + window_ < of_owner.chunks.size() + half();
+  bool needs_ack(const Route& of_owner, size_t chunks) const noexcept {
+    return chunks > 0 && chunks % half() == 0 && of_owner.chunks.size() > chunks - half() + window_;
   }
-  SealedWord word_of(size_t owner, size_t chunks) const noexcept {
+  SealedWord ack_of(size_t owner, size_t chunks) const noexcept {
     return seal_word(chunks, context_.call.step, static_cast<int>(owner));
   }
-  void expect_word(Lane& lane) {
-    if (!is_waited_for(route(lane), lane.answered + half())) return;
+  void expect_ack(Lane& lane) {
+    if (!needs_ack(route(lane), lane.acknowledged + half())) return;
     const auto to = lane.means_in.bytes(0, sizeof(SealedWord));
     lane.means_in.transfer(0).set(
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
-  bool take_word(Lane& lane) {
-    const size_t chunks = lane.answered + half();
-    if (!is_waited_for(route(lane), chunks) || chunks > lane.asked) return false;
+  bool take_ack(Lane& lane) {
+    const size_t chunks = lane.acknowledged + half();
+    if (!needs_ack(route(lane), chunks) || chunks > lane.parts_sent) return false;
     if (!lane.means_in.transfer(0).done()) return false;
-    const SealedWord expected = word_of(lane.rank, chunks);
+    const SealedWord expected = ack_of(lane.rank, chunks);
     if (std::memcmp(lane.means_in.bytes(0, sizeof expected).data(), &expected, sizeof expected) !=
         0)
       context_.faults.add(ErrorCode::kCorrupt,
                           route(lane).chunks[chunks - 1].parts[0].stream->index(),
                           static_cast<int>(lane.rank));
-    lane.answered = chunks;
-    expect_word(lane);
+    lane.acknowledged = chunks;
+    expect_ack(lane);
     return true;
   }
 
   bool send_part(Lane& lane) {
-    const size_t number = lane.asked;
-    if (number >= route(lane).chunks.size() || number >= lane.answered + window_) return false;
+    const size_t number = lane.parts_sent;
+    if (number >= route(lane).chunks.size() || number >= lane.acknowledged + window_) return false;
     const Chunk& chunk = route(lane).chunks[number];
     Pending& transfer = lane.parts_out.transfer(number);
     if (chunk.bucket >= released_ || !transfer.done()) return false;
     if (context_.sits_out()) {
-      ++lane.asked;
+      ++lane.parts_sent;
       return true;
     }
     const auto message = lane.parts_out.bytes(number, chunk.size);
     write_contribution(context_, chunk, message);
     transfer.set(context_.group.send(message, static_cast<int>(lane.rank), part_tag_));
-    ++lane.asked;
+    ++lane.parts_sent;
     return true;
   }
 
@@ -267,7 +266,7 @@ class ScatterReduce final : public Method {
       sum_of(reduced_).add_statistics(statistics_);
     else
       give_result(reduced_);
-    if (answers_with_words()) send_word(reduced_ + 1);
+    if (acks_only()) send_ack(reduced_ + 1);
     ++reduced_;
     next_rank_ = 0;
     return true;
@@ -300,10 +299,10 @@ class ScatterReduce final : public Method {
   }
 
   // In the slot of the last of these chunks.
-  void send_word(size_t chunks) {
-    if (!is_waited_for(own_, chunks)) return;
+  void send_ack(size_t chunks) {
+    if (!needs_ack(own_, chunks)) return;
     const auto message = means_out_.bytes(chunks - 1, sizeof(SealedWord));
-    const SealedWord word = word_of(context_.rank(), chunks);
+    const SealedWord word = ack_of(context_.rank(), chunks);
     std::memcpy(message.data(), &word, sizeof word);
     send_to_all(message, chunks - 1);
   }
@@ -327,12 +326,12 @@ class ScatterReduce final : public Method {
 
   // A mean that is there before this rank has sent its part is not the mean of this step.
   bool take_mean(Lane& lane) {
-    const size_t number = lane.answered;
-    if (number >= lane.asked || !lane.means_in.transfer(number).done()) return false;
+    const size_t number = lane.acknowledged;
+    if (number >= lane.parts_sent || !lane.means_in.transfer(number).done()) return false;
     const Chunk& chunk = route(lane).chunks[number];
     take_result(context_, chunk, lane.means_in.bytes(number, chunk.size), lane.rank);
     expect_mean(lane, number + window_);
-    ++lane.answered;
+    ++lane.acknowledged;
     return true;
   }
 
@@ -341,7 +340,8 @@ class ScatterReduce final : public Method {
     if (vector_rule_ != nullptr && !chosen_) return false;
     if (handed_ < own_.ends[bucket]) return false;
     for (const Lane& lane : lanes_)
-      if ((shards_only_ ? lane.asked : lane.answered) < route(lane).ends[bucket]) return false;
+      if ((shards_only_ ? lane.parts_sent : lane.acknowledged) < route(lane).ends[bucket])
+        return false;
     if (bucket + 1 < members_.size()) return true;
     return std::all_of(lanes_.begin(), lanes_.end(), [](Lane& lane) {
       return lane.parts_out.all_done() && lane.means_out.all_done() && lane.means_in.all_done();

@@ -77,9 +77,9 @@ void ActiveStream::change_codec(const Terms& terms) {
 bool ActiveStream::open(const StepContext& context) {
   if (prepared_) return false;
   prepared_ = true;
-  given_ = false;
-  absent_ = context.sits_out();
-  settled_ = false;
+  result_is_in_tensors_ = false;
+  sits_out_ = context.sits_out();
+  agreed_encoded_ = false;
   in_parts_ = false;
   apart_ = false;
   signal_ = {};
@@ -102,9 +102,9 @@ void ActiveStream::join(StepContext& context) {
       to = std::copy_n(context.tensors.values(tensor).begin(),
                        context.tensors.values(tensor).size(), to);
   }
-  weigh(context, result_);
-  if (owed_ != nullptr && !absent_) owed_->release_strays(result_);
-  if (absent_) signal_ = result_;
+  apply_factor(context, result_);
+  if (owed_ != nullptr && !sits_out_) owed_->release_strays(result_);
+  if (sits_out_) signal_ = result_;
 }
 
 double ActiveStream::square_sum(std::span<const float> values) const {
@@ -113,9 +113,9 @@ double ActiveStream::square_sum(std::span<const float> values) const {
   return device::measure(*work_, values).square_sum;
 }
 
-// Where the values lie.
-void ActiveStream::weigh(const StepContext& context, std::span<float> values) const {
-  if (absent_ || context.gives_zeros)
+// In place: zeros for a rank that gives nothing, else times the rank's factor.
+void ActiveStream::apply_factor(const StepContext& context, std::span<float> values) const {
+  if (sits_out_ || context.gives_zeros)
     kernel::fill(values, 0.0f);
   else if (context.factor != 1)
     kernel::scale(values, context.factor);
@@ -125,7 +125,7 @@ void ActiveStream::prepare(StepContext& context) {
   if (work_ != nullptr) return prepare_device_parts(context);
   if (!open(context)) return;
   join(context);
-  if (!absent_) form_whole(context);
+  if (!sits_out_) form_whole(context);
 }
 
 // Observers want the whole.
@@ -133,7 +133,7 @@ void ActiveStream::prepare_parts(StepContext& context) {
   if (work_ != nullptr) return prepare_device_parts(context);
   if (!open(context)) return;
   join(context);
-  if (absent_) return;
+  if (sits_out_) return;
   in_parts_ = !observe_ && coded_.begin_parts(result_, context.call);
   if (!in_parts_) form_whole(context);
 }
@@ -156,7 +156,7 @@ bool ActiveStream::may_lie_apart() const {
 void ActiveStream::form_from_tensors(StepContext& context) {
   places_.clear();
   for (const size_t tensor : tensors_) {
-    weigh(context, context.tensors.values(tensor));
+    apply_factor(context, context.tensors.values(tensor));
     places_.push_back(context.tensors.values(tensor));
   }
   form_from_places(context);
@@ -324,7 +324,7 @@ bool ActiveStream::add_own_coded(StepContext& context, const Coder& coder, size_
 
 // After prepare.
 Signal ActiveStream::whole() {
-  return absent_ ? Signal{.values = signal_} : coded_.part(0, spec().count());
+  return sits_out_ ? Signal{.values = signal_} : coded_.part(0, spec().count());
 }
 
 size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::byte> out) {
@@ -335,7 +335,7 @@ size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::by
     return values.size();
   }
   const size_t size = encoder().offer(round, whole(), context.call, out);
-  if (absent_) return size;
+  if (sits_out_) return size;
   if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
   counters_.payload_bytes += size;
   counters_.frame_bytes += size;
@@ -355,8 +355,8 @@ void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
   size_t size = 0;
   {
     const Stopwatch watch(context.compress_seconds);
-    settled_ = true;
-    if (absent_) {
+    agreed_encoded_ = true;
+    if (sits_out_) {
       size = encoder().encode(whole(), context.call, scratch, {}).size;
     } else {
       Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
@@ -406,7 +406,7 @@ void ActiveStream::count_mean(const Encoded& encoded) {
 }
 
 void ActiveStream::sent_unframed() {
-  if (absent_) return;
+  if (sits_out_) return;
   coded_.keep_nothing(0, spec().count());
   count({.size = 4 * spec().count(), .kept = spec().count()}, rest());
   counters_.frame_bytes = counters_.payload_bytes;
@@ -414,7 +414,7 @@ void ActiveStream::sent_unframed() {
 
 void ActiveStream::end(StepContext& context, bool skipped) {
   signal_ = {};
-  if (!prepared_) {  // the step had no participants
+  if (!prepared_) {  // too few ranks took part, or the step failed before its bucket began
     counters_ = {.values = spec().count()};
     return;
   }
@@ -423,8 +423,8 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     if (regime_ != nullptr) show_regime(context);
   }
   prepared_ = false;
-  if (absent_)
-    settled_ && !skipped ? encoder().commit() : encoder().rollback();
+  if (sits_out_)
+    agreed_encoded_ && !skipped ? encoder().commit() : encoder().rollback();
   else
     skipped || context.left_out ? coded_.rollback() : coded_.commit();
   if (kept_ != nullptr && !skipped) kept_->commit();
@@ -444,8 +444,8 @@ void ActiveStream::show_regime(StepContext& context) {
 }
 
 void ActiveStream::give_result(StepContext& context) {
-  if (!prepared_ || std::exchange(given_, true)) return;
-  if (!absent_ && !apart_) coded_.receive(result_);
+  if (!prepared_ || std::exchange(result_is_in_tensors_, true)) return;
+  if (!sits_out_ && !apart_) coded_.receive(result_);
   if (work_ != nullptr) return give_from_device(context);
   if (kept_ != nullptr && rule_->keeps() == Keeps::kResult)
     std::copy(result_.begin(), result_.end(), kept_->next().begin());

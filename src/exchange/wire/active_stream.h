@@ -40,9 +40,12 @@ class KeptRow;
 class OwnerMemory;
 class VectorRule;
 
-// A step is prepare, prepare_apart or prepare_parts, then write_frame, write_payload or add_own for
-// every part, then end. Where ranks agree on what they encode it is prepare, then offer and adopt
-// for every round, then settle instead. Not shared between threads.
+// A step begins with one of three functions and ends with end:
+//   prepare         the whole signal in one piece; then write_frame or write_payload. Where ranks agree on what they encode:
+//                   offer and adopt for every round, then settle
+//   prepare_parts   the signal is formed part by part when it is asked for; then write_frame, add_own, add_own_coded
+//   prepare_apart   signal and mean lie in the tensors; then write_frame, begin_mean, add_to_mean. There is no result()
+// Not shared between threads.
 class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and
@@ -90,8 +93,8 @@ class ActiveStream {
   // Whether owners of its shards remember what the codec loses of the mean.
   bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
 
-  // What this rank owes of the stream; what strays of it goes into every gradient until a step
-  // counts. Null: nothing.
+  // What this rank, as a present or former owner of a part of the stream, still owes; prepare adds what of it lies outside
+  // its shard to the gradient, until a step counts. Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
   // The threshold that this stream has together with others; null: the codec finds its own.
@@ -115,7 +118,7 @@ class ActiveStream {
   // zeros, which no memory or encoder is shown; it is only asked to offer, adopt and settle what
   // ranks agree on.
   void prepare(StepContext& context);
-  bool finite() const noexcept { return absent_ || coded_.finite(); }
+  bool finite() const noexcept { return sits_out_ || coded_.finite(); }
 
   // The same, but where the memory allows it each part is formed when it is written or added, while
   // it is in cache and those before it are on their way. Then every value must be, once, and
@@ -223,7 +226,7 @@ class ActiveStream {
   template <typename Piece>
   void for_pieces(StepContext& context, const Piece& piece);
   double square_sum(std::span<const float> values) const;
-  void weigh(const StepContext& context, std::span<float> values) const;
+  void apply_factor(const StepContext& context, std::span<float> values) const;
   void form_whole(StepContext& context);
   void form_from_tensors(StepContext& context);
   void form_from_places(StepContext& context);
@@ -261,8 +264,8 @@ class ActiveStream {
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
-  const VectorRule* rule_ = nullptr;  // if it keeps something
-  KeptRow* kept_ = nullptr;           // that
+  const VectorRule* rule_ = nullptr;  // the rule that combines, if it is one over whole vectors
+  KeptRow* kept_ = nullptr;           // what it keeps from step to step; null: nothing
   GlobalThreshold* threshold_ = nullptr;
   CriticalRegime* regime_ = nullptr;
   std::vector<float> joined_;  // the values of several tensors, one after another
@@ -270,9 +273,9 @@ class ActiveStream {
   std::vector<std::span<const float>> places_;          // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
-  bool given_ = false;             // the result is in the tensors
-  bool absent_ = false;            // this rank sits the step out
-  bool settled_ = false;           // the encoder has what all ranks agreed on
+  bool result_is_in_tensors_ = false;
+  bool sits_out_ = false;          // this rank, in this step
+  bool agreed_encoded_ = false;    // the encoder has what all ranks agreed on
   bool in_parts_ = false;          // the signal is formed when a part of it is asked for
   bool apart_ = false;             // signal and mean are of the tensors where they lie
   std::span<const float> signal_;  // unless in parts

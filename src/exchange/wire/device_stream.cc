@@ -67,18 +67,18 @@ void ActiveStream::join_on_device(StepContext& context) {
         work_->send(to.data(), std::as_bytes(from));
     });
   }
-  if (absent_ || context.gives_zeros)
+  if (sits_out_ || context.gives_zeros)
     device::fill(*work_, result_, 0.0f);
   else if (context.factor != 1)
     device::scale(*work_, result_, context.factor);
-  if (owed_ != nullptr && owed_->has_strays() && !absent_) {
+  if (owed_ != nullptr && owed_->has_strays() && !sits_out_) {
     std::vector<float> values(result_.size());
     work_->fetch(std::as_writable_bytes(std::span(values)), result_.data());
     owed_->release_strays(values);
     work_->send(result_.data(), std::as_bytes(std::span(values)));
   }
   work_->await();
-  if (absent_) signal_ = result_;
+  if (sits_out_) signal_ = result_;
 }
 
 // Codecs with a threshold of their own keep all of what is alike, and those that fit a law find one in the heavy tail.
@@ -104,7 +104,7 @@ void ActiveStream::rehearse() {
 void ActiveStream::prepare_on_device(StepContext& context) {
   if (!open(context)) return;
   join(context);
-  if (absent_) return;
+  if (sits_out_) return;
   if (!may_lie_apart()) return form_whole(context);
   places_.clear();
   for_pieces(context,
@@ -117,7 +117,7 @@ void ActiveStream::prepare_device_parts(StepContext& context) {
   if (!open(context)) return;
   join(context);
   device_parts().begin_step();
-  if (absent_) return;
+  if (sits_out_) return;
   form_whole(context);
   if (!finite()) return;
   device_parts_->encode(coded_.part(0, spec().count()), context.call);
@@ -125,7 +125,7 @@ void ActiveStream::prepare_device_parts(StepContext& context) {
 
 // Once for all parts, when the memory has been told of each.
 void ActiveStream::count_device_rest() {
-  if (device_parts_ == nullptr || !norms_ || absent_ || !finite() || rest().empty()) return;
+  if (device_parts_ == nullptr || !norms_ || sits_out_ || !finite() || rest().empty()) return;
   rest_square_ = square_sum(rest());
   counters_.rest_norm = std::sqrt(rest_square_);
 }

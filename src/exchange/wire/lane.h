@@ -49,7 +49,7 @@ class Ring {
 
 // Between this rank and `rank`, in a step: chunks that the other owns go out as `parts_out` and come
 // back, added, as `means_in`; those that this rank owns come as `parts_in` and go out as means, from
-// memory that all lanes share.
+// memory that all lanes share. Acknowledgements travel as means do.
 struct Lane {
   Lane(size_t rank_, size_t window, size_t slot_size, size_t mean_size)
       : rank(rank_),
@@ -59,8 +59,8 @@ struct Lane {
         means_out(window, 0) {}
 
   size_t rank;
-  size_t asked = 0;     // chunks of the other sent
-  size_t answered = 0;  // of these, means decoded
+  size_t parts_sent = 0;    // chunks of the other's that this rank sent, or, if it sits out, passed
+  size_t acknowledged = 0;  // of these: means decoded, or acknowledgements heard
   Ring parts_out;
   Ring parts_in;
   Ring means_in;
