@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/lost_rank.h"
@@ -75,6 +78,31 @@ TEST_P(ExchangeLoss, ARankThatStallsIsNamedAtTheDeadline) {
       2s);
   EXPECT_THAT(messages, SizeIs(3));
   EXPECT_THAT(messages, Each(HasSubstr("rank 1")));
+}
+
+// The last rank owns the only value and waits for rank 1, the others wait for the owner: it speaks first, and names rank 1.
+TEST(ExchangeLossOnce, WhoWaitsForAnOwnerLetsTheOwnerNameTheRankThatStalls) {
+  const std::vector<TensorSpec> model = {{"w", {1}, TensorKind::kLinear}};
+  for (const std::string method : {"dense", "scatter-reduce"}) {
+    LostRank lost(1);
+    const ExchangeOptions options{.codec = "fp32", .method = method};
+    const auto messages = lost.told(kRanks, [&](Group& group) {
+      group.set_deadline(kLongDeadline);
+      TamperingGroup plain(group, kNoTampering);
+      Side side(plain, model, options);
+      side.step(0);
+      plain.last_split().set_deadline(2400ms);
+      if (group.rank() == 1) {
+        lost.stall(3);
+        EXPECT_THROW(side.step(1), Error);
+        return;
+      }
+      if (group.rank() == kRanks - 1) std::this_thread::sleep_for(150ms);
+      side.step(1);
+    });
+    EXPECT_THAT(messages, SizeIs(3)) << method;
+    EXPECT_THAT(messages, Each(HasSubstr("rank 1"))) << method;
+  }
 }
 
 TEST(ExchangeLossOnce, AnErrorIsThrownAgainByEveryLaterCall) {

@@ -113,7 +113,8 @@ class ThreadedExchange final : public Exchange {
   std::vector<uint64_t> stores_;   // by rank: identities; 0: not told, as in make_exchange
   std::vector<bool> left_;         // by rank: handed over
   std::vector<KnownLoss> losses_;  // of which not all members may have heard
-  std::atomic<bool> all_heard_ = false;  // a step has ended with a verdict of all since they were told
+  std::atomic<bool> all_heard_ =
+      false;  // a step has ended with a verdict of all since they were told
   std::atomic<bool> lacks_ =
       false;  // it was to take over what others have, and no step has counted since
   std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards

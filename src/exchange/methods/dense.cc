@@ -124,6 +124,8 @@ class Dense final : public Collective {
     return nullptr;
   }
 
+  bool awaits_owner() const noexcept override { return next_ == peers_.size(); }
+
   void add_owned(size_t rank, std::vector<Piece>& to) const override {
     for (const ChunkPart& part : shards_[rank].parts)
       to.push_back({part.stream->index(), part.range.begin, part.range.count});

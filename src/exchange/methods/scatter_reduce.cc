@@ -137,6 +137,8 @@ class ScatterReduce final : public Method {
     return nullptr;
   }
 
+  bool awaits_owner() const noexcept override { return reduced_ == own_.chunks.size(); }
+
  private:
   OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
     if (shards_only_ || !stream.owners_remember()) return nullptr;
