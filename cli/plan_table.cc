@@ -77,7 +77,8 @@ std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
   std::string text = about_errors(plan, best);
   if (best.wants_short_trial)
     text +=
-        " It leaves most gradient values for later steps, so compare the losses of a short run with "
+        " It leaves most gradient values for later steps, so compare the losses of a short run "
+        "with "
         "it and without it first.";
   return text;
 }
@@ -167,7 +168,8 @@ std::string verdict_of(const PlanTable& plan) {
   return fmt::format(
       "Compress: {} takes {} ms a step, {} ms with fp32.{}{} What is left is limited by {}. {}",
       best.codec, milliseconds(best.step.seconds), milliseconds(dense.step.seconds),
-      about_gain(speed_up(plan, best)), about_accuracy(plan, best), to_string(best.step.limit), what_would_change(plan, best));
+      about_gain(speed_up(plan, best)), about_accuracy(plan, best), to_string(best.step.limit),
+      what_would_change(plan, best));
 }
 
 std::string plan_text(const PlanTable& plan) {
@@ -179,7 +181,8 @@ std::string plan_text(const PlanTable& plan) {
   if (plan.way.empty())
     text +=
         "Error is what thinwire's own short runs on two networks lost, in percentage points above\n"
-        "fp32, one to three seeds each (docs/results/defaults.md, methods.md): a point or two may be\n"
+        "fp32, one to three seeds each (docs/results/defaults.md, methods.md): a point or two may "
+        "be\n"
         "chance.\n";
   return text;
 }
