@@ -239,6 +239,11 @@ TEST_F(FinishedSummary, WorkersAreThoseThatThereWere) {
   EXPECT_FALSE(is_done());
 }
 
+TEST_F(FinishedSummary, WhereItComputedDoesNotMatter) {
+  summary_["settings"]["run.device"] = "cuda";
+  EXPECT_TRUE(is_done());
+}
+
 TEST_F(FinishedSummary, OfACutOffRunDoesNot) {
   summary_["finished"] = false;
   EXPECT_FALSE(is_done());

@@ -24,10 +24,12 @@ constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.36
                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
 constexpr double kNormal = 2.131;  // no narrower than for 15: more seeds than that are rare
 
-// What a run's recipe was: "section.key" to canonical text. Workers are those that there were.
+// What a run's recipe was: "section.key" to canonical text. Workers are those that there were. The device
+// is not compared: it says where a run computed and not what.
 std::string first_difference(const Json& settings, int world_size, const SweepRun& run) {
   for (const OptionInfo& row : recipe_keys()) {
     const std::string key(row.name);
+    if (key == "run.device") continue;
     const bool workers = key == "run.workers";
     const std::string now = run.recipe.options.canonical(key);
     const auto found = settings.find(key);

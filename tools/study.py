@@ -2,7 +2,7 @@
 """Runs a study with `thinwire sweep`, keeps the results of its runs, and writes its page.
 
 usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit ID] [--at-once N]
-                [--gpu NAME] [--table-only]
+                [--device cuda] [--gpu NAME] [--table-only]
 
 A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
 that others are compared with, seed by seed; with `judge = "loss"` by their test loss. Runs go to FOLDER/<study>/; what a finished one came to is
@@ -227,6 +227,7 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "out")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
     parser.add_argument("--commit", default=results_page.commit(), help="that the program was built from")
+    parser.add_argument("--device", default="cpu", help="that runs compute on")
     parser.add_argument("--gpu", default="", help="of runs that computed on one; else this machine's")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--table-only", action="store_true")
@@ -244,7 +245,8 @@ def main() -> int:
             return code
     command = [options.program, "sweep", str(options.file), "--out", str(out),
                "--kept", str(unpacked), "--at-once", str(options.at_once)]
-    code = subprocess.run(command + data + ["--table-only"] * options.table_only).returncode
+    device = ["--set", f"run.device={options.device}"]
+    code = subprocess.run(command + data + device + ["--table-only"] * options.table_only).returncode
     rows = read_json(out / "sweep.json") or []
     before = kept_runs.read(kept)
     for name in (name for row in rows for name in row["runs"]):
