@@ -95,6 +95,8 @@ PlanTable plan_for(const PlanArguments& arguments, std::optional<int> ranks, Cos
   plan.measured_by = subject->measured_by();
   plan.timeline = subject->timeline();
   plan.request = subject->request();
+  if (plan.request.link.bits_per_second > 0)
+    plan.request.copy_seconds_per_byte = costs.copies();
   plan.notes = subject->notes();
   plan.rows = rows_of(*subject, arguments, plan.request, costs);
   plan.processor = costs.processor();

@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / "tools"))
 import results_page  # noqa: E402
 
 from check_plan import add_cell_options, kept_of  # noqa: E402
-from compare_training import Kept, train  # noqa: E402
+from compare_training import Kept, computation, train  # noqa: E402
 
 AUTOS = ("auto:loss=small", "auto:loss=any")
 NEAR = 1.05
@@ -102,8 +102,7 @@ def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tup
         plan.flush()
         steps = train(options, f"auto:loss=any,plan={plan.name}", (1 + len(decisions) * turns) * segment,
                       None if rate == "none" else rate)
-    compute = statistics.median(step["times"]["compute"] for step in steps)
-    return seconds_by_turns(steps, len(decisions), segment, unsettled), compute
+    return seconds_by_turns(steps, len(decisions), segment, unsettled), computation(steps)
 
 
 def standard_error(low: float, high: float, turns: int) -> float:

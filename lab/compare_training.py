@@ -101,6 +101,11 @@ def seconds_per_step(steps: list[dict]) -> float:
     return statistics.median(b - a for a, b in zip(ends, ends[1:]))
 
 
+def computation(steps: list[dict]) -> float:
+    """The median of what a rank's own arithmetic takes in a step: samples, both passes, the optimiser."""
+    return statistics.median(sum(step["times"][part] for part in ("fetch", "compute", "update")) for step in steps)
+
+
 def measure(options, kept: Kept) -> None:
     for number in range(options.rounds):
         for rate in options.rates:
@@ -108,7 +113,7 @@ def measure(options, kept: Kept) -> None:
                 if not kept.get("time", codec, rate, number):
                     steps = train(options, codec, options.timed_steps, rate)
                     kept.put("time", codec, rate, number, seconds=seconds_per_step(steps),
-                             compute=statistics.median(s["times"]["compute"] for s in steps[3:]))
+                             compute=computation(steps[3:]))
     for codec in options.codecs:
         found = kept.get("loss", codec)
         if not found or len(found["losses"]) != options.steps:

@@ -38,6 +38,19 @@ def sh(*command, check=True):
     return done.stdout
 
 
+BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+def burst_for(rate: str) -> str:
+    """What a link that was idle sends at once: what it carries in a millisecond, from 16 to 256 KiB. With more, messages of
+    a step that computes for longer than they take would never wait for the link. The kernel hands over up to 64 KiB at a
+    time, and cuts that up where the bucket is smaller."""
+    number, unit = rate[:-4], rate[-4:]
+    if unit not in BITS:
+        return "256kb"
+    return str(int(min(max(float(number) * BITS[unit] / 8 * 1e-3, 16 * 1024), 256 * 1024)))
+
+
 class Lab:
     """The hub and the hosts, from creation to removal."""
 
@@ -45,7 +58,10 @@ class Lab:
         self.name = f"{PREFIX}{os.getpid()}"
         self.hub = f"{self.name}-hub"
         self.hosts = [f"host{i + 1}" for i in range(hosts)]
-        self.shape = ["rate", rate, "burst", burst, "latency", latency]
+        self.rate, self.burst, self.latency = rate, burst, latency
+
+    def shape(self, rate):
+        return ["rate", rate, "burst", self.burst or burst_for(rate), "latency", self.latency]
 
     def namespace(self, host):
         return f"{self.name}-{host}"
@@ -66,7 +82,8 @@ class Lab:
             sh(*inside, "link", "set", host, "master", "bridge", "up")
             sh("ip", "-n", space, "address", "add", f"{NET}.{i + 1}/24", "dev", "net0")
             sh("ip", "-n", space, "link", "set", "net0", "up")
-            sh("tc", "-n", space, "qdisc", "add", "dev", "net0", "root", "tbf", *self.shape)
+            sh("tc", "-n", space, "qdisc", "add", "dev", "net0", "root", "tbf",
+               *self.shape(self.rate))
 
     def make_namespace(self, space, table):
         folder = RESOLVERS / space
@@ -81,7 +98,7 @@ class Lab:
     def change_rate(self, rate):
         for host in self.hosts:
             sh("tc", "-n", self.namespace(host), "qdisc", "change", "dev", "net0", "root", "tbf",
-               "rate", rate, *self.shape[2:])
+               *self.shape(rate))
 
     def sent_bytes(self):
         """What each host's card has sent since set_up, headers of all layers included."""
@@ -159,7 +176,7 @@ def main():
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--ranks", type=int, help="as many as hosts unless given")
     parser.add_argument("--rate", default="1gbit", help="of every host's link, as tc writes it")
-    parser.add_argument("--burst", default="256kb")
+    parser.add_argument("--burst", help="bytes that an idle link sends at once; else those of a millisecond, 16 to 256 KiB")
     parser.add_argument("--latency", default="50ms", help="longest wait in a link's queue")
     parser.add_argument("--then", action="append", default=[], type=later_rate, metavar="RATE@SECONDS",
                         help="changes the rate so many seconds after the start; may be given several times")

@@ -208,7 +208,7 @@
   };
 
   const step_time = () => {
-    const thread = [['fetch', 'fetching samples'], ['compute', 'forward and backward pass'], ['wait', 'waiting for the exchange']];
+    const thread = [['fetch', 'fetching samples'], ['compute', 'forward and backward pass'], ['wait', 'waiting for the exchange'], ['update', 'optimiser']];
     const exchange = [['compress', 'compressing'], ['wire', 'on the wire'], ['decompress', 'decompressing']];
     const canvas = figure('time', 'Mean of a step',
       'upper bar: the training thread; lower bar: the exchange, which works beside it, so that its time counts only where the training thread waits');
@@ -219,7 +219,7 @@
         label: name, stack, data: seen.map((run) => 1e3 * (mean_of(run.series['time/' + key]) || 0)), backgroundColor: colour(first + i), maxBarThickness: 22,
       }));
       return {
-        type: 'bar', data: { labels: seen.map((run) => run.name), datasets: [...bars(thread, 'training', 0), ...bars(exchange, 'exchange', 3)] },
+        type: 'bar', data: { labels: seen.map((run) => run.name), datasets: [...bars(thread, 'training', 0), ...bars(exchange, 'exchange', thread.length)] },
         options: {
           indexAxis: 'y',
           scales: { x: { stacked: true, title: { display: true, text: 'milliseconds' } }, y: { stacked: true } },

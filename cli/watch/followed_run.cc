@@ -103,6 +103,7 @@ void FollowedRun::read_step(const Json& line) {
                      .fetch = number(times, "fetch"),
                      .compute = number(times, "compute"),
                      .wait = number(times, "wait"),
+                     .update = number(times, "update"),
                      .kept_over_target = kept < 0 ? std::nullopt : std::optional(kept)});
   if (recent_.size() > kRecent) recent_.pop_front();
   add_loss(recent_.back().loss);

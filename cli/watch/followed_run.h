@@ -29,7 +29,7 @@ class FollowedRun {
     double seconds = 0;  // since the run began
     double sent_bytes = 0;
     double dense_bytes = 0;
-    double fetch = 0, compute = 0, wait = 0;  // seconds of this step
+    double fetch = 0, compute = 0, wait = 0, update = 0;  // seconds of this step
     std::optional<double> kept_over_target;
   };
 

@@ -46,7 +46,7 @@ class RunFiles {
     add("{\"step\":" + std::to_string(step) + ",\"epoch\":" + std::to_string(step / 10.0) +
         ",\"loss\":" + std::to_string(2.0 / step) + ",\"seconds\":" + std::to_string(step) +
         ",\"dense_bytes\":4000,\"sent_bytes\":100,\"kept_over_target\":0.5,"
-        "\"times\":{\"fetch\":0.1,\"compute\":0.6,\"wait\":0.2}" +
+        "\"times\":{\"fetch\":0.1,\"compute\":0.6,\"wait\":0.2,\"update\":0.05}" +
         more + "}\n");
   }
   void finish(int steps) {
@@ -125,7 +125,7 @@ TEST(RunView, ARunThatGoesOnHasFiveLines) {
   EXPECT_THAT(lines[1], HasSubstr(" 25%  0:30 left  step 10  epoch 1.00"));
   EXPECT_THAT(lines[2], HasSubstr("0.2000  \u2588\u2584\u2583"));
   EXPECT_THAT(lines[2], HasSubstr("error 25.00% (best 25.00%)"));
-  EXPECT_EQ(lines[3], "  step   1 s  compute 60%  wait 20%  fetch 10%  other 10%");
+  EXPECT_EQ(lines[3], "  step   1 s  compute 60%  wait 20%  update 5%  fetch 10%  other 5%");
   EXPECT_EQ(lines[4], "  bytes  100 B a step  wire ratio 40.0x  kept/target 0.50");
 }
 

@@ -39,7 +39,7 @@ std::string bar(double part, size_t width, const Terminal& terminal) {
 
 // Means over the recent steps.
 struct Means {
-  double step = 0, sent = 0, dense = 0, fetch = 0, compute = 0, wait = 0;
+  double step = 0, sent = 0, dense = 0, fetch = 0, compute = 0, wait = 0, update = 0;
   std::optional<double> kept_over_target;
 };
 
@@ -53,11 +53,13 @@ Means means_of(const FollowedRun& run) {
     means.fetch += step.fetch;
     means.compute += step.compute;
     means.wait += step.wait;
+    means.update += step.update;
     kept += step.kept_over_target.value_or(0);
     with_target += step.kept_over_target.has_value();
   }
   const auto count = static_cast<double>(std::max<size_t>(run.recent().size(), 1));
-  for (double* sum : {&means.sent, &means.dense, &means.fetch, &means.compute, &means.wait})
+  for (double* sum :
+       {&means.sent, &means.dense, &means.fetch, &means.compute, &means.wait, &means.update})
     *sum /= count;
   if (with_target > 0) means.kept_over_target = kept / static_cast<double>(with_target);
   if (run.recent().size() > 1) {
@@ -91,13 +93,14 @@ std::string progress_line(const FollowedRun& run, size_t width, const Terminal& 
 
 // Where the training thread spends a step.
 std::string time_line(const Means& means, size_t width) {
-  const double other = std::max(0.0, means.step - means.fetch - means.compute - means.wait);
-  const double whole = means.fetch + means.compute + means.wait + other;
+  const double known = means.fetch + means.compute + means.wait + means.update;
+  const double other = std::max(0.0, means.step - known), whole = known + other;
   if (whole <= 0) return "  step";
   const auto share = [&](double part) { return fmt::format("{:.0f}%", 100 * part / whole); };
   return "  step   " + fitted({fmt::format("{:.3g} s", means.step),
                                "compute " + share(means.compute), "wait " + share(means.wait),
-                               "fetch " + share(means.fetch), "other " + share(other)},
+                               "update " + share(means.update), "fetch " + share(means.fetch),
+                               "other " + share(other)},
                               width - 9);
 }
 

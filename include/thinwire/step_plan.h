@@ -75,8 +75,11 @@ class CostTable {
   // check_exchange, and those of schedules: a codec that changes over time has no one cost.
   const CodecCost& of(const ExchangeOptions& options);
 
+  // measure_copies(), unless known.
+  double copies();
+
   void set(const ExchangeOptions& options, const CodecCost& cost);
-  size_t size() const noexcept { return costs_.size(); }
+  size_t size() const noexcept { return costs_.size() + copies_.has_value(); }
   const std::string& processor() const noexcept { return processor_; }
 
   // The table as text, a line per codec; from_text fails with the line that it cannot read.
@@ -86,6 +89,7 @@ class CostTable {
  private:
   std::string processor_;
   std::map<std::string, CodecCost> costs_;  // by "codec with every option / memory"
+  std::optional<double> copies_;
 };
 
 // The file that keeps costs from run to run, ~/.cache/thinwire/costs.txt; empty if there is no such folder.
@@ -98,6 +102,10 @@ Status write_costs(const std::string& path, const CostTable& costs);
 // Runs the exchange of one rank with these options on heavy-tailed values, and measures it.
 CodecCost measure_codec(const ExchangeOptions& options);
 
+// Seconds of one core for each byte that goes through a TCP connection of this machine to itself, sending and receiving
+// together; 0 where there is no TCP. What a network card costs is not in it.
+double measure_copies();
+
 // Consecutive ranks share a machine, and its link in proportion to what they send.
 struct PlanRequest {
   int ranks = 2;
@@ -108,6 +116,9 @@ struct PlanRequest {
   // The exchange's thread needs so many times the seconds that costs say: by it a step that was measured without a link
   // counts what costs leave out, such as copies into and out of the system. For predict_step alone.
   double thread_factor = 1;
+  // Of the exchange's thread, for a byte that it sends between machines and one that it receives (measure_copies); 0 if
+  // `link` is memory. For predict_step alone.
+  double copy_seconds_per_byte = 0;
 };
 
 // kCoding: the exchange's thread, with what it does for messages. kInside: the link inside machines. The other links are

@@ -14,8 +14,9 @@
 namespace thinwire {
 namespace {
 
-constexpr std::string_view kTitle = "thinwire costs of codecs, version 2";
+constexpr std::string_view kTitle = "thinwire costs of codecs, version 3";
 constexpr std::string_view kProcessor = "processor: ";
+constexpr std::string_view kCopies = "copies: ";
 
 constexpr std::array kColumns = {
     &CodecCost::encode_seconds_per_value, &CodecCost::decode_seconds_per_value,
@@ -32,6 +33,13 @@ std::string_view next_line(std::string_view& text) {
   const std::string_view line = text.substr(0, end);
   text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   return line;
+}
+
+// All of the line.
+bool read_number(std::string_view line, double& number) {
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  return error == std::errc() && end == line.data() + line.size() && std::isfinite(number) &&
+         number >= 0;
 }
 
 // Numbers, tabs between them, then the setting. False if it is something else.
@@ -62,12 +70,18 @@ const CodecCost& CostTable::of(const ExchangeOptions& options) {
   return costs_[key] = measure_codec(options);
 }
 
+double CostTable::copies() {
+  if (!copies_) copies_ = measure_copies();
+  return *copies_;
+}
+
 void CostTable::set(const ExchangeOptions& options, const CodecCost& cost) {
   costs_[key_of(options)] = cost;
 }
 
 std::string CostTable::to_text() const {
   std::string text = std::string(kTitle) + "\n" + std::string(kProcessor) + processor_ + "\n";
+  if (copies_) text += std::string(kCopies) + shortest(*copies_) + "\n";
   for (const auto& [key, cost] : costs_) {
     for (const auto column : kColumns) text += shortest(cost.*column) + "\t";
     text += key + "\n";
@@ -86,9 +100,17 @@ Result<CostTable> CostTable::from_text(std::string_view text) {
   CostTable table;
   table.processor_ = processor.substr(kProcessor.size());
   for (size_t number = 3; !text.empty(); ++number) {
+    const std::string_view line = next_line(text);
+    if (line.starts_with(kCopies)) {
+      double seconds = 0;
+      if (!read_number(line.substr(kCopies.size()), seconds))
+        return fail(number, "names no seconds per byte");
+      table.copies_ = seconds;
+      continue;
+    }
     CodecCost cost;
     std::string key;
-    if (!read_row(next_line(text), cost, key))
+    if (!read_row(line, cost, key))
       return fail(number, "is not " + std::to_string(kColumns.size()) +
                               " numbers and a setting, with tabs between them");
     table.costs_[key] = cost;

@@ -23,30 +23,34 @@ TEST(CostTable, IsReadBackFromItsText) {
   CostTable table;
   table.set({.codec = "topk:density=0.01"}, kCost);
   table.set({.codec = "int8"}, {});
+  const double copies = table.copies();
   const std::string text = table.to_text();
   EXPECT_THAT(text, HasSubstr("processor: " + processor_model() + "\n"));
   CostTable read = CostTable::from_text(text).value();
   EXPECT_EQ(read.to_text(), text);
-  EXPECT_EQ(read.size(), 2u);
+  EXPECT_EQ(read.copies(), copies);
+  EXPECT_EQ(read.size(), 3u);
   // The same codec in other words, and its default memory by name: nothing is measured.
   const CodecCost& cost =
       read.of({.codec = "topk:values=fp32,density=0.01", .feedback = "residual"});
   EXPECT_EQ(cost.encode_seconds_per_value, kCost.encode_seconds_per_value);
   EXPECT_EQ(cost.bytes_per_frame, kCost.bytes_per_frame);
-  EXPECT_EQ(read.size(), 2u);
+  EXPECT_EQ(read.size(), 3u);
 }
 
 TEST(CostTable, TextThatIsNoneNamesTheLine) {
   const auto why = [](const std::string& text) {
     return CostTable::from_text(text).status().message();
   };
-  const std::string head = "thinwire costs of codecs, version 2\nprocessor: x\n";
+  const std::string head = "thinwire costs of codecs, version 3\nprocessor: x\n";
   EXPECT_THAT(why(""), HasSubstr("line 1"));
-  EXPECT_THAT(why("thinwire costs of codecs, version 2\nmachine: x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(why("thinwire costs of codecs, version 3\nmachine: x\n"), HasSubstr("line 2"));
   EXPECT_THAT(why(head + "1\t2\t3\tint8\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "1\t2\t3\t4\t5\t6\tint8 / none\n1\t2\t3\t4\t5\t-6\tint8 / none\n"),
               HasSubstr("line 4"));
   EXPECT_THAT(why(head + "1\t2\t3\t4\t5\tnan\tint8 / none\n"), HasSubstr("line 3"));
+  EXPECT_THAT(why(head + "copies: fast\n"), HasSubstr("line 3"));
+  EXPECT_THAT(why(head + "copies: -1e-9\n"), HasSubstr("line 3"));
   EXPECT_TRUE(CostTable::from_text(head));
 }
 

@@ -30,6 +30,19 @@ double mean_sent(const StepLayout& layout, size_t rank, uint64_t parity) {
   return (usual * (steps - 1) + as_root) / steps;
 }
 
+// What the thread does for messages: for those of a leg before it sends them, and for those that a leg waits for when it
+// goes on, or, after the last leg, not later than that leg's own.
+void add_copies(Move& move, double seconds_per_byte) {
+  constexpr double kOneWay = 0.5;  // of what a byte costs that is sent and received
+  const auto cost = [&](double bytes) { return kOneWay * seconds_per_byte * bytes; };
+  for (size_t i = 0; i < move.legs.size(); ++i) {
+    Leg& leg = move.legs[i];
+    if (leg.level != Level::kBetween) continue;
+    leg.copy_seconds += cost(leg.sent);
+    move.legs[std::min(i + 1, move.legs.size() - 1)].copy_seconds += cost(leg.received);
+  }
+}
+
 // Messages of agreements, one after another.
 double agreement_seconds(size_t ranks, const LinkSpec& link) {
   return agreement_bytes(ranks) / sizeof(uint64_t) * link.latency_seconds;
@@ -98,11 +111,13 @@ Played PlayedSteps::play(const Place& place, const PlanRequest& request, bool fr
   Played mean;
   for (const Moves& sample : place.samples) {
     std::vector<Move> moves = sample.moves;
-    for (Move& move : moves)
+    for (Move& move : moves) {
       for (Leg& leg : move.legs) {
         leg.encode_seconds *= free_coding ? 0 : request.thread_factor;
         leg.decode_seconds *= free_coding ? 0 : request.thread_factor;
       }
+      if (!free_coding) add_copies(move, request.copy_seconds_per_byte);
+    }
     const Played played =
         play_step(moves, times_, timeline_.backward_seconds, links, request.own_core);
     mean.seconds += played.seconds / 2;

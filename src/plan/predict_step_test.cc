@@ -207,6 +207,20 @@ TEST(PlannedSeconds, CountTheFactorOfTheThread) {
   EXPECT_EQ(slower.limit, StepLimit::kCoding);
 }
 
+// A rank sends as many bytes as it receives; half of what a byte costs falls on each.
+TEST(PlannedSeconds, CountCopies) {
+  const std::vector<TensorSpec> model = {{"w", {200000}, TensorKind::kLinear}};
+  const ExchangeOptions options{.codec = "fp32", .method = "gather"};
+  CostTable costs = costs_of(options, {});
+  PlanRequest request{.ranks = 3, .link = {.bits_per_second = 1e9}};
+  const StepPrediction without = predict(model, options, request, costs);
+  request.copy_seconds_per_byte = 1e-6;
+  const StepPrediction with = predict(model, options, request, costs);
+  EXPECT_NEAR(with.seconds - without.seconds, 1e-6 * with.busiest_bytes(), 1e-3);
+  EXPECT_EQ(with.encode_seconds, without.encode_seconds);
+  EXPECT_EQ(with.limit, StepLimit::kCoding);
+}
+
 // The later half of the backward pass hides what the first tensors need.
 TEST(PlannedSeconds, OverlapTheBackwardPassByBuckets) {
   const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},

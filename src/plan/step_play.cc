@@ -107,7 +107,7 @@ class StepPlay {
     const Leg& leg = moves_[current_].legs[states_[current_].leg];
     played_.encode_seconds += leg.encode_seconds;
     played_.decode_seconds += leg.decode_seconds;
-    work_ends_ = now_ + leg.encode_seconds + leg.decode_seconds;
+    work_ends_ = now_ + leg.encode_seconds + leg.decode_seconds + leg.copy_seconds;
   }
 
   void end_work() {

@@ -81,7 +81,7 @@ StepOutcome LocalSteps::take_one(uint64_t step) {
   if (outcome.samples > 0) worker_->loss = outcome.loss;  // who had none is judged by the last
   if (sync_->adjusts_gradient()) adjust_gradients();
   const bool bad = !gradients_are_finite(*context().task.module);
-  end(bad);
+  end(bad, outcome);
 
   StepReport& report = outcome.report;
   report.skipped = bad;

@@ -213,6 +213,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
   add_density(json, report);
   json["times"] = {{"fetch", times.fetch},
                    {"compute", times.compute},
+                   {"update", times.update},
                    {"compress", report.compress_seconds},
                    {"wire", report.wire_seconds},
                    {"decompress", report.decompress_seconds},

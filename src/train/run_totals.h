@@ -21,10 +21,11 @@ struct KindTotals {
   double codec_ratio() const noexcept;  // 1 when nothing was sent
 };
 
-// Seconds in which a step did what; the rest of a step's time is the optimiser's.
+// Seconds in which a step did what, beside the exchange's.
 struct StepTimes {
   double fetch = 0;
   double compute = 0;  // forward and backward
+  double update = 0;   // clipping of the mean, and the optimiser
 };
 
 using Kinds = std::map<std::string, KindTotals>;

@@ -64,7 +64,7 @@ StepOutcome SharedSteps::conclude(const StepReport& report) {
   outcome_.report = report;
   if (measures_)
     outcome_.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));
-  end(report.skipped);
+  end(report.skipped, outcome_);
   under_way_ = false;
   return std::move(outcome_);
 }

@@ -55,7 +55,8 @@ void StepTaker::clip_mean() {
     torch::nn::utils::clip_grad_norm_(context_.task.module->parameters(), clip_norm_);
 }
 
-void StepTaker::end(bool skipped) {
+void StepTaker::end(bool skipped, StepOutcome& outcome) {
+  const ElapsedTime updating;
   if (skipped) {
     context_.buffers.restore();
   } else {
@@ -63,6 +64,7 @@ void StepTaker::end(bool skipped) {
     context_.optimizer.step();
   }
   context_.optimizer.zero_grad();
+  outcome.times.update += updating.seconds();
 }
 
 void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {

@@ -95,7 +95,7 @@ class StepTaker {
 
   // clip_mean, then steps; where `skipped`, brings the buffers back
   // instead. Clears the gradients.
-  void end(bool skipped);
+  void end(bool skipped, StepOutcome& outcome);
 
   const TrainingContext& context() const noexcept { return context_; }
 

@@ -60,7 +60,7 @@ class UnsharedSteps final : public StepTaker {
     begin(step, outcome);
     backward(step, MeanOver::kWholeBatch, outcome);
     timeline_.backward_seconds = clock_.seconds();
-    end(false);
+    end(false, outcome);
     timeline_.compute_seconds = clock_.seconds();
     return outcome;
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "train/describe.h"
+#include "train/elapsed_time.h"
 #include "train/finite_gradients.h"
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
@@ -147,6 +148,7 @@ StepOutcome PipelineSteps::take(uint64_t number) {
 }
 
 void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) {
+  const ElapsedTime updating;
   if (skipped) {
     context().buffers.restore();
     boundaries_->rollback(step.warming_up);
@@ -158,6 +160,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
     if (auxiliaries_) auxiliaries_->commit();
   }
   context().optimizer.zero_grad();
+  outcome.times.update += updating.seconds();
   step.counters.sent_bytes += outcome.report.sent_bytes;
   step.counters.dense_bytes += outcome.report.dense_bytes;
   auto sum = counters_->gather(context().group, step.counters, outcome.report);

@@ -181,6 +181,7 @@ void TensorSteps::take_passes(uint64_t number, StepOutcome& outcome, RankCounter
 }
 
 void TensorSteps::end(bool skipped, RankCounters& counters, StepOutcome& outcome) {
+  const ElapsedTime updating;
   const std::vector<SumCounters> sums = sums_->counters();  // which both calls below clear
   if (skipped) {
     context().buffers.restore();
@@ -191,6 +192,7 @@ void TensorSteps::end(bool skipped, RankCounters& counters, StepOutcome& outcome
     sums_->commit();
   }
   context().optimizer.zero_grad();
+  outcome.times.update += updating.seconds();
   counters.sent_bytes += outcome.report.sent_bytes;
   counters.dense_bytes += outcome.report.dense_bytes;
   auto sum = counters_->gather(context().group, counters, sums, outcome.report);
