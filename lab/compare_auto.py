@@ -105,6 +105,12 @@ def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tup
     return seconds_by_turns(steps, len(decisions), segment, unsettled), computation(steps)
 
 
+def turn_of(options, rate: str, codecs: list[str], seconds: list[float]) -> tuple[int, int]:
+    """By the shortest of auto's steps, if there are any, else of a step of any codec."""
+    found = seconds or [middle for _, middle, _ in taking_turns(options, rate, codecs, 1, TURN)[0]]
+    return SHORT_TURN if min(found) < SHORT else TURN
+
+
 def standard_error(low: float, high: float, turns: int) -> float:
     """Of the median of as many turns, from their quartiles: as if they were normal. 1.35 standard deviations are between
     the quartiles, and a median spreads 1.25 times as much as a mean."""
@@ -128,7 +134,7 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]):
         autos[auto] = [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
     chosen = [row["decision"] for rows in autos.values() for row in rows]
     decisions = list(dict.fromkeys([*codecs, *chosen]))
-    turn = SHORT_TURN if min(row["seconds"] for rows in autos.values() for row in rows) < SHORT else TURN
+    turn = turn_of(options, rate, codecs, [row["seconds"] for rows in autos.values() for row in rows])
     of = ("turns", rate, turn[0], *decisions)
     if not kept.get(*of):
         found, compute = taking_turns(options, rate, decisions, 1, turn)
@@ -234,7 +240,8 @@ def show_changes(options, kept: Kept, recipe: pathlib.Path, rate: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_cell_options(parser, rates="none,10gbit,1gbit,100mbit,10mbit", rounds=1)
-    parser.add_argument("--autos", default=list(AUTOS), type=lambda text: text.split(";"))
+    parser.add_argument("--autos", default=list(AUTOS), type=lambda text: [] if text == "none" else text.split(";"),
+                        help="of these, or none: only the codecs take turns, as check_plan.py --turns needs it")
     parser.add_argument("--auto-steps", type=int, default=60)
     parser.add_argument("--settled", type=int, default=20)
     parser.add_argument("--turns", type=int, default=40)
@@ -246,7 +253,7 @@ def main() -> None:
         parser.error(f"--autos has {', '.join(unknown)}; choices: {', '.join(AUTOS)}")
     if options.change and "none" in options.rates:
         parser.error("--change needs links that can change; give --rates without none")
-    choices = {auto: choices_of(options.program, auto) for auto in options.autos}
+    choices = {auto: choices_of(options.program, auto) for auto in options.autos or AUTOS}
     allowed = list(dict.fromkeys(codec for codecs in choices.values() for codec in codecs))
     cells = []
     if options.change:
@@ -259,8 +266,9 @@ def main() -> None:
                 show_changes(options, kept, recipe, rate)
                 continue
             cells.append((recipe.stem, rate, *cell(options, kept, rate, allowed)))
-            print("\n".join(rows_of(cells[-1:], choices)[2:-2]), file=sys.stderr)
-    if cells:
+            print("\n".join(rows_of(cells[-1:], choices)[2:-2]) if options.autos else f"{recipe.stem} at {rate}: measured",
+                  file=sys.stderr)
+    if cells and options.autos:
         lines = rows_of(cells, choices)
         print("\n".join(lines))
         if options.page:

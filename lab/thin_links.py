@@ -42,13 +42,12 @@ BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 def burst_for(rate: str) -> str:
-    """What a link that was idle sends at once: what it carries in a millisecond, from 16 to 256 KiB. With more, messages of
-    a step that computes for longer than they take would never wait for the link. The kernel hands over up to 64 KiB at a
-    time, and cuts that up where the bucket is smaller."""
+    """What a link that was idle sends at once: what it carries in 5 ms, from 16 to 256 KiB. With more, short messages never
+    wait for the link. With less, timers that fire late cost rate: 2 % at 100 Mbit/s with 5 ms, 6 % with 2.6, 12 % with 1.3."""
     number, unit = rate[:-4], rate[-4:]
     if unit not in BITS:
         return "256kb"
-    return str(int(min(max(float(number) * BITS[unit] / 8 * 1e-3, 16 * 1024), 256 * 1024)))
+    return str(int(min(max(float(number) * BITS[unit] / 8 * 5e-3, 16 * 1024), 256 * 1024)))
 
 
 class Lab:
@@ -176,7 +175,7 @@ def main():
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--ranks", type=int, help="as many as hosts unless given")
     parser.add_argument("--rate", default="1gbit", help="of every host's link, as tc writes it")
-    parser.add_argument("--burst", help="bytes that an idle link sends at once; else those of a millisecond, 16 to 256 KiB")
+    parser.add_argument("--burst", help="bytes that an idle link sends at once; else those of 5 ms, 16 to 256 KiB")
     parser.add_argument("--latency", default="50ms", help="longest wait in a link's queue")
     parser.add_argument("--then", action="append", default=[], type=later_rate, metavar="RATE@SECONDS",
                         help="changes the rate so many seconds after the start; may be given several times")

@@ -218,6 +218,7 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
                    {"wire", report.wire_seconds},
                    {"decompress", report.decompress_seconds},
                    {"wait", report.wait_seconds}};
+  if (times.processor > 0) json["times"]["processor"] = times.processor;
   json["kinds"] = kinds_json(kinds);
   if (new_codecs(report)) json["codecs"] = codecs_json(streams, report);
   for (const AutoDecision& decision : event.decisions)

@@ -12,6 +12,7 @@
 #include "train/draw_context.h"
 #include "train/elapsed_time.h"
 #include "train/optimizer.h"
+#include "train/processor_time.h"
 #include "train/recipe_parts.h"
 #include "train/schedule.h"
 
@@ -57,6 +58,7 @@ void StepTaker::clip_mean() {
 
 void StepTaker::end(bool skipped, StepOutcome& outcome) {
   const ElapsedTime updating;
+  const ProcessorTime working;
   if (skipped) {
     context_.buffers.restore();
   } else {
@@ -65,9 +67,11 @@ void StepTaker::end(bool skipped, StepOutcome& outcome) {
   }
   context_.optimizer.zero_grad();
   outcome.times.update += updating.seconds();
+  outcome.times.processor += working.seconds();
 }
 
 void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
+  const ProcessorTime working;
   const auto rank = static_cast<uint64_t>(context_.group.rank());
   const auto ranks = static_cast<uint64_t>(context_.group.size());
   const SampleRange whole = context_.timetable.batch_of(step);
@@ -107,6 +111,7 @@ void StepTaker::backward(uint64_t step, MeanOver mean, StepOutcome& outcome) {
     last_seconds_ = forward + backward.seconds();
     outcome.times.compute += last_seconds_;
   }
+  outcome.times.processor += working.seconds();
 }
 
 }  // namespace thinwire

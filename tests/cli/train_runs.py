@@ -33,6 +33,17 @@ class Train(program.ProgramTest):
         self.assertEqual([m["step"] for m in self.metrics("run") if "loss" in m],
                          [1, 2, 3, 4, 5, 6])
 
+    def test_parts_of_a_step_are_no_longer_than_the_step(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "run", *settings())
+        steps = [line for line in self.metrics("run") if "loss" in line]
+        for before, line in zip(steps, steps[1:]):
+            times = line["times"]
+            own = times["fetch"] + times["compute"] + times["update"]
+            self.assertGreater(times["update"], 0)
+            self.assertGreater(times["processor"], 0)
+            self.assertLess(times["processor"], own + 1e-3)
+            self.assertLess(own + times["wait"], line["seconds"] - before["seconds"] + 1e-3)
+
     def test_rounds_are_told_by_their_largest(self):
         out, _ = self.thinwire("train", "demo", "--workers", "2", "--out", "run",
                                *settings(sync__method="streaming:tau=3,fragments=1,delay=1"))
