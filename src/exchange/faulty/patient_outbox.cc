@@ -61,6 +61,9 @@ PatientOutbox::~PatientOutbox() {
       tidy(unused);
       return delivered();
     });
+    // The outboxes of other buckets do not wait for the same ranks again.
+    for (const Letter& letter : letters_)
+      for (const Sent& sent : letter.sent) roster_.note(sent.rank, LeftOutFor::kSilence);
   } catch (const std::exception&) {  // too many ranks are lost
   }
 }

@@ -36,7 +36,8 @@ class PatientOutbox {
   PatientOutbox(Group& group, Roster& roster, size_t in_step = 1)
       : group_(group), roster_(roster), most_(in_step * kMostSteps) {}
 
-  // Waits for ranks that are about to take their messages, a deadline at most.
+  // Waits for ranks that are about to take their messages, a deadline at most; for those that did not, no other outbox of the
+  // step waits.
   ~PatientOutbox();
 
   // Sends the first `size` bytes of the message to all ranks that are not lost. send_sized sends the length under `tag` and
