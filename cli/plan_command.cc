@@ -56,7 +56,9 @@ std::vector<PlanRow> rows_of(const PlanSubject& subject, const PlanArguments& ar
 // The rate from which the answer would be another.
 double break_even_of(const PlanSubject& subject, const PlanTable& plan, CostTable& costs) {
   if (!plan.best || plan.request.ranks == 1) return 0;
-  return subject.break_even(plan.rows[*plan.best].codec, plan.request, costs, kWorthwhile);
+  PlanRequest request = plan.request;
+  if (plan.way.empty()) request.copy_seconds_per_byte = costs.copies();
+  return subject.break_even(plan.rows[*plan.best].codec, request, costs, kWorthwhile);
 }
 
 std::optional<FlatSteps> flat_of(const PlanSubject& subject, const PlanTable& plan,
@@ -95,7 +97,8 @@ PlanTable plan_for(const PlanArguments& arguments, std::optional<int> ranks, Cos
   plan.measured_by = subject->measured_by();
   plan.timeline = subject->timeline();
   plan.request = subject->request();
-  if (plan.request.link.bits_per_second > 0)
+  // Rounds and stages are played without copies (PlanRequest).
+  if (plan.way.empty() && plan.request.link.bits_per_second > 0)
     plan.request.copy_seconds_per_byte = costs.copies();
   plan.notes = subject->notes();
   plan.rows = rows_of(*subject, arguments, plan.request, costs);

@@ -2,14 +2,15 @@
 """Compares what `thinwire plan` predicts with steps that are measured over links of several rates.
 
     sudo lab/check_plan.py lab/recipes/mlp-10m.toml recipes/sidco-resnet20.toml --data DIR --page docs/results/plan.md
+    sudo lab/compare_auto.py recipes/sidco-resnet20.toml --data DIR --kept DIR --autos none
     lab/check_plan.py recipes/sidco-resnet20.toml --data DIR --kept DIR --turns
 
 Two ranks have a core each, which computation and exchange share. Predictions come first: the program measures
 computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
 (thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
 each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
-With --turns the cells are those of compare_auto.py, whose codecs took turns in one run of each recipe and rate. The
-plan then has the computation of these steps, where it was kept: a machine that others use is faster in some minutes.
+With --turns the cells are those of compare_auto.py (--autos none), whose codecs took turns in one run of each recipe and
+rate. The plan then has the computation of these steps: a machine that others use is faster in some minutes.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -27,6 +28,7 @@ import results_page  # noqa: E402
 from compare_training import Kept, seconds_per_step, train  # noqa: E402
 
 CODECS = ("fp32", "fp16", "int8", "topk:density=0.01")
+KEPT = ROOT / "docs/results/runs/plan"
 NEAR = 0.15  # predictions that are farther off than this share of the measured time are counted as wrong
 
 
@@ -34,6 +36,8 @@ def plan_command(options, recipe: pathlib.Path, rate: str) -> list[str]:
     command = [options.program, "plan", str(recipe), "--json", "--ranks", "2", "--cores", "1", "--set",
                "run.threads=1", "--link", rate if rate == "none" else f"{rate},{options.latency}",
                "--codecs", ";".join(codec for codec in options.codecs if codec != "fp32")]
+    for one in options.sets:
+        command += ["--set", one]
     for name in ("data", "costs"):
         if getattr(options, name):
             command += [f"--{name}", getattr(options, name)]
@@ -70,7 +74,7 @@ def turns_of(kept: Kept, rate: str) -> tuple[dict[str, list[float]], float | Non
     last = rows[-1]
     found = dict(zip(last["of"][3:], zip(last["low"], last["seconds"], last["high"])))
     times = {codec: list(times) for codec, times in found.items() if "\t" not in codec and "," not in codec}
-    return times, last.get("compute")
+    return times, last.get("processor")
 
 
 def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
@@ -87,16 +91,25 @@ def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
     return [*lines, "", f"{near} of {len(cells)} cells are within {100 * NEAR:.0f} % of the measured time."]
 
 
+def kept_text(options) -> str:
+    folder = options.kept.resolve()
+    if folder == KEPT:
+        return ""
+    return f" --kept {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}"
+
+
 def page_of(options, lines: list[str]) -> list[str]:
-    how = ("Measured times are medians of steps of runs in which codecs took turns ([auto.md](auto.md)), with quartiles."
-           if options.turns else f"Measured times are medians of {options.rounds} runs, with the least and the most.")
+    how = ("Codecs took turns in one run for each recipe and link (`lab/compare_auto.py --autos none`). Measured times are medians, with quartiles. "
+           "Computation is what the training thread used of its core in these runs."
+           if options.turns else f"Measured times are medians of {options.rounds} runs, with the least and the most. "
+                "The plan measures computation, too, in minutes of its own.")
     return [
         "# Predicted and measured steps", "",
         "What `thinwire plan` predicts for a step of two ranks, beside steps that were measured over shaped links, or between two threads",
-        "where the link is `none`. Ranks have a core each. The plan measures computation and codecs with one thread, without an exchange;",
-        f"with `--turns` it has the computation of the measured steps, where that was kept. {how}", "",
+        "where the link is `none`. Ranks have a core each, which computation and exchange share. The plan measures codecs with one thread, without an exchange.",
+        how, "",
         f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"
-        f"{' --turns' if options.turns else ''} --rates {','.join(options.rates)} --data DIR`. "
+        f"{' --turns' if options.turns else ''}{kept_text(options)}{''.join(f' --set {one}' for one in options.sets)} --rates {','.join(options.rates)} --data DIR`. "
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines, "",
         "`tools/plot_plan.py` draws the table; the grey band is 15 % around equality:", "",
         "![predicted against measured steps](plots/plan.svg)", ""]
@@ -111,13 +124,15 @@ def add_cell_options(parser: argparse.ArgumentParser, rates: str, rounds: int) -
     parser.add_argument("--timed-steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--timeout", type=float, default=600)
-    parser.add_argument("--kept", type=pathlib.Path, default=ROOT / "docs/results/runs/plan")
+    parser.add_argument("--kept", type=pathlib.Path, default=KEPT)
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="changes the recipes")
     parser.add_argument("--page", type=pathlib.Path)
 
 
 def kept_of(options, recipe: pathlib.Path) -> Kept:
     """What was measured of a recipe, which `measured` trains from here on."""
     options.recipe = recipe
+    options.settings = dict(one.split("=", 1) for one in options.sets)
     options.momentum = tomllib.loads(recipe.read_text())["optimizer"].get("momentum", 0)
     options.kept.mkdir(parents=True, exist_ok=True)
     return Kept(options.kept / f"{recipe.stem}.jsonl")

@@ -12,7 +12,7 @@ from compare_training import Kept
 class CheckPlan(unittest.TestCase):
     def options(self, **changes):
         return argparse.Namespace(**{"program": "thinwire", "codecs": ["fp32", "int8", "topk"], "latency": "50us",
-                                     "data": None, "costs": "costs.txt", "step_seconds": None, "rounds": 2,
+                                     "data": None, "costs": "costs.txt", "step_seconds": None, "rounds": 2, "sets": [],
                                      **changes})
 
     def test_a_rank_has_one_core_and_the_link_its_latency(self):
@@ -37,7 +37,7 @@ class CheckPlan(unittest.TestCase):
             kept = Kept(pathlib.Path(folder) / "kept.jsonl")
             kept.put("turns", "1gbit", 9, "fp32", "int8", low=[1, 2], seconds=[2, 3], high=[3, 4])
             kept.put("turns", "1gbit", 9, "fp32", "int8\tfp32\tbias", low=[5, 6], seconds=[6, 7], high=[7, 8],
-                     compute=4.5)
+                     processor=4.5)
             self.assertEqual(check_plan.turns_of(kept, "1gbit"), ({"fp32": [5, 6, 7]}, 4.5))
             with self.assertRaises(SystemExit):
                 check_plan.turns_of(kept, "none")

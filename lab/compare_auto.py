@@ -8,6 +8,7 @@ Two ranks have a core each, on hosts of their own (thin_links.py). First auto tr
 (auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
 than codecs do. The first steps of a turn, in which the exchange changes, do not count.
+With --autos none only the codecs take turns, for check_plan.py.
 With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs, and what
 steps took soon afterwards and in the rest of the time.
 Run it on a quiet machine: two ranks need both of its cores.
@@ -95,7 +96,7 @@ def quartiles(numbers: list[float]) -> list[float]:
 
 
 def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tuple[int, int]):
-    """As seconds_by_turns, and the median computation of all steps."""
+    """As seconds_by_turns, and the median processor time of all steps."""
     segment, unsettled = turn
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as plan:
         plan.write(plan_text(decisions, segment, turns))
@@ -105,10 +106,14 @@ def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tup
     return seconds_by_turns(steps, len(decisions), segment, unsettled), computation(steps)
 
 
-def turn_of(options, rate: str, codecs: list[str], seconds: list[float]) -> tuple[int, int]:
-    """By the shortest of auto's steps, if there are any, else of a step of any codec."""
-    found = seconds or [middle for _, middle, _ in taking_turns(options, rate, codecs, 1, TURN)[0]]
-    return SHORT_TURN if min(found) < SHORT else TURN
+def turn_of(options, kept: Kept, rate: str, decisions: list[str], seconds: list[float]) -> tuple[int, int]:
+    """By the shortest of auto's steps, if there are any, else as it was, else by a step of any codec."""
+    if not seconds:
+        for turn in (TURN, SHORT_TURN):
+            if kept.get("turns", rate, turn[0], *decisions):
+                return turn
+        seconds = [middle for _, middle, _ in taking_turns(options, rate, decisions, 1, TURN)[0]]
+    return SHORT_TURN if min(seconds) < SHORT else TURN
 
 
 def standard_error(low: float, high: float, turns: int) -> float:
@@ -134,15 +139,15 @@ def cell(options, kept: Kept, rate: str, codecs: list[str]):
         autos[auto] = [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
     chosen = [row["decision"] for rows in autos.values() for row in rows]
     decisions = list(dict.fromkeys([*codecs, *chosen]))
-    turn = turn_of(options, rate, codecs, [row["seconds"] for rows in autos.values() for row in rows])
+    turn = turn_of(options, kept, rate, decisions, [row["seconds"] for rows in autos.values() for row in rows])
     of = ("turns", rate, turn[0], *decisions)
     if not kept.get(*of):
-        found, compute = taking_turns(options, rate, decisions, 1, turn)
+        found, processor = taking_turns(options, rate, decisions, 1, turn)
         turns = int(min(options.turns, options.affordable / (turn[0] * sum(middle for _, middle, _ in found))))
         if turns > 1:
-            found, compute = taking_turns(options, rate, decisions, turns, turn)
+            found, processor = taking_turns(options, rate, decisions, turns, turn)
         low, seconds, high = map(list, zip(*found))
-        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, compute=compute, commit=results_page.commit())
+        kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, processor=processor, commit=results_page.commit())
     row = kept.get(*of)
     errors = [standard_error(low, high, row["turns"]) for low, high in zip(row["low"], row["high"])]
     return dict(zip(decisions, row["seconds"])), dict(zip(decisions, errors)), autos
@@ -251,6 +256,8 @@ def main() -> None:
     unknown = [auto for auto in options.autos if auto not in AUTOS]
     if unknown:
         parser.error(f"--autos has {', '.join(unknown)}; choices: {', '.join(AUTOS)}")
+    if not options.autos and (options.page or options.change):
+        parser.error("--autos none makes no page and follows no change: see check_plan.py --turns")
     if options.change and "none" in options.rates:
         parser.error("--change needs links that can change; give --rates without none")
     choices = {auto: choices_of(options.program, auto) for auto in options.autos or AUTOS}

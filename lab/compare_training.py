@@ -103,7 +103,8 @@ def seconds_per_step(steps: list[dict]) -> float:
 
 def computation(steps: list[dict]) -> float:
     """The median of what a rank's own arithmetic takes in a step, on a core that the exchange's thread shares: samples, both
-    passes and the optimiser, without what the other thread does meanwhile."""
+    passes and the optimiser, without what the other thread does meanwhile. With more than one thread for arithmetic
+    (run.threads) it lacks what the others do."""
     return statistics.median(step["times"]["processor"] for step in steps)
 
 

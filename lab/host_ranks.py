@@ -18,7 +18,7 @@ def measure(script, arguments, rate, hosts, ranks_per_host=1, timeout=3600):
     Consecutive ranks are on the same host. `rate` is that of every host's link as tc writes it, or none. Ends with an
     error if a rank does, or after `timeout` seconds.
     """
-    lab = thin_links.Lab(hosts, "1gbit" if rate == "none" else rate, "256kb", "50ms")
+    lab = thin_links.Lab(hosts, "1gbit" if rate == "none" else rate, None, "50ms")
     thin_links.remove(thin_links.is_left_over)
     try:
         lab.set_up()

@@ -157,15 +157,15 @@ def flushes(runs: list[dict]) -> list[str]:
 # arithmetic (the tenth percentile, since runs may share the machine) and its encoding and decoding
 # (the median).
 def table(study: dict, found: dict) -> list[str]:
-    times = all(run.get("course", {}).get("coding_seconds") is not None
-                for variants in found.values() for seeds in variants.values() for run in seeds.values())
-    step_densities = any("density" in run.get("course", {}) for variants in found.values()
-                         for seeds in variants.values() for run in seeds.values())
-    flushed = any("flush" in run for variants in found.values() for seeds in variants.values()
-                  for run in seeds.values())
+    all_runs = [run for variants in found.values() for seeds in variants.values() for run in seeds.values()]
+    # Times of several devices have no mean.
+    times = all(run.get("course", {}).get("coding_seconds") is not None for run in all_runs)
+    times = times and all(len({device_of(run) for seeds in variants.values() for run in seeds.values()}) == 1
+                          for variants in found.values())
+    step_densities = any("density" in run.get("course", {}) for run in all_runs)
+    flushed = any("flush" in run for run in all_runs)
     # Where bytes come in bursts, as with rounds now and then.
-    bursts = any(run.get("peak_sent_bytes", 0) >= 2 * run["sent_bytes_per_step"] > 0
-                 for variants in found.values() for seeds in variants.values() for run in seeds.values())
+    bursts = any(run.get("peak_sent_bytes", 0) >= 2 * run["sent_bytes_per_step"] > 0 for run in all_runs)
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
              "held-out error %", "difference", "bytes per step and rank",
              *["most bytes in a step"] * bursts, "wire ratio", "codec ratio",
@@ -220,6 +220,15 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
             *table_for(found, study)(study, found), ""]
 
 
+def device_of(run: dict) -> str:
+    return run["settings"].get("run.device", "cpu")
+
+
+def what(run: dict) -> dict:
+    """Its recipe, wherever it computed."""
+    return {key: value for key, value in run["settings"].items() if key != "run.device"}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=pathlib.Path)
@@ -238,14 +247,14 @@ def main() -> int:
     unpacked = options.out / f"{options.file.stem}.kept"
     kept_runs.unpack(kept, unpacked)
     data = ["--data", options.data] if options.data else []
+    device = ["--set", f"run.device={options.device}"]
     base = options.file.with_suffix(".base.toml")
     if base.exists() and not options.table_only:
-        code = subprocess.run([options.program, "sweep", str(base), "--out", f"out/{base.stem}", *data]).returncode
+        code = subprocess.run([options.program, "sweep", str(base), "--out", f"out/{base.stem}", *data, *device]).returncode
         if code != 0:
             return code
     command = [options.program, "sweep", str(options.file), "--out", str(out),
                "--kept", str(unpacked), "--at-once", str(options.at_once)]
-    device = ["--set", f"run.device={options.device}"]
     code = subprocess.run(command + data + device + ["--table-only"] * options.table_only).returncode
     rows = read_json(out / "sweep.json") or []
     before = kept_runs.read(kept)
@@ -253,7 +262,7 @@ def main() -> int:
         made = read_json(out / name / "summary.json")
         if not made or not made["finished"]:  # stopped: the sweep goes on with it when it is called again
             continue
-        if name not in before or before[name]["settings"] != made["settings"]:
+        if name not in before or what(before[name]) != what(made):
             kept_runs.put(kept, name, summary_of(out / name, options.commit, options.gpu or results_page.gpu()))
     page = page_of(options.file, study, rows, kept_runs.read(kept))
     result = ROOT / "docs/results" / f"{options.file.stem}.md"

@@ -25,8 +25,8 @@ using Json = nlohmann::json;
 
 constexpr size_t kEvents = 200;  // skipped steps and lost workers that are listed; all are counted
 constexpr const char* kMetrics = "metrics.jsonl";
-constexpr const char* kTimes[] = {"fetch", "compute", "wait", "update",
-                                  "compress", "wire", "decompress"};
+constexpr const char* kTimes[] = {"fetch",    "compute", "wait",      "update",
+                                  "compress", "wire",    "decompress"};
 
 Json read_summary(const fs::path& path) {
   std::ifstream file(path);

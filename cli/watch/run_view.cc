@@ -97,11 +97,11 @@ std::string time_line(const Means& means, size_t width) {
   const double other = std::max(0.0, means.step - known), whole = known + other;
   if (whole <= 0) return "  step";
   const auto share = [&](double part) { return fmt::format("{:.0f}%", 100 * part / whole); };
-  return "  step   " + fitted({fmt::format("{:.3g} s", means.step),
-                               "compute " + share(means.compute), "wait " + share(means.wait),
-                               "update " + share(means.update), "fetch " + share(means.fetch),
-                               "other " + share(other)},
-                              width - 9);
+  return "  step   " +
+         fitted({fmt::format("{:.3g} s", means.step), "compute " + share(means.compute),
+                 "wait " + share(means.wait), "update " + share(means.update),
+                 "fetch " + share(means.fetch), "other " + share(other)},
+                width - 9);
 }
 
 std::string bytes_line(const FollowedRun& run, const Means& means, size_t width) {

@@ -64,7 +64,7 @@ struct CodecCost {
   double memory_bytes_per_value = 0;  // kept from step to step, with the copy that a step needs
 };
 
-// Costs by setting, and the processor on which they were measured. Fill it once and keep it in a
+// Costs by setting, what a byte of a message costs, and the processor on which they were measured. Fill it once and keep it in a
 // file: a codec takes about a quarter of a second to measure.
 class CostTable {
  public:
@@ -75,11 +75,11 @@ class CostTable {
   // check_exchange, and those of schedules: a codec that changes over time has no one cost.
   const CodecCost& of(const ExchangeOptions& options);
 
-  // measure_copies(), unless known.
+  // measure_copies(), unless known; 0 where it measured nothing.
   double copies();
 
   void set(const ExchangeOptions& options, const CodecCost& cost);
-  size_t size() const noexcept { return costs_.size() + copies_.has_value(); }
+  size_t size() const noexcept { return costs_.size() + copies_.has_value(); }  // of what is known
   const std::string& processor() const noexcept { return processor_; }
 
   // The table as text, a line per codec; from_text fails with the line that it cannot read.
@@ -103,8 +103,8 @@ Status write_costs(const std::string& path, const CostTable& costs);
 CodecCost measure_codec(const ExchangeOptions& options);
 
 // Seconds of one core for each byte that goes through a TCP connection of this machine to itself, sending and receiving
-// together; 0 where there is no TCP. What a network card costs is not in it.
-double measure_copies();
+// together. What a network card costs is not in it. Nothing if the connection cannot be made, or fails.
+std::optional<double> measure_copies();
 
 // Consecutive ranks share a machine, and its link in proportion to what they send.
 struct PlanRequest {
@@ -116,8 +116,8 @@ struct PlanRequest {
   // The exchange's thread needs so many times the seconds that costs say: by it a step that was measured without a link
   // counts what costs leave out, such as copies into and out of the system. For predict_step alone.
   double thread_factor = 1;
-  // Of the exchange's thread, for a byte that it sends between machines and one that it receives (measure_copies); 0 if
-  // `link` is memory. For predict_step alone.
+  // Of the exchange's thread, for a byte that it sends between machines and one that it receives (measure_copies); 0: not
+  // counted. For predict_step alone: rounds of leaders and messages at the cuts of pipelines do not count it.
   double copy_seconds_per_byte = 0;
 };
 

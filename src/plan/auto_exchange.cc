@@ -26,7 +26,7 @@ bool allows_bypass(const ExchangeOptions& asked) {
 
 // Whether memories add nothing to what fp32 sends, once a step with fp32 has counted: a plain residual is zero then.
 bool memories_are_idle(const ExchangeOptions& options, uint64_t step) {
-  const std::string memory = settle(options, step).value().feedback;
+  const std::string memory = resolve_terms(options, step).value().feedback;
   if (memory == "none") return true;
   const NamedFeedback named = find_feedback(memory).value();
   return named.entry->name == "residual" && named.options.number("gamma") == 1;

@@ -34,8 +34,7 @@ Result<CostTable> read_costs(const std::string& path) {
   if (!file) return Status::fail(ErrorCode::kIo, path + ": cannot be read");
   Result<CostTable> read = CostTable::from_text(text);
   // Those of an earlier version are measured again.
-  const bool earlier = !read && (text.starts_with("thinwire costs of codecs, version 1\n") ||
-                                 text.starts_with("thinwire costs of codecs, version 2\n"));
+  const bool earlier = !read && text.starts_with("thinwire costs of codecs, version 1\n");
   if (earlier && path == usual_cost_file()) return CostTable();
   if (!read) return Status::fail(read.status().code(), path + ": " + read.status().message());
   const bool ours = read.value().processor() == CostTable().processor();

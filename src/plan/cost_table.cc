@@ -14,7 +14,7 @@
 namespace thinwire {
 namespace {
 
-constexpr std::string_view kTitle = "thinwire costs of codecs, version 3";
+constexpr std::string_view kTitle = "thinwire costs of codecs, version 2";
 constexpr std::string_view kProcessor = "processor: ";
 constexpr std::string_view kCopies = "copies: ";
 
@@ -24,7 +24,7 @@ constexpr std::array kColumns = {
     &CodecCost::bytes_per_frame,          &CodecCost::memory_bytes_per_value};
 
 std::string key_of(const ExchangeOptions& options) {
-  const Terms terms = settle(options, options.first_step).value();
+  const Terms terms = resolve_terms(options, options.first_step).value();
   return terms.codec_text + " / " + terms.feedback;
 }
 
@@ -72,7 +72,7 @@ const CodecCost& CostTable::of(const ExchangeOptions& options) {
 
 double CostTable::copies() {
   if (!copies_) copies_ = measure_copies();
-  return *copies_;
+  return copies_.value_or(0);
 }
 
 void CostTable::set(const ExchangeOptions& options, const CodecCost& cost) {

@@ -42,9 +42,9 @@ TEST(CostTable, TextThatIsNoneNamesTheLine) {
   const auto why = [](const std::string& text) {
     return CostTable::from_text(text).status().message();
   };
-  const std::string head = "thinwire costs of codecs, version 3\nprocessor: x\n";
+  const std::string head = "thinwire costs of codecs, version 2\nprocessor: x\n";
   EXPECT_THAT(why(""), HasSubstr("line 1"));
-  EXPECT_THAT(why("thinwire costs of codecs, version 3\nmachine: x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(why("thinwire costs of codecs, version 2\nmachine: x\n"), HasSubstr("line 2"));
   EXPECT_THAT(why(head + "1\t2\t3\tint8\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "1\t2\t3\t4\t5\t6\tint8 / none\n1\t2\t3\t4\t5\t-6\tint8 / none\n"),
               HasSubstr("line 4"));

@@ -14,7 +14,7 @@ namespace thinwire {
 Result<std::unique_ptr<LevelsLayout>> LevelsLayout::make(const std::vector<TensorSpec>& tensors,
                                                          const ExchangeOptions& options, int ranks,
                                                          CostTable& costs) {
-  Result<Sections> settled = settle_playable(tensors, options, ranks);
+  Result<Sections> settled = resolve_playable(tensors, options, ranks);
   if (!settled) return settled.status();
   const Sections& sections = settled.value();
   auto layout = std::make_unique<LevelsLayout>();

@@ -158,6 +158,8 @@ TEST(LevelsLayout, RanksWithoutHierarchyShareTheLinkOfTheirMachine) {
   EXPECT_NEAR(seconds(), 1 + 8 * message * 1.048 / 1e6, 1e-9);
   request.per_machine = 4;
   EXPECT_NEAR(seconds(), 1 + 3 * 8 * message * 1.048 / 1e6, 1e-9);
+  request.copy_seconds_per_byte = 1;  // nothing leaves the machine
+  EXPECT_NEAR(seconds(), 1 + 3 * 8 * message * 1.048 / 1e6, 1e-9);
   EXPECT_EQ(
       predict_step(assumed_timeline(model, 1), options, request, costs).value().busiest_between(),
       std::nullopt);

@@ -93,7 +93,7 @@ Measured measure_streams(const std::vector<TensorSpec>& tensors, const ExchangeO
 
 CodecCost measure_codec(const ExchangeOptions& given) {
   const OneThread alone;
-  const Terms terms = settle(given, given.first_step).value();
+  const Terms terms = resolve_terms(given, given.first_step).value();
   ExchangeOptions options{.codec = terms.codec_text, .feedback = terms.feedback};
   options.grouping = terms.grouping;
   const Agreed agreed = terms.codec->info().agreed;

@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
+#include <cerrno>
 #include <cstddef>
+#include <ctime>
+#include <optional>
 #include <vector>
 
 #include "thinwire/step_plan.h"
@@ -16,13 +20,19 @@
 namespace thinwire {
 namespace {
 
-constexpr size_t kBytes = size_t{4} << 20;  // of a turn: a millisecond, and more than caches near a core hold
+// Of a turn: about a millisecond, and more than the caches near a core hold.
+constexpr size_t kBytes = size_t{4} << 20;
 constexpr size_t kPiece = size_t{64} << 10;
 constexpr size_t kTurns = 9;  // the first ones enlarge the connection's windows
 
 class Socket {
  public:
-  explicit Socket(int number) : number_(number) {}
+  explicit Socket(int number) : number_(number) {
+    // Nothing that goes wrong makes anybody wait for longer.
+    const timeval longest{.tv_sec = 1, .tv_usec = 0};
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+      setsockopt(number_, SOL_SOCKET, option, &longest, sizeof longest);
+  }
   ~Socket() {
     if (number_ >= 0) close(number_);
   }
@@ -34,52 +44,84 @@ class Socket {
   const int number_;
 };
 
-sockaddr* address_of(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
+sockaddr* generic(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
-// Sends `out` and receives as much, in turns, on one thread. False if the connection fails.
+// Of this end, or of the other; the port is 0 if there is none.
+sockaddr_in own_address(const Socket& socket) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  if (getsockname(socket.number(), generic(address), &length) != 0) address.sin_port = 0;
+  return address;
+}
+
+sockaddr_in peer_address(const Socket& socket) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  if (getpeername(socket.number(), generic(address), &length) != 0) address.sin_port = 0;
+  return address;
+}
+
+// Of the processor, by the calling thread: others may have the core meanwhile.
+double processor_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+// Adds what a call of send or recv moved. False if it failed, and not because it would have waited.
+bool add(ssize_t moved, size_t& sum) {
+  if (moved > 0) sum += static_cast<size_t>(moved);
+  return moved > 0 || (moved < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+// Sends `out` and receives as much, in turns. False if the connection fails, or nothing comes for a second.
 bool pass(const Socket& sender, const Socket& receiver, const std::vector<std::byte>& out,
           std::vector<std::byte>& in) {
   size_t sent = 0, received = 0;
   while (received < in.size()) {
-    if (sent < out.size()) {
-      const ssize_t more =
-          send(sender.number(), out.data() + sent, std::min(kPiece, out.size() - sent),
-               MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (more > 0) sent += static_cast<size_t>(more);
-    }
+    const size_t left = std::min(kPiece, out.size() - sent);
+    if (left > 0 &&
+        !add(send(sender.number(), out.data() + sent, left, MSG_DONTWAIT | MSG_NOSIGNAL), sent))
+      return false;
     // Waits for what was sent and has not come: a loop of attempts would count as work.
-    const bool waits = sent == out.size() || sent - received >= kPiece;
-    const ssize_t more = recv(receiver.number(), in.data() + received, in.size() - received,
-                              waits ? 0 : MSG_DONTWAIT);
-    if (more == 0 || (more < 0 && waits)) return false;
-    if (more > 0) received += static_cast<size_t>(more);
+    const bool waits = sent > received;
+    const size_t before = received;
+    if (!add(recv(receiver.number(), in.data() + received, in.size() - received,
+                  waits ? 0 : MSG_DONTWAIT),
+             received))
+      return false;
+    if (waits && received == before && errno != EINTR) return false;
   }
   return true;
 }
 
 }  // namespace
 
-double measure_copies() {
-  const Socket listener(socket(AF_INET, SOCK_STREAM, 0));
-  const Socket sender(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (bind(listener.number(), address_of(address), sizeof address) != 0 ||
-      listen(listener.number(), 1) != 0 ||
-      getsockname(listener.number(), address_of(address), &length) != 0 ||
-      connect(sender.number(), address_of(address), sizeof address) != 0)
-    return 0;
-  const Socket receiver(accept(listener.number(), nullptr, nullptr));
+std::optional<double> measure_copies() {
+  const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Socket sender(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (bind(listener.number(), generic(loopback), sizeof loopback) != 0 ||
+      listen(listener.number(), 1) != 0)
+    return std::nullopt;
+  sockaddr_in address = own_address(listener);
+  if (connect(sender.number(), generic(address), sizeof address) != 0) return std::nullopt;
+  const Socket receiver(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+  // Somebody else may have connected first.
+  const in_port_t port = own_address(sender).sin_port;
+  if (port == 0 || peer_address(receiver).sin_port != port) return std::nullopt;
+  const int on = 1;
+  setsockopt(sender.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 
   const std::vector<std::byte> out(kBytes);
   std::vector<std::byte> in(kBytes);
   std::array<double, kTurns> seconds{};
   for (double& turn : seconds) {
-    const auto began = std::chrono::steady_clock::now();
-    if (!pass(sender, receiver, out, in)) return 0;
-    turn = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const double before = processor_seconds();
+    if (!pass(sender, receiver, out, in)) return std::nullopt;
+    turn = processor_seconds() - before;
   }
   std::nth_element(seconds.begin(), seconds.begin() + kTurns / 2, seconds.end());
   return seconds[kTurns / 2] / kBytes;

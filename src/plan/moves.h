@@ -18,10 +18,10 @@ enum class Level : uint8_t { kBetween, kInside };
 struct Leg {
   double encode_seconds = 0;
   double decode_seconds = 0;
-  double copy_seconds = 0;  // into and out of the system, what comes from the leg before included
-  double sent = 0;         // bytes, to all other ranks together
-  double received = 0;     // bytes, from all of them
-  bool from_root = false;  // this rank alone sends; the others go on when the last of them has all
+  double copy_seconds = 0;  // of what it sends, and of what the leg before received
+  double sent = 0;          // bytes, to all other ranks together
+  double received = 0;      // bytes, from all of them
+  bool from_root = false;   // this rank alone sends; the others go on when the last of them has all
   Level level = Level::kBetween;
 };
 

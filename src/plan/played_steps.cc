@@ -30,8 +30,8 @@ double mean_sent(const StepLayout& layout, size_t rank, uint64_t parity) {
   return (usual * (steps - 1) + as_root) / steps;
 }
 
-// What the thread does for messages: for those of a leg before it sends them, and for those that a leg waits for when it
-// goes on, or, after the last leg, not later than that leg's own.
+// Copies out are made before a leg sends. Copies in are made when the next leg begins; those of the last leg are counted at its
+// own begin.
 void add_copies(Move& move, double seconds_per_byte) {
   constexpr double kOneWay = 0.5;  // of what a byte costs that is sent and received
   const auto cost = [&](double bytes) { return kOneWay * seconds_per_byte * bytes; };
@@ -116,7 +116,7 @@ Played PlayedSteps::play(const Place& place, const PlanRequest& request, bool fr
         leg.encode_seconds *= free_coding ? 0 : request.thread_factor;
         leg.decode_seconds *= free_coding ? 0 : request.thread_factor;
       }
-      if (!free_coding) add_copies(move, request.copy_seconds_per_byte);
+      if (!free_coding) add_copies(move, request.copy_seconds_per_byte * (1 - links.inside_share));
     }
     const Played played =
         play_step(moves, times_, timeline_.backward_seconds, links, request.own_core);

@@ -29,10 +29,10 @@ Status check_playable(const ExchangeOptions& options, int ranks) {
 
 }  // namespace
 
-Result<Sections> settle_playable(const std::vector<TensorSpec>& tensors,
-                                 const ExchangeOptions& options, int ranks) {
+Result<Sections> resolve_playable(const std::vector<TensorSpec>& tensors,
+                                  const ExchangeOptions& options, int ranks) {
   if (Status status = check_playable(options, ranks); !status) return status;
-  Result<Sections> sections = settle_sections(options, tensors, options.first_step);
+  Result<Sections> sections = resolve_sections(options, tensors, options.first_step);
   if (!sections) return sections.status();
   for (const Section& section : sections.value().used)
     if (section.terms.method->name == "library")

@@ -28,8 +28,8 @@ struct LaidSection {
 };
 
 // Fails as make_exchange does, and for what cannot be played (step_plan.h).
-Result<Sections> settle_playable(const std::vector<TensorSpec>& tensors,
-                                 const ExchangeOptions& options, int ranks);
+Result<Sections> resolve_playable(const std::vector<TensorSpec>& tensors,
+                                  const ExchangeOptions& options, int ranks);
 
 // Laid out by the functions that the exchange itself uses. Its streams have codecs, and no memory.
 class StepLayout {

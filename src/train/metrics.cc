@@ -211,12 +211,9 @@ void MetricsFile::step(const StepEvent& event, const StepTimes& times, const Kin
   }
   add_norms(json, report);
   add_density(json, report);
-  json["times"] = {{"fetch", times.fetch},
-                   {"compute", times.compute},
-                   {"update", times.update},
-                   {"compress", report.compress_seconds},
-                   {"wire", report.wire_seconds},
-                   {"decompress", report.decompress_seconds},
+  json["times"] = {{"fetch", times.fetch},        {"compute", times.compute},
+                   {"update", times.update},      {"compress", report.compress_seconds},
+                   {"wire", report.wire_seconds}, {"decompress", report.decompress_seconds},
                    {"wait", report.wait_seconds}};
   if (times.processor > 0) json["times"]["processor"] = times.processor;
   json["kinds"] = kinds_json(kinds);

@@ -235,7 +235,7 @@ class Plan(program.ProgramTest):
     def test_costs_are_measured_once(self):
         self.planned(self.tensors(), "--step-seconds", "1")
         costs = (self.folder / "costs.txt").read_text()
-        self.assertRegex(costs, r"^thinwire costs of codecs, version 3\nprocessor: .+\n")
+        self.assertRegex(costs, r"^thinwire costs of codecs, version 2\nprocessor: .+\n")
         self.assertEqual(len(costs.splitlines()), 5)
         # One codec that takes a second per thousand values: nothing is measured again.
         slow = [line if "int8" not in line else "0.001\t" + line.split("\t", 1)[1]
@@ -250,7 +250,7 @@ class Plan(program.ProgramTest):
                          ("coding", slow))
 
     def test_a_file_of_other_things_is_refused(self):
-        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 3\nprocessor: x\nnumbers\n")
+        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 2\nprocessor: x\nnumbers\n")
         _, err = self.plan(self.tensors(), "--step-seconds", "1", code=2)
         self.assertIn("costs.txt: costs of codecs, line 3: is not 6 numbers", err)
 

@@ -93,7 +93,7 @@ TEST_P(ExchangeCombineUses, HostileRanksAreLeftOut) {
                                         .combine = rule,
                                         .results = results,
                                         .chunk_values = 60};
-          if (!settle(options, 0)) return;
+          if (!resolve_terms(options, 0)) return;
           Side side(group, {kTensor}, options);
           side.values = gradients({kTensor}, group.rank(), 0);
           if (group.rank() >= group.size() - bad)
@@ -215,7 +215,7 @@ TEST_P(ExchangeCombineUses, EveryCodecGivesAllRanksTheSameBits) {
           "mda", "geometric_median", "bucketing:s=2 then median", "nnm then cge", "caf", "smea",
           "centred_clipping:tau=0.1", "nnm then centred_clipping:tau=0.1", "licm"}) {
       options.combine = rule;
-      if (settle(options, 0)) all.push_back(options);
+      if (resolve_terms(options, 0)) all.push_back(options);
     }
   for (ExchangeOptions options : all) {
     options.bucket_bytes = 900;
@@ -233,7 +233,7 @@ TEST_P(ExchangeCombineUses, MethodsThatOnlyAddSaySo) {
     const std::string codec = method == "dense"      ? "fp32"
                               : method == "low-rank" ? "powersgd"
                                                      : "topk";
-    const auto terms = settle({.codec = codec, .method = method, .combine = "median"}, 0);
+    const auto terms = resolve_terms({.codec = codec, .method = method, .combine = "median"}, 0);
     ASSERT_FALSE(terms);
     EXPECT_NE(terms.status().message().find("by mean alone; use "), std::string::npos);
   }

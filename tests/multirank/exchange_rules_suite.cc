@@ -27,7 +27,7 @@ class RulesOracle {
  public:
   RulesOracle(int ranks, const std::vector<TensorSpec>& model,
               const std::vector<StreamSpec>& streams, const ExchangeOptions& options)
-      : sections_(settle_sections(options, model, options.first_step).value()) {
+      : sections_(resolve_sections(options, model, options.first_step).value()) {
     std::map<std::string, size_t> section_of;
     for (size_t i = 0; i < model.size(); ++i) section_of[model[i].name] = sections_.of_tensor[i];
     for (size_t section = 0; section < sections_.used.size(); ++section) {
@@ -121,7 +121,7 @@ TEST_P(ExchangeRules, AStepCountsForAllSectionsOrForNone) {
 TEST_P(ExchangeRules, TheRanksAgreeOnceAStep) {
   for (const ExchangeOptions& options : ruled())
     on_ranks(GetParam(), [&](Group& group) {
-      const Sections sections = settle_sections(options, small_model(), 0).value();
+      const Sections sections = resolve_sections(options, small_model(), 0).value();
       uint64_t agreement = 0;
       while (uint64_t{1} << agreement < static_cast<uint64_t>(group.size())) ++agreement;
       agreement *= 8;

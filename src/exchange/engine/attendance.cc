@@ -30,7 +30,7 @@ Attendance::Attendance(Group& group)
 
 void Attendance::begin() {
   std::fill(weights_.begin(), weights_.end(), 1.0);
-  settle();
+  compute_factor();
 }
 
 void Attendance::begin(uint64_t step, double weight, std::optional<double> owed) {
@@ -52,7 +52,7 @@ void Attendance::begin(uint64_t step, double weight, std::optional<double> owed)
     receives_[rank] = group_.receive(to, peer, kAttendanceTag);
     sends_[rank] = group_.send(std::as_bytes(told(mine_)), peer, kAttendanceTag);
   }
-  if (missing_ == 0) settle();
+  if (missing_ == 0) compute_factor();
 }
 
 bool Attendance::advance() {
@@ -62,7 +62,7 @@ bool Attendance::advance() {
     if (receives_[rank] == nullptr || !receives_[rank]->done()) continue;
     receives_[rank].reset();
     take(rank);
-    if (--missing_ == 0) settle();
+    if (--missing_ == 0) compute_factor();
     moved = true;
   }
   for (auto& send : sends_)
@@ -101,7 +101,7 @@ size_t Attendance::participant(size_t index) const noexcept {
 
 // In double and in rank order, so that the sum is the same on every rank. Sums of equal weights are off by
 // some 2^-53 each, which the factor's 24 bits do not show.
-void Attendance::settle() {
+void Attendance::compute_factor() {
   const double own = weights_[static_cast<size_t>(group_.rank())];
   const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   count_ = static_cast<size_t>(

@@ -67,7 +67,7 @@ class Attendance {
 
   std::span<SealedWord> told(Words& words) const { return std::span(words).first(word_count_); }
   void take(size_t rank);
-  void settle();
+  void compute_factor();
 
   Group& group_;
   uint64_t step_ = 0;

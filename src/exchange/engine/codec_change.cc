@@ -32,7 +32,7 @@ Grouping grouping_after(const Section& next, Grouping before) {
     return next.terms.grouping;
   ExchangeOptions as_before = next.options;
   as_before.grouping = before;
-  if (!asked && settle(as_before, as_before.first_step)) return before;
+  if (!asked && resolve_terms(as_before, as_before.first_step)) return before;
   return is_one_stream(before) ? Grouping::kModel : Grouping::kTensor;
 }
 
@@ -61,7 +61,7 @@ Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector
 Result<ExchangeOptions> keep_memories(ExchangeOptions next, const Sections& had,
                                       const std::vector<bool>& owes,
                                       const std::vector<TensorSpec>& tensors) {
-  Result<Sections> settled = settle_sections(next, tensors, next.first_step);
+  Result<Sections> settled = resolve_sections(next, tensors, next.first_step);
   if (!settled) return settled.status();
   const Sections& sections = settled.value();
   for (size_t setting = 0; setting < sections.of_setting.size(); ++setting) {

@@ -15,7 +15,7 @@ namespace thinwire {
 // The options that `asked` leads to from those of now: its codec, feedback, method, grouping, rules
 // and steps_per_epoch, where "auto" and an absent grouping are those of the memory that holds what
 // a setting's tensors are owed, if there is one. `owes` says of each section of now whether its
-// owners owe something. Fails, beside the mistakes of settle_sections,
+// owners owe something. Fails, beside the mistakes of resolve_sections,
 //   - kBadOption where a tensor would have another memory than the one that holds what it is owed,
 //     where tensors that share a memory would be parted, and where another option of `asked`
 //     differs.

@@ -36,7 +36,7 @@ SectionRunner::StreamTerms SectionRunner::terms_of(const Section& section,
   CriticalRegime* const regime =
       open_regime(schedule, options.first_step, options.steps_per_epoch, stream.spec, store);
   if (regime == nullptr || regime->critical()) return {.terms = section.terms, .regime = regime};
-  return {.terms = settle(options, options.first_step, false).value(), .regime = regime};
+  return {.terms = resolve_terms(options, options.first_step, false).value(), .regime = regime};
 }
 
 SectionRunner::Codecs SectionRunner::codecs_at(uint64_t step) const {
@@ -154,7 +154,7 @@ void SectionRunner::end(bool skipped) {
 }
 
 void SectionRunner::remake_method(uint64_t step) {
-  make_method(settle(options_, step, true).value());
+  make_method(resolve_terms(options_, step, true).value());
 }
 
 void SectionRunner::follow_schedule(uint64_t step) {
@@ -163,8 +163,8 @@ void SectionRunner::follow_schedule(uint64_t step) {
   if (codecs == codecs_ && regimes() == regimes_) return;
   codecs_ = std::move(codecs);
   follow_regimes(step);
-  const Terms terms = settle(options_, step, true).value();
-  const Terms outside = settle(options_, step, false).value();
+  const Terms terms = resolve_terms(options_, step, true).value();
+  const Terms outside = resolve_terms(options_, step, false).value();
   for (ActiveStream* const stream : streams_)
     stream->change_codec(stream->is_critical() ? terms : outside);
   make_method(terms);

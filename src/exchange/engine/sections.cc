@@ -47,7 +47,7 @@ Status check_patterns(const ExchangeOptions& options, const std::vector<TensorSp
 
 Result<Terms> settle_setting(const ExchangeOptions& all, const ExchangeOptions& own, size_t setting,
                              uint64_t step) {
-  Result<Terms> settled = settle(own, step);
+  Result<Terms> settled = resolve_terms(own, step);
   if (settled || setting == 0) return settled;
   std::string_view why = settled.status().message();
   constexpr std::string_view kPrefix = "exchange: ";
@@ -88,8 +88,8 @@ Status check_exchange(const ExchangeOptions& given) {
   return Status::ok();
 }
 
-Result<Sections> settle_sections(const ExchangeOptions& options,
-                                 const std::vector<TensorSpec>& tensors, uint64_t step) {
+Result<Sections> resolve_sections(const ExchangeOptions& options,
+                                  const std::vector<TensorSpec>& tensors, uint64_t step) {
   const std::vector<ExchangeOptions> settings = settings_of(options);
   std::vector<Terms> terms;
   for (size_t setting = 0; setting < settings.size(); ++setting) {

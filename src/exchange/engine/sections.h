@@ -39,10 +39,10 @@ std::string name_of_setting(const ExchangeOptions& options, size_t setting);
 
 // The first rule that fits decides. Fails as check_exchange does, and where a rule decides for no
 // tensor.
-Result<Sections> settle_sections(const ExchangeOptions& options,
-                                 const std::vector<TensorSpec>& tensors, uint64_t step);
+Result<Sections> resolve_sections(const ExchangeOptions& options,
+                                  const std::vector<TensorSpec>& tensors, uint64_t step);
 
-// REQUIRES: settle_sections succeeded.
+// REQUIRES: resolve_sections succeeded.
 Plan plan_of(const Sections& sections, const std::vector<TensorSpec>& tensors,
              const ExchangeOptions& options);
 

@@ -17,11 +17,11 @@ using ::testing::Not;
 
 // conv.weight, conv.bias, norm.weight, embedding, nothing, lstm.weight, temperature, linear.weight, linear.bias
 Sections sections_of(std::vector<TensorRule> rules, const std::string& codec = "fp32") {
-  return settle_sections({.codec = codec, .rules = std::move(rules)}, small_model(), 0).value();
+  return resolve_sections({.codec = codec, .rules = std::move(rules)}, small_model(), 0).value();
 }
 
 std::string error_of(const ExchangeOptions& options) {
-  return settle_sections(options, small_model(), 0).status().message();
+  return resolve_sections(options, small_model(), 0).status().message();
 }
 
 std::string error_of(const TensorRule& rule) {

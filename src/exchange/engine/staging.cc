@@ -27,13 +27,13 @@ Staging::Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorS
 }
 
 Staging::~Staging() {
-  if (host_ != nullptr && settle()) device_->free_host(host_);
+  if (host_ != nullptr && wait_for_copies()) device_->free_host(host_);
   for (const DeviceQueue queue : {fetches_, returns_})
     if (queue != nullptr) device_->free_queue(queue);
 }
 
 // Whether no copy uses the memory any more.
-bool Staging::settle() noexcept {
+bool Staging::wait_for_copies() noexcept {
   try {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     for (const DeviceQueue queue : {fetches_, returns_}) {

@@ -62,7 +62,7 @@ class Staging {
 
  private:
   void open();
-  bool settle() noexcept;
+  bool wait_for_copies() noexcept;
 
   struct Place {
     size_t offset = 0;  // in host_

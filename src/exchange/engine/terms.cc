@@ -244,7 +244,7 @@ std::string describe(const Fault& fault) {
 
 Result<SettledOptions> settled_options(const ExchangeOptions& options) {
   if (Status status = check_auto(options); !status) return status;
-  Result<Terms> settled = settle(auto_stand_in(options), options.first_step);
+  Result<Terms> settled = resolve_terms(auto_stand_in(options), options.first_step);
   if (!settled) return settled.status();
   const Terms& terms = settled.value();
   return SettledOptions{.codec = terms.codec_text,
@@ -254,7 +254,7 @@ Result<SettledOptions> settled_options(const ExchangeOptions& options) {
 }
 
 // What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
-Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critical) {
+Result<Terms> resolve_terms(const ExchangeOptions& options, uint64_t step, bool critical) {
   if (is_auto(options.codec))
     return Status::fail(ErrorCode::kUnsupported,
                         "exchange: codec 'auto' is chosen where a run of steps begins "
@@ -355,7 +355,7 @@ Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critica
 
 std::string setting_text(const ExchangeOptions& options, const std::string& before) {
   std::string codec = options.codec, feedback = options.feedback, method = options.method, grouping;
-  if (Result<Terms> settled = settle(options, options.first_step); settled) {
+  if (Result<Terms> settled = resolve_terms(options, options.first_step); settled) {
     const Terms& terms = settled.value();
     const CodecSchedule schedule = CodecSchedule::parse(options.codec).value();
     const bool follows = options.method == "auto" && !schedule.is_constant();

@@ -30,7 +30,7 @@ struct Terms {
 
 // Those of streams in a critical regime or of the others; only their codecs differ. Fails with the
 // choices when a name is unknown or a codec of the schedule does not fit the method.
-Result<Terms> settle(const ExchangeOptions& options, uint64_t step, bool critical = true);
+Result<Terms> resolve_terms(const ExchangeOptions& options, uint64_t step, bool critical = true);
 
 // What an exchange with these options does to its tensors, in lines; each begins with `before`. Options
 // that say the same in other words have the same text. Options that do not settle appear as they were given.

@@ -126,7 +126,7 @@ void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
   Result<ExchangeOptions> next =
       changed_options(options_, sections_, runner_->owners_owe(), asked, tensors_, step);
   require_agreement(*group_, "change", change_text(asked, next, step));
-  Sections sections = settle_sections(next.value(), tensors_, step).value();
+  Sections sections = resolve_sections(next.value(), tensors_, step).value();
   runner_->check_change(sections);
   begun = true;
   on_all(*group_, "changed", [&] { runner_->change(sections); });
@@ -294,7 +294,7 @@ void check_names(const std::vector<TensorSpec>& tensors) {
 Sections settle_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
                           int ranks) {
   check_names(tensors);
-  Sections sections = settle_sections(options, tensors, options.first_step).value();
+  Sections sections = resolve_sections(options, tensors, options.first_step).value();
   check_groups(options.inside, ranks);
   check_grid(options.columns, ranks);
   check_ranks(options, ranks / options.columns);

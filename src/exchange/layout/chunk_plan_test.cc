@@ -38,7 +38,7 @@ struct Fixture {
   Fixture(const std::vector<TensorSpec>& tensors, size_t bucket_values) {
     thinwire::testing::all_codecs();
     const ExchangeOptions options{.codec = "test-nearest"};
-    const Terms terms = settle(options, options.first_step).value();
+    const Terms terms = resolve_terms(options, options.first_step).value();
     plan =
         make_plan(tensors, {.plain_kinds = options.dense_kinds, .bucket_bytes = 4 * bucket_values});
     for (size_t i = 0; i < plan.streams.size(); ++i)

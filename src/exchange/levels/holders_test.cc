@@ -19,7 +19,7 @@ const std::vector<TensorSpec> kModel = {{"a", {10}, TensorKind::kLinear},
                                         {"e", {0}, TensorKind::kLinear}};
 
 Sections sections_of(const ExchangeOptions& options) {
-  return settle_sections(options, kModel, 0).value();
+  return resolve_sections(options, kModel, 0).value();
 }
 
 TEST(Holders, TheLargestGoFirstEachToWhoHasLeast) {

@@ -43,7 +43,7 @@ class Cargo {
   bool advance() {
     const bool moved = rounds_.advance();
     if (settled_ || !rounds_.done()) return moved;
-    if (!rounds_.spoilt()) settle();
+    if (!rounds_.spoilt()) encode_agreed();
     return settled_ = true;
   }
 
@@ -51,9 +51,9 @@ class Cargo {
   const Transfer* awaited() const noexcept { return rounds_.awaited(); }
 
  private:
-  void settle() {
+  void encode_agreed() {
     Buffer scratch = context_.buffers.take(scratch_size_);
-    for (ActiveStream* stream : streams_) stream->settle(context_, scratch.bytes());
+    for (ActiveStream* stream : streams_) stream->encode_agreed(context_, scratch.bytes());
     context_.buffers.give(scratch);
   }
 

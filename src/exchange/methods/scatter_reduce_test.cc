@@ -279,7 +279,7 @@ TEST(ScatterReduce, MakesSignsAMajorityVote) {
 }
 
 TEST(ScatterReduce, MemoriesThatDisagreeInAScheduleAreToBeChosen) {
-  const auto settled = settle({.codec = "signum | 1: int8"}, 0);
+  const auto settled = resolve_terms({.codec = "signum | 1: int8"}, 0);
   ASSERT_FALSE(settled);
   EXPECT_NE(settled.status().message().find("choose one as feedback"), std::string::npos);
   EXPECT_EQ(terms_of({.codec = "fp32 | 1: signum"}).feedback, "momentum");

@@ -71,7 +71,7 @@ bool StatisticsRound::advance() {
     }
   }
   if (all_arrived && !known_) {
-    settle();
+    compute_weights();
     moved = true;
   }
   if (!sent_)
@@ -90,7 +90,7 @@ void StatisticsRound::take(size_t rank) {
                  [](uint64_t number) { return std::bit_cast<double>(number); });
 }
 
-void StatisticsRound::settle() {
+void StatisticsRound::compute_weights() {
   const Stopwatch watch(context_.decompress_seconds);
   std::vector<double> total(alike_.size(), 0.0);
   const auto add = [&](const std::vector<double>& part) {

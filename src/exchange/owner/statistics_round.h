@@ -65,7 +65,7 @@ class StatisticsRound {
   };
 
   void take(size_t rank);
-  void settle();
+  void compute_weights();
 
   StepContext& context_;
   const std::shared_ptr<const VectorRule> usual_;

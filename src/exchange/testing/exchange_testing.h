@@ -78,7 +78,7 @@ inline bool same_bits(const Tensors& a, const Tensors& b) {
 
 // What "auto" comes down to.
 inline Terms terms_of(const ExchangeOptions& options) {
-  return settle(options, options.first_step).value();
+  return resolve_terms(options, options.first_step).value();
 }
 
 // The methods whose sums are thinwire's own.
@@ -114,7 +114,7 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
   for (const std::string& codec : codecs)
     for (const std::string& method : own_methods()) {
       const ExchangeOptions options{.codec = codec, .method = method};
-      if (settle(options, options.first_step)) all.push_back(options);
+      if (resolve_terms(options, options.first_step)) all.push_back(options);
     }
   for (const std::string codec : {"topk:density=0.1", "sidco:density=0.05,values=bf16"})
     for (const std::string method : {"gather", "sparse-reduce"})

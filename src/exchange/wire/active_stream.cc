@@ -350,7 +350,7 @@ Status ActiveStream::adopt(size_t round, std::span<const std::byte> combined) {
 }
 
 // What travelled is counted already.
-void ActiveStream::settle(StepContext& context, std::span<std::byte> scratch) {
+void ActiveStream::encode_agreed(StepContext& context, std::span<std::byte> scratch) {
   if (is_plain()) return;
   size_t size = 0;
   {

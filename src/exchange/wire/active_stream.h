@@ -42,7 +42,7 @@ class VectorRule;
 
 // A step begins with one of three functions and ends with end:
 //   prepare         the whole signal in one piece; then write_frame or write_payload. Where ranks agree on what they encode:
-//                   offer and adopt for every round, then settle
+//                   offer and adopt for every round, then encode_agreed
 //   prepare_parts   the signal is formed part by part when it is asked for; then write_frame, add_own, add_own_coded
 //   prepare_apart   signal and mean lie in the tensors; then write_frame, begin_mean, add_to_mean. There is no result()
 // Not shared between threads.
@@ -115,7 +115,7 @@ class ActiveStream {
   size_t target() const { return plain_ ? 0 : codec().target(spec()); }
 
   // Forms this step's signal from the open tensors, once a step. That of a rank that sits out is
-  // zeros, which no memory or encoder is shown; it is only asked to offer, adopt and settle what
+  // zeros, which no memory or encoder is shown; it is only asked to offer, adopt and encode what
   // ranks agree on.
   void prepare(StepContext& context);
   bool finite() const noexcept { return sits_out_ || coded_.finite(); }
@@ -182,7 +182,7 @@ class ActiveStream {
   // After the last round: encodes what was agreed on to the start of `scratch`, and decodes it into
   // result(). Nothing to do for plain streams. REQUIRES: the signal is finite; scratch has room for
   // the codec's max_encoded_size.
-  void settle(StepContext& context, std::span<std::byte> scratch);
+  void encode_agreed(StepContext& context, std::span<std::byte> scratch);
 
   // For exchanges that treat each kept value by itself: encodes the whole stream to the start of
   // `scratch` and returns the payload. What it leaves lies in rest(), empty where nothing is
