@@ -33,9 +33,11 @@ Result<CostTable> read_costs(const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) return Status::fail(ErrorCode::kIo, path + ": cannot be read");
   Result<CostTable> read = CostTable::from_text(text);
-  // Those of an earlier version are measured again.
-  const bool earlier = !read && text.starts_with("thinwire costs of codecs, version 1\n");
-  if (earlier && path == usual_cost_file()) return CostTable();
+  // Those of another version are measured again.
+  const std::string own = CostTable().to_text(), title = own.substr(0, own.find('\n') + 1);
+  const bool other_version =
+      text.starts_with("thinwire costs of codecs, version ") && !text.starts_with(title);
+  if (other_version && path == usual_cost_file()) return CostTable();
   if (!read) return Status::fail(read.status().code(), path + ": " + read.status().message());
   const bool ours = read.value().processor() == CostTable().processor();
   if (!ours && path == usual_cost_file()) return CostTable();

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include "core/machine.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/threads.h"
@@ -52,6 +57,20 @@ TEST(CostTable, TextThatIsNoneNamesTheLine) {
   EXPECT_THAT(why(head + "copies: fast\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "copies: -1e-9\n"), HasSubstr("line 3"));
   EXPECT_TRUE(CostTable::from_text(head));
+}
+
+// The usual file is a cache; one that was named is not overwritten.
+TEST(CostFile, OfAnotherVersionIsMeasuredAgainIfItIsTheUsualOne) {
+  const std::filesystem::path folder = ::testing::TempDir() + "cost_table_test";
+  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const std::string usual = usual_cost_file(), named = (folder / "named.txt").string();
+  std::filesystem::create_directories(std::filesystem::path(usual).parent_path());
+  for (const std::string& path : {usual, named})
+    std::ofstream(path) << "thinwire costs of codecs, version 9\nof: something\n";
+  EXPECT_EQ(read_costs(usual).value().size(), 0u);
+  EXPECT_THAT(read_costs(named).status().message(), HasSubstr("line 1"));
+  std::filesystem::remove_all(folder);
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(CostTable, ACodecThatChangesOverTimeHasNoCost) {
