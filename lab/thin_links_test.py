@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 
+import thin_links
+
 LAB = pathlib.Path(__file__).with_name("thin_links.py")
 
 
@@ -31,7 +33,14 @@ def check(holds, what, done=None):
         sys.exit(f"{what}\n{done.stdout}{done.stderr}" if done else what)
 
 
+def check_bursts():
+    for rate, bytes_ in (("10gbit", 262144), ("100Mbit", 62500), ("2.5mbit", 16384)):
+        check(thin_links.burst_for(rate) == str(bytes_), f"the bucket of {rate} is {thin_links.burst_for(rate)}")
+    check(thin_links.burst_for("fastmbit") == "256kb", "a rate that is none is left to tc")
+
+
 def main():
+    check_bursts()
     if os.geteuid() != 0:
         sys.exit(77)
     space = f"thinwire-{os.getpid()}-probe"
