@@ -94,6 +94,10 @@ def density_of_steps(ratios: list[float]) -> dict:
     return {"low": at(0.025), "median": at(0.5), "high": at(0.975), "far": round(far / len(ratios), 4)}
 
 
+def device_of(run: dict) -> str:
+    return run["settings"].get("run.device", "cpu")
+
+
 def summary_of(run: pathlib.Path, commit: str, gpu: str = "") -> dict:
     """A finished run's summary, with what its page and plots need of the rest."""
     summary = read_json(run / "summary.json")
@@ -102,7 +106,7 @@ def summary_of(run: pathlib.Path, commit: str, gpu: str = "") -> dict:
     summary["course"] = course(lines)
     summary.update(boundaries_of(lines))
     summary["commit"] = commit
-    if summary["settings"].get("run.device", "cpu") != "cpu":
+    if device_of(summary) != "cpu":
         summary["gpu"] = gpu
     return summary
 
@@ -218,10 +222,6 @@ def page_of(file: pathlib.Path, study: dict, rows: list[dict], kept: dict[str, d
             "Means over seeds ± half the 95 % confidence interval (Student's t); differences are "
             "paired by seed.", "",
             *table_for(found, study)(study, found), ""]
-
-
-def device_of(run: dict) -> str:
-    return run["settings"].get("run.device", "cpu")
 
 
 def what(run: dict) -> dict:
