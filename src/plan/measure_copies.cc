@@ -11,10 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <ctime>
 #include <optional>
 #include <vector>
 
+#include "core/processor_time.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire {
@@ -46,26 +46,12 @@ class Socket {
 
 sockaddr* generic(sockaddr_in& address) { return reinterpret_cast<sockaddr*>(&address); }
 
-// Of this end, or of the other; the port is 0 if there is none.
-sockaddr_in own_address(const Socket& socket) {
+// Of this end (getsockname) or of the other (getpeername); the port is 0 if there is none.
+template <typename Asked>
+sockaddr_in address_of(const Socket& socket, const Asked& asked) {
   sockaddr_in address{};
   socklen_t length = sizeof address;
-  if (getsockname(socket.number(), generic(address), &length) != 0) address.sin_port = 0;
-  return address;
-}
-
-sockaddr_in peer_address(const Socket& socket) {
-  sockaddr_in address{};
-  socklen_t length = sizeof address;
-  if (getpeername(socket.number(), generic(address), &length) != 0) address.sin_port = 0;
-  return address;
-}
-
-// Of the processor, by the calling thread: others may have the core meanwhile.
-double processor_seconds() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+  return asked(socket.number(), generic(address), &length) == 0 ? address : sockaddr_in{};
 }
 
 // Adds what a call of send or recv moved. False if it failed, and not because it would have waited.
@@ -106,12 +92,12 @@ std::optional<double> measure_copies() {
   if (bind(listener.number(), generic(loopback), sizeof loopback) != 0 ||
       listen(listener.number(), 1) != 0)
     return std::nullopt;
-  sockaddr_in address = own_address(listener);
+  sockaddr_in address = address_of(listener, getsockname);
   if (connect(sender.number(), generic(address), sizeof address) != 0) return std::nullopt;
   const Socket receiver(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
   // Somebody else may have connected first.
-  const in_port_t port = own_address(sender).sin_port;
-  if (port == 0 || peer_address(receiver).sin_port != port) return std::nullopt;
+  const in_port_t port = address_of(sender, getsockname).sin_port;
+  if (port == 0 || address_of(receiver, getpeername).sin_port != port) return std::nullopt;
   const int on = 1;
   setsockopt(sender.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 
@@ -119,9 +105,9 @@ std::optional<double> measure_copies() {
   std::vector<std::byte> in(kBytes);
   std::array<double, kTurns> seconds{};
   for (double& turn : seconds) {
-    const double before = processor_seconds();
+    const ProcessorTime working;  // others may have the core meanwhile
     if (!pass(sender, receiver, out, in)) return std::nullopt;
-    turn = processor_seconds() - before;
+    turn = working.seconds();
   }
   std::nth_element(seconds.begin(), seconds.begin() + kTurns / 2, seconds.end());
   return seconds[kTurns / 2] / kBytes;

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <thread>
 
+#include "core/processor_time.h"
 #include "train/draw_context.h"
 #include "train/elapsed_time.h"
 #include "train/optimizer.h"
-#include "train/processor_time.h"
 #include "train/recipe_parts.h"
 #include "train/schedule.h"
 
