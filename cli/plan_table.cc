@@ -78,8 +78,7 @@ std::string about_accuracy(const PlanTable& plan, const PlanRow& best) {
   if (best.wants_short_trial)
     text +=
         " It leaves most gradient values for later steps, so compare the losses of a short run "
-        "with "
-        "it and without it first.";
+        "with it and without it first.";
   return text;
 }
 
@@ -182,8 +181,7 @@ std::string plan_text(const PlanTable& plan) {
     text +=
         "Error is what thinwire's own short runs on two networks lost, in percentage points above\n"
         "fp32, one to three seeds each (docs/results/defaults.md, methods.md): a point or two may "
-        "be\n"
-        "chance.\n";
+        "be\nchance.\n";
   return text;
 }
 
