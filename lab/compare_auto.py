@@ -9,6 +9,7 @@ Two ranks have a core each, on hosts of their own (thin_links.py). First auto tr
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
 than codecs do. The first steps of a turn, in which the exchange changes, do not count.
 With --autos none only the codecs take turns, for check_plan.py.
+With --alone fp32 as auto runs it takes turns with fp32 as the codec of a run, which may have momentum elsewhere.
 With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs, and what
 steps took soon afterwards and in the rest of the time.
 Run it on a quiet machine: two ranks need both of its cores.
@@ -186,6 +187,34 @@ def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict
             f"{count - near} the spread reaches down to that. It is within 1.02 times dense in {fast}."]
 
 
+def seconds_alone(options, kept: Kept, rate: str) -> dict[str, list[float]]:
+    """Seconds of a step of each round with fp32 as the codec, under "fp32", and with each auto that stays with fp32."""
+    found = {codec: [] for codec in ("fp32", *options.autos)}
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as plan:
+        plan.write(plan_text(["fp32"], 0, 0))
+        plan.flush()
+        for number in range(options.alone):
+            for codec, seconds in found.items():
+                of = ("alone", codec, rate, number)
+                if not kept.get(*of):
+                    text = codec if codec == "fp32" else f"{codec},plan={plan.name}"
+                    steps = train(options, text, options.auto_steps, None if rate == "none" else rate)
+                    kept.put(*of, seconds=statistics.median(durations(steps)[SHORT_TURN[1]:]), commit=results_page.commit())
+                seconds.append(kept.get(*of)["seconds"])
+    return found
+
+
+def rows_alone(recipe: str, rate: str, found: dict[str, list[float]]) -> list[str]:
+    """A row for each auto: medians with the least and the most, and those of the ratios of every round."""
+    def told(numbers: list[float], digits: int) -> str:
+        middle, least, most = (f"{number:,.{digits}f}" for number in (statistics.median(numbers), min(numbers), max(numbers)))
+        return f"{middle} ({least} to {most})"
+    dense = found["fp32"]
+    return [f"| {recipe} | {rate} | {told([1e3 * one for one in dense], 1)} | `{auto}` | {told([1e3 * one for one in seconds], 1)} | "
+            f"{told([one / other for one, other in zip(seconds, dense)], 2)} |"
+            for auto, seconds in found.items() if auto != "fp32"]
+
+
 def page_of(options, lines: list[str]) -> list[str]:
     return [
         "# Codec auto beside fixed codecs", "",
@@ -251,6 +280,7 @@ def main() -> None:
     parser.add_argument("--settled", type=int, default=20)
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--affordable", type=float, default=120, help="seconds for a run in which codecs take turns")
+    parser.add_argument("--alone", type=int, default=0, metavar="ROUNDS", help="runs of fp32 as auto has it and as a codec has it")
     parser.add_argument("--change", action="append", default=[], metavar="RATE@SECONDS", help="of thin_links.py --then")
     options = parser.parse_args()
     unknown = [auto for auto in options.autos if auto not in AUTOS]
@@ -258,6 +288,8 @@ def main() -> None:
         parser.error(f"--autos has {', '.join(unknown)}; choices: {', '.join(AUTOS)}")
     if not options.autos and (options.page or options.change):
         parser.error("--autos none makes no page and follows no change: see check_plan.py --turns")
+    if options.alone and (options.page or options.change or not options.autos):
+        parser.error("--alone makes a table of its own: no --page, no --change, and some of --autos")
     if options.change and "none" in options.rates:
         parser.error("--change needs links that can change; give --rates without none")
     choices = {auto: choices_of(options.program, auto) for auto in options.autos or AUTOS}
@@ -266,9 +298,14 @@ def main() -> None:
     if options.change:
         print("| recipe | auto | from step | link | steps later: codec of most tensors | ms, 21 to 50 steps later | ms, after that |\n"
               "| --- | --- | ---: | --- | --- | ---: | ---: |")
+    if options.alone:
+        print("| recipe | link | fp32, ms | auto, with fp32 | ms | ratio |\n| --- | --- | ---: | --- | ---: | ---: |")
     for recipe in options.recipes:
         kept = kept_of(options, recipe)
         for rate in options.rates:
+            if options.alone:
+                print("\n".join(rows_alone(recipe.stem, rate, seconds_alone(options, kept, rate))), flush=True)
+                continue
             if options.change:
                 show_changes(options, kept, recipe, rate)
                 continue

@@ -55,6 +55,11 @@ class CompareAuto(unittest.TestCase):
         self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells. In 1 of the other 2 the spread reaches down "
                                     "to that. It is within 1.02 times dense in 2.")
 
+    def test_rounds_are_compared_one_by_one(self):
+        found = {"fp32": [0.010, 0.020, 0.030], "auto:loss=any": [0.011, 0.020, 0.027]}
+        self.assertEqual(compare_auto.rows_alone("mlp", "none", found),
+                         ["| mlp | none | 20.0 (10.0 to 30.0) | `auto:loss=any` | 20.0 (11.0 to 27.0) | 1.00 (0.90 to 1.10) |"])
+
     def test_the_spread_of_a_median_is_that_of_its_turns(self):
         self.assertAlmostEqual(compare_auto.standard_error(1, 1 + 1.35, 25), 1.25 / 5)
         self.assertTrue(math.isnan(compare_auto.standard_error(1, 1, 1)))

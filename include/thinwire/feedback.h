@@ -50,7 +50,7 @@ class Feedback : public Stateful {
   virtual void set_momentum(std::span<const Momentum> /*of_tensors*/) {}
 
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps
-  // nothing.
+  // nothing; after a prepare whose Call::lossless is true it may be empty until commit or rollback.
   virtual std::span<float> rest() noexcept = 0;
 
   // Values [begin, begin + count) were encoded, and rest() holds what was left of them. `gradient`

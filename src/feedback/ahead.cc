@@ -18,7 +18,8 @@
 // oftener a value is sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and f need no buffers:
-// they are formed again. Four buffers of 4 bytes per value.
+// they are formed again. Four buffers of 4 bytes per value. With a lossless codec and nothing that waits a step is one
+// pass (VelocityMemory).
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>
@@ -36,8 +37,8 @@ class Ahead final : public VelocityMemory {
   Ahead(const Options& options, const StreamSpec& stream, const SharedPlace& place)
       : VelocityMemory("ahead", options, stream, place) {}
 
-  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
-    guard_.prepare(gradient.size());
+ private:
+  Signal form(std::span<const float> gradient) override {
     Moments moments = kernel::moments({});
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
       const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
@@ -49,8 +50,7 @@ class Ahead final : public VelocityMemory {
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
 
-  void sent(std::span<const float> gradient, size_t begin, size_t count) override {
-    guard_.sent(gradient.size(), begin, count);
+  void keep(std::span<const float> gradient, size_t begin, size_t count) override {
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
       place().settle_ahead(rule_of(range), tail_of(range),
                            gradient.subspan(range.begin, range.count),
@@ -58,13 +58,6 @@ class Ahead final : public VelocityMemory {
                            velocity_.next.subspan(range.begin, range.count),
                            residual_.next.subspan(range.begin, range.count));
     });
-  }
-
- private:
-  kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {
-    return {.momentum = static_cast<float>(range.momentum.momentum),
-            .scale = rules_.share(range.momentum),
-            .nesterov = range.momentum.nesterov};
   }
 
   static float tail_of(const MomentumRules::Range& range) {

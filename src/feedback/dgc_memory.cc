@@ -46,9 +46,18 @@ class MomentumCorrection final : public VelocityMemory {
         clip_(options.number("clip")),
         mask_(options.flag("mask")) {}
 
-  Signal prepare(std::span<const float> gradient, const Call& call) override {
-    guard_.prepare(gradient.size());
-    clipped_ = clip_ > 0 ? clipped(gradient, call.ranks) : 1.0f;
+  bool wants_positions() const noexcept override { return mask_; }
+
+ private:
+  // A norm that is not finite lets the gradient through, to be found.
+  float factor_of(std::span<const float> gradient, const Call& call) override {
+    if (clip_ <= 0) return 1;
+    const double norm = std::sqrt(place().moments(gradient).square_sum);
+    const double limit = clip_ / std::sqrt(static_cast<double>(call.ranks));
+    return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
+  }
+
+  Signal form(std::span<const float> gradient) override {
     Moments moments = kernel::moments({});
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
       const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
@@ -60,8 +69,7 @@ class MomentumCorrection final : public VelocityMemory {
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
 
-  void sent(std::span<const float> gradient, size_t begin, size_t count) override {
-    guard_.sent(gradient.size(), begin, count);
+  void keep(std::span<const float> gradient, size_t begin, size_t count) override {
     if (!masks(begin, count)) return;
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
       place().mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
@@ -71,10 +79,7 @@ class MomentumCorrection final : public VelocityMemory {
     });
   }
 
-  bool wants_positions() const noexcept override { return mask_; }
-
-  void sent_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
-    guard_.sent(gradient.size(), 0, gradient.size());
+  void keep_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
     if (!masks(0, gradient.size())) return;
     auto from = positions.begin();
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
@@ -85,29 +90,14 @@ class MomentumCorrection final : public VelocityMemory {
     });
   }
 
- private:
-  // What the gradient is multiplied by. A norm that is not finite lets it through, to be found.
-  float clipped(std::span<const float> gradient, uint64_t ranks) const {
-    const double norm = std::sqrt(place().moments(gradient).square_sum);
-    const double limit = clip_ / std::sqrt(static_cast<double>(ranks));
-    return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
-  }
-
   // Whether the velocities of what was sent of these values end. A codec that leaves most of them
   // has left something among the first, so that this reads few.
   bool masks(size_t begin, size_t count) const {
     return mask_ && place().any_nonzero(residual_.next.subspan(begin, count));
   }
 
-  kernel::MomentumRule rule_of(const MomentumRules::Range& range) const {
-    return {.momentum = static_cast<float>(range.momentum.momentum),
-            .scale = clipped_ * rules_.share(range.momentum),
-            .nesterov = range.momentum.nesterov};
-  }
-
   const double clip_;
   const bool mask_;
-  float clipped_ = 1;  // what this step's gradient is multiplied by
 };
 
 std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,

@@ -73,6 +73,47 @@ TEST_P(Memory, WhatIsOwedIsTheNormOfWhatIsSaved) {
   EXPECT_NEAR(memory->owed_squares(), saved, 1e-6 * saved);
 }
 
+void expect_equal(std::span<const float> got, std::span<const float> want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i]) << i;  // -0 is 0
+}
+
+// Being told that the codec is lossless changes neither what is sent nor what is kept.
+TEST_P(Memory, IsTheSameWhereItKnowsThatAllIsSent) {
+  const auto told = make(), untold = make();
+  const bool lossless[] = {true, true, false, false, true, true, true, false, true, true};
+  for (uint64_t number = 0; number < std::size(lossless); ++number) {
+    const Values g = gradient(number);
+    told->prepare(gradient(99), {.step = number, .lossless = true});  // never happened
+    told->rollback();
+    if (number == 6) told->load(told->save()).or_throw();
+    const Values values =
+        floats(told->prepare(g, {.step = number, .lossless = lossless[number]}).values);
+    if (lossless[number])
+      send_all(told->rest(), number);
+    else
+      send_some(told->rest(), number);
+    told->sent(g, 0, kCount / 2);
+    told->sent(g, kCount / 2, kCount - kCount / 2);
+    const Step want = step(*untold, g, number, lossless[number] ? send_all : send_some);
+    expect_equal(values, want.values);
+    Values mean = want.sent;
+    told->receive(mean);
+    expect_equal(mean, want.mean);
+    told->commit();
+    const StateArrays kept = told->save(), expected = untold->save();
+    ASSERT_EQ(kept.size(), expected.size());
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i].type != StateType::kFloat32) continue;
+      ASSERT_EQ(kept[i].data.size(), expected[i].data.size());
+      Values a(kept[i].data.size() / sizeof(float)), b(a.size());
+      copy_state(kept, kept[i].name, std::span(a)).or_throw();
+      copy_state(expected, expected[i].name, std::span(b)).or_throw();
+      expect_equal(a, b);
+    }
+  }
+}
+
 // A signal formed in parts, in any order, is the one formed at once, and so is what follows.
 TEST_P(Memory, PartsAreTheWhole) {
   const auto whole = make(), parts = make();

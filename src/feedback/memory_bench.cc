@@ -79,6 +79,18 @@ void ahead_prepare(benchmark::State& state) {
   prepare(state, "ahead", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
 }
 void ahead_sent(benchmark::State& state) { sent(state, "ahead"); }
+// A whole step with a lossless codec: all that the memory does.
+void ahead_lossless(benchmark::State& state) {
+  const auto memory = make("ahead");
+  bench::side_by_side(
+      state, bench::kLarge, nullptr,
+      [&] {
+        benchmark::DoNotOptimize(memory->prepare(gradient(), {.lossless = true}).moments);
+        memory->sent(gradient(), 0, bench::kLarge);
+        memory->commit();
+      },
+      one_stream);
+}
 void ef21_receive(benchmark::State& state) {
   const auto memory = make("ef21");
   AlignedVector<float> mean(bench::kLarge, 1e-3f);
@@ -106,6 +118,7 @@ THINWIRE_BENCH(dgc_sent);
 THINWIRE_BENCH(dgc_sent_at)->Arg(16)->Arg(100)->Arg(1000);
 THINWIRE_BENCH(ahead_prepare);
 THINWIRE_BENCH(ahead_sent);
+THINWIRE_BENCH(ahead_lossless);
 THINWIRE_BENCH(ef21_prepare);
 THINWIRE_BENCH(ef21_sent);
 THINWIRE_BENCH(ef21_receive);

@@ -14,7 +14,7 @@
 #include "feedback/feedback_rules.h"
 #include "feedback/momentum_rules.h"
 #include "feedback/one_vector_memory.h"
-#include "kernel/vector_moments.h"
+#include "feedback/velocity_pass.h"
 
 namespace thinwire {
 namespace {
@@ -61,19 +61,13 @@ class Velocity final : public OneVectorMemory {
     const size_t count = gradient.size();
     const auto next = kept_.next.subspan(begin, count);
     const auto ahead = rules_.any_nesterov() ? ahead_.values.subspan(begin, count) : next;
-    Moments moments = kernel::moments({});
-    rules_.each(begin, count, [&](const MomentumRules::Range& range) {
-      const auto part = [&](auto span) { return span.subspan(range.begin - begin, range.count); };
-      const auto momentum = static_cast<float>(range.momentum.momentum);
-      moments = place().weighted_sum_with_moments(
-          momentum, kept_.now.subspan(range.begin, range.count), rules_.share(range.momentum),
-          part(gradient), part(next));
-      if (ahead.data() != next.data())
-        moments = place().weighted_sum_with_moments(range.momentum.nesterov, part(gradient),
-                                                    range.momentum.nesterov ? momentum : 1.0f,
-                                                    part(next), part(ahead));
-    });
-    if (!rules_.uniform()) moments = place().moments(ahead);
+    const Moments moments =
+        form_velocity(place(), rules_, 1.0f,
+                      {.begin = begin,
+                       .gradient = gradient,
+                       .velocity = kept_.now.subspan(begin, count),
+                       .new_velocity = next,
+                       .signal = ahead});
     return {.values = ahead, .fresh = {}, .moments = moments};
   }
 

@@ -37,6 +37,7 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   found_ = false;
   gradient_ = gradient;
   call_ = call;
+  call_.lossless = codec_->info().lossless;
   signal_ = {};
 }
 
@@ -48,7 +49,7 @@ Signal CodedStream::examined(Signal signal) {
 
 const Signal& CodedStream::form(std::span<const float> gradient, const Call& call) {
   open(gradient, call);
-  signal_ = examined(memory().prepare(gradient, call));
+  signal_ = examined(memory().prepare(gradient, call_));
   return signal_;
 }
 
@@ -59,7 +60,7 @@ const Signal& CodedStream::form_joined(std::span<const std::span<const float>> p
   Moments moments;
   size_t begin = 0;
   for (const std::span<const float> gradient : places) {
-    const Signal part = examined(memory().prepare_part(gradient, begin, call).value());
+    const Signal part = examined(memory().prepare_part(gradient, begin, call_).value());
     moments.abs_sum += part.moments->abs_sum;
     moments.square_sum += part.moments->square_sum;
     moments.abs_max = std::max(moments.abs_max, part.moments->abs_max);

@@ -249,6 +249,28 @@ TEST(CodedStream, AnotherCodecFindsTheMemoryAsItWas) {
   stream.rollback();
 }
 
+// The second lossless step knows that nothing waits, and has no use for what is left.
+TEST(CodedStream, AMemoryKnowsWhereTheCodecIsLossless) {
+  CodedStream stream(spec(), codec("fp32"), "ahead");
+  const Values values = gradient(0);
+  const Signal& signal = stream.form(values, call_of(0));
+  EXPECT_TRUE(stream.rest(0, kCount).empty());
+  EXPECT_EQ(payload_of(stream, signal, 0).size(), kCount * sizeof(float));
+  stream.commit();
+  EXPECT_TRUE(stream.keeps_rest());
+  stream.change_codec(codec("topk:density=0.01"));
+  whole_step(stream, 1);
+  EXPECT_EQ(stream.rest(0, kCount).size(), kCount);
+  stream.commit();
+  stream.change_codec(codec("fp32"));
+  whole_step(stream, 2);
+  EXPECT_EQ(stream.rest(0, kCount).size(), kCount);
+  stream.commit();
+  whole_step(stream, 3);
+  EXPECT_TRUE(stream.rest(0, kCount).empty());
+  stream.rollback();
+}
+
 TEST(CodedStream, AnEncoderGoesOnWhereOnlyOptionsDiffer) {
   CodedStream stream(spec(), codec("redsync:density=0.1"), "none");
   whole_step(stream, 0);

@@ -1,0 +1,46 @@
+// form_velocity: the momentum of SGD on a gradient, for memories in a step in which nothing waits.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "feedback/memory_place.h"
+#include "feedback/momentum_rules.h"
+#include "kernel/vector_moments.h"
+
+namespace thinwire {
+
+// Spans of the same values of a stream, of which the first is value `begin`.
+struct VelocityPass {
+  size_t begin;
+  std::span<const float> gradient;
+  std::span<const float> velocity;
+  std::span<float> new_velocity;
+  std::span<float> signal;  // may be new_velocity if no tensor has Nesterov's form
+};
+
+// u' = momentum u + (1 - dampening) factor g
+// signal = u', or (1 - dampening) factor g + momentum u' with nesterov
+// Returns the signal's moments.
+inline Moments form_velocity(MemoryPlace& place, const MomentumRules& rules, float factor,
+                             const VelocityPass& pass) {
+  Moments moments = kernel::moments({});
+  rules.each(pass.begin, pass.gradient.size(), [&](const MomentumRules::Range& range) {
+    const auto part = [&](auto span) {
+      return span.subspan(range.begin - pass.begin, range.count);
+    };
+    const auto momentum = static_cast<float>(range.momentum.momentum);
+    const float share = factor * rules.share(range.momentum);
+    const bool nesterov = range.momentum.nesterov;
+    const auto next = part(pass.new_velocity);
+    moments = place.weighted_sum_with_moments(momentum, part(pass.velocity), share,
+                                              part(pass.gradient), next);
+    if (pass.signal.data() != pass.new_velocity.data())
+      moments = place.weighted_sum_with_moments(nesterov ? share : 0.0f, part(pass.gradient),
+                                                nesterov ? momentum : 1.0f, next,
+                                                part(pass.signal));
+  });
+  return rules.uniform() ? moments : place.moments(pass.signal);
+}
+
+}  // namespace thinwire
