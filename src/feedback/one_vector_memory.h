@@ -16,13 +16,15 @@ namespace thinwire {
 // A step reads kept_.now and writes kept_.next, which commit swaps. Saved under the name of the array.
 class OneVectorMemory : public Feedback {
  public:
-  Signal prepare(std::span<const float> gradient, const Call& /*call*/) override {
+  Signal prepare(std::span<const float> gradient, const Call& call) override {
     guard_.prepare(gradient.size());
+    begin_step(call);
     return form(gradient, 0);
   }
   std::optional<Signal> prepare_part(std::span<const float> gradient, size_t begin,
-                                     const Call& /*call*/) override {
+                                     const Call& call) override {
     guard_.prepare_part(begin, gradient.size());
+    begin_step(call);
     return form(gradient, begin);
   }
 
@@ -45,6 +47,9 @@ class OneVectorMemory : public Feedback {
   // `name` and `array` are static.
   OneVectorMemory(std::string_view name, const char* array, size_t count, SharedPlace place)
       : kept_(count, std::move(place)), guard_(name, count), array_(array) {}
+
+  // Called before form.
+  virtual void begin_step(const Call& /*call*/) {}
 
   // Values [begin, begin + gradient.size()) of the signal.
   virtual Signal form(std::span<const float> gradient, size_t begin) = 0;

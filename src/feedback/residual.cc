@@ -9,11 +9,13 @@
 //
 // Two buffers of 4 bytes per value: the committed residual, which a step only reads, and u, which
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
-// to undo. A third holds gamma g unless gamma is 1.
+// to undo. A third holds gamma g unless gamma is 1. With a lossless codec and nothing that waits the
+// signal is the gradient where it lies, and a step costs what it costs without a memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
 #include "feedback/feedback_rules.h"
+#include "feedback/lossless_step.h"
 #include "feedback/one_vector_memory.h"
 
 namespace thinwire {
@@ -28,11 +30,31 @@ class Residual final : public OneVectorMemory {
         weighted_(this->place().zeros(gamma == 1 ? 0 : count)) {}
 
   bool only_adds() const noexcept override { return true; }
-  std::span<float> rest() noexcept override { return kept_.next; }
+  std::span<float> rest() noexcept override {
+    return lossless_.leaves_nothing() ? std::span<float>() : kept_.next;
+  }
+
+  void commit() override {
+    guard_.commit();
+    if (!lossless_.commit()) kept_.commit();
+  }
+  void rollback() override {
+    lossless_.rollback();
+    OneVectorMemory::rollback();
+  }
+  Status load(const StateArrays& arrays) override {
+    if (Status status = OneVectorMemory::load(arrays); !status) return status;
+    lossless_.reset();
+    return Status::ok();
+  }
 
  private:
+  void begin_step(const Call& call) override { lossless_.begin(call, kept_); }
+
   Signal form(std::span<const float> gradient, size_t begin) override {
     const std::span<const float> own = weigh(gradient, begin);
+    if (lossless_.leaves_nothing())
+      return {.values = own, .fresh = own, .moments = place().moments(own)};
     const auto now = kept_.now.subspan(begin, gradient.size());
     const auto next = kept_.next.subspan(begin, gradient.size());
     const Moments moments = place().weighted_sum_with_moments(beta_, now, 1, own, next);
@@ -47,6 +69,7 @@ class Residual final : public OneVectorMemory {
     return weighted;
   }
 
+  LosslessStep lossless_;
   const float beta_;
   const float gamma_;
   const MemoryPlace::Vector weighted_;  // empty where gamma is 1

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "feedback/kept_vector.h"
+#include "feedback/lossless_step.h"
 #include "feedback/momentum_rules.h"
 #include "feedback/step_guard.h"
 #include "feedback/velocity_pass.h"
@@ -28,34 +28,30 @@ class VelocityMemory : public Feedback {
   Signal prepare(std::span<const float> gradient, const Call& call) override {
     guard_.prepare(gradient.size());
     factor_ = factor_of(gradient, call);
-    if (call.lossless && may_wait_) may_wait_ = place().any_nonzero(residual_.now);
-    leaves_nothing_ = call.lossless && !may_wait_;
-    return leaves_nothing_ ? form_alone(gradient) : form(gradient);
+    return lossless_.begin(call, residual_) ? form_alone(gradient) : form(gradient);
   }
 
   std::span<float> rest() noexcept override {
-    return leaves_nothing_ ? std::span<float>() : residual_.next;
+    return lossless_.leaves_nothing() ? std::span<float>() : residual_.next;
   }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
-    if (!leaves_nothing_) keep(gradient, begin, count);
+    if (!lossless_.leaves_nothing()) keep(gradient, begin, count);
   }
   void sent_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
     guard_.sent(gradient.size(), 0, gradient.size());
-    if (!leaves_nothing_) keep_at(gradient, positions);
+    if (!lossless_.leaves_nothing()) keep_at(gradient, positions);
   }
 
   void commit() override {
     guard_.commit_all_sent();
     velocity_.commit();
     rules_.commit();
-    if (std::exchange(leaves_nothing_, false)) return;
-    residual_.commit();
-    may_wait_ = true;
+    if (!lossless_.commit()) residual_.commit();
   }
   void rollback() override {
-    leaves_nothing_ = false;
+    lossless_.rollback();
     guard_.rollback();
   }
 
@@ -75,8 +71,8 @@ class VelocityMemory : public Feedback {
     velocity_.commit();
     residual_.commit();
     rules_.adopt(begun);
-    may_wait_ = true;
-    rollback();
+    lossless_.reset();
+    guard_.rollback();
     return Status::ok();
   }
 
@@ -127,9 +123,8 @@ class VelocityMemory : public Feedback {
   }
 
   StepGuard guard_;
-  float factor_ = 1;             // of this step's gradient
-  bool may_wait_ = false;        // residual_.now may have a value that is not zero
-  bool leaves_nothing_ = false;  // this step was prepared by form_alone
+  LosslessStep lossless_;
+  float factor_ = 1;  // of this step's gradient
 };
 
 }  // namespace thinwire

@@ -36,9 +36,14 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   finite_ = true;
   found_ = false;
   gradient_ = gradient;
-  call_ = call;
-  call_.lossless = codec_->info().lossless;
+  call_ = told(call);
   signal_ = {};
+}
+
+Call CodedStream::told(const Call& call) const {
+  Call more = call;
+  more.lossless = codec_->info().lossless;
+  return more;
 }
 
 Signal CodedStream::examined(Signal signal) {
@@ -72,7 +77,7 @@ const Signal& CodedStream::form_joined(std::span<const std::span<const float>> p
 }
 
 bool CodedStream::begin_parts(std::span<const float> gradient, const Call& call) {
-  if (!memory().prepare_part({}, 0, call)) return false;
+  if (!memory().prepare_part({}, 0, told(call))) return false;
   open(gradient, call);
   in_parts_ = true;
   return true;

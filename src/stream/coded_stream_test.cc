@@ -250,8 +250,11 @@ TEST(CodedStream, AnotherCodecFindsTheMemoryAsItWas) {
 }
 
 // The second lossless step knows that nothing waits, and has no use for what is left.
-TEST(CodedStream, AMemoryKnowsWhereTheCodecIsLossless) {
-  CodedStream stream(spec(), codec("fp32"), "ahead");
+class LosslessStream : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Memories, LosslessStream, ::testing::Values("residual", "ahead", "dgc"));
+
+TEST_P(LosslessStream, AMemoryKnowsWhereTheCodecIsLossless) {
+  CodedStream stream(spec(), codec("fp32"), GetParam());
   const Values values = gradient(0);
   const Signal& signal = stream.form(values, call_of(0));
   EXPECT_TRUE(stream.rest(0, kCount).empty());
@@ -268,6 +271,14 @@ TEST(CodedStream, AMemoryKnowsWhereTheCodecIsLossless) {
   stream.commit();
   whole_step(stream, 3);
   EXPECT_TRUE(stream.rest(0, kCount).empty());
+  stream.rollback();
+}
+
+TEST(CodedStream, APartOfALosslessStepIsTheGradientWhereItLies) {
+  CodedStream stream(spec(), codec("fp32"), "residual");
+  const Values values = gradient(0);
+  ASSERT_TRUE(stream.begin_parts(values, call_of(0)));
+  EXPECT_EQ(stream.part(100, 50).values.data(), values.data() + 100);
   stream.rollback();
 }
 
