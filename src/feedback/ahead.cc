@@ -18,8 +18,8 @@
 // oftener a value is sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and f need no buffers:
-// they are formed again. Four buffers of 4 bytes per value. With a lossless codec and nothing that waits a step is one
-// pass (VelocityMemory).
+// they are formed again. Four buffers of 4 bytes per value. With a lossless codec and nothing that waits a step is that
+// of `velocity` (VelocityMemory).
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "feedback/kept_vector.h"
@@ -13,36 +14,34 @@ namespace thinwire {
 // pays, and its steps must then cost no more than without a memory.
 class LosslessStep {
  public:
-  // At every prepare of a step, of which the first decides. Reads `owed.now` at the first lossless step after others, and
-  // stops at the first value that waits.
-  bool begin(const Call& call, const KeptVector& owed) {
-    if (std::exchange(begun_, true)) return leaves_nothing_;
-    if (call.lossless && may_wait_) may_wait_ = owed.place().any_nonzero(owed.now);
-    leaves_nothing_ = call.lossless && !may_wait_;
-    return leaves_nothing_;
+  // At every prepare of a step: the answer stays the same until it ends. Reads `owed.now` at the first lossless step after
+  // others, and on a processor stops at the first value that waits.
+  void begin(const Call& call, const KeptVector& owed) {
+    if (call.lossless && waiting_ == Waiting::kUnknown)
+      waiting_ = owed.place().any_nonzero(owed.now) ? Waiting::kSome : Waiting::kNothing;
+    leaves_nothing_ = call.lossless && waiting_ == Waiting::kNothing;
   }
 
   bool leaves_nothing() const noexcept { return leaves_nothing_; }
 
   // The step counts. Whether it left nothing, so that `owed.now` stays.
   bool commit() noexcept {
-    begun_ = false;
     const bool left_nothing = std::exchange(leaves_nothing_, false);
-    if (!left_nothing) may_wait_ = true;
+    if (!left_nothing) waiting_ = Waiting::kUnknown;
     return left_nothing;
   }
-  void rollback() noexcept { begun_ = leaves_nothing_ = false; }
+  void rollback() noexcept { leaves_nothing_ = false; }
 
   // `owed.now` is another.
   void reset() noexcept {
-    rollback();
-    may_wait_ = true;
+    leaves_nothing_ = false;
+    waiting_ = Waiting::kUnknown;
   }
 
  private:
-  bool begun_ = false;           // this step
-  bool may_wait_ = false;        // vectors are zeros at first
-  bool leaves_nothing_ = false;  // this step
+  enum class Waiting : uint8_t { kNothing, kSome, kUnknown };
+  Waiting waiting_ = Waiting::kNothing;  // in `owed.now`, which is zeros at first
+  bool leaves_nothing_ = false;          // this step
 };
 
 }  // namespace thinwire

@@ -10,7 +10,7 @@
 // Two buffers of 4 bytes per value: the committed residual, which a step only reads, and u, which
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
 // to undo. A third holds gamma g unless gamma is 1. With a lossless codec and nothing that waits the
-// signal is the gradient where it lies, and a step costs what it costs without a memory.
+// signal is gamma g, for gamma = 1 the gradient where it lies, as without a memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 

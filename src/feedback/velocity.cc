@@ -3,7 +3,7 @@
 //
 //   u' = momentum u + (1 - dampening) g,   u' = g in the first step
 //
-// What is sent is u', or g + momentum u' with nesterov. The mean of velocities is the velocity of the mean,
+// What is sent is u', or (1 - dampening) g + momentum u' with nesterov. The mean of velocities is the velocity of the mean,
 // so this is SGD with momentum to rounding where all arrives. The optimiser must have none of its own.
 //
 // Two buffers of 4 bytes per value, and with nesterov a third of what is sent.

@@ -18,9 +18,8 @@ namespace thinwire {
 
 // A step reads the vectors' `now` and writes their `next`, which commit swaps: four buffers of 4 bytes
 // per value. The signal is in residual_.next.
-// With a lossless codec and nothing that waits, these memories are SGD with momentum. Such a step is one pass over three
-// vectors instead of up to four passes over twelve, and has no rest(). Its signal is that of the other steps, bit for
-// bit but for the sign of zeros.
+// With a lossless codec and nothing that waits, these memories are SGD with momentum. Such a step costs what a step of
+// `velocity` costs, and has no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
 class VelocityMemory : public Feedback {
  public:
   void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }
@@ -28,7 +27,8 @@ class VelocityMemory : public Feedback {
   Signal prepare(std::span<const float> gradient, const Call& call) override {
     guard_.prepare(gradient.size());
     factor_ = factor_of(gradient, call);
-    return lossless_.begin(call, residual_) ? form_alone(gradient) : form(gradient);
+    lossless_.begin(call, residual_);
+    return lossless_.leaves_nothing() ? form_alone(gradient) : form(gradient);
   }
 
   std::span<float> rest() noexcept override {

@@ -15,7 +15,7 @@ float direction(const Momentum& rule, bool first, float g, float& u) {
   const float old = m * u;
   u = old + own;
   const float ahead = m * u;
-  return rule.nesterov ? g + ahead : u;
+  return rule.nesterov ? own + ahead : u;
 }
 
 void expect_definition(std::string_view spec, const Momentum& rule) {
@@ -33,6 +33,8 @@ TEST(Velocity, IsTheMomentumOfSgd) {
   expect_definition("velocity", {.momentum = 0.9});
   expect_definition("velocity:momentum=0.7,dampening=0.25", {.momentum = 0.7, .dampening = 0.25});
   expect_definition("velocity:nesterov=true", {.momentum = 0.9, .nesterov = true});
+  expect_definition("velocity:nesterov=true,dampening=0.25",
+                    {.momentum = 0.9, .dampening = 0.25, .nesterov = true});
 }
 
 TEST(Velocity, TensorsHaveMomentaOfTheirOwn) {

@@ -170,8 +170,8 @@ bool AutoChoice::is_close(const AutoDecision& other, const StepPrediction& step,
   return kWorthATrial * at_best < least;
 }
 
-// A codec that loses more than what holds must promise something. Those that round differ by their bytes, and little else: fp16, bf16
-// and int8 by 1.10 of what is predicted in the median cell of docs/results/plan.md, the four that need a memory by 1.17, and up to 1.58.
+// A codec that loses more than what holds must promise something. Those that round differ by their bytes, and little else. The four
+// that need a memory take between 0.72 and 1.36 times what is predicted of them in docs/results/plan.md.
 std::optional<AutoDecision> AutoChoice::worth_trying(const Situation& now,
                                                      const AutoDecision& current) {
   Result<StepPrediction> held = play(now, current);

@@ -13,7 +13,11 @@ CodedStream::CodedStream(StreamSpec spec, StreamCodec codec, Slot<Feedback> memo
       codec_(std::move(codec.codec)),
       memory_(std::move(memory)),
       encoder_(std::move(encoder)),
-      decoder_(codec_->make_decoder(spec_)) {}
+      decoder_(codec_->make_decoder(spec_)) {
+  // A step that an exchange which ended left open never happened.
+  memory_->object().rollback();
+  encoder_->object().rollback();
+}
 
 CodedStream::CodedStream(const StreamSpec& spec, const StreamCodec& codec,
                          const std::string& memory)
@@ -40,9 +44,10 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   signal_ = {};
 }
 
+// Methods may withhold some of the values that a sparse codec keeps (begin_kept), whatever it loses.
 Call CodedStream::told(const Call& call) const {
   Call more = call;
-  more.lossless = codec_->info().lossless;
+  more.lossless = codec_->info().lossless && !codec_->info().sparse;
   return more;
 }
 

@@ -249,7 +249,7 @@ TEST(CodedStream, AnotherCodecFindsTheMemoryAsItWas) {
   stream.rollback();
 }
 
-// The second lossless step knows that nothing waits, and has no use for what is left.
+// The second lossless step after a lossy one knows that nothing waits, and has no use for what is left.
 class LosslessStream : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Memories, LosslessStream, ::testing::Values("residual", "ahead", "dgc"));
 
@@ -272,6 +272,28 @@ TEST_P(LosslessStream, AMemoryKnowsWhereTheCodecIsLossless) {
   whole_step(stream, 3);
   EXPECT_TRUE(stream.rest(0, kCount).empty());
   stream.rollback();
+}
+
+// As an exchange leaves a store that fails within a step.
+TEST_P(LosslessStream, AStepThatWasLeftOpenNeverHappened) {
+  Store store;
+  const auto open = [&](const std::string& text) {
+    return std::make_unique<CodedStream>(
+        spec(), codec(text),
+        CodedStream::in_store(open_slot<Feedback>(store, "memory", GetParam(), [] {
+          return std::move(make_feedback(GetParam(), spec()).value());
+        })),
+        CodedStream::in_store(open_slot<Encoder>(store, text, text, [&] {
+          return codec(text).codec->make_encoder(spec());
+        })));
+  };
+  const Values values = gradient(0);
+  open("fp32")->form(values, call_of(0));
+  const auto stream = open("topk:density=0.01");
+  EXPECT_TRUE(stream->keeps_rest());
+  whole_step(*stream, 1);
+  stream->commit();
+  EXPECT_GT(stream->memory().owed_squares(), 0);
 }
 
 TEST(CodedStream, APartOfALosslessStepIsTheGradientWhereItLies) {
