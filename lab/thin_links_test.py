@@ -34,7 +34,7 @@ def check(holds, what, done=None):
 
 
 def check_bursts():
-    for rate, bytes_ in (("10gbit", 524288), ("100Mbit", 62500), ("2.5mbit", 16384)):
+    for rate, bytes_ in (("10gbit", 524288), ("1gbit", 262144), ("100Mbit", 62500), ("2.5mbit", 16384)):
         check(thin_links.burst_for(rate) == str(bytes_), f"the bucket of {rate} is {thin_links.burst_for(rate)}")
     check(thin_links.burst_for("fastmbit") == "256kb", "a rate that is none is left to tc")
 
