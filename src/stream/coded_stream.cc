@@ -40,15 +40,10 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   finite_ = true;
   found_ = false;
   gradient_ = gradient;
-  call_ = told(call);
+  call_ = call;
+  // Methods may withhold some of the values that a sparse codec keeps (begin_kept), whatever it loses.
+  call_.lossless = codec_->info().lossless && !codec_->info().sparse;
   signal_ = {};
-}
-
-// Methods may withhold some of the values that a sparse codec keeps (begin_kept), whatever it loses.
-Call CodedStream::told(const Call& call) const {
-  Call more = call;
-  more.lossless = codec_->info().lossless && !codec_->info().sparse;
-  return more;
 }
 
 Signal CodedStream::examined(Signal signal) {
@@ -82,7 +77,7 @@ const Signal& CodedStream::form_joined(std::span<const std::span<const float>> p
 }
 
 bool CodedStream::begin_parts(std::span<const float> gradient, const Call& call) {
-  if (!memory().prepare_part({}, 0, told(call))) return false;
+  if (!memory().prepare_part({}, 0, call)) return false;
   open(gradient, call);
   in_parts_ = true;
   return true;

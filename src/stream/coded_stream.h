@@ -110,7 +110,6 @@ class CodedStream {
 
  private:
   void open(std::span<const float> gradient, const Call& call);
-  Call told(const Call& call) const;
   Signal examined(Signal signal);
   void find_positions(std::span<const std::byte> payload, size_t kept);
 
