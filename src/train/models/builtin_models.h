@@ -15,6 +15,7 @@ Task make_mlp(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_mnist(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn_cifar(const ModelOptions& options, const SampleShape& shape);
 Task make_cnn7(const ModelOptions& options, const SampleShape& shape);
+Task make_resnet8(const ModelOptions& options, const SampleShape& shape);
 Task make_resnet20(const ModelOptions& options, const SampleShape& shape);
 Task make_resnet18(const ModelOptions& options, const SampleShape& shape);
 Task make_char_lstm(const ModelOptions& options, const SampleShape& shape);

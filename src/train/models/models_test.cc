@@ -120,6 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{.name = "cnn-mnist"}, kGrey28, 582'026},
         Case{{.name = "cnn-cifar"}, kColour32, 145'578}, Case{{.name = "cnn7"}, kColour28, 351'946},
         Case{{.name = "cnn7", .width = 16, .hidden = 64}, kColour28, 23'482},
+        Case{{.name = "resnet8"}, kColour32, 75'290},
+        Case{{.name = "resnet8", .width = 4}, kColour32, 5'006},
         Case{{.name = "resnet20"}, kColour32, 269'722},
         // The size that everybody's ResNet18 for CIFAR has.
         Case{{.name = "resnet18"}, kColour32, 11'173'962},
@@ -134,8 +136,9 @@ INSTANTIATE_TEST_SUITE_P(
              168'714}));
 
 TEST(Models, NamesAreKnownAndTested) {
-  EXPECT_THAT(model_names(), ElementsAre("mlp", "cnn-mnist", "cnn-cifar", "cnn7", "resnet20",
-                                         "resnet18", "char-lstm", "gpt-mini", "dnn-speech"));
+  EXPECT_THAT(model_names(),
+              ElementsAre("mlp", "cnn-mnist", "cnn-cifar", "cnn7", "resnet8", "resnet20",
+                          "resnet18", "char-lstm", "gpt-mini", "dnn-speech"));
   for (const std::string_view name : model_names()) {
     ModelOptions options{.name = std::string(name)};
     const bool text = name == "char-lstm" || name == "gpt-mini";

@@ -1,10 +1,12 @@
-// ResNet-20 for CIFAR [He et al., CVPR 2016, section 4.2]: a 3 x 3 convolution, three stages of
-// three blocks with 16, 32 and 64 channels, the mean over the image, one linear layer.
+// ResNet-8 and ResNet-20 for CIFAR [He et al., CVPR 2016, section 4.2]: a 3 x 3 convolution, three
+// stages of n blocks with w, 2w and 4w channels, the mean over the image, one linear layer. The paper
+// has w = 16 and networks of 6n + 2 layers; n is 1 and 3 here.
 //
 // Where a stage halves the image and doubles the channels, the shortcut takes every other pixel and
-// fills up with zero channels (their option A), so it has no parameters. 269,722 parameters for 10
-// classes, the paper's 0.27 M. Weights are drawn as everywhere in thinwire (initialise.cc), where
-// the paper draws normal numbers; batch norm makes their scale matter little.
+// fills up with zero channels (their option A), so it has no parameters. At w = 16 and 10 classes
+// ResNet-20 has 269,722 parameters, the paper's 0.27 M, and ResNet-8 75,290. Weights are drawn as
+// everywhere in thinwire (initialise.cc), where the paper draws normal numbers; batch norm makes
+// their scale matter little.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 
@@ -17,8 +19,6 @@ namespace thinwire {
 namespace {
 
 namespace nn = torch::nn;
-
-constexpr int kBlocksPerStage = 3;
 
 nn::Conv2d convolution(int64_t from, int64_t to, int64_t stride) {
   return nn::Conv2d(nn::Conv2dOptions(from, to, 3).stride(stride).padding(1).bias(false));
@@ -53,14 +53,13 @@ class Block final : public nn::Module {
   nn::BatchNorm2d norm1_ = nullptr, norm2_ = nullptr;
 };
 
-class ResNet20 final : public nn::Module {
+class ResNet final : public nn::Module {
  public:
-  ResNet20(int64_t channels, int64_t classes) {
-    conv_ = register_module("conv", convolution(channels, 16, 1));
-    norm_ = register_module("norm", nn::BatchNorm2d(16));
-    int64_t width = 16;
+  ResNet(int64_t channels, int64_t width, int blocks_per_stage, int64_t classes) {
+    conv_ = register_module("conv", convolution(channels, width, 1));
+    norm_ = register_module("norm", nn::BatchNorm2d(width));
     for (int stage = 1; stage <= 3; ++stage) {
-      for (int block = 1; block <= kBlocksPerStage; ++block) {
+      for (int block = 1; block <= blocks_per_stage; ++block) {
         const bool halves = stage > 1 && block == 1;
         blocks_.push_back(register_module(
             "stage" + std::to_string(stage) + "_block" + std::to_string(block),
@@ -84,12 +83,22 @@ class ResNet20 final : public nn::Module {
   nn::Linear output_ = nullptr;
 };
 
+Task make_resnet(const ModelOptions& options, const SampleShape& shape, int blocks_per_stage) {
+  if (shape.input.size() != 3)
+    throw Error(ErrorCode::kMismatch,
+                "model " + options.name + " takes images: channels, height, width");
+  return task_of(std::make_shared<ResNet>(shape.input[0], or_default(options.width, 16),
+                                          blocks_per_stage, shape.classes));
+}
+
 }  // namespace
 
-Task make_resnet20(const ModelOptions& /*options*/, const SampleShape& shape) {
-  if (shape.input.size() != 3)
-    throw Error(ErrorCode::kMismatch, "model resnet20 takes images: channels, height, width");
-  return task_of(std::make_shared<ResNet20>(shape.input[0], shape.classes));
+Task make_resnet8(const ModelOptions& options, const SampleShape& shape) {
+  return make_resnet(options, shape, 1);
+}
+
+Task make_resnet20(const ModelOptions& options, const SampleShape& shape) {
+  return make_resnet(options, shape, 3);
 }
 
 }  // namespace thinwire
