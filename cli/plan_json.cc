@@ -51,6 +51,7 @@ Json plan_object(const PlanTable& plan) {
       {"inside_bits_per_second", plan.request.inside.bits_per_second},
       {"inside_latency_seconds", plan.request.inside.latency_seconds},
       {"own_core", plan.request.own_core},
+      {"copy_seconds_per_byte", plan.request.copy_seconds_per_byte},
       {"values", plan.timeline.values()},
       {"compute_seconds", plan.timeline.compute_seconds},
       {"processor", plan.processor},

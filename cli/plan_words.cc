@@ -33,6 +33,10 @@ std::string basis_of(const PlanTable& plan) {
   text += plan.request.own_core
               ? "The exchange has a core of its own.\n"
               : "The exchange shares its core with the computation; --cores says if it need not.\n";
+  if (plan.request.copy_seconds_per_byte > 0)
+    text += fmt::format(
+        "Sending and receiving a byte takes {:.2f} ns of the processors, measured here.\n",
+        1e9 * plan.request.copy_seconds_per_byte);
   text +=
       "~ marks estimates: the payloads of these codecs depend on the data. Other bytes are exact,\n"
       "those of the rank that sends most. Memory is what codecs keep between steps.\n";

@@ -95,6 +95,18 @@ class Plan(program.ProgramTest):
             self.assertIn(f"Compress: {codec} takes", out)
             self.assertIn(said, out)
 
+    def test_what_a_byte_costs_the_processor_is_said_where_a_link_is(self):
+        net = self.tensors()
+        self.make_costs(net)
+        costs = self.folder / "costs.txt"
+        costs.write_text(costs.read_text().replace("copies: 0\n", "copies: 2.5e-10\n"))
+        words = (net, "--step-seconds", "0.01")
+        self.assertEqual(self.planned(*words, "--link", "1gbit")["copy_seconds_per_byte"], 2.5e-10)
+        self.assertEqual(self.planned(*words)["copy_seconds_per_byte"], 0)
+        said = "Sending and receiving a byte takes 0.25 ns of the processors, measured here."
+        self.assertIn(said, self.plan(*words, *TWO, "--link", "1gbit")[0])
+        self.assertNotIn("Sending and receiving a byte", self.plan(*words, *TWO)[0])
+
     def test_where_computation_sets_the_pace_it_says_so(self):
         net = self.tensors()
         self.make_costs(net)
