@@ -65,10 +65,8 @@ std::vector<Run> prepare(const CompareArguments& arguments) {
   const std::string codecs =
       arguments.codecs.empty() ? usual_codecs(load_recipe(arguments).options.text("exchange.codec"))
                                : arguments.codecs;
-  for (const std::string& part : split(codecs, ';')) {
-    const std::string codec(trim(part));
-    if (!codec.empty()) runs.push_back({codec, load_recipe(arguments, codec)});
-  }
+  for (const std::string& codec : split_codecs(codecs))
+    runs.push_back({codec, load_recipe(arguments, codec)});
   if (runs.empty()) throw UsageError(ErrorCode::kBadOption, "--codecs: names no codec");
   return runs;
 }

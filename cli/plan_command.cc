@@ -23,9 +23,8 @@ namespace {
 // fp32 first.
 std::vector<std::string> candidates_of(const std::string& list) {
   std::vector<std::string> all = {"fp32"};
-  for (const std::string& part : split(list, ';'))
-    if (std::string text(trim(part)); !text.empty() && text != "fp32")
-      all.push_back(std::move(text));
+  for (std::string& codec : split_codecs(list))
+    if (codec != "fp32") all.push_back(std::move(codec));
   return all;
 }
 

@@ -72,6 +72,21 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+std::vector<std::string> split_codecs(std::string_view list) {
+  std::vector<std::string> codecs;
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i <= list.size(); ++i) {
+    const char c = i < list.size() ? list[i] : ';';
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (c != ';' || (depth > 0 && i < list.size())) continue;
+    if (const std::string_view part = trim(list.substr(begin, i - begin)); !part.empty())
+      codecs.emplace_back(part);
+    begin = i + 1;
+  }
+  return codecs;
+}
+
 std::string_view trim(std::string_view text) {
   static constexpr std::string_view kBlank = " \t\r\n";
   const size_t begin = text.find_first_not_of(kBlank);

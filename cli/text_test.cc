@@ -59,6 +59,17 @@ TEST(Text, SplitAndTrim) {
   EXPECT_EQ(first_line("one\ntwo"), "one");
 }
 
+TEST(Text, CodecsAreDividedOutsideOfBrackets) {
+  EXPECT_THAT(split_codecs(
+                  " fp32; topk:density=warmup(0.01;1) ;;int8 | 1: topk:density=linear(0.1;0.01;3)"),
+              ElementsAre("fp32", "topk:density=warmup(0.01;1)",
+                          "int8 | 1: topk:density=linear(0.1;0.01;3)"));
+  EXPECT_THAT(split_codecs("; "), ElementsAre());
+  EXPECT_THAT(split_codecs("topk:density=warmup(0.01;1"),
+              ElementsAre("topk:density=warmup(0.01;1"));
+  EXPECT_THAT(split_codecs("topk); fp32"), ElementsAre("topk)", "fp32"));
+}
+
 TEST(Text, ColumnsCountsCodePoints) { EXPECT_EQ(columns("a\u2501\u2501b"), 4u); }
 
 }  // namespace

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional, Union
@@ -173,7 +174,7 @@ def listed(codecs: Optional[Union[str, Iterable[str]]]) -> Optional[list[str]]:
     if codecs is None:
         return None
     if isinstance(codecs, str):
-        return [name.strip() for name in codecs.split(";") if name.strip()]
+        return [name.strip() for name in re.split(r";(?![^(]*\))", codecs) if name.strip()]  # not within brackets
     return list(codecs)
 
 

@@ -25,6 +25,12 @@ class Compare(program.ProgramTest):
         self.assertTrue(all(line.startswith("|") and line.endswith("|") for line in table))
         self.assertEqual(self.summary("both/2-adacomp")["steps"], 6)
 
+    def test_a_course_keeps_its_semicolon(self):
+        self.thinwire("compare", "demo", "--workers", "2", "--out", "one", "--codecs", "topk:density=warmup(0.01;1);",
+                      *settings())
+        rows = json.loads((self.folder / "one" / "compare.json").read_text())
+        self.assertEqual([row["codec"] for row in rows], ["topk:density=warmup(0.01;1)"])
+
     def test_groups_of_workers_have_bytes_of_each_level(self):
         self.thinwire("compare", "demo", "--workers", "4", "--out", "one", "--codecs", "fp32",
                       *settings(exchange__inside=2))

@@ -46,6 +46,11 @@ class Planned(unittest.TestCase):
         self.assertRegex(found.verdict, r"are: gaussiank:density=0\.01 \(error up to \+\d\.\d points\), .*int8[.,]")
         self.assertRegex(str(found), r"int8 .*  char-lstm [+-]\d\.\d, resnet20 [+-]\d\.\d\n")
 
+    def test_semicolons_in_brackets_divide_nothing(self):
+        from thinwire.planning import listed
+        self.assertEqual(listed(" int8;; topk:density=linear(0.1;0.01;3) @ gather"),
+                         ["int8", "topk:density=linear(0.1;0.01;3) @ gather"])
+
     def test_measured_exchanges_count_in_place_of_what_codecs_cost(self):
         from thinwire.planning import Measured, planned
         given = {"link": "none", "ranks": 2, "codecs": ["int8", "fp16"], "ready_seconds": None, "optimizer_seconds": 0,
