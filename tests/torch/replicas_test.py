@@ -85,6 +85,44 @@ def resumed(rank, size, folder):
     return torch.equal(shards_of(again), shards_of(whole)), torch.equal(shards_of(forgotten), shards_of(whole))
 
 
+def frozen_later(rank, size):
+    """Whether a layer that is frozen while its memory owes stays where it is."""
+    model, _ = linked("topk:density=0.1", mesh_of(2, 1))
+    optimizer = sgd(model, 0.9)
+    train(model, optimizer, rank, 2)
+    frozen = [*model.blocks[0].down.parameters()]
+    for one in frozen:
+        one.requires_grad_(False)
+    before = [one.detach().to_local().clone() for one in frozen]
+    train(model, optimizer, rank, 3, first=2)
+    return all(torch.equal(one.detach().to_local(), was) for one, was in zip(frozen, before)), [one.grad for one in frozen]
+
+
+def forgotten_behind_dcp(rank, size):
+    """How often links without their state are said to lack it, where DCP made the optimiser's state and loaded it or not."""
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+    found = []
+    for make in (torch.optim.AdamW, torch.optim.Adagrad, sgd):
+        mesh = mesh_of(2, 1)
+        options = {} if make is sgd else {"lr": 0.01}
+        first, _ = linked(TOPK, mesh)
+        trained_one = make(first.parameters(), **options) if options else sgd(first, 0.9)
+        train(first, trained_one, rank, 3)
+        state = get_optimizer_state_dict(first, trained_one)
+        for loads in (True, False):
+            model, _ = linked(TOPK, mesh)
+            optimizer = make(model.parameters(), **options) if options else sgd(model, 0.9)
+            if loads:
+                set_optimizer_state_dict(model, optimizer, state)
+            else:
+                get_optimizer_state_dict(model, optimizer)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                train(model, optimizer, rank, 2)
+            found.append(sum("the link begins with empty memories" in str(one.message) for one in said))
+    return found
+
+
 def saved_shapes(rank, size):
     model, link = linked(TOPK, mesh_of(2, 2))
     train(model, sgd(model), rank, 1)
@@ -352,6 +390,13 @@ MISTAKES = (
 
 
 class Replicas(unittest.TestCase):
+    def test_a_layer_that_is_frozen_later_stays_where_it_is(self):
+        self.assertEqual(on_ranks(2, frozen_later), [(True, [None])] * 2)
+
+    def test_a_forgotten_link_is_told_behind_distributed_checkpoints(self):
+        for found in on_ranks(2, forgotten_behind_dcp):
+            self.assertEqual(found, [1, 0] * 3)
+
     def assert_close(self, one, other, rtol=1e-5, atol=1e-6):
         torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
 

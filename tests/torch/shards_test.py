@@ -136,6 +136,23 @@ def states(rank, size):
     return found, everywhere
 
 
+def tiny_in_float16(rank, size):
+    """Shares of gradients that are zero, where they need the scale of a scaler: of torch's own collectives, and of a link."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    class Fixed:
+        def get_scale(self):
+            return 65536.0
+
+    shares = []
+    for is_linked in (False, True):
+        policy = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.float16)}
+        model = linked("fp32", sharding=policy, scaler=Fixed())[0] if is_linked else sharded(make_gpt(), mesh_of_all(), **policy)
+        (loss_of(model, 0, rank) * 1e-5 * 65536).backward()
+        shares.append((torch.cat([one.flatten() for one in gradients_of(model).values()]) == 0).float().mean().item())
+    return shares
+
+
 def half_loaded(rank, size):
     """Whether memories are as they were, after a load that fails at the second module."""
     model, link = linked(**LOCO)
@@ -447,6 +464,11 @@ class Shards(unittest.TestCase):
         for values, skipped in on_ranks(2, not_finite):
             self.assertEqual(values, [True] * len(values))
             self.assertTrue(skipped)
+
+    def test_gradients_that_need_their_scale_in_float16_keep_it(self):
+        for plain, ours in on_ranks(2, tiny_in_float16):
+            self.assertLess(plain, 0.1)
+            self.assertLess(ours, plain + 0.01)
 
     def test_memories_are_kept_without_the_scale_of_a_scaler(self):
         for plain, scaled_back in on_ranks(2, scaled):

@@ -61,7 +61,40 @@ def owed_to_frozen(rank, size):
     return found
 
 
+def owed_in_channels_last(rank, size):
+    """How far what arrives of a gradient is from it, in the end."""
+    import thinwire.torch as tw
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.first, self.second, self.turn = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3), 0
+
+        def forward(self, images):
+            return (self.second if self.turn else self.first)(images)
+
+    net = Two().to(memory_format=torch.channels_last)
+    model = DistributedDataParallel(net, find_unused_parameters=True)
+    link = tw.compress(model, "topk:density=0.1")
+    images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(rank))
+    sums = 0
+    for step in range(2):
+        net.turn = step
+        model.zero_grad()
+        model(images).square().sum().backward()
+        sums = sums + net.first.weight.grad
+        link.change("fp32")
+    plain = DistributedDataParallel(Two(), find_unused_parameters=True)
+    plain(images).square().sum().backward()
+    return (sums - plain.module.first.weight.grad).abs().max().item(), sums.abs().max().item()
+
+
 class Unused(unittest.TestCase):
+    def test_what_is_owed_to_parameters_in_channels_last_arrives_in_its_place(self):
+        for distance, largest in on_ranks(2, owed_in_channels_last):
+            self.assertLess(distance, 1e-4 * largest)
+
     def test_what_is_owed_to_parameters_that_no_rank_uses_arrives(self):
         for to_none in (True, False):
             for settings in ({}, {"gradient_as_bucket_view": True}):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import BadOptionError
+from ._attached import attach
 from ._native import first_moment_acts
 
 _ADAMS = (torch.optim.Adam, torch.optim.AdamW)
@@ -28,11 +29,12 @@ class FirstMoment:
     def __init__(
         self, optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], options: _Options
     ) -> None:
-        self._known = {id(parameter) for parameter in parameters}
+        self.known = {id(parameter) for parameter in parameters}
         self.follow(options)
         if not self._acts:
             self._groups(optimizer)
         self._betas: list[tuple[dict[str, Any], Any]] = []  # of groups that are in a step
+        attach(optimizer, self)
         self._handles = [optimizer.register_step_pre_hook(self._enter),
                          optimizer.register_step_post_hook(self._leave)]
 
@@ -49,7 +51,7 @@ class FirstMoment:
         """Those with parameters of the link. Raises where one has others, too."""
         found = []
         for group in optimizer.param_groups:
-            carried = [id(parameter) in self._known for parameter in group["params"] if parameter.requires_grad]
+            carried = [id(parameter) in self.known for parameter in group["params"] if parameter.requires_grad]
             if not any(carried):
                 continue
             if not all(carried):

@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ._parameters import local_part
+
 
 class _Link(Protocol):
     def carries(self, parameter: torch.Tensor) -> bool: ...
+    def has_exchanged(self) -> bool: ...
     def lacks_state(self) -> bool: ...
 
 
-# An optimiser that has state before its first step in this process has loaded it.
+# An optimiser that goes on from some steps before its first step in this process has loaded them.
 _stepped: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 _without_steps: weakref.WeakSet[Any] = weakref.WeakSet()  # links whose parameters no optimiser has moved
 
@@ -27,16 +31,32 @@ def watch(link: _Link) -> None:
     _without_steps.add(link)
 
 
+def _allocates(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the step only makes the optimiser's state, so that one can be loaded into it: torch.distributed.checkpoint
+    takes a step with zeros at a learning rate of zero."""
+    return all(group.get("lr", 1) == 0 for group in optimizer.param_groups)
+
+
+def _goes_on(state: Mapping[str, Any]) -> bool:
+    """Whether a parameter's state comes from steps, and not from the optimiser's constructor or from a step that only
+    allocates it."""
+    steps = state.get("step")
+    if steps is not None:
+        return float(steps) > 1
+    return any(isinstance(one, torch.Tensor) and bool(local_part(one).any()) for one in state.values())
+
+
 def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     if optimizer in _stepped:
         return
+    carrying = [(link, carried) for link in list(_without_steps)
+                if (carried := [p for group in optimizer.param_groups for p in group["params"] if link.carries(p)])]
+    if carrying and _allocates(optimizer) and not any(link.has_exchanged() for link, _ in carrying):
+        return
     _stepped.add(optimizer)
-    for link in list(_without_steps):
-        carried = [p for group in optimizer.param_groups for p in group["params"] if link.carries(p)]
-        if not carried:
-            continue
+    for link, carried in carrying:
         _without_steps.discard(link)
-        if any(optimizer.state.get(parameter) for parameter in carried) and link.lacks_state():
+        if link.lacks_state() and any(_goes_on(optimizer.state.get(parameter, {})) for parameter in carried):
             warnings.warn("the optimiser goes on from a state, and the link begins with empty memories: what codecs "
                           "left out of earlier gradients is lost; link.load_state_dict(...) goes on with it",
                           stacklevel=2)

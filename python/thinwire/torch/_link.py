@@ -79,7 +79,7 @@ class Link:
             sits_out: this rank has none.
         """
         scale = None if self._scaler is None else self._scaler.get_scale()
-        self._optimizer.set_momentum(self._exchange)
+        self._optimizer.before_exchange(self._exchange)
         self._exchange.set_part(joining or self._exchange.options["weighted"], self._weight,
                                 self._abstains or sits_out, self._skips)
         self._abstains = self._skips = False
@@ -93,6 +93,7 @@ class Link:
         """
         self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
+        self._optimizer.after_exchange(self._report["skipped"])
         self._tell_decisions()
         self._tell_of_staging(self._report)
         return self._report
@@ -249,6 +250,10 @@ class Link:
         """Whether the gradients of a parameter go through this link."""
         return self._exchange.carries(parameter)
 
+    def has_exchanged(self) -> bool:
+        """Whether a step has been taken, in this process or before."""
+        return self._steps > 0
+
     def lacks_state(self) -> bool:
         """Whether the link started with empty memories."""
         return not self._resumed and bool(self._exchange.remembered_shapes())
@@ -264,7 +269,7 @@ class Link:
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's memories and encoder states, for its checkpoint. Call it between two
         steps."""
-        return of_rank(saved_state(self._exchange, self._steps, self._changed))
+        return of_rank(saved_state(self._exchange, self._steps, self._changed, self._optimizer.released))
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
         """Loads a state. If the saved link's codec had been changed, the link continues with the
@@ -290,14 +295,21 @@ class Link:
         states = together(exchange.tell_all, "load_state_dict",
                           lambda: link_states(exchange, saved))
         steps, changed = int(states[0].head["steps"]), states[0].head.get("changed", False)
-        exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}"])
+        released = bool(states[0].head.get("released", False))
+        exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}", f"released {released}"])
         if changed:
             exchange = exchange.again(settings_of(changed, exchange), states[0].head.get("memories_asked"))
-            self._optimizer.set_momentum(exchange)
-        arrays, unfit = together(exchange.tell_all, "load_state_dict",
-                                 lambda: fitting(states, exchange, strict))
-        exchange.load(arrays, steps)
+        self._optimizer.set_momentum(exchange, of_released=released)  # what is saved depends on dampening
+        try:
+            arrays, unfit = together(exchange.tell_all, "load_state_dict",
+                                     lambda: fitting(states, exchange, strict))
+            exchange.load(arrays, steps)
+        except BaseException:
+            self._optimizer.set_momentum(self._exchange)
+            raise
         self._exchange, self._steps, self._changed = exchange, steps, bool(changed)
+        if released:
+            self._optimizer.release_as_saved(exchange)
         self._resumed = True
         self._told = len(exchange.decisions())
         self._optimizer.follow(exchange)

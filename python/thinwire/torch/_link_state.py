@@ -10,6 +10,8 @@ Every rank saves one dictionary:
     column, columns    the exchange whose rank this is, of how many; without them, of one
     changed     False, or the settings that `change` led to
     memories_asked    the memory that was asked for, by the codec and by each rule: "auto", or its name
+    released    whether the optimiser had its momentum back (release_optimizer)
+    permuted    strides of parameters that are not contiguous, such as those of torch.channels_last, by name
 
 Earlier versions had an exchange for each codec. They saved `states` by codec, of which each called
 what all of its tensors share "model", and in `changed` the `memories` by codec. The earliest saved
@@ -26,6 +28,7 @@ from ..errors import MismatchError
 from ._exchange import Exchange, engine_options
 from ._fit import Fit, Unfit, memories_in, remembered
 from ._names import plain_names, stream_of
+from ._parameters import permuted
 from ._reshard import Shard, arrays_of, joined_shape, owed_by_owners, shard_of, whole_of, with_owned
 from ._saved import Saved, entries, from_tensor, states_for, to_tensor
 
@@ -44,11 +47,12 @@ _ALL = ""
 _WHOLE = "model"  # the name of what all tensors share
 
 
-def saved_state(exchange: Exchange, steps: int, changed: bool) -> dict[str, Any]:
+def saved_state(exchange: Exchange, steps: int, changed: bool, released: bool = False) -> dict[str, Any]:
     return {"rank": exchange.rank, "world_size": exchange.size, "steps": steps,
             "state": to_tensor(exchange.save()), "tensors": exchange.shapes, "shared": exchange.shared,
             "inside": exchange.options["inside"], "column": exchange.column, "columns": exchange.columns,
-            "changed": changed and exchange.settings, "memories_asked": exchange.memories_asked}
+            "changed": changed and exchange.settings, "memories_asked": exchange.memories_asked,
+            "released": released, "permuted": permuted(exchange.parameters)}
 
 
 def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:
@@ -57,14 +61,27 @@ def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:
     for one in states_for(exchange.rank, exchange.size, _of_column(exchange, entries(saved))):
         if "steps" not in one or not {"state", "states"} & one.keys():
             raise MismatchError("the state is of something else than a link")
+        _require_order(exchange, one)
         states = one["states"] if "states" in one else {_ALL: one["state"]}
         found.append(LinkState(one, {codec: from_tensor(int(one["rank"]), state) for codec, state in states.items()}))
     for one in found[1:]:
-        for key in ("steps", "changed"):
+        for key in ("steps", "changed", "released"):
             if one.head.get(key) != found[0].head.get(key):
                 raise MismatchError(f"'{key}' of the state is {one.head.get(key)} on old rank {one.head['rank']}, "
                                     f"{found[0].head.get(key)} on old rank {found[0].head['rank']}")
     return found
+
+
+def _require_order(exchange: Exchange, head: Mapping[str, Any]) -> None:
+    """Memories hold values in the order in which they lie in gradients."""
+    own, saved = permuted(exchange.parameters), head.get("permuted")
+    if saved is None:  # of an earlier version
+        return
+    for name in {name for shapes in head.get("tensors", {}).values() for name in shapes} & {one.name for one in exchange.parameters}:
+        if own.get(name) != saved.get(name):
+            says = lambda strides: f"strides {strides}" if strides else "its rows in order"  # noqa: E731
+            raise MismatchError(f"the state of '{name}' was saved with {says(saved.get(name))}, here it has "
+                                f"{says(own.get(name))}: use the memory format with which it was saved (torch.channels_last)")
 
 
 def _of_column(exchange: Exchange, saved: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
+from ._attached import attach
 from ._first_moment import has_first_moment
 from ._native import place_momentum
 from ._parameters import as_part_of
@@ -47,9 +48,9 @@ class MemoryMomentum:
     def __init__(self, optimizer: torch.optim.SGD, parameters: Iterable[nn.Parameter]) -> None:
         self._optimizer = optimizer
         self._first = _own(_momentum_groups(optimizer)[0])  # what memories are made with
-        self._known = {id(parameter) for parameter in parameters}
+        self.known = {id(parameter) for parameter in parameters}
         strangers = [p for group in _momentum_groups(optimizer) for p in group["params"]
-                     if p.requires_grad and id(p) not in self._known]
+                     if p.requires_grad and id(p) not in self.known]
         if strangers:
             raise BadOptionError(
                 f"momentum: {len(strangers)} parameters of the optimizer are not of the model, and a group's "
@@ -65,6 +66,10 @@ class MemoryMomentum:
             )
         self._before_step: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._gradients: list[tuple[nn.Parameter, torch.Tensor]] = []
+        self._evaluated: Optional[Callable[[], Any]] = None  # stands for the closure of the step under way
+        self._has_stepped = True  # since the last exchange
+        self._is_told = False
+        attach(optimizer, self)
         self._handles = [optimizer.register_step_pre_hook(self._enter),
                          optimizer.register_step_post_hook(self._leave)]
 
@@ -79,6 +84,19 @@ class MemoryMomentum:
         self._restore()  # of a step that failed
         found = {id(p): _own(group) for group in self._optimizer.param_groups for p in group["params"]}
         return [found.get(id(parameter), _NONE) for parameter in parameters]
+
+    def before_exchange(self) -> None:
+        """Memories count exchanges, which are to be as many as steps of the optimiser."""
+        if not self._has_stepped and not self._is_told:
+            self._is_told = True
+            warnings.warn(
+                "gradients are exchanged again without a step of the optimizer in between, and momentum in the memory acts "
+                "in every exchange: run all backward passes of a step but the last under no_sync(), call "
+                "link.skip_step() before a pass whose gradients are not used, or give momentum=\"optimizer\"",
+                stacklevel=2)
+
+    def after_exchange(self, skipped: bool) -> None:
+        self._has_stepped = self._has_stepped and skipped
 
     def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
         """The optimiser's own momentum acts again, from the next step on, and goes on from these:
@@ -102,15 +120,18 @@ class MemoryMomentum:
             handle.remove()
 
     def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Optional[tuple[Any, Any]]:
-        self._restore()
         arguments = None
         closure = kwargs.get("closure") or next((one for one in args[1:] if callable(one)), None)
+        if self._before_step and closure is self._evaluated:
+            return None  # the step of a derived class has called SGD's
+        self._restore()
         if closure is not None:  # gradients come from it, and are the mean when it returns; SGD calls it once
             with torch.enable_grad():
                 loss = closure()
-            done = lambda: loss  # noqa: E731
+            self._evaluated = done = lambda: loss  # noqa: E731
             arguments = (tuple(done if one is closure else one for one in args),
                          {name: done if one is closure else one for name, one in kwargs.items()})
+        self._has_stepped = True
         # Of a fused optimiser, which takes a gradient scaler's work over.
         skipped = getattr(optimizer, "found_inf", None)
         scale = getattr(optimizer, "grad_scale", None)
@@ -131,12 +152,12 @@ class MemoryMomentum:
             group.update(values)
         for parameter, gradient in self._gradients:
             parameter.grad = gradient
-        self._before_step, self._gradients = [], []
+        self._before_step, self._gradients, self._evaluated = [], [], None
 
     @torch.no_grad()
     def _add_decay(self, group: Mapping[str, Any], parameter: nn.Parameter, scale: float) -> None:
         momentum, dampening, nesterov = _own(group)
-        if momentum != 0 and id(parameter) not in self._known:
+        if momentum != 0 and id(parameter) not in self.known:
             raise ContractError("momentum: a parameter came to the optimizer after compress was called")
         state = self._optimizer.state.get(parameter, {})
         buffer = state.get(_BUFFER) if momentum != 0 else None
@@ -171,6 +192,12 @@ def place(
     if not place_momentum(dict(options), where, _own(groups[0]) if groups else _NONE)[0]:
         return None
     return MemoryMomentum(optimizer, parameters)  # type: ignore[arg-type]
+
+
+def would_move(optimizer: torch.optim.Optimizer, options: Mapping[str, Any]) -> bool:
+    """Whether an exchange that began with these options would have the optimiser's momentum in its memories."""
+    groups = _momentum_groups(optimizer)
+    return bool(groups) and place_momentum(dict(options), "auto", _own(groups[0]))[0]
 
 
 class UnnamedOptimizer:

@@ -5,6 +5,7 @@ act."""
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -13,7 +14,7 @@ from torch import nn
 
 from ._exchange import Exchange
 from ._first_moment import FirstMoment, attach_first_moment, has_first_moment, leaving_most
-from ._momentum import UnnamedOptimizer, place
+from ._momentum import UnnamedOptimizer, place, would_move
 
 _Options = Mapping[str, Any]
 
@@ -69,7 +70,15 @@ class LinkedOptimizer:
         self._momentum = place(optimizer, where, parameters, options)
         self._first_moment: Optional[FirstMoment] = None
         self._unnamed: Optional[UnnamedOptimizer] = None
+        self._where = where
+        # A link lives as long as its model, and an optimiser may end sooner.
+        self._named = None if optimizer is None else weakref.ref(optimizer)
+        self._is_told = False
         self._released = False  # memories hold no momentum any more, whatever their options say
+
+    @property
+    def released(self) -> bool:
+        return self._released
 
     @property
     def with_memories(self) -> Optional[Callable[[_Options], _Options]]:
@@ -79,36 +88,77 @@ class LinkedOptimizer:
     def begin(self, exchange: Exchange, optimizer: Optional[torch.optim.Optimizer], where: str) -> None:
         """The link has this exchange, its first."""
         self.set_momentum(exchange)  # what is saved depends on dampening
-        tensors = [parameter.tensor for parameter in exchange.parameters]
         if where == "auto" and optimizer is not None:
+            tensors = [parameter.tensor for parameter in exchange.parameters]
             self._first_moment = attach_first_moment(optimizer, tensors, exchange.settings_asked)
             _warn_of_stranger(optimizer, exchange.settings_asked)
         elif where == "auto":
-            in_use = exchange.shapes
-            suspects = [codec for codec in leaving_most(exchange.settings_asked) if codec in in_use]
-            if suspects:
-                self._unnamed = UnnamedOptimizer(suspects[0], tensors)
+            self._look_for_unnamed(exchange)
 
-    def set_momentum(self, exchange: Exchange) -> None:
-        """What the groups say now, for the exchange's next step. Between two steps."""
-        if self._momentum is not None:
+    def _look_for_unnamed(self, exchange: Exchange) -> None:
+        in_use = exchange.shapes
+        suspects = [codec for codec in leaving_most(exchange.settings_asked) if codec in in_use]
+        if suspects and self._unnamed is None:
+            self._unnamed = UnnamedOptimizer(suspects[0], [parameter.tensor for parameter in exchange.parameters])
+
+    def set_momentum(self, exchange: Exchange, of_released: bool = False) -> None:
+        """What the groups say now, for the exchange's next step. Between two steps.
+
+        Args:
+            of_released: as if the optimiser had been given back.
+        """
+        if self._momentum is not None and not of_released:
             exchange.set_momentum(self._momentum.of_each)
-        elif self._released:
+        elif self._released or of_released:
             exchange.set_momentum(_none_of_each)
+
+    def before_exchange(self, exchange: Exchange) -> None:
+        self.set_momentum(exchange)
+        if self._momentum is not None:
+            self._momentum.before_exchange()
+
+    def after_exchange(self, skipped: bool) -> None:
+        if self._momentum is not None:
+            self._momentum.after_exchange(skipped)
 
     def follow(self, exchange: Exchange) -> None:
         """The exchange has other codecs, or the link another exchange."""
         if self._first_moment is not None:
             self._first_moment.follow(exchange.settings_asked)
+        elif self._momentum is None and self._where == "auto" and not self._released:
+            self._warn_of_momentum_left(exchange)
+
+    def _warn_of_momentum_left(self, exchange: Exchange) -> None:
+        """The place of momentum was chosen beside other codecs."""
+        optimizer = None if self._named is None else self._named()
+        if self._named is None:
+            self._look_for_unnamed(exchange)
+        elif optimizer is not None and would_move(optimizer, exchange.settings_asked):
+            codecs = leaving_most(exchange.settings_asked)
+            if codecs and not self._is_told:
+                self._is_told = True
+                warnings.warn(
+                    f"codec '{codecs[0]}' leaves most values for later steps, and the optimizer's momentum stays on the mean "
+                    "of what is sent, which costs accuracy: a change of codec does not move it. "
+                    "compress(..., momentum=\"memory\") has it in front of compression with every codec, and "
+                    "momentum=\"optimizer\" says that it is meant so", stacklevel=4)
+        elif optimizer is not None:
+            _warn_of_stranger(optimizer, exchange.settings_asked)
 
     def release(self, exchange: Exchange) -> None:
         """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks
         between two steps."""
+        self._give_back(exchange, exchange.velocities() if self._momentum is not None else {})
+
+    def release_as_saved(self, exchange: Exchange) -> None:
+        """The link that was saved had given its optimiser back, whose own state has the momentum since then."""
+        self._give_back(exchange, {})
+
+    def _give_back(self, exchange: Exchange, velocities: Mapping[int, torch.Tensor]) -> None:
         if self._first_moment is not None:
             self._first_moment.detach()
             self._first_moment = None
         if self._momentum is not None:
-            velocities = exchange.velocities()
             momentum, self._momentum = self._momentum, None
             momentum.give_back(velocities)
             self._released = True

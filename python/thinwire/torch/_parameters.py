@@ -40,14 +40,39 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
+def _is_in_one_piece(tensor: torch.Tensor) -> bool:
+    """Whether its values fill a piece of memory, each once, in whatever order."""
+    return torch.ops.aten.is_non_overlapping_and_dense(tensor)
+
+
+def in_form_of(tensor: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+    """Values that lie in `flat` as DistributedDataParallel lays out those of a tensor: by the tensor's own strides, which
+    those of torch.channels_last are."""
+    if _is_in_one_piece(tensor):
+        return flat.as_strided(tensor.shape, tensor.stride(), flat.storage_offset())
+    return flat.view(tensor.shape)
+
+
+def permuted(parameters: Sequence[Parameter]) -> dict[str, list[int]]:
+    """The strides of parameters whose values lie in memory in another order than the rows of their shape, by name."""
+    return {one.name: list(local.stride()) for one in parameters
+            if not (local := local_part(one.tensor)).is_contiguous() and _is_in_one_piece(local)}
+
+
 def as_part_of(local: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """What has `local` as this rank's part, and otherwise the form of `whole`."""
+    """What has `local` as this rank's part, and otherwise the form of `whole`.
+
+    Args:
+        local: of one dimension, as it lies in messages, or of the part's shape.
+    """
+    own = local_part(whole)
+    part = in_form_of(own, local) if local.dim() == 1 else local.view_as(own)
     if not is_sharded(whole):
-        return local.view_as(whole)
+        return part
     from torch.distributed.tensor import DTensor
 
-    return DTensor.from_local(local.view_as(local_part(whole)), whole.device_mesh, whole.placements, run_check=False,
-                              shape=whole.shape, stride=whole.stride())
+    return DTensor.from_local(part, whole.device_mesh, whole.placements, run_check=False, shape=whole.shape,
+                              stride=whole.stride())
 
 
 def shape_of(tensor: torch.Tensor) -> list[int]:

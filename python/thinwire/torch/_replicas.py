@@ -161,7 +161,7 @@ class ReplicasLink(Link):
             found = torch.tensor([int(step.given[id(one)].any()) for one in missing], dtype=torch.int32)
             found = any_on_any_rank(found, self._grid.shard)
             for parameter, has_any in zip(missing, found.tolist()):
-                if has_any:
+                if has_any and parameter.requires_grad:
                     parameter.grad = as_part_of(step.given[id(parameter)], parameter)
         for one in self._parameters:
             before = step.before.get(id(one.tensor))

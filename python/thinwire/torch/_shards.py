@@ -90,16 +90,16 @@ class Reduction(_Allocates, ReduceScatter):
                 f"{self._ranks * sum(self._sizes)}: some have no gradient, or were frozen or unfrozen after compress. "
                 "Parameters without a gradient need torch 2.13")
         scale = 1.0 if self._scaler is None else self._scaler.get_scale()
-        if scale != 1:
-            input_tensor.div_(scale)
-        rows = input_tensor.view(self._ranks, -1)
+        # In float32: small gradients, for which there is a scale, would be zero in float16 without it.
+        given = input_tensor if scale == 1 else input_tensor.to(torch.float32).div_(scale)
+        rows = given.view(self._ranks, -1)
         for row, parts in zip(rows, self._parts):
             for part, values in zip(parts, row.split(self._sizes)):
                 self.exchange.start(part, values.view(part.shape))
         self.report = self.exchange.wait()
         self.steps += 1
         factor = scale * (self._ranks if op == dist.ReduceOp.SUM else 1)
-        torch.mul(rows[self._rank], factor, out=output_tensor) if factor != 1 else output_tensor.copy_(rows[self._rank])
+        output_tensor.copy_(rows[self._rank] if factor == 1 else rows[self._rank].mul_(factor))
 
 
 class WeightGather(_Allocates, AllGather):
@@ -194,6 +194,9 @@ class ShardsLink(Link):
 
     def carries(self, parameter: torch.Tensor) -> bool:
         return id(parameter) in self._carried
+
+    def has_exchanged(self) -> bool:
+        return self._steps_done() > 0
 
     def lacks_state(self) -> bool:
         return not self._resumed and any(one.exchange.remembered_shapes() for one in self._reductions.values())

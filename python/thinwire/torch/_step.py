@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ._memory import future_of
-from ._parameters import shape_of
+from ._parameters import in_form_of, shape_of
 
 Start = Callable[[nn.Parameter, torch.Tensor], None]
 
@@ -51,16 +51,17 @@ class Step:
             # Not bucket.gradients(): they take a complex parameter for as many floats as it has numbers.
             shape = shape_of(parameter)
             end = begin + math.prod(shape)
-            self._places[id(parameter)] = place = flat[begin:end].view(shape)
-            self._start(parameter, place)
+            self._places[id(parameter)] = flat[begin:end]
+            self._start(parameter, flat[begin:end].view(shape))
             begin = end
         future = future_of(values)
         self._buckets.append(_Bucket(future, values, given.is_sparse))
         return future
 
     def mean_of(self, parameter: nn.Parameter) -> torch.Tensor:
-        """Once the step has ended; of the floats that it consists of."""
-        return self._places[id(parameter)]
+        """Once the step has ended; in the parameter's form."""
+        flat = self._places[id(parameter)]
+        return in_form_of(parameter, torch.view_as_complex(flat.view(-1, 2)) if parameter.is_complex() else flat)
 
     def end(self, skipped: bool) -> None:
         """The means are there, or what is in their place where the step is skipped."""

@@ -32,7 +32,6 @@ def hand_over(
         mean = mean_of(parameter)
         if not parameter.requires_grad or not mean.any():
             continue
-        mean = torch.view_as_complex(mean) if parameter.is_complex() else mean
         if parameter.grad is None:
             parameter.grad = mean.clone()
         else:
