@@ -50,8 +50,13 @@ void Group::idle(int look, Instant until) {
 }
 
 Group::Instant Group::give_up_at() const noexcept {
-  constexpr milliseconds kForever = std::chrono::hours(24 * 365);  // now + max() would overflow
-  return steady_clock::now() + std::clamp(deadline_, milliseconds(0), kForever);
+  return steady_clock::now() + deadline_;
+}
+
+// Others multiply it, and add it to points in time.
+void Group::set_deadline(milliseconds deadline) noexcept {
+  constexpr milliseconds kYear = std::chrono::hours(24 * 365);
+  deadline_ = std::clamp(deadline, milliseconds(0), kYear);
 }
 
 void Group::wait(std::span<const std::unique_ptr<Transfer>> transfers) {

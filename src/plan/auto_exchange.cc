@@ -1,6 +1,7 @@
 // AutoExchange: an exchange that is watched, and changed where a chooser says so.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,11 +56,12 @@ class AutoExchange final : public Exchange, private Bypass {
 
   Ticket start(size_t index, TensorView tensor) override {
     THINWIRE_CHECK(outside_.empty(), "auto: start in a step that bypasses the exchange");
+    THINWIRE_CHECK(index < tensors_.size(), "auto: tensor " + std::to_string(index) + " of " +
+                                                std::to_string(tensors_.size()));
     if (!under_way_) begin();
     begin_inside();
     watch([&](double clock) { chooser_.watch.started(index, clock); });
-    ticket_ = inner_->start(index, tensor);
-    return ticket_;
+    return inner_->start(index, tensor);
   }
   StepReport finish() override {
     THINWIRE_CHECK(outside_.empty(), "auto: finish in a step that bypasses the exchange");
@@ -164,6 +166,8 @@ class AutoExchange final : public Exchange, private Bypass {
     inner_->change(own);
     counted_ = false;
     if (!momenta_.empty()) inner_->set_momentum(momenta_);
+    // set_step may have led back.
+    std::erase_if(state_.decisions, [&](const AutoDecision& one) { return one.step >= next.step; });
     state_.decisions.push_back(next);
     state_.memories = memories_of(inner_->options());
   }
@@ -205,16 +209,16 @@ class AutoExchange final : public Exchange, private Bypass {
   std::vector<Momentum> momenta_;
   OutsideStep outside_;       // under way, if it is not empty
   const bool allows_bypass_;  // on all ranks
-  uint64_t next_step_;
   bool decides_ = true;  // until the caller changes the codec
-  Ticket ticket_;
 
-  std::mutex mutex_;  // end may be called from another thread than start
-  bool under_way_ = false;
-  bool is_inside_ = false;            // that step: a tensor of it was given to the exchange
-  bool asks_to_skip_ = false;         // this rank, for the next step
-  bool counted_ = false;              // a step of the exchange itself, since its codecs changed
-  bool ended_ = false;                // by wait, and finish was not called since
+  // A thread that waits for a step may end it while another begins the next one.
+  std::mutex mutex_;
+  std::atomic<uint64_t> next_step_;
+  std::atomic<bool> under_way_ = false;
+  std::atomic<bool> is_inside_ = false;     // that step: a tensor of it was given to the exchange
+  std::atomic<bool> asks_to_skip_ = false;  // this rank, for the next step
+  std::atomic<bool> counted_ = false;  // a step of the exchange itself, since its codecs changed
+  std::atomic<bool> ended_ = false;    // by wait, and finish was not called since
   uint64_t sent_ = 0, received_ = 0;  // in the step, beside the exchange
 };
 

@@ -203,6 +203,7 @@ TEST(OutsideStep, MistakesAreRefused) {
     EXPECT_FALSE(bypass.may_bypass());
     EXPECT_THROW(bypass.start_outside(1, values), Error);
     run.step_outside();
+    EXPECT_THROW(run.exchange().start(99, {.data = values.data(), .count = 100}), Error);
     ASSERT_TRUE(bypass.may_bypass());
     EXPECT_THROW(bypass.start_outside(2, values), Error);  // which has 1000 values
     bypass.start_outside(1, values);

@@ -37,7 +37,7 @@ void write_note(const DeskNote& note, std::vector<std::byte>& out) {
 std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank) {
   uint64_t words[2];
   std::memcpy(words, bytes.data(), sizeof words);
-  if (words[0] > DeskNote::kEnd) return std::nullopt;
+  if (words[0] > DeskNote::kAlive) return std::nullopt;
   DeskNote note{.kind = static_cast<DeskNote::Kind>(words[0]), .to = rank, .round = words[1]};
   for (size_t at = sizeof words; at < bytes.size(); ++at) {
     if (bytes[at] > std::byte{1}) return std::nullopt;
@@ -118,6 +118,7 @@ bool DeskService::look() {
   const auto now = RoundDesk::Clock::now();
   hand_out(desk_.waited(now));
   look_for_silence(now);
+  tell_those_who_left(now);
   look_at_notes();
   if (desk_.live() == 0) end();
   return moved || !told.empty();
@@ -136,7 +137,7 @@ void DeskService::look_at_notes() {
     }
   }
   for (const auto& [rank, why] : gone) lose(rank, cause_of(why));
-  while (!notes_.empty() && notes_.front().out == nullptr) notes_.pop_front();
+  std::erase_if(notes_, [](const Note& note) { return note.out == nullptr; });
 }
 
 // One message at most, so that a fast worker is not the only one heard.
@@ -172,6 +173,16 @@ bool DeskService::listen(int rank) {
     lose(rank, cause_of(error.what()));
   }
   return true;
+}
+
+// They wait for the end, and no wait is longer than a few deadlines.
+void DeskService::tell_those_who_left(RoundDesk::Clock::time_point now) {
+  if (ended_ || now - told_alive_ < channel_->deadline() / 2) return;
+  told_alive_ = now;
+  DeskNote note{.kind = DeskNote::kAlive, .to = 1, .round = 0, .members = {}};
+  note.members.resize(lines_.size());
+  for (; note.to < channel_->size(); ++note.to)
+    if (lines_[static_cast<size_t>(note.to)].left) send(note);
 }
 
 // A worker that came to a round is silent for want of others, at most until its own waits end.

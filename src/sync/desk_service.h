@@ -43,7 +43,7 @@ constexpr int kReasonTag = 2;
 class DeskService {
  public:
   DeskService(std::unique_ptr<Group> channel, RoundDesk desk, bool survives_losses);
-  // Ends at once; workers elsewhere that still come are lost. drain waits for them first.
+  // Ends at once; workers elsewhere that still come are lost.
   ~DeskService();
   DeskService(const DeskService&) = delete;
   DeskService& operator=(const DeskService&) = delete;
@@ -74,6 +74,7 @@ class DeskService {
   bool look();
   bool listen(int rank);
   void look_for_silence(RoundDesk::Clock::time_point now);
+  void tell_those_who_left(RoundDesk::Clock::time_point now);
   void look_at_notes();
   void lose(int rank, const std::string& why, bool tell = false);
   void send(const DeskNote& note);
@@ -88,6 +89,7 @@ class DeskService {
   std::deque<Note> notes_;                   // on their way
   std::vector<Note> stuck_;                  // to those who are lost; MPI does not take them back
   RoundDesk::Clock::time_point own_left_{};  // when this rank's worker did; zero before
+  RoundDesk::Clock::time_point told_alive_ = RoundDesk::Clock::now();
   bool told_end_ = false;
   bool ended_ = false;  // nobody takes steps any more, and those who left are being told
 

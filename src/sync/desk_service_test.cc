@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/desk_service.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
+#include <vector>
+
+#include "sync/pace.h"
 
 namespace thinwire {
 namespace {
@@ -46,6 +51,53 @@ TEST(DeskService, AWorkerThatCameTooLateToARoundIsNotWaitedForAsIfItWereInIt) {
     ASSERT_EQ(service.lost().size(), 1u);
     EXPECT_EQ(service.lost()[0].rank, 1);
     EXPECT_EQ(service.lost()[0].why, "said nothing for 1800 ms");
+    group.barrier();
+  });
+}
+
+// A worker that hangs receives nothing, so that what it is told stays on its way for ever.
+TEST(DeskService, TheEndDoesNotWaitForAWorkerThatWasGivenUp) {
+  std::atomic<bool> over{false};
+  run_local(3, [&](Group& group) {
+    group.set_deadline(1s);
+    std::unique_ptr<Group> channel = group.split(0);
+    Group& line = *channel;
+    if (group.rank() == 2) {
+      while (!over) std::this_thread::sleep_for(1ms);
+    } else if (group.rank() == 1) {
+      line.set_deadline(60s);
+      const DeskMessage left{static_cast<uint64_t>(DeskWord::kLeft), 0};
+      line.wait(line.send(std::as_bytes(std::span(left)), 0, kDeskTag));
+      for (auto kind = DeskNote::kAlive; kind != DeskNote::kEnd;) {
+        std::vector<std::byte> note(note_size(3));
+        line.wait(line.receive(note, 0, kNoteTag));
+        kind = read_note(note, 1)->kind;
+      }
+    } else {
+      DeskService service(std::move(channel), RoundDesk(3, 1, 10ms, 900ms),
+                          /*survives_losses=*/true);
+      service.tell(DeskWord::kLeft, 0);
+      std::optional<DeskNote> note;
+      for (int look = 0; look < 30'000 && (!note || note->kind != DeskNote::kEnd); ++look) {
+        if (const auto next = service.take(false)) note = next;
+        std::this_thread::sleep_for(1ms);
+      }
+      over = true;
+      ASSERT_TRUE(note.has_value());
+      EXPECT_EQ(note->kind, DeskNote::kEnd);
+    }
+    group.set_deadline(60s);
+    group.barrier();
+  });
+}
+
+TEST(DeskService, WhoLeftWaitsAsLongAsOthersGoOn) {
+  run_local(2, [](Group& group) {
+    group.set_deadline(300ms);
+    const auto pace = make_counted_pace(group, 1000, 10ms);
+    if (group.rank() == 0) std::this_thread::sleep_for(2s);  // more than four deadlines
+    EXPECT_EQ(pace->leave(), (std::vector<int>{0, 1}));
+    group.set_deadline(60s);
     group.barrier();
   });
 }

@@ -17,6 +17,7 @@ struct DeskNote {
     kFailed,   // those of `members` did not come in time
     kLost,     // those of `members` are lost; a round that they came to may not end
     kEnd,      // those of `members` have left; nobody else is there
+    kAlive,    // to one that has left: others go on
   };
 
   Kind kind = kCalled;

@@ -26,6 +26,14 @@ auto& find(Parts& parts, std::string_view name) {
 AlignedVector<float>& SyncMemory::vector(std::string_view name) { return find(vectors_, name); }
 std::vector<double>& SyncMemory::numbers(std::string_view name) { return find(numbers_, name); }
 
+bool SyncMemory::is_shaped_as(const SyncMemory& other) const noexcept {
+  const auto alike = [](const auto& a, const auto& b) {
+    return a.name == b.name && a.values.size() == b.values.size();
+  };
+  return std::ranges::equal(vectors_, other.vectors_, alike) &&
+         std::ranges::equal(numbers_, other.numbers_, alike);
+}
+
 uint64_t SyncMemory::checksum() const {
   uint64_t sum = 0;
   for (const Vector& one : vectors_)

@@ -38,6 +38,8 @@ class SyncMemory final : public Stateful {
   std::vector<double>& numbers(std::string_view name);
 
   bool loaded() const noexcept { return loaded_; }
+  // Whether both have vectors and numbers of the same names and lengths.
+  bool is_shaped_as(const SyncMemory& other) const noexcept;
 
   // XXH3 of all vectors: of those that must be the same on all ranks.
   uint64_t checksum() const;

@@ -26,6 +26,20 @@ std::string describe(const RoundReport& report) {
   return text + " in round " + std::to_string(report.round);
 }
 
+// A store may have the memory of a synchroniser that was made over it before.
+SyncMemory& open_sync_memory(Store& store, const std::string& name,
+                             std::vector<SyncMemory::Vector> vectors,
+                             std::vector<SyncMemory::Numbers> numbers) {
+  auto made = std::make_unique<SyncMemory>(std::move(vectors), std::move(numbers));
+  SyncMemory& memory = store.open<SyncMemory>("sync/" + name, [&] { return std::move(made); });
+  if (made != nullptr && !memory.is_shaped_as(*made))
+    throw Error(ErrorCode::kMismatch,
+                "synchroniser '" + name +
+                    "': the store has the memory of one with other tensors, options or codec; give this one "
+                    "a store of its own");
+  return memory;
+}
+
 }  // namespace
 
 SyncRule::SyncRule(const SyncSetup& setup, const std::string& name,
@@ -36,9 +50,7 @@ SyncRule::SyncRule(const SyncSetup& setup, const std::string& name,
       options_(setup.options),
       name_(name),
       count_(total_count(setup.tensors)),
-      memory_(setup.store.open<SyncMemory>("sync/" + name, [&] {
-        return std::make_unique<SyncMemory>(std::move(vectors), std::move(numbers));
-      })) {
+      memory_(open_sync_memory(setup.store, name, std::move(vectors), std::move(numbers))) {
   THINWIRE_CHECK(setup.start.size() == count_,
                  "synchroniser: " + std::to_string(setup.start.size()) +
                      " start values for tensors of " + std::to_string(count_));

@@ -110,6 +110,34 @@ TEST(MakeSynchroniser, TellsRanksThatStartElsewhere) {
   EXPECT_THAT(run, ThrowsMessage<Error>(AllOf(HasSubstr("start"), HasSubstr("on rank 1"))));
 }
 
+TEST(MakeSynchroniser, RefusesAStoreThatHasTheMemoryOfAnother) {
+  const auto make_over = [](Group& group, Store& store, const char* method, const char* codec,
+                            size_t values) {
+    const std::vector<TensorSpec> model = {{"w", {values}, TensorKind::kOther}};
+    make_synchroniser(group, store, model, std::vector<float>(values, 1.0f),
+                      {.method = method, .codec = codec});
+  };
+  struct One {
+    const char *method, *codec;
+    size_t values;
+  };
+  const std::pair<One, One> cases[] = {
+      {{"average", "fp32", 9}, {"average", "topk:density=0.5", 9}},  // which has an anchor
+      {{"diloco:momentum=0", "fp32", 9}, {"diloco", "fp32", 9}},
+      {{"diloco", "fp32", 9}, {"diloco", "fp32", 10}},
+      {{"leader", "int8", 9}, {"leader", "int8", 10}},
+      {{"leader:window=3", "fp32", 9}, {"leader:window=5", "fp32", 9}}};
+  for (const auto& [first, second] : cases)
+    run_local(2, [&](Group& group) {
+      Store store;
+      make_over(group, store, first.method, first.codec, first.values);
+      EXPECT_NO_THROW(make_over(group, store, first.method, first.codec, first.values));
+      EXPECT_THAT([&] { make_over(group, store, second.method, second.codec, second.values); },
+                  ThrowsMessage<Error>(HasSubstr("a store of its own")))
+          << second.method << ", " << second.codec;
+    });
+}
+
 TEST(MakeSynchroniser, ListsWhatThereIsWithOptionsThatWork) {
   for (const SynchroniserInfo& info : list_synchronisers()) {
     EXPECT_FALSE(info.summary.empty());

@@ -43,8 +43,13 @@ WeightBroadcast::WeightBroadcast(Store& store, const std::string& name, size_t s
       stream_(open_stream(store, {.name = name, .tensors = tensors}, start, options.codec)),
       taken_(start.size()),
       frame_(kFrameHeaderSize + stream_.codec().max_encoded_size(stream_.spec())) {
-  if (!stream_.codec().info().lossless)
-    reference_ = &static_cast<const Reference&>(stream_.memory());
+  if (stream_.codec().info().lossless) return;
+  reference_ = &static_cast<const Reference&>(stream_.memory());
+  if (reference_->values().size() != start.size())
+    throw Error(ErrorCode::kMismatch,
+                "synchroniser '" + name + "': the store has a reference of " +
+                    std::to_string(reference_->values().size()) + " values, the tensors have " +
+                    std::to_string(start.size()) + "; give this one a store of its own");
 }
 
 void WeightBroadcast::send(uint64_t round, int owner, std::span<const float> mine,

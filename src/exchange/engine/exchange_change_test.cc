@@ -272,6 +272,19 @@ TEST(ExchangeChange, MistakesAreToldToAllAndChangeNothing) {
               Each(HasSubstr("'mistake change: codec, feedback")));
 }
 
+// ef21 follows the mean, of which a rank that sits out learns nothing.
+TEST(ExchangeChange, RanksWeighAlikeWhereTheNewMemoryNeedsThat) {
+  run_local(2, [](Group& group) {
+    Side side(group, small_model(), {.codec = "fp32"});
+    side.exchange().change({.codec = "topk:density=0.1", .feedback = "ef21"});
+    EXPECT_THROW(side.exchange().set_weighted(true), Error);
+    Side other(group, small_model(), {.codec = "fp16"});
+    other.exchange().set_weighted(true);
+    other.exchange().abstain(Abstention::kSitsOut);
+    EXPECT_THROW(other.exchange().set_weighted(false), Error);
+  });
+}
+
 TEST(ExchangeChange, DuringAStepIsABrokenContract) {
   run_local(2, [](Group& group) {
     Side side(group, small_model(), {});

@@ -186,6 +186,25 @@ TEST(ExchangeGlobal, TheOrderOfArrivalChangesNothing) {
   });
 }
 
+TEST(ExchangeGlobal, AStepThatWasLeftOpenLeavesNoTraceInTheThreshold) {
+  run_local(2, [](Group& group) {
+    const ExchangeOptions options{.codec = "topk:density=0.1", .grouping = Grouping::kGlobal};
+    ExchangeOptions holding = options;
+    holding.hold = true;
+    const auto store = std::make_shared<Store>();
+    {
+      Side open(group, layers(), holding, store);
+      EXPECT_FALSE(step_with(open, scaled(layers(), group.rank(), 9)).skipped);
+    }
+    Side side(group, layers(), options, store), other(group, layers(), options);
+    for (uint64_t step = 0; step < 3; ++step) {
+      for (Side* one : {&side, &other}) step_with(*one, scaled(layers(), group.rank(), step));
+      EXPECT_EQ(side.values, other.values) << "step " << step;
+    }
+    EXPECT_TRUE(same_state(side.store().save(), other.store().save()));
+  });
+}
+
 TEST(ExchangeGlobal, ASkippedStepLeavesNoTraceInTheThreshold) {
   on_two_sides([](int rank, Side& side, Side& other, uint64_t step) {
     if (step == 2) {

@@ -122,10 +122,16 @@ bool Intake::has_failed() const {
   return error_ != nullptr;
 }
 
+void Intake::throw_destroyed() const {
+  throw Error(ErrorCode::kPeerLost,
+              "exchange: destroyed in the middle of step " + std::to_string(step_));
+}
+
 bool Intake::await_step(uint64_t& step) {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return started_count_ > 0 || closed_ || stopped_; });
   step = step_;
+  if (stopped_ && !closed_ && started_count_ > 0) throw_destroyed();
   return closed_ || !stopped_;
 }
 
@@ -145,9 +151,7 @@ bool Intake::await(std::chrono::microseconds patience, const Ready& ready) {
     work_.wait(lock, ready_or_stopped);
   else if (patience.count() > 0)
     work_.wait_for(lock, patience, ready_or_stopped);
-  if (stopped_ && !closed_)
-    throw Error(ErrorCode::kPeerLost,
-                "exchange: destroyed in the middle of step " + std::to_string(step_));
+  if (stopped_ && !closed_) throw_destroyed();
   return ready();
 }
 

@@ -47,7 +47,8 @@ class Intake {
 
   // The rest is for the exchange's thread, except stop.
 
-  // Blocks until a step is open; returns its number through `step`. False when there will be none.
+  // Blocks until a step is open; returns its number through `step`. False when there will be none. Throws Error(kPeerLost)
+  // if the exchange is destroyed while a step is open that has not all of its tensors.
   bool await_step(uint64_t& step);
 
   static constexpr std::chrono::microseconds kForever = std::chrono::microseconds::max();
@@ -79,6 +80,7 @@ class Intake {
   void rethrow() const;
   template <typename Ready>
   bool await(std::chrono::microseconds patience, const Ready& ready);
+  [[noreturn]] void throw_destroyed() const;
   StepReport await_end(std::unique_lock<std::mutex>& lock, uint64_t step);
 
   const std::vector<TensorSpec> tensors_;

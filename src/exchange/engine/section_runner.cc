@@ -75,6 +75,7 @@ void SectionRunner::open_threshold() {
   threshold_ = &open_memory<GlobalThreshold>(shared_.store, threshold_key_,
                                              "of " + std::to_string(values) + " values",
                                              [] { return std::make_unique<GlobalThreshold>(); });
+  threshold_->rollback();  // of a step that another exchange over the same store left open
   for (ActiveStream* const stream : streams_)
     if (!stream->is_plain()) stream->set_threshold(threshold_);
   // With groups of another size, saved thresholds of several holders may be of this section's
@@ -120,6 +121,7 @@ void SectionRunner::take_over_debts(const Terms& terms) {
           return std::make_unique<OwnerMemory>(count,
                                                shard_range(count, 1, n, shared_.context.rank()), n);
         });
+    memory.rollback();  // as that of the threshold
     stream->set_owed(&memory);
     if (options_.results == Results::kFull && terms.method->owners_remember(*stream)) continue;
     memory.move_to(std::vector<Range>());

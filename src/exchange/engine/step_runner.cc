@@ -169,9 +169,9 @@ void StepRunner::abstain(Abstention what) {
 
 void StepRunner::set_weighted(bool weighted) {
   if (weighted == options_.weighted) return;
-  ExchangeOptions asked = options_;
-  asked.weighted = weighted;
-  check_exchange(asked).or_throw();
+  THINWIRE_CHECK(weighted || abstains_ != Abstention::kSitsOut,
+                 "exchange: set_weighted(false) where this rank is to sit out the next step, of which "
+                 "the others would not know");
   options_.weighted = weighted;
   weight_ = 1;
   if (!may_leave_out_) return;

@@ -102,6 +102,9 @@ void ThreadedExchange::abstain(Abstention what) {
 
 void ThreadedExchange::set_weighted(bool weighted) {
   intake_.between_steps("set_weighted", [&] {
+    ExchangeOptions asked = options_;  // as changes left them
+    asked.weighted = weighted;
+    check_exchange(asked).or_throw();
     runner_->set_weighted(weighted);
     options_.weighted = weighted;
   });
