@@ -69,11 +69,8 @@ class StepPlay {
   // When the arithmetic completes the next bucket, or ends.
   double next_progress() const {
     if (progress_ >= backward_seconds_ || (working_ && !own_core_)) return kNever;
-    double mark = backward_seconds_;
-    for (size_t bucket = buckets_; bucket < bucket_times_.size(); ++bucket) {
-      mark = std::min(mark, bucket_times_[bucket]);
-      break;
-    }
+    const double next = buckets_ < bucket_times_.size() ? bucket_times_[buckets_] : kNever;
+    const double mark = std::min(backward_seconds_, next);
     return now_ + std::max(0.0, mark - progress_);
   }
 

@@ -65,11 +65,7 @@ std::optional<RoundReport> OuterSgd::step(std::span<float> parameters, double /*
       round_report(mean_->form(parameters, origin), memory().rounds, memory().steps);
   if (!report.skipped) {
     const std::span<const float> mean = mean_->mean();
-    float none = 0;
-    for (size_t i = 0; i < mean.size(); ++i) {
-      float& velocity = velocity_.empty() ? none : velocity_[i];
-      anchor_[i] = outer_(anchor_[i], velocity, anchor_[i] - mean[i]);
-    }
+    outer_.apply(anchor_, velocity_, [&](size_t i) { return anchor_[i] - mean[i]; });
     std::copy(anchor_.begin(), anchor_.end(), parameters.begin());
   }
   end_round(report);

@@ -24,6 +24,14 @@ struct OuterStep {
     velocity = momentum * velocity + gradient;
     return anchor - rate * (gradient + momentum * velocity);
   }
+
+  // All values, in place; gradient(i) may read the i-th. `velocity` is empty if there is no momentum.
+  template <typename Gradient>
+  void apply(std::span<float> anchor, std::span<float> velocity, const Gradient& gradient) const {
+    float none = 0;
+    for (size_t i = 0; i < anchor.size(); ++i)
+      anchor[i] = (*this)(anchor[i], velocity.empty() ? none : velocity[i], gradient(i));
+  }
 };
 
 // The memory of lossy codecs: `usual`, or the one that has the outer step's momentum, too.

@@ -91,12 +91,10 @@ class Parle final : public SyncRule {
   }
 
   void outer_step(std::span<const float> mean, float rho, std::span<float> parameters) {
-    float none = 0;
-    for (size_t i = 0; i < replica_.size(); ++i) {
-      float& velocity = velocity_.empty() ? none : velocity_[i];
+    rule_.outer.apply(replica_, velocity_, [&](size_t i) {
       const float x = replica_[i];
-      replica_[i] = rule_.outer(x, velocity, (x - average_[i]) + rho * (x - mean[i]));
-    }
+      return (x - average_[i]) + rho * (x - mean[i]);
+    });
     std::copy(replica_.begin(), replica_.end(), parameters.begin());
     std::copy(replica_.begin(), replica_.end(), average_.begin());
   }

@@ -134,11 +134,9 @@ class Streaming final : public SyncRule {
   RoundReport end(size_t p, std::span<float> parameters) {
     RoundReport report = rounds_[p].take([&](size_t at, std::span<const float> mean) {
       const auto anchor = std::span(anchor_).subspan(at, mean.size());
-      float none = 0;
-      for (size_t i = 0; i < mean.size(); ++i) {
-        float& velocity = velocity_.empty() ? none : velocity_[at + i];
-        anchor[i] = outer_(anchor[i], velocity, anchor[i] - mean[i]);
-      }
+      const auto velocity = velocity_.empty() ? std::span<float>()
+                                              : std::span(velocity_).subspan(at, mean.size());
+      outer_.apply(anchor, velocity, [&](size_t i) { return anchor[i] - mean[i]; });
       const auto own = parameters.subspan(at, mean.size());
       if (rule_.mix == 0)
         std::copy(anchor.begin(), anchor.end(), own.begin());

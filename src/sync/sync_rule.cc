@@ -107,9 +107,8 @@ void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
     const StepReport report = plain_mean_->form(parameters, {});
     if (report.skipped)
       throw AgreedError(report.fault.code,
-                        "synchroniser: the mean of all workers cannot be formed: '" +
-                            report.fault.stream + "' of rank " + std::to_string(report.fault.rank) +
-                            " is not finite");
+                        "synchroniser: the mean of all workers cannot be formed: " +
+                            describe(report.fault));
     const std::span<const float> mean = plain_mean_->mean();
     std::copy(mean.begin(), mean.end(), out.begin());
   });

@@ -78,8 +78,6 @@ class LocalGroup final : public Group {
 
   void library_all_reduce(std::span<float> values) override;
 
-  const std::shared_ptr<LocalRoom>& room() const noexcept { return room_; }
-
  private:
   std::unique_ptr<Transfer> start(bool is_send, std::byte* data, size_t size, int peer, int tag) {
     return std::make_unique<LocalTransfer>(room_, LocalPost{.is_send = is_send,

@@ -54,7 +54,6 @@ class LocalRoom {
 
   int size() const noexcept { return static_cast<int>(names_.size()); }
   int name(int rank) const noexcept { return names_[static_cast<size_t>(rank)]; }
-  const std::shared_ptr<LocalHub>& hub() const noexcept { return hub_; }
 
   // Offers one side. When the other is there already, the bytes are copied before this returns.
   void post(LocalPost& post);

@@ -221,6 +221,72 @@ Status check_regimes(const ExchangeOptions& options, const CodecSchedule& schedu
   return Status::ok();
 }
 
+// What outlasts a change of codec: buckets, streams and the memory. It must suit all codecs of a schedule. The method is that
+// of the last of them.
+Status fold_codecs(const ExchangeOptions& options, const CodecSchedule& schedule, Terms& terms) {
+  terms.divisible = terms.everybody = true;
+  terms.feedback = "none";
+  size_t block = 0;
+  std::optional<Grouping> grouping = options.grouping;
+  for (const std::string& spec : schedule.ends()) {
+    const NamedCodec named = make_codec(spec).value();
+    const CodecInfo& info = named.codec->info();
+    if (Status status = check_grouping(options.grouping, spec, info); !status) return status;
+    Result<const MethodEntry*> method =
+        settle_method(options.method, *named.codec, *terms.combine, options.results);
+    if (!method) return method.status();
+    if (options.results == Results::kShard && terms.method != nullptr &&
+        (method.value() != terms.method || info.block != block))
+      return Status::fail(
+          ErrorCode::kBadOption,
+          "exchange: the codecs of '" + options.codec +
+              "' deal out shards differently: one method and one block size are needed");
+    terms.method = method.value();
+    block = info.block;
+    terms.divisible = terms.divisible && method.value()->cuts_anywhere;
+    terms.everybody = terms.everybody && method.value()->everybody;
+    if (const std::string wanted = memory_for(info); wanted != "none") {
+      if (options.feedback == "auto" && terms.feedback != "none" && terms.feedback != wanted)
+        return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
+                                                       "' go with memories " + terms.feedback +
+                                                       " and " + wanted +
+                                                       "; choose one as feedback");
+      terms.feedback = wanted;
+    }
+    if (options.grouping) continue;
+    if (grouping.value_or(info.grouping) != info.grouping)
+      return Status::fail(ErrorCode::kBadOption,
+                          "exchange: the codecs of '" + options.codec +
+                              "' group tensors differently; choose a grouping, tensor or model");
+    grouping = info.grouping;
+  }
+  terms.grouping = *grouping;
+  if (options.feedback != "auto") terms.feedback = options.feedback;
+  return Status::ok();
+}
+
+// A memory that follows the mean of all ranks' estimates needs it whole, at once and from all ranks alike.
+Status check_memory(const ExchangeOptions& options, const Terms& terms, bool follows_mean) {
+  if (!follows_mean) return Status::ok();
+  const auto refuse = [&](const std::string& why) {
+    return Status::fail(ErrorCode::kUnsupported,
+                        "exchange: memory " + terms.feedback + " follows the " + why);
+  };
+  if (options.weighted)
+    return refuse(
+        "mean over all ranks' estimates, so that no rank can weigh more than another or sit out; "
+        "choose another memory, or weighted = false");
+  if (options.results == Results::kShard)
+    return refuse("whole mean, of which ranks have shards; choose another memory");
+  if (options.hold)
+    return refuse(
+        "mean at once, so that no step can be held; choose another memory, such as residual");
+  if (terms.combine->over_vectors() != nullptr)
+    return refuse("mean over all ranks' estimates, and combine = " + options.combine +
+                  " leaves some of them out; choose another memory, or combine = mean");
+  return Status::ok();
+}
+
 std::string shape_text(const std::vector<uint64_t>& shape) {
   std::string text;
   for (const uint64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
@@ -253,7 +319,6 @@ Result<SettledOptions> settled_options(const ExchangeOptions& options) {
                         .grouping = terms.grouping};
 }
 
-// What outlasts a change of codec must suit all of a schedule: buckets, streams and the memory.
 Result<Terms> resolve_terms(const ExchangeOptions& options, uint64_t step, bool critical) {
   if (is_auto(options.codec))
     return Status::fail(ErrorCode::kUnsupported,
@@ -264,85 +329,22 @@ Result<Terms> resolve_terms(const ExchangeOptions& options, uint64_t step, bool 
   const CodecSchedule& schedule = parsed.value();
   if (Status status = schedule.check_epochs("exchange", options.steps_per_epoch); !status)
     return status;
-  Terms terms;
-  terms.divisible = terms.everybody = true;
   Result<NamedCombine> combine = make_combine(options.combine);
   if (!combine) return combine.status();
+  Terms terms;
   terms.combine = std::move(combine.value().rule);
   if (Status status = check_regimes(options, schedule, *terms.combine); !status) return status;
-  std::string feedback = "none";
-  size_t block = 0;
-  std::optional<Grouping> grouping = options.grouping;
-  for (const std::string& spec : schedule.ends()) {
-    const NamedCodec named = make_codec(spec).value();
-    const CodecInfo& info = named.codec->info();
-    if (Status status = check_grouping(options.grouping, spec, info); !status) return status;
-    Result<const MethodEntry*> method =
-        settle_method(options.method, *named.codec, *terms.combine, options.results);
-    if (!method) return method.status();
-    if (options.results == Results::kShard && terms.method != nullptr &&
-        (method.value() != terms.method || info.block != block))
-      return Status::fail(
-          ErrorCode::kBadOption,
-          "exchange: the codecs of '" + options.codec +
-              "' deal out shards differently: one method and one block size are needed");
-    terms.method = method.value();
-    block = info.block;
-    terms.divisible = terms.divisible && method.value()->cuts_anywhere;
-    terms.everybody = terms.everybody && method.value()->everybody;
-    if (const std::string wanted = memory_for(info); wanted != "none") {
-      if (options.feedback == "auto" && feedback != "none" && feedback != wanted)
-        return Status::fail(ErrorCode::kBadOption, "exchange: the codecs of '" + options.codec +
-                                                       "' go with memories " + feedback + " and " +
-                                                       wanted + "; choose one as feedback");
-      feedback = wanted;
-    }
-    if (options.grouping) continue;
-    if (grouping.value_or(info.grouping) != info.grouping)
-      return Status::fail(ErrorCode::kBadOption,
-                          "exchange: the codecs of '" + options.codec +
-                              "' group tensors differently; choose a grouping, tensor or model");
-    grouping = info.grouping;
-  }
-  terms.grouping = *grouping;
-
-  terms.feedback = options.feedback;
-  if (terms.feedback == "auto") terms.feedback = feedback;
-  if (auto memory = make_feedback(terms.feedback, StreamSpec{}); !memory)
+  if (Status status = fold_codecs(options, schedule, terms); !status) return status;
+  auto memory = make_feedback(terms.feedback, StreamSpec{});
+  if (!memory)
     return Status::fail(memory.status().code(),
                         memory.status().message() + " (auto: the codec's own)");
-  else if (options.weighted && memory.value()->shares_state())
-    return Status::fail(
-        ErrorCode::kUnsupported,
-        "exchange: memory " + terms.feedback +
-            " follows the mean over all ranks' estimates, so that no rank can weigh more than "
-            "another or sit out; choose another memory, or weighted = false");
-  else if (options.results == Results::kShard && memory.value()->shares_state())
-    return Status::fail(
-        ErrorCode::kUnsupported,
-        "exchange: memory " + terms.feedback +
-            " follows the whole mean, of which ranks have shards; choose another memory");
-  else if (options.hold && memory.value()->shares_state())
-    return Status::fail(ErrorCode::kUnsupported, "exchange: memory " + terms.feedback +
-                                                     " follows the mean at once, so that no step "
-                                                     "can be held; choose another memory, such as "
-                                                     "residual");
-  else if (Status held = check_hold(options, schedule); !held)
-    return held;
-  else if (terms.combine->over_vectors() != nullptr && memory.value()->shares_state())
-    return Status::fail(
-        ErrorCode::kUnsupported,
-        "exchange: memory " + terms.feedback +
-            " follows the mean over all ranks' estimates, and combine = " + options.combine +
-            " leaves some of them out; choose another memory, or combine = mean");
-  else if (Status status = check_hierarchy(options, *terms.combine, *terms.method, terms.feedback,
-                                           memory.value()->shares_state());
-           !status)
-    return status;
-  else if (status = check_columns(options, *terms.combine); !status)
-    return status;
-  else if (status = check_owners(options, terms.grouping); !status)
-    return status;
+  const bool follows_mean = memory.value()->shares_state();
+  for (const Status& status :
+       {check_memory(options, terms, follows_mean), check_hold(options, schedule),
+        check_hierarchy(options, *terms.combine, *terms.method, terms.feedback, follows_mean),
+        check_columns(options, *terms.combine), check_owners(options, terms.grouping)})
+    if (!status) return status;
 
   NamedCodec now =
       std::move(make_codec(schedule.at(step, options.steps_per_epoch, critical)).value());

@@ -32,7 +32,6 @@ void Rounds::begin() {
 }
 
 void Rounds::open_round() {
-  launched_ = false;
   message_size_ = 0;
   if (from_root())
     message_.begin(root(), std::max(plan().size, kFrameHeaderSize));
@@ -78,7 +77,6 @@ void Rounds::offer(const Part& part) {
 
 // A root that has nothing to say sends one flagged frame, of the last stream.
 void Rounds::launch() {
-  launched_ = true;
   if (!from_root()) {
     const ActiveStream& last = *streams_.back();
     const auto rule = plan().combine == RoundCombine::kMax ? FloatReduction::Rule::kMax

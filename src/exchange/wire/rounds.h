@@ -71,7 +71,6 @@ class Rounds {
   size_t message_size_ = 0;
   size_t round_ = 0;
   size_t joined_ = 0;
-  bool launched_ = false;
   bool spoilt_ = false;
 };
 
