@@ -114,7 +114,7 @@ class ReplicatedLink(Link):
     def _new_step(self) -> Step:
         model = self._model()
         joining = model is not None and of_those_with_input(model)
-        scale = self._begin_exchange(joining, sits_out=joining and not in_backward_pass())
+        scale = self._begin_exchange(joining, has_input=in_backward_pass())
         if self._exchange.may_bypass():
             return OutsideStep(self._exchange, self._processes, self._deadline)
         return Step(self._exchange.start, scale)

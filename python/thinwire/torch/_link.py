@@ -62,6 +62,7 @@ class Link:
         self._changed = self._resumed = False
         self._scaler = scaler
         self._weight, self._abstains, self._skips = 1.0, False, False
+        self._has_input = True  # in the step under way
         self._step: Optional[Any] = None  # the one under way
         self._report: Optional[dict[str, Any]] = None  # of the last step
         self._steps = self._told = 0
@@ -70,18 +71,19 @@ class Link:
         self._error: Optional[BaseException] = None
         watch(self)
 
-    def _begin_exchange(self, joining: bool = False, sits_out: bool = False) -> Optional[float]:
+    def _begin_exchange(self, joining: bool = False, has_input: bool = True) -> Optional[float]:
         """Before the first gradient of a step is given to the exchange. Returns the scale that
         gradients have.
 
         Args:
             joining: means are those of the ranks that have input.
-            sits_out: this rank has none.
+            has_input: False if Join takes part in the place of this rank, whose optimiser takes no step then.
         """
         scale = None if self._scaler is None else self._scaler.get_scale()
-        self._optimizer.before_exchange(self._exchange)
+        self._has_input = has_input
+        self._optimizer.before_exchange(self._exchange, has_input)
         self._exchange.set_part(joining or self._exchange.options["weighted"], self._weight,
-                                self._abstains or sits_out, self._skips)
+                                self._abstains or (joining and not has_input), self._skips)
         self._abstains = self._skips = False
         return scale
 
@@ -93,7 +95,7 @@ class Link:
         """
         self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
-        self._optimizer.after_exchange(self._report["skipped"])
+        self._optimizer.after_exchange(self._has_input and not self._report["skipped"])
         self._tell_decisions()
         self._tell_of_staging(self._report)
         return self._report

@@ -95,8 +95,8 @@ class MemoryMomentum:
                 "link.skip_step() before a pass whose gradients are not used, or give momentum=\"optimizer\"",
                 stacklevel=2)
 
-    def after_exchange(self, skipped: bool) -> None:
-        self._has_stepped = self._has_stepped and skipped
+    def after_exchange(self) -> None:
+        self._has_stepped = False
 
     def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
         """The optimiser's own momentum acts again, from the next step on, and goes on from these:

@@ -112,14 +112,17 @@ class LinkedOptimizer:
         elif self._released or of_released:
             exchange.set_momentum(_none_of_each)
 
-    def before_exchange(self, exchange: Exchange) -> None:
+    def before_exchange(self, exchange: Exchange, has_input: bool) -> None:
         self.set_momentum(exchange)
-        if self._momentum is not None:
+        if self._momentum is not None and has_input:
             self._momentum.before_exchange()
 
-    def after_exchange(self, skipped: bool) -> None:
-        if self._momentum is not None:
-            self._momentum.after_exchange(skipped)
+    def after_exchange(self, counts: bool) -> None:
+        """Args:
+            counts: the optimiser is to take a step with its means.
+        """
+        if self._momentum is not None and counts:
+            self._momentum.after_exchange()
 
     def follow(self, exchange: Exchange) -> None:
         """The exchange has other codecs, or the link another exchange."""
