@@ -130,7 +130,10 @@ void DeskService::look_at_notes() {
     try {
       if (note.out != nullptr && note.out->done()) note.out.reset();
     } catch (const Error& error) {
-      if (!survives_losses_ || error.code() != ErrorCode::kPeerLost) throw;
+      Line& line = lines_[static_cast<size_t>(note.to)];
+      const bool is_fatal = !survives_losses_ && !note.alive;
+      if (is_fatal || error.code() != ErrorCode::kPeerLost) throw;
+      line.gone = true;
       gone.emplace_back(note.to, error.what());
       stuck_.push_back(std::move(note));
       note.out = nullptr;
@@ -181,8 +184,12 @@ void DeskService::tell_those_who_left(RoundDesk::Clock::time_point now) {
   told_alive_ = now;
   DeskNote note{.kind = DeskNote::kAlive, .to = 1, .round = 0, .members = {}};
   note.members.resize(lines_.size());
-  for (; note.to < channel_->size(); ++note.to)
-    if (lines_[static_cast<size_t>(note.to)].left) send(note);
+  for (; note.to < channel_->size(); ++note.to) {
+    const Line& line = lines_[static_cast<size_t>(note.to)];
+    const bool waits = std::any_of(notes_.begin(), notes_.end(),
+                                   [&](const Note& other) { return other.to == note.to; });
+    if (line.left && !line.gone && !waits) send(note);
+  }
 }
 
 // A worker that came to a round is silent for want of others, at most until its own waits end.
@@ -266,6 +273,7 @@ void DeskService::send(const DeskNote& note) {
   if (lines_[static_cast<size_t>(note.to)].lost) return;
   Note& sent = notes_.emplace_back();
   sent.to = note.to;
+  sent.alive = note.kind == DeskNote::kAlive;
   sent.bytes.resize(note_size(channel_->size()));
   write_note(note, sent.bytes);
   sent.out = channel_->send(sent.bytes, note.to, kNoteTag);

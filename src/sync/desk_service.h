@@ -63,11 +63,13 @@ class DeskService {
     bool came = false;  // was that word, and the round is not over without it
     bool lost = false;
     bool left = false;
+    bool gone = false;  // a note to it could not be delivered
   };
   struct Note {
     std::vector<std::byte> bytes;
     std::unique_ptr<Transfer> out;
     int to = 0;
+    bool alive = false;  // DeskNote::kAlive: whoever does not get it owes nothing
   };
 
   void run();

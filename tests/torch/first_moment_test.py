@@ -1,5 +1,6 @@
 """Adam's first moment: nothing where most values arrive late, torch's own elsewhere.
 SPDX-License-Identifier: Apache-2.0"""
+import copy
 import io
 import unittest
 import warnings
@@ -121,6 +122,18 @@ def released(rank, size):
     return distance(run.steps(rank, 4, STEPS), by_hand.steps(rank, 4, STEPS))
 
 
+def released_and_resumed(rank, size):
+    """Whether a link that goes on from the state of a released one leaves the first moment alone."""
+    first = Run("topk:density=0.1").steps(rank, 0, 2)
+    first.link.release_optimizer()
+    first.steps(rank, 2, 3)
+    again = Run("topk:density=0.1")
+    again.model.load_state_dict(first.model.state_dict())
+    again.optimizer.load_state_dict(copy.deepcopy(first.optimizer.state_dict()))
+    again.link.load_state_dict(first.link.state_dict())
+    return distance(first.steps(rank, 3, 5), again.steps(rank, 3, 5))
+
+
 def says(rank, size):
     import thinwire.torch as tw
     from thinwire.errors import Error
@@ -172,6 +185,9 @@ class FirstMoment(unittest.TestCase):
 
     def test_a_released_optimiser_goes_on_by_itself(self):
         self.assertEqual(on_ranks(2, released), [0.0, 0.0])
+
+    def test_a_released_one_stays_released_in_a_new_process(self):
+        self.assertEqual(on_ranks(2, released_and_resumed), [0.0] * 2)
 
     def test_says_what_it_cannot_do_and_who_was_not_named(self):
         for memory, strangers, unknown, later, warned in on_ranks(2, says):

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from ..errors import BadOptionError
-from ._attached import attach
 from ._native import first_moment_acts
 
 _ADAMS = (torch.optim.Adam, torch.optim.AdamW)
@@ -34,9 +33,12 @@ class FirstMoment:
         if not self._acts:
             self._groups(optimizer)
         self._betas: list[tuple[dict[str, Any], Any]] = []  # of groups that are in a step
-        attach(optimizer, self)
-        self._handles = [optimizer.register_step_pre_hook(self._enter),
-                         optimizer.register_step_post_hook(self._leave)]
+        self._optimizer = optimizer
+        self._handles: list[Any] = []
+
+    def attach(self) -> None:
+        self._handles = [self._optimizer.register_step_pre_hook(self._enter),
+                         self._optimizer.register_step_post_hook(self._leave)]
 
     def follow(self, options: _Options) -> None:
         """The exchange has these options from the next step on."""
@@ -79,10 +81,10 @@ class FirstMoment:
         self._betas = []
 
 
-def attach_first_moment(
+def first_moment_of(
     optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter], options: _Options
 ) -> Optional[FirstMoment]:
-    """Attached to torch's Adam or AdamW, nothing for other optimisers."""
+    """Of torch's Adam or AdamW, nothing for other optimisers; to be attached."""
     return FirstMoment(optimizer, parameters, options) if isinstance(optimizer, _ADAMS) else None
 
 

@@ -81,7 +81,7 @@ class Link:
         """
         scale = None if self._scaler is None else self._scaler.get_scale()
         self._has_input = has_input
-        self._optimizer.before_exchange(self._exchange, has_input)
+        self._optimizer.set_momentum(self._exchange)
         self._exchange.set_part(joining or self._exchange.options["weighted"], self._weight,
                                 self._abstains or (joining and not has_input), self._skips)
         self._abstains = self._skips = False
@@ -95,7 +95,8 @@ class Link:
         """
         self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
-        self._optimizer.after_exchange(self._has_input and not self._report["skipped"])
+        if self._has_input and not self._report["skipped"]:
+            self._optimizer.note_exchange()
         self._tell_decisions()
         self._tell_of_staging(self._report)
         return self._report

@@ -77,7 +77,9 @@ def _require_order(exchange: Exchange, head: Mapping[str, Any]) -> None:
     own, saved = permuted(exchange.parameters), head.get("permuted")
     if saved is None:  # of an earlier version
         return
-    for name in {name for shapes in head.get("tensors", {}).values() for name in shapes} & {one.name for one in exchange.parameters}:
+    streams = {stream_of(name) for name in exchange.remembered_shapes()}
+    held = {name for stream in streams for name in exchange.shared.get(stream, [stream])}
+    for name in {name for shapes in head.get("tensors", {}).values() for name in shapes} & held:
         if own.get(name) != saved.get(name):
             says = lambda strides: f"strides {strides}" if strides else "its rows in order"  # noqa: E731
             raise MismatchError(f"the state of '{name}' was saved with {says(saved.get(name))}, here it has "

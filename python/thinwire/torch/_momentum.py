@@ -13,7 +13,6 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
-from ._attached import attach
 from ._first_moment import has_first_moment
 from ._native import place_momentum
 from ._parameters import as_part_of
@@ -67,11 +66,13 @@ class MemoryMomentum:
         self._before_step: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._gradients: list[tuple[nn.Parameter, torch.Tensor]] = []
         self._evaluated: Optional[Callable[[], Any]] = None  # stands for the closure of the step under way
-        self._has_stepped = True  # since the last exchange
+        self._exchanges = 0  # since the last step
         self._is_told = False
-        attach(optimizer, self)
-        self._handles = [optimizer.register_step_pre_hook(self._enter),
-                         optimizer.register_step_post_hook(self._leave)]
+        self._handles: list[Any] = []
+
+    def attach(self) -> None:
+        self._handles = [self._optimizer.register_step_pre_hook(self._enter),
+                         self._optimizer.register_step_post_hook(self._leave)]
 
     def with_memories(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """An exchange's options with the memories that hold the momentum."""
@@ -85,18 +86,19 @@ class MemoryMomentum:
         found = {id(p): _own(group) for group in self._optimizer.param_groups for p in group["params"]}
         return [found.get(id(parameter), _NONE) for parameter in parameters]
 
-    def before_exchange(self) -> None:
+    def note_exchange(self) -> None:
+        self._exchanges += 1
+
+    def _look_at_exchanges(self) -> None:
         """Memories count exchanges, which are to be as many as steps of the optimiser."""
-        if not self._has_stepped and not self._is_told:
+        exchanges, self._exchanges = self._exchanges, 0
+        if exchanges > 1 and not self._is_told:
             self._is_told = True
             warnings.warn(
-                "gradients are exchanged again without a step of the optimizer in between, and momentum in the memory acts "
-                "in every exchange: run all backward passes of a step but the last under no_sync(), call "
+                f"gradients were exchanged {exchanges} times since the last step of the optimizer, and momentum in the memory "
+                "acts in every exchange: run all backward passes of a step but the last under no_sync(), call "
                 "link.skip_step() before a pass whose gradients are not used, or give momentum=\"optimizer\"",
-                stacklevel=2)
-
-    def after_exchange(self) -> None:
-        self._has_stepped = False
+                stacklevel=5)
 
     def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
         """The optimiser's own momentum acts again, from the next step on, and goes on from these:
@@ -131,7 +133,7 @@ class MemoryMomentum:
             self._evaluated = done = lambda: loss  # noqa: E731
             arguments = (tuple(done if one is closure else one for one in args),
                          {name: done if one is closure else one for name, one in kwargs.items()})
-        self._has_stepped = True
+        self._look_at_exchanges()
         # Of a fused optimiser, which takes a gradient scaler's work over.
         skipped = getattr(optimizer, "found_inf", None)
         scale = getattr(optimizer, "grad_scale", None)
@@ -182,7 +184,7 @@ def place(
     parameters: Sequence[nn.Parameter],
     options: Mapping[str, Any],
 ) -> Optional[MemoryMomentum]:
-    """Where the optimiser's momentum acts in an exchange with these options: attached to the
+    """Where the optimiser's momentum acts in an exchange with these options: to be attached to the
     optimiser if that is in the memories, else nothing."""
     groups = [] if optimizer is None else _momentum_groups(optimizer)
     if where == "memory" and not groups:

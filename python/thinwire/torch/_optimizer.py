@@ -12,8 +12,9 @@ from typing import Any, Optional
 import torch
 from torch import nn
 
+from ._attached import take_over
 from ._exchange import Exchange
-from ._first_moment import FirstMoment, attach_first_moment, has_first_moment, leaving_most
+from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most
 from ._momentum import UnnamedOptimizer, place, would_move
 
 _Options = Mapping[str, Any]
@@ -35,19 +36,20 @@ def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float
     return [(0.0, 0.0, False)] * len(parameters)
 
 
-def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> None:
-    """Says that momentum stays where it costs accuracy: of an optimiser that thinwire does not know."""
+def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options, stacklevel: int) -> bool:
+    """Says that momentum stays where it costs accuracy, if it does: of an optimiser that thinwire does not know."""
     groups = optimizer.param_groups
     if isinstance(optimizer, torch.optim.SGD) or has_first_moment(optimizer) or not any(
             group.get("momentum", 0) or group.get("betas", (0,))[0] for group in groups):
-        return
+        return False
     codecs = leaving_most(options)
     if codecs:
         warnings.warn(
             f"codec '{codecs[0]}' leaves most values for later steps, and the momentum of {type(optimizer).__name__} acts on "
             "the bursts in which they arrive, which costs accuracy; thinwire moves that of torch's SGD, and leaves out the "
             "first moment of Adam and AdamW; momentum=\"optimizer\" says that it is meant so",
-            stacklevel=7)
+            stacklevel=stacklevel)
+    return bool(codecs)
 
 
 class LinkedOptimizer:
@@ -88,10 +90,13 @@ class LinkedOptimizer:
     def begin(self, exchange: Exchange, optimizer: Optional[torch.optim.Optimizer], where: str) -> None:
         """The link has this exchange, its first."""
         self.set_momentum(exchange)  # what is saved depends on dampening
-        if where == "auto" and optimizer is not None:
+        if optimizer is not None:
             tensors = [parameter.tensor for parameter in exchange.parameters]
-            self._first_moment = attach_first_moment(optimizer, tensors, exchange.settings_asked)
-            _warn_of_stranger(optimizer, exchange.settings_asked)
+            if where == "auto":
+                self._first_moment = first_moment_of(optimizer, tensors, exchange.settings_asked)
+                self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=7)
+            own = [one for one in (self._momentum, self._first_moment) if one is not None]
+            take_over(optimizer, {id(tensor) for tensor in tensors}, own)
         elif where == "auto":
             self._look_for_unnamed(exchange)
 
@@ -112,17 +117,10 @@ class LinkedOptimizer:
         elif self._released or of_released:
             exchange.set_momentum(_none_of_each)
 
-    def before_exchange(self, exchange: Exchange, has_input: bool) -> None:
-        self.set_momentum(exchange)
-        if self._momentum is not None and has_input:
-            self._momentum.before_exchange()
-
-    def after_exchange(self, counts: bool) -> None:
-        """Args:
-            counts: the optimiser is to take a step with its means.
-        """
-        if self._momentum is not None and counts:
-            self._momentum.after_exchange()
+    def note_exchange(self) -> None:
+        """An exchange has ended, with whose means the optimiser is to take a step."""
+        if self._momentum is not None:
+            self._momentum.note_exchange()
 
     def follow(self, exchange: Exchange) -> None:
         """The exchange has other codecs, or the link another exchange."""
@@ -145,8 +143,8 @@ class LinkedOptimizer:
                     "of what is sent, which costs accuracy: a change of codec does not move it. "
                     "compress(..., momentum=\"memory\") has it in front of compression with every codec, and "
                     "momentum=\"optimizer\" says that it is meant so", stacklevel=4)
-        elif optimizer is not None:
-            _warn_of_stranger(optimizer, exchange.settings_asked)
+        elif optimizer is not None and not self._is_told:
+            self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=5)
 
     def release(self, exchange: Exchange) -> None:
         """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks
@@ -158,14 +156,15 @@ class LinkedOptimizer:
         self._give_back(exchange, {})
 
     def _give_back(self, exchange: Exchange, velocities: Mapping[int, torch.Tensor]) -> None:
+        if self._first_moment is None and self._momentum is None:
+            return
         if self._first_moment is not None:
             self._first_moment.detach()
-            self._first_moment = None
         if self._momentum is not None:
-            momentum, self._momentum = self._momentum, None
-            momentum.give_back(velocities)
-            self._released = True
-            self.set_momentum(exchange)
+            self._momentum.give_back(velocities)
+        self._momentum = self._first_moment = None
+        self._released = True
+        self.set_momentum(exchange)
 
     def detach(self) -> None:
         """The optimiser acts by itself from now on; what memories hold of its momentum stays

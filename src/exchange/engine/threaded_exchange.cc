@@ -102,6 +102,7 @@ void ThreadedExchange::abstain(Abstention what) {
 
 void ThreadedExchange::set_weighted(bool weighted) {
   intake_.between_steps("set_weighted", [&] {
+    if (weighted == options_.weighted) return;  // PyTorch's links say it before every step
     ExchangeOptions asked = options_;  // as changes left them
     asked.weighted = weighted;
     check_exchange(asked).or_throw();
