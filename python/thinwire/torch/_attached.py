@@ -17,7 +17,7 @@ class Attached(Protocol):
     def known(self) -> set[int]:
         """The ids of the link's parameters."""
 
-    def attach(self) -> None: ...
+    def attach(self, optimizer: torch.optim.Optimizer) -> None: ...
     def detach(self) -> None: ...
 
 
@@ -34,5 +34,5 @@ def take_over(optimizer: torch.optim.Optimizer, known: set[int], own: Sequence[A
             other.detach()
             attached.discard(other)
     for one in own:
-        one.attach()
+        one.attach(optimizer)
         attached.add(one)

@@ -33,12 +33,11 @@ class FirstMoment:
         if not self._acts:
             self._groups(optimizer)
         self._betas: list[tuple[dict[str, Any], Any]] = []  # of groups that are in a step
-        self._optimizer = optimizer
         self._handles: list[Any] = []
 
-    def attach(self) -> None:
-        self._handles = [self._optimizer.register_step_pre_hook(self._enter),
-                         self._optimizer.register_step_post_hook(self._leave)]
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        self._handles = [optimizer.register_step_pre_hook(self._enter),
+                         optimizer.register_step_post_hook(self._leave)]
 
     def follow(self, options: _Options) -> None:
         """The exchange has these options from the next step on."""

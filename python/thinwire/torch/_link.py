@@ -54,7 +54,7 @@ class Link:
         try:
             self._exchange = Exchange(processes, self._parameters, options, deadline_seconds,
                                       self._optimizer.with_memories, averaging=averaging)
-            self._optimizer.begin(self._exchange, optimizer, momentum)
+            self._optimizer.begin(self._exchange)
         except BaseException:
             self._optimizer.detach()
             raise

@@ -70,9 +70,9 @@ class MemoryMomentum:
         self._is_told = False
         self._handles: list[Any] = []
 
-    def attach(self) -> None:
-        self._handles = [self._optimizer.register_step_pre_hook(self._enter),
-                         self._optimizer.register_step_post_hook(self._leave)]
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        self._handles = [optimizer.register_step_pre_hook(self._enter),
+                         optimizer.register_step_post_hook(self._leave)]
 
     def with_memories(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """An exchange's options with the memories that hold the momentum."""

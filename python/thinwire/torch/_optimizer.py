@@ -73,7 +73,7 @@ class LinkedOptimizer:
         self._first_moment: Optional[FirstMoment] = None
         self._unnamed: Optional[UnnamedOptimizer] = None
         self._where = where
-        # A link lives as long as its model, and an optimiser may end sooner.
+        # Not kept alive: by its parameters' hooks an optimiser keeps links between replicas.
         self._named = None if optimizer is None else weakref.ref(optimizer)
         self._is_told = False
         self._released = False  # memories hold no momentum any more, whatever their options say
@@ -87,17 +87,18 @@ class LinkedOptimizer:
         """Gives an exchange's options the memories that hold the momentum, where there is one."""
         return None if self._momentum is None else self._momentum.with_memories
 
-    def begin(self, exchange: Exchange, optimizer: Optional[torch.optim.Optimizer], where: str) -> None:
+    def begin(self, exchange: Exchange) -> None:
         """The link has this exchange, its first."""
         self.set_momentum(exchange)  # what is saved depends on dampening
+        optimizer = self._named() if self._named is not None else None
         if optimizer is not None:
             tensors = [parameter.tensor for parameter in exchange.parameters]
-            if where == "auto":
+            if self._where == "auto":
                 self._first_moment = first_moment_of(optimizer, tensors, exchange.settings_asked)
                 self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=7)
             own = [one for one in (self._momentum, self._first_moment) if one is not None]
             take_over(optimizer, {id(tensor) for tensor in tensors}, own)
-        elif where == "auto":
+        elif self._where == "auto":
             self._look_for_unnamed(exchange)
 
     def _look_for_unnamed(self, exchange: Exchange) -> None:
@@ -131,10 +132,12 @@ class LinkedOptimizer:
 
     def _warn_of_momentum_left(self, exchange: Exchange) -> None:
         """The place of momentum was chosen beside other codecs."""
-        optimizer = None if self._named is None else self._named()
+        optimizer = self._named() if self._named is not None else None
         if self._named is None:
             self._look_for_unnamed(exchange)
-        elif optimizer is not None and would_move(optimizer, exchange.settings_asked):
+        elif optimizer is None:
+            return
+        elif would_move(optimizer, exchange.settings_asked):
             codecs = leaving_most(exchange.settings_asked)
             if codecs and not self._is_told:
                 self._is_told = True
@@ -143,7 +146,7 @@ class LinkedOptimizer:
                     "of what is sent, which costs accuracy: a change of codec does not move it. "
                     "compress(..., momentum=\"memory\") has it in front of compression with every codec, and "
                     "momentum=\"optimizer\" says that it is meant so", stacklevel=4)
-        elif optimizer is not None and not self._is_told:
+        elif not self._is_told:
             self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=5)
 
     def release(self, exchange: Exchange) -> None:

@@ -99,7 +99,7 @@ class Reduction(_Allocates, ReduceScatter):
         self.report = self.exchange.wait()
         self.steps += 1
         factor = scale * (self._ranks if op == dist.ReduceOp.SUM else 1)
-        output_tensor.copy_(rows[self._rank] if factor == 1 else rows[self._rank].mul_(factor))
+        torch.mul(rows[self._rank], factor, out=output_tensor) if factor != 1 else output_tensor.copy_(rows[self._rank])
 
 
 class WeightGather(_Allocates, AllGather):

@@ -224,6 +224,15 @@ TEST_P(LocalFaults, AFailedWaitIsWhatTheOthersHear) {
   for (const auto& error : out.errors) EXPECT_THAT(error->what(), HasSubstr(what));
 }
 
+TEST(LocalGroup, DeadlinesAreFromZeroToAYear) {
+  run_local(1, [](Group& group) {
+    group.set_deadline(std::chrono::milliseconds::max());
+    EXPECT_EQ(group.deadline(), std::chrono::hours(24 * 365));
+    group.set_deadline(std::chrono::milliseconds(-1));
+    EXPECT_EQ(group.deadline().count(), 0);
+  });
+}
+
 TEST(LocalGroup, NeedsARank) {
   EXPECT_THROW(make_local_groups(0), Error);
   EXPECT_THROW(run_local(-1, [](Group&) {}), Error);

@@ -71,5 +71,18 @@ TEST(Intake, FinishAsksBeforeItOpensAStepWithoutTensors) {
   worker.join();
 }
 
+// So that the exchange's thread tells the other ranks, however late it wakes.
+TEST(Intake, AStepThatLacksTensorsWhenItIsStoppedIsAnError) {
+  OneTensor one;
+  one.tensors.push_back({"v", {4}, TensorKind::kLinear});
+  one.plan.streams.push_back({.spec = {}, .tensors = {1}});
+  one.plan.buckets.push_back({{.stream = 1, .begin = 0, .count = 4}});
+  Intake intake(one.plan, one.tensors, nullptr);
+  intake.start(0, one.view());
+  intake.stop();
+  uint64_t step = 0;
+  EXPECT_THAT(error_of([&] { intake.await_step(step); }), HasSubstr("in the middle of step 0"));
+}
+
 }  // namespace
 }  // namespace thinwire::testing

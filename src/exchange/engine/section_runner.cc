@@ -121,7 +121,7 @@ void SectionRunner::take_over_debts(const Terms& terms) {
           return std::make_unique<OwnerMemory>(count,
                                                shard_range(count, 1, n, shared_.context.rank()), n);
         });
-    memory.rollback();  // as that of the threshold
+    memory.rollback();  // of a step that another exchange over the same store left open
     stream->set_owed(&memory);
     if (options_.results == Results::kFull && terms.method->owners_remember(*stream)) continue;
     memory.move_to(std::vector<Range>());
