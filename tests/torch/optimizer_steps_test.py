@@ -1,0 +1,179 @@
+"""What links do with the steps of an optimiser: of derived classes, behind other links, and with several exchanges.
+SPDX-License-Identifier: Apache-2.0"""
+import contextlib
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.distributed.algorithms import Join
+from torch.nn.parallel import DistributedDataParallel
+
+from momentum_test import Run, error_of
+from nets import batch_of, make_net, train, weights_of
+from ranks import on_ranks
+
+
+class Derived(torch.optim.SGD):
+    """Torch runs the hooks of its steps twice, for its own step and for SGD's."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+def of_a_derived_class(rank, size):
+    """How far it is from SGD: with a closure and without, and where a step that failed is made again."""
+    import thinwire.torch as tw
+
+    def run(of_class, uses_closure, codec, fails_at=None):
+        model = DistributedDataParallel(make_net())
+        optimizer = of_class(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.5)
+        link = codec and tw.compress(model, codec, optimizer=optimizer)
+
+        def closure():
+            optimizer.zero_grad()
+            images, labels = batch_of(step, rank)
+            loss = nn.functional.cross_entropy(model(images), labels)
+            loss.backward()
+            return loss
+
+        for step in range(4):
+            if not uses_closure:
+                closure()
+            if step == fails_at:
+                hook = optimizer.register_step_pre_hook(lambda *_: 1 / 0)  # behind those of the link
+                assert error_of(lambda: optimizer.step(closure) if uses_closure else optimizer.step()) == "division by zero"
+                hook.remove()
+            optimizer.step(closure) if uses_closure else optimizer.step()
+        assert optimizer.param_groups[0]["momentum"] == 0.9
+        del link
+        return weights_of(model)
+
+    found = {}
+    for closure in (False, True):
+        plain = run(torch.optim.SGD, closure, None)
+        found[f"closure {closure}"] = (plain - run(Derived, closure, "topk:density=1")).abs().max().item()
+    plain = run(torch.optim.SGD, False, None)
+    found["again"] = (plain - run(torch.optim.SGD, False, "topk:density=1", fails_at=2)).abs().max().item()
+    return found
+
+
+def of_two_links(rank, size):
+    """How far training with a second link is from training without the first one, which is still there and has taken steps with
+    another optimiser; and that with a second one whose making failed from training without that."""
+    import thinwire.torch as tw
+
+    def run(make, second, is_first_there, fails=False):
+        net = make_net()
+        optimizer = make(net.parameters())
+        before = [{**group, "params": None} for group in optimizer.param_groups]
+        models = [DistributedDataParallel(net) for _ in range(2)]
+        links = [tw.compress(models[0], "topk:density=1", optimizer=optimizer)] if is_first_there or fails else []
+        if fails:
+            error_of(lambda: tw.compress(models[1], "topk:density=1", optimizer=optimizer, rules={"nothing*": "fp32"}))
+        elif second:
+            links.append(tw.compress(models[1], optimizer=optimizer, **second))
+        model = models[0] if fails or not second else models[1]
+        said = texts_of(lambda: train(model, optimizer, rank, 4))
+        assert [{**group, "params": None} for group in optimizer.param_groups] == before
+        assert not any("times since the last step" in text for text in said)
+        del links
+        return weights_of(net)
+
+    found = {}
+    for name, make in (("sgd", lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01)),
+                       ("adamw", lambda p: torch.optim.AdamW(p, lr=0.01))):
+        for second in ({"codec": "topk:density=1"}, {"codec": "fp32"}, {"codec": "topk:density=1", "momentum": "optimizer"}):
+            alone, behind = run(make, second, False), run(make, second, True)
+            found[f"{name} {second}"] = (alone - behind).abs().max().item()
+        alone, behind = run(make, None, True), run(make, None, True, fails=True)
+        found[f"{name} failed"] = (alone - behind).abs().max().item()
+    return found
+
+
+def texts_of(call):
+    with warnings.catch_warnings(record=True) as texts:
+        warnings.simplefilter("always")
+        call()
+    return [str(one.message) for one in texts]
+
+
+def twice_a_step(rank, size):
+    """What is said of several backward passes before a step."""
+    def passes(codec, settings, last_alone=False, skips=None):
+        run = Run(codec, settings=settings)
+
+        def steps():
+            for step in range(2):
+                for micro in range(2):
+                    with run.model.no_sync() if last_alone and micro == 0 else contextlib.nullcontext():
+                        if micro == skips:
+                            run.link.skip_step()
+                        images, labels = batch_of(2 * step + micro, rank)
+                        nn.functional.cross_entropy(run.model(images), labels).backward()
+                run.optimizer.step()
+                run.optimizer.zero_grad()
+
+        return sum("times since the last step of the optimizer" in text for text in texts_of(steps))
+
+    def joins():
+        """This rank ends before the other, and begins again with it."""
+        run = Run("topk")
+
+        def epochs():
+            for epoch in range(2):
+                with Join([run.model]):
+                    run.steps(rank, 0, 1 + 2 * rank)
+
+        return sum("times since the last step of the optimizer" in text for text in texts_of(epochs))
+
+    return {"join": joins(), "memory": passes("topk", {}), "last alone": passes("topk", {}, last_alone=True),
+            "skipped": passes("topk", {}, skips=0), "skipped last": passes("topk", {}, skips=1),
+            "optimizer": passes("topk", {"momentum": "optimizer"})}
+
+
+def changed_from_dense(rank, size):
+    """What is said when a change brings a codec beside which momentum costs accuracy."""
+    def change(settings, momentum=0.9, named=True):
+        import thinwire.torch as tw
+        model = DistributedDataParallel(make_net())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=momentum)
+        link = tw.compress(model, "fp32", **({"optimizer": optimizer} if named else {}), **settings)
+
+        def steps():
+            for codec in ("fp32", "topk", "sidco"):
+                link.change(codec)
+                train(model, optimizer, rank, 1)
+
+        return [text for text in texts_of(steps) if "costs accuracy" in text]
+
+    return {"named": change({}), "unnamed": change({}, named=False), "memory": change({"momentum": "memory"}),
+            "optimizer": change({"momentum": "optimizer"}), "chosen": change({"feedback": "residual"}),
+            "none": change({}, momentum=0.0)}
+
+
+class OptimizerSteps(unittest.TestCase):
+    def test_of_a_class_that_calls_sgds_step_count_once(self):
+        for found in on_ranks(2, of_a_derived_class):
+            for name, distance in found.items():
+                self.assertLess(distance, 2e-6, name)
+
+    def test_are_those_of_the_latest_link_of_the_same_parameters(self):
+        for found in on_ranks(2, of_two_links):
+            self.assertEqual(found, dict.fromkeys(found, 0.0))
+
+    def test_with_several_exchanges_are_a_warning(self):
+        for found in on_ranks(2, twice_a_step):
+            self.assertEqual(found, {"join": 0, "memory": 1, "last alone": 0, "skipped": 0, "skipped last": 0,
+                                     "optimizer": 0})
+
+    def test_that_get_bursts_after_a_change_are_a_warning(self):
+        for found in on_ranks(2, changed_from_dense):
+            self.assertRegex(" ".join(found["named"]), "codec 'topk' .* a change of codec does not move it")
+            self.assertRegex(" ".join(found["unnamed"]), "codec 'topk' .* the optimizer's momentum acts on the bursts")
+            self.assertEqual({name: len(texts) for name, texts in found.items()},
+                             {"named": 1, "unnamed": 1, "memory": 0, "optimizer": 0, "chosen": 0, "none": 0})
+
+
+if __name__ == "__main__":
+    unittest.main()
