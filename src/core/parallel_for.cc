@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/named_thread.h"
 
 namespace thinwire {
 namespace {
@@ -54,7 +55,7 @@ class Pool {
   // As many as there can be.
   void start(size_t helpers) {
     try {
-      for (; started_ < helpers; ++started_) std::thread([this] { serve(); }).detach();
+      for (; started_ < helpers; ++started_) named_thread("tw-codec", [this] { serve(); }).detach();
     } catch (const std::system_error&) {
     }
   }

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "core/named_thread.h"
+
 namespace thinwire {
 namespace {
 
@@ -51,7 +53,7 @@ DeskService::DeskService(std::unique_ptr<Group> channel, RoundDesk desk, bool su
       desk_(std::move(desk)),
       survives_losses_(survives_losses),
       lines_(static_cast<size_t>(channel_->size())),
-      thread_([this] { run(); }) {}
+      thread_(named_thread("tw-desk", [this] { run(); })) {}
 
 DeskService::~DeskService() {
   {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/c10d/c10d_peer.h"
+#include "core/named_thread.h"
 #include "thinwire/status.h"
 
 namespace thinwire {
@@ -74,8 +75,8 @@ C10dWorld::C10dWorld(c10::intrusive_ptr<c10d::ProcessGroup> group)
   }
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    peer->sender = std::thread([this, p = peer.get()] { send_all(*p); });
-    peer->receiver = std::thread([this, p = peer.get()] { receive_all(*p); });
+    peer->sender = named_thread("tw-send", [this, p = peer.get()] { send_all(*p); });
+    peer->receiver = named_thread("tw-receive", [this, p = peer.get()] { receive_all(*p); });
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/wait_policy.h"
 #include "core/check.h"
+#include "core/named_thread.h"
 #include "exchange/engine/codec_change.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
@@ -56,7 +57,7 @@ ThreadedExchange::~ThreadedExchange() {
 }
 
 void ThreadedExchange::start_thread() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = named_thread("tw-exchange", [this] { run(); });
 }
 
 void ThreadedExchange::stop_thread() {
