@@ -37,6 +37,9 @@ class Store {
   // Whether there is an object, or a loaded state, under `key`.
   bool holds(const std::string& key) const;
 
+  // Whether there is an object under `key` that follows what all ranks share (Stateful::shares_state).
+  bool shares_state(const std::string& key) const;
+
   // Forgets the object under `key`, for example because a stream changes its method for good.
   void drop(const std::string& key);
 
@@ -68,6 +71,9 @@ class Store {
   // kMismatch, and nothing has changed, if it does not fit.
   StateArrays save_owed() const;
   Status add_owed(const StateArrays& owed);
+  // Makes what this rank owes nothing, because another rank took it over or it is settled; of all objects, or of those
+  // under keys for which `of` says so.
+  void drop_owed(const std::function<bool(const std::string& key)>& of = {});
   double owed_norm() const;  // l2, of all floats of save_owed
 
   // The memories were of one of `before` ranks and go on as those of one of `now`: what is owed to the mean is

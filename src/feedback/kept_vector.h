@@ -39,6 +39,14 @@ class KeptVector {
     return make_state(name, std::span<const float>(values), OnResize::kOwedToMean);
   }
 
+  // Adds weight x values, of the processor's memory, to `now`.
+  void add(float weight, std::span<const float> values) {
+    std::vector<float> sum(now.size());
+    place_->fetch(now, sum);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * values[i];
+    place_->store(sum, now);
+  }
+
   MemoryPlace& place() const noexcept { return *place_; }
 
   std::span<float> now;

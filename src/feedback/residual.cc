@@ -30,6 +30,15 @@ class Residual final : public OneVectorMemory {
         weighted_(this->place().zeros(gamma == 1 ? 0 : count)) {}
 
   bool only_adds() const noexcept override { return true; }
+
+  // The next signal has it once.
+  bool owe(std::span<const float> debt) override {
+    if (beta_ == 0 || (beta_ == 1 && gamma_ == 1)) return false;
+    kept_.add(1 / beta_, debt);
+    lossless_.reset();
+    return true;
+  }
+
   std::span<float> rest() noexcept override {
     return lossless_.leaves_nothing() ? std::span<float>() : kept_.next;
   }

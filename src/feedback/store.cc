@@ -228,6 +228,28 @@ Status Store::add_owed(const StateArrays& owed) {
   });
 }
 
+bool Store::shares_state(const std::string& key) const {
+  const auto found = objects_.find(key);
+  return found != objects_.end() && found->second->shares_state();
+}
+
+void Store::drop_owed(const std::function<bool(const std::string& key)>& of) {
+  StateArrays owed = save_owed();
+  if (of)
+    std::erase_if(owed, [&](const StateArray& array) {
+      return !of(array.name.substr(0, array.name.rfind('/')));
+    });
+  merge(owed, [](StateArray& own, const StateArray& /*same*/) {
+    if (own.on_resize == OnResize::kJoin) {
+      own.data.clear();
+      own.shape = {0};
+    } else {
+      std::fill(own.data.begin(), own.data.end(), std::byte{0});
+    }
+    return Status::ok();
+  }).or_throw();
+}
+
 double Store::owed_norm() const {
   double squares = 0;
   for (const auto& [key, object] : objects_) squares += object->owed_squares();

@@ -258,6 +258,18 @@ TEST(Store, ResizeJoinsPiecesInRankOrder) {
   EXPECT_THAT(status.message(), HasSubstr("one-dimensional"));
 }
 
+TEST(Store, WhatAnotherRankTookOverIsOwedNoMore) {
+  Store store;
+  Memory& memory = open(store, "a");
+  memory.owed.assign(kCount, 3);
+  memory.own = 8;
+  store.open<Piece>("b", [] { return std::make_unique<Piece>(); }).values = {1, 2};
+  store.drop_owed();
+  EXPECT_EQ(memory.owed, std::vector<float>(kCount, 0));
+  EXPECT_EQ(memory.own, 8);
+  EXPECT_TRUE(store.open<Piece>("b", nullptr).values.empty());
+}
+
 // What all ranks share, here a number.
 class Shared final : public Stateful {
  public:

@@ -31,6 +31,12 @@ class VelocityMemory : public Feedback {
     return lossless_.leaves_nothing() ? form_alone(gradient) : form(gradient);
   }
 
+  bool owe(std::span<const float> debt) override {
+    residual_.add(1, debt);
+    lossless_.reset();
+    return true;
+  }
+
   std::span<float> rest() noexcept override {
     return lossless_.leaves_nothing() ? std::span<float>() : residual_.next;
   }

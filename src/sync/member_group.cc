@@ -20,7 +20,7 @@ constexpr int kCollectiveTags = 8;   // as many as there can be of them
 void Salvage::keep(Kept kept) { kept_.push_back(std::move(kept)); }
 
 void Salvage::sweep(uint64_t round) {
-  std::erase_if(kept_, [&](const Kept& kept) {
+  const auto goes = [&](const Kept& kept) {
     // One from a lost worker may be half there, and takes no other's message.
     if (!kept.is_send && round + 1 >= kept.round + kRounds && !heard(std::span(&kept.peer, 1)))
       return true;
@@ -29,7 +29,11 @@ void Salvage::sweep(uint64_t round) {
     } catch (const Error&) {  // it never will; its memory may yet be read
       return false;
     }
-  });
+  };
+  // A receive that has not ended may be written to until its transfer is gone, so that goes before its memory.
+  for (Kept& kept : kept_)
+    if (goes(kept)) kept.transfer.reset();
+  std::erase_if(kept_, [](const Kept& kept) { return kept.transfer == nullptr; });
 }
 
 // A message of a round with its number in front, in memory that outlives whoever gives up waiting.

@@ -86,6 +86,32 @@ TEST_F(AbandonedRound, LeavesReceivesThatTakeNothingOfALaterRound) {
   expect_delivery(1 + kSameTags, 5);
 }
 
+// A receive that its sender may fill until the last moment.
+class LateReceive final : public Transfer {
+ public:
+  explicit LateReceive(std::span<std::byte> out) : out_(out) {}
+  ~LateReceive() override { std::fill(out_.begin(), out_.end(), std::byte{7}); }
+  bool done() override { return false; }
+  std::string describe() const override { return "late receive"; }
+
+ private:
+  std::span<std::byte> out_;
+};
+
+// As the sanitiser of addresses sees.
+TEST_F(AbandonedRound, MemoryOutlivesReceivesIntoIt) {
+  for (const uint64_t number : {1, 2, 3}) {
+    std::vector<std::byte> bytes(100);
+    auto transfer = std::make_unique<LateReceive>(bytes);
+    salvage_[0].keep({.bytes = std::move(bytes),
+                      .transfer = std::move(transfer),
+                      .peer = 1,
+                      .is_send = false,
+                      .round = number});
+  }
+  salvage_[0].sweep(2 + kSameTags);
+}
+
 TEST_F(AbandonedRound, CountsTheNumbersOfMessages) {
   MemberGroup zero = round(0, 3), one = round(1, 3);
   const Message out = message_of(6);

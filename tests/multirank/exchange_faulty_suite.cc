@@ -260,6 +260,7 @@ TEST_P(ExchangeFaulty, TwofoldAccountsAreEquivocationToo) {
 // It sends no values, and takes part in the agreement or not.
 TEST_P(ExchangeFaulty, ASilentRankIsWaitedForUntilTheDeadline) {
   const int n = GetParam();
+  if (n != 3 && n != 9) GTEST_SKIP() << "10 s each; the fewest and the most ranks are enough";
   const size_t f = static_cast<size_t>(most());
   for (const bool in_all : {false, true})
     on_all([&](Group& group) {

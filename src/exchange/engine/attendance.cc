@@ -102,8 +102,14 @@ size_t Attendance::participant(size_t index) const noexcept {
 // In double and in rank order, so that the sum is the same on every rank. Sums of equal weights are off by
 // some 2^-53 each, which the factor's 24 bits do not show.
 void Attendance::compute_factor() {
-  const double own = weights_[static_cast<size_t>(group_.rank())];
-  const double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  double own = weights_[static_cast<size_t>(group_.rank())];
+  double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  if (!std::isfinite(sum)) {  // of weights near the largest double
+    const double share = 0.5 / static_cast<double>(weights_.size());
+    sum = 0;
+    for (const double weight : weights_) sum += share * weight;
+    own *= share;
+  }
   count_ = static_cast<size_t>(
       std::count_if(weights_.begin(), weights_.end(), [](double weight) { return weight > 0; }));
   factor_ = own > 0 ? static_cast<float>(static_cast<double>(weights_.size()) * (own / sum)) : 0;

@@ -46,7 +46,7 @@ TEST(Attendance, AllRanksKnowTheSameAndTheirOwnShare) {
 
 TEST(Attendance, EqualWeightsAreExactlyOne) {
   for (int n = 1; n <= 9; ++n)
-    for (const double weight : {0.1, 1e-300, 1e300 / 16, 3.0, 7.0 / 9})
+    for (const double weight : {0.1, 1e-300, 1e300 / 16, 1.7e308, 3.0, 7.0 / 9})
       run_local(n, [&](Group& group) {
         Attendance attendance(group);
         attendance.begin(0, weight);

@@ -266,17 +266,33 @@ TEST(ExchangeMembers, WhatOwnersOweIsKeptWhenShardsMove) {
   }
 }
 
-// c leaves in order: nothing is lost.
+// c leaves in order: nothing is lost, and nothing is owed twice when it comes back with its store.
 TEST(ExchangeMembers, WhoLeavesHandsOverWhatItOwes) {
   Three three(kSparse);
   const auto before = owed_to_mean(three.all);
   on_each(three.all,
           [&](ElasticWorker& worker) { worker.exchange->hand_over(&worker == &three.c); });
+  const auto expect_unchanged = [&](const std::vector<ElasticWorker*>& workers) {
+    const auto after = owed_to_mean(workers);
+    for (const auto& [name, values] : before)
+      for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(after.at(name)[i], values[i], 1e-7);
+  };
   regroup({&three.a, &three.b}, 2, kSparse);
-  const auto after = owed_to_mean({&three.a, &three.b});
-  for (const auto& [name, values] : before)
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(after.at(name)[i], values[i], 1e-7);
+  expect_unchanged({&three.a, &three.b});
   EXPECT_TRUE(three.a.how.lost.empty());
+  EXPECT_EQ(three.c.store.owed_norm(), 0);
+  three.c.exchange.reset();
+  regroup(three.all, 3, kSparse);
+  expect_unchanged(three.all);
+}
+
+// Of shards, which others may have in the meantime.
+TEST(ExchangeMembers, WhoLeavesKeepsNothingOfWhatOwnersOwe) {
+  Three three({.codec = "onebit", .method = "scatter-reduce", .chunk_values = 64});
+  ASSERT_GT(three.c.store.owed_norm(), 0);
+  on_each(three.all,
+          [&](ElasticWorker& worker) { worker.exchange->hand_over(&worker == &three.c); });
+  EXPECT_EQ(three.c.store.owed_norm(), 0);
 }
 
 TEST(ExchangeMembers, SomebodyMustStay) {

@@ -107,7 +107,7 @@ void SectionRunner::make_method(const Terms& terms) {
 }
 
 // Owners that another method or codec had, in this run or the one that was saved, owe what the mean
-// lacked. Where there are none any more each gives it back to the ranks, in its next gradient.
+// lacked. Where there are none any more each gives it back to the ranks: to its own memory, or in its next gradient.
 void SectionRunner::take_over_debts(const Terms& terms) {
   debts_.clear();
   const size_t n = shared_.context.ranks();
@@ -123,9 +123,13 @@ void SectionRunner::take_over_debts(const Terms& terms) {
         });
     memory.rollback();  // of a step that another exchange over the same store left open
     stream->set_owed(&memory);
-    if (options_.results == Results::kFull && terms.method->owners_remember(*stream)) continue;
-    memory.move_to(std::vector<Range>());
-    debts_.push_back({.stream = stream, .key = key, .memory = &memory});
+    const bool remain =
+        options_.results == Results::kFull && terms.method->owners_remember(*stream);
+    if (!remain) {
+      memory.move_to(std::vector<Range>());
+      debts_.push_back({.stream = stream, .key = key, .memory = &memory});
+    }
+    stream->take_strays(memory);
   }
 }
 

@@ -1,6 +1,7 @@
 // ThreadedExchange, as far as its ranks change: regroup, hand_over, settle and join_exchange.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "exchange/engine/terms.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/members/state_messages.h"
+#include "exchange/wire/stream_keys.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {
@@ -108,6 +110,7 @@ void ThreadedExchange::hand_over(bool leaves) {
     on_all(group, "handed over", [&] {
       for (const StateArrays& owed : inherited) store_.add_owed(owed).or_throw();
     });
+    if (leaves) store_.drop_owed();  // a later exchange may go on with the store
     for (size_t rank = 0; rank < n; ++rank) left_[rank] = left_[rank] || leaving[rank] != 0;
   });
 }
@@ -172,6 +175,12 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   sections_ = std::move(sections);
   store_.follow_ranks(debtors_, static_cast<size_t>(group.size()));
   debtors_ = static_cast<size_t>(group.size());
+  // Memories that follow the mean begin with it now (ef21), so that the means of owners lack nothing.
+  std::set<std::string> settled;
+  if (runner_ != nullptr)
+    for (const StreamSpec& stream : runner_->streams())
+      if (store_.shares_state(feedback_key(stream.name))) settled.insert(owner_key(stream.name));
+  store_.drop_owed([&](const std::string& key) { return settled.contains(key); });
   build(group);
   share_state(group, call, me);
   runner_->compare_shared(group);

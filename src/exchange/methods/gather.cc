@@ -14,7 +14,7 @@
 // until they know the statistics of the last one.
 //
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
-// sum of finite gradients overflows.
+// sum of finite gradients overflows, except of n that lie within rounding (n ulps) of the largest float.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

@@ -119,6 +119,16 @@ void OwnerMemory::release_strays(std::span<float> gradient) noexcept {
   released_ = true;
 }
 
+void OwnerMemory::hand_strays_to(Feedback& memory) {
+  if (!has_strays()) return;
+  std::vector<float> debt(stream_count_);
+  release_strays(debt);
+  released_ = false;
+  if (!memory.owe(debt)) return;
+  strays_.clear();
+  stray_values_.clear();
+}
+
 void OwnerMemory::commit() noexcept {
   committed_.swap(next_);
   if (!std::exchange(released_, false)) return;

@@ -9,6 +9,7 @@
 #include "core/aligned.h"
 #include "exchange/layout/chunk.h"
 #include "feedback/follows_ranks.h"
+#include "thinwire/feedback.h"
 #include "thinwire/moments.h"
 #include "thinwire/state.h"
 
@@ -22,9 +23,9 @@ namespace thinwire {
 // it is owed to the mean as it stands, not by one n-th. Two buffers that commit swaps; rollback has
 // nothing to undo.
 //
-// What lies outside the shard, because another codec or method deals out others, strays: it goes back
-// into this rank's gradient, n times, as a gradient counts one n-th, and from there on is the ranks'
-// to send.
+// What lies outside the shard, because another codec or method deals out others, strays: it goes to
+// this rank's own memory of the stream, n times, as what a rank sends counts one n-th, and from there on
+// is the ranks' to send. A memory that treats gradients and what it kept alike takes it with the next gradient.
 //
 // The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at another
 // number of ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost.
@@ -45,6 +46,10 @@ class OwnerMemory final : public Stateful, public FollowsRanks {
   // Adds n x what strays to `gradient`, of the whole stream. After commit it strays no more.
   void release_strays(std::span<float> gradient) noexcept;
   bool has_strays() const noexcept { return !strays_.empty(); }
+
+  // Between two steps: gives n x what strays to `memory`, of the same stream, if that takes debts over; else it
+  // goes on straying.
+  void hand_strays_to(Feedback& memory);
 
   struct Sum {
     std::span<float> values;  // mean + what was left; receives what is left now

@@ -74,6 +74,8 @@ void ActiveStream::change_codec(const Terms& terms) {
   codec_text_ = terms.codec_text;
 }
 
+void ActiveStream::take_strays(OwnerMemory& owed) { owed.hand_strays_to(coded_.memory()); }
+
 bool ActiveStream::open(const StepContext& context) {
   if (prepared_) return false;
   prepared_ = true;
