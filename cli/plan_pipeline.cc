@@ -16,15 +16,15 @@ constexpr std::string_view kAsWritten = "as in the recipe";
 
 class PlannedStages final : public PlanSubject {
  public:
-  PlannedStages(const PlanArguments& arguments, Recipe recipe, int ranks)
+  PlannedStages(const PlanArguments& arguments, Recipe recipe, int ranks, int64_t threads)
       : arguments_(arguments),
         recipe_(std::move(recipe)),
         ranks_(ranks),
+        threads_(threads),
         pipeline_(recipe_pipeline(recipe_, {.data = arguments.data, .out = {}, .resume = {}}, ranks,
                                   arguments.step_seconds > 0 ? 0 : arguments.steps)) {
-    const auto stages = static_cast<double>(pipeline_.stages.size());
-    const double pass =
-        arguments.step_seconds / (3 * stages * static_cast<double>(pipeline_.micro_batches));
+    // The time given is that of one rank, which has one stage: of each micro-batch a pass forward and one backward.
+    const double pass = arguments.step_seconds / (3 * static_cast<double>(pipeline_.micro_batches));
     for (PlannedStage& stage : pipeline_.stages) {
       if (arguments.step_seconds > 0) {
         stage.forward_seconds = pass;
@@ -51,9 +51,7 @@ class PlannedStages final : public PlanSubject {
   }
   PlanRequest request() const override {
     const int here = arguments_.per_machine.value_or(1);
-    const int64_t threads = recipe_.options.integer("run.threads");
-    return request_of(arguments_, ranks_, here,
-                      threads > 0 && threads * here < cores_of(arguments_));
+    return request_of(arguments_, ranks_, here, leaves_a_core(arguments_, threads_, here));
   }
   const StepTimeline& timeline() const override { return timeline_; }
   std::string usual_codecs() const override {
@@ -119,6 +117,7 @@ class PlannedStages final : public PlanSubject {
   const PlanArguments& arguments_;
   const Recipe recipe_;
   const int ranks_;
+  const int64_t threads_;  // that the caller gave a rank; 0: none
   PlannedPipeline pipeline_;
   StepTimeline timeline_;
 };
@@ -126,8 +125,8 @@ class PlannedStages final : public PlanSubject {
 }  // namespace
 
 std::unique_ptr<PlanSubject> make_pipeline_subject(const PlanArguments& arguments, Recipe recipe,
-                                                   int ranks) {
-  return std::make_unique<PlannedStages>(arguments, std::move(recipe), ranks);
+                                                   int ranks, int64_t threads) {
+  return std::make_unique<PlannedStages>(arguments, std::move(recipe), ranks, threads);
 }
 
 }  // namespace thinwire::cli

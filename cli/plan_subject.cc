@@ -74,8 +74,8 @@ int ranks_per_machine(const PlanArguments& arguments, const Recipe& recipe) {
 
 class PlannedRecipe final : public SharedOrLocal {
  public:
-  PlannedRecipe(const PlanArguments& arguments, Recipe recipe, int ranks)
-      : arguments_(arguments), recipe_(std::move(recipe)), ranks_(ranks) {
+  PlannedRecipe(const PlanArguments& arguments, Recipe recipe, int ranks, int64_t threads)
+      : arguments_(arguments), recipe_(std::move(recipe)), ranks_(ranks), threads_(threads) {
     sync_ = recipe_synchroniser(recipe_);
     const bool given = arguments.step_seconds > 0;
     timeline_ = recipe_timeline(recipe_, {.data = arguments.data, .out = {}, .resume = {}}, ranks,
@@ -90,9 +90,7 @@ class PlannedRecipe final : public SharedOrLocal {
   }
   PlanRequest request() const override {
     const int here = ranks_per_machine(arguments_, recipe_);
-    const int64_t threads = recipe_.options.integer("run.threads");
-    return request_of(arguments_, ranks_, here,
-                      threads > 0 && threads * here < cores_of(arguments_));
+    return request_of(arguments_, ranks_, here, leaves_a_core(arguments_, threads_, here));
   }
 
  private:
@@ -107,6 +105,7 @@ class PlannedRecipe final : public SharedOrLocal {
   const PlanArguments& arguments_;
   const Recipe recipe_;
   const int ranks_;
+  const int64_t threads_;  // that the caller gave a rank; 0: none
 };
 
 class PlannedTensors final : public SharedOrLocal {
@@ -179,13 +178,19 @@ int cores_of(const PlanArguments& arguments) {
   return arguments.cores.value_or(static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+bool leaves_a_core(const PlanArguments& arguments, int64_t threads, int per_machine) {
+  return threads > 0 && threads * per_machine < cores_of(arguments);
+}
+
 PlanRequest request_of(const PlanArguments& arguments, int ranks, int per_machine, bool own_core) {
   if (ranks % per_machine != 0)
     throw UsageError(ErrorCode::kBadOption,
                      fmt::format("--per-machine: machines of {} ranks do not make up {} ranks",
                                  per_machine, ranks));
+  LinkSpec link = arguments.link;
+  if (arguments.probes) link.bits_per_second *= per_machine;  // all its ranks were probed at once
   return {.ranks = ranks,
-          .link = arguments.link,
+          .link = link,
           .own_core = own_core,
           .per_machine = per_machine,
           .inside = arguments.inside};
@@ -198,9 +203,10 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
   RunArguments own = arguments;
   if (!arguments.sync.empty()) own.sets.push_back("sync.method=" + arguments.sync);
   Recipe recipe = load_recipe(own, "", ranks);
-  // Computation is measured with the threads that a rank has among those of its machine.
-  if (const int here = ranks_per_machine(arguments, recipe);
-      here > 1 && recipe.options.integer("run.threads") == 0) {
+  // Computation is measured with the threads that a rank has among those of its machine. A run has as many as it likes where nobody
+  // says how many, so that leaves the exchange no core.
+  const int64_t threads = recipe.options.integer("run.threads");
+  if (const int here = ranks_per_machine(arguments, recipe); here > 1 && threads == 0) {
     own.sets.push_back("run.threads=" + std::to_string(std::max(1, cores_of(arguments) / here)));
     recipe = load_recipe(own, "", ranks);
   }
@@ -210,8 +216,8 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
                      "plan: predicts exchanges, rounds and pipelines, and no tensor parallelism; "
                      "without the sums inside layers: --set tensor.ranks=0");
   if (recipe.options.integer("pipeline.stages") > 0)
-    return make_pipeline_subject(arguments, std::move(recipe), count);
-  return std::make_unique<PlannedRecipe>(arguments, std::move(recipe), count);
+    return make_pipeline_subject(arguments, std::move(recipe), count, threads);
+  return std::make_unique<PlannedRecipe>(arguments, std::move(recipe), count, threads);
 }
 
 }  // namespace thinwire::cli

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,9 +64,9 @@ class PlanSubject {
 std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
                                                std::optional<int> ranks);
 
-// Of a recipe with stages.
+// Of a recipe with stages. `threads`: run.threads as the caller gave it, 0 for none.
 std::unique_ptr<PlanSubject> make_pipeline_subject(const PlanArguments& arguments, Recipe recipe,
-                                                   int ranks);
+                                                   int ranks, int64_t threads);
 
 // A codec and its method, "topk @ gather"; the method is "auto" unless it is named.
 struct CodecAndMethod {
@@ -76,7 +77,10 @@ CodecAndMethod parse_candidate(const std::string& text);
 // The links and machines that arguments name.
 PlanRequest request_of(const PlanArguments& arguments, int ranks, int per_machine, bool own_core);
 
-// Of each rank.
+// Of each machine.
 int cores_of(const PlanArguments& arguments);
+
+// Whether the exchange has a core of its own: ranks that were given so many threads each leave one on their machine.
+bool leaves_a_core(const PlanArguments& arguments, int64_t threads, int per_machine);
 
 }  // namespace thinwire::cli

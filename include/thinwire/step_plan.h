@@ -34,9 +34,9 @@ Result<LinkSpec> parse_link(std::string_view text);
 std::string to_string(const LinkSpec& link);
 
 // Measures the links between the ranks of a group for about `seconds`, half a second for messages of 10 Mbit/s: each
-// rank sends to the next one while it receives from the one before. The latency and the rate are those of the slowest
-// rank, the same on all ranks. A rate of 100 Gbit/s and more counts as no limit. Called by all ranks; a single rank has
-// no limit.
+// rank sends to another one while it receives from one. Ranks of one machine share its link to others then, and the rate
+// is a rank's part of it. The latency and the rate are those of the slowest rank, the same on all ranks. A rate of
+// 100 Gbit/s and more counts as no limit. Called by all ranks; a single rank has no limit.
 LinkSpec probe_link(Group& group, double seconds = 0.5);
 
 // A rank's own arithmetic in one step, without any exchange. Seconds count from the step's start.
@@ -88,7 +88,8 @@ class CostTable {
 
  private:
   std::string processor_;
-  std::map<std::string, CodecCost> costs_;  // by "codec with every option / memory"
+  // By "codec with every option / memory", or that and " / without norms".
+  std::map<std::string, CodecCost> costs_;
   std::optional<double> copies_;
 };
 

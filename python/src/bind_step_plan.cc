@@ -62,12 +62,13 @@ PlanRequest request_of(int ranks, std::pair<double, double> link, bool own_core,
           .thread_factor = thread_factor};
 }
 
-// A codec takes about a quarter of a second to measure, in which other threads may run.
+// A codec takes about a quarter of a second to measure, in which other threads may run. Buckets are those of exchanges; those of
+// rounds (`sync`) have a size of their own.
 nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
                  double backward_seconds, double compute_seconds, const std::string& codec,
                  const std::string& method, int ranks, std::pair<double, double> link,
-                 bool own_core, CostTable& costs, int per_machine, std::pair<double, double> inside,
-                 const std::string& sync, double thread_factor) {
+                 bool own_core, CostTable& costs, size_t bucket_kb, int per_machine,
+                 std::pair<double, double> inside, const std::string& sync, double thread_factor) {
   const StepTimeline timeline =
       timeline_of(tensors, ready_seconds, backward_seconds, compute_seconds);
   const PlanRequest request = request_of(ranks, link, own_core, per_machine, inside, thread_factor);
@@ -78,6 +79,8 @@ nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<doub
       ExchangeOptions options{.codec = codec};
       options.method = method;
       options.inside = per_machine;
+      options.bucket_bytes = bucket_kb * 1024;
+      options.norms = false;  // unless a caller of tw.compress asks for them
       step = predict_step(timeline, options, request, costs).value();
     } else {
       const SynchroniserOptions rounds{.method = sync, .codec = codec, .exchange = method};
@@ -148,8 +151,9 @@ void bind_step_plan(nb::module_& module) {
   module.def("predict_step", &predict, nb::arg("tensors"), nb::arg("ready_seconds"),
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("codec"),
              nb::arg("method"), nb::arg("ranks"), nb::arg("link"), nb::arg("own_core"),
-             nb::arg("costs"), nb::arg("per_machine") = 1, nb::arg("inside") = std::pair(0.0, 0.0),
-             nb::arg("sync") = "", nb::arg("thread_factor") = 1.0);
+             nb::arg("costs"), nb::arg("bucket_kb"), nb::arg("per_machine") = 1,
+             nb::arg("inside") = std::pair(0.0, 0.0), nb::arg("sync") = "",
+             nb::arg("thread_factor") = 1.0);
   module.def("predict_all_reduce", &predict_ring, nb::arg("tensors"), nb::arg("ready_seconds"),
              nb::arg("backward_seconds"), nb::arg("compute_seconds"), nb::arg("ranks"),
              nb::arg("link"), nb::arg("own_core"), nb::arg("cost"), nb::arg("per_machine") = 1,

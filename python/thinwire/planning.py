@@ -17,6 +17,8 @@ USUAL_CODECS = ("fp16", "int8", "int4", "adacomp:scale_factor=3", "topk:density=
 
 DDP = "DistributedDataParallel"
 
+BUCKET_KB = 2048  # of tw.compress, where its caller names none: what is planned and measured is sent in such buckets
+
 _costs = _core.CostTable()  # of this process, which measures each codec once
 
 
@@ -224,7 +226,7 @@ class Measured:
         name, _, method = codec.partition(" @ ")
         moment = 1e-9  # all gradients are complete at once
         alone = _core.predict_step([one.native() for one in self.tensors], [moment] * len(self.tensors), moment, moment, name,
-                                   method or "auto", 2, (0.0, 0.0), True, _costs)["seconds"]
+                                   method or "auto", 2, (0.0, 0.0), True, _costs, BUCKET_KB)["seconds"]
         return self.exchange_seconds[codec] / alone if codec in self.exchange_seconds else 1.0
 
 
@@ -238,7 +240,7 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
     if ready_seconds is not None and len(ready) != len(specs):
         raise ContractError(f"plan: {len(ready)} times for {len(specs)} tensors")
     backward = step_seconds - optimizer_seconds
-    if not backward > 0 or backward < max(ready, default=0):
+    if not backward > 0 or backward < (1 - 1e-9) * max(ready, default=0):  # the sums of times are rounded
         raise ContractError("plan: step_seconds without optimizer_seconds is above 0, and not before the last "
                             "gradient is complete")
     names = names_of(codecs)
@@ -248,7 +250,7 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
         codec, _, method = name.partition(" @ ")
         try:
             rows[name] = _core.predict_step(specs, ready, backward, step_seconds, codec, method or "auto", ranks,
-                                            parsed_link, own_core, _costs, per_machine, parsed_inside, sync,
+                                            parsed_link, own_core, _costs, BUCKET_KB, per_machine, parsed_inside, sync,
                                             measured.thread_factor(name) if measured else 1.0)
             known[name] = {} if sync else {
                 "known_errors": tuple(KnownAccuracy(*one) for one in _core.known_errors(codec)),

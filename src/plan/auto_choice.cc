@@ -9,6 +9,8 @@
 #include <map>
 #include <utility>
 
+#include "exchange/engine/sections.h"
+
 namespace thinwire {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr double kSurelyNeeded = 0.6;
 // Of the predicted time in which the wire is busy, where a codec's bytes are known: the rate of the link is, from a short probe.
 constexpr double kSurelyOnTheWire = 0.8;
 constexpr double kWorthATrial = 1.05;
-// Of predicted steps. In docs/results/plan.md 125 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
+// Of predicted steps. In docs/results/plan.md 127 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
 // of what is predicted.
 constexpr double kError = 0.3;
 // Of the time in which messages are on the wire: a thread that looks for them takes turns with the arithmetic on one core.
@@ -100,14 +102,29 @@ AutoChoice::AutoChoice(ExchangeOptions base, std::vector<TensorSpec> tensors, Co
       candidates_(auto_candidates(parse_auto(base_.codec).value().loss)),
       costs_(std::move(costs)) {}
 
+// Momentum may be in the memory of every codec, fp32 included, while what stays dense has no memory.
+std::vector<ExchangeOptions> settings_to_measure(const ExchangeOptions& base,
+                                                 const std::vector<TensorSpec>& tensors) {
+  std::vector<ExchangeOptions> all;
+  for (const std::string& codec : auto_candidates(parse_auto(base.codec).value().loss)) {
+    all.push_back(decided_options(base, {.step = 0, .codec = codec, .why = {}}));
+    all.back().rules.clear();
+  }
+  ExchangeOptions dense = all.front();
+  const std::vector<ExchangeOptions> settings = settings_of(base);
+  all.insert(all.end(), settings.begin() + 1, settings.end());
+  dense.feedback = "auto";
+  const auto stays_dense = [&](const TensorSpec& tensor) {
+    return std::find(base.dense_kinds.begin(), base.dense_kinds.end(), tensor.kind) !=
+           base.dense_kinds.end();
+  };
+  if (std::any_of(tensors.begin(), tensors.end(), stays_dense)) all.push_back(std::move(dense));
+  return all;
+}
+
 // A candidate that does not go with the caller's memory is left out by expected, too.
-bool AutoChoice::measure(size_t index) {
-  if (index >= candidates_.size()) return false;
-  ExchangeOptions options =
-      decided_options(base_, {.step = 0, .codec = candidates_[index], .why = {}});
-  options.rules.clear();
-  if (check_exchange(options)) costs_.of(options);
-  return true;
+void AutoChoice::measure(const ExchangeOptions& setting) {
+  if (check_exchange(setting)) costs_.of(setting);
 }
 
 Result<StepPrediction> AutoChoice::play(const Situation& now, const AutoDecision& decision) {
@@ -171,7 +188,7 @@ bool AutoChoice::is_close(const AutoDecision& other, const StepPrediction& step,
 }
 
 // A codec that loses more than what holds must promise something. Those that round differ by their bytes, and little else. The four
-// that need a memory take between 0.72 and 1.36 times what is predicted of them in docs/results/plan.md.
+// that need a memory take between 0.73 and 1.35 times what is predicted of them in docs/results/plan.md.
 std::optional<AutoDecision> AutoChoice::worth_trying(const Situation& now,
                                                      const AutoDecision& current) {
   Result<StepPrediction> held = play(now, current);

@@ -18,6 +18,10 @@ ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decisi
 // "int8"; "int8, fp32 for 3 of 8 tensors".
 std::string name_of(const AutoDecision& decision, size_t tensors);
 
+// Of one codec and memory each: all whose costs predictions need, whatever is decided. The first are those of the candidates.
+std::vector<ExchangeOptions> settings_to_measure(const ExchangeOptions& base,
+                                                 const std::vector<TensorSpec>& tensors);
+
 // What is the same for all decisions that are compared.
 struct Situation {
   StepTimeline timeline;
@@ -29,8 +33,8 @@ class AutoChoice {
  public:
   AutoChoice(ExchangeOptions base, std::vector<TensorSpec> tensors, CostTable costs);
 
-  // Number `index` of the candidates gets its cost measured, unless known. False behind the last one.
-  bool measure(size_t index);
+  // The setting gets its cost measured, unless known, or no such exchange can be.
+  void measure(const ExchangeOptions& setting);
   const CostTable& costs() const noexcept { return costs_; }
 
   // Seconds of a step; infinite where such an exchange cannot be.

@@ -3,15 +3,20 @@
 #include "plan/auto_chooser.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/machine.h"
+#include "core/number_text.h"
+#include "exchange/engine/codec_change.h"
 
 namespace thinwire {
 namespace {
@@ -50,6 +55,13 @@ std::string in_units(double number, double unit, const char* small, const char* 
 }
 
 std::string time_text(double seconds) { return in_units(seconds, 1e-3, "ms", "s"); }
+
+// Of what `shortest` wrote. Whatever locale a rank has, it reads the same number, and all probe for as long.
+double number_in(std::string_view text) {
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
 
 std::string link_text(const LinkSpec& link) {
   const std::string rate = link.bits_per_second == 0
@@ -96,27 +108,60 @@ void AutoChooser::read_plan(const std::string& path) {
               ", and loss=" + std::string(given) +
               " holds here: memories would be others; write auto:loss=" + std::string(recorded) +
               ",plan=" + path);
-    for (const AutoDecision& one : decisions.value())
-      if (const Status fits = check_decision(one); !fits)
-        throw Error(fits.code(), "codec 'auto': plan " + path + ": step " +
-                                     std::to_string(one.step) + ": " + fits.message());
+    if (const Status can = check_plan(decisions.value()); !can)
+      throw Error(can.code(), "codec 'auto': plan " + path + ": " + can.message());
   });
   plan_ = decisions_from(link_.of_first(std::move(text))).value();
 }
 
-// A plan that cannot be followed to its end is refused before the first step.
+// A plan that cannot be followed to its end is refused before the first step. It is followed here from its first decision on, as the
+// exchange does it, as though owners owed something of every section: a memory that holds what is owed stays, and not every
+// codec goes with it.
+Status AutoChooser::check_plan(const std::vector<AutoDecision>& decisions) const {
+  std::optional<ExchangeOptions> now;
+  Sections sections;
+  for (const AutoDecision& decision : decisions) {
+    const auto refuse = [&](const Status& status) {
+      return Status::fail(status.code(),
+                          "step " + std::to_string(decision.step) + ": " + status.message());
+    };
+    if (const Status fits = check_decision(decision); !fits) return refuse(fits);
+    ExchangeOptions asked = decided_options(base_, decision);
+    if (now) {
+      const std::vector<bool> owes(sections.used.size(), true);
+      auto changed = changed_options(*now, sections, owes, asked, tensors_, decision.step);
+      if (!changed) return refuse(changed.status());
+      asked = std::move(changed.value());
+    }
+    Result<Sections> resolved = resolve_sections(asked, tensors_, decision.step);
+    if (!resolved) return refuse(resolved.status());
+    sections = std::move(resolved.value());
+    now = std::move(asked);
+  }
+  return Status::ok();
+}
+
+// What can be wrong with a decision whatever came before it. The sums of a library may have other bits each time, so that a run with
+// them could not be repeated.
 Status AutoChooser::check_decision(const AutoDecision& decision) const {
   const auto refuse = [](const std::string& why) {
     return Status::fail(ErrorCode::kBadOption, why);
   };
-  if (is_auto(decision.codec)) return refuse("'" + decision.codec + "' decides nothing");
+  std::vector<std::string> codecs = {decision.codec};
+  std::set<std::string_view> named;
   for (const auto& [name, codec] : decision.others) {
-    if (is_auto(codec)) return refuse("'" + codec + "' decides nothing");
+    codecs.push_back(codec);
+    if (!named.insert(name).second) return refuse("tensor '" + name + "' has two codecs");
     if (std::none_of(tensors_.begin(), tensors_.end(),
                      [&](const TensorSpec& tensor) { return tensor.name == name; }))
       return refuse("there is no tensor '" + name + "'");
   }
-  return check_exchange(decided_options(base_, decision));
+  for (const std::string& codec : codecs) {
+    if (is_auto(codec)) return refuse("'" + codec + "' decides nothing");
+    if (codec.ends_with(" @ library"))
+      return refuse("'" + codec + "': auto has no method library; choose another, or none");
+  }
+  return Status::ok();
 }
 
 // One at a time, so that no rank waits longer than one takes.
@@ -131,10 +176,9 @@ void AutoChooser::measure_codecs() {
     choice_ = std::make_unique<AutoChoice>(base_, tensors_, std::move(costs));
   });
   const size_t known = choice_ ? choice_->costs().size() : 0;
-  const size_t count = auto_candidates(parse_auto(base_.codec).value().loss).size();
-  for (size_t i = 0; i < count; ++i)
+  for (const ExchangeOptions& setting : settings_to_measure(base_, tensors_))
     together(link_.channel(), [&] {
-      if (choice_) choice_->measure(i);
+      if (choice_) choice_->measure(setting);
     });
   if (choice_ && !sources_.costs && choice_->costs().size() > known && !usual_cost_file().empty())
     (void)write_costs(usual_cost_file(), choice_->costs());  // else they are measured again
@@ -265,13 +309,13 @@ std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision&
     steps_ += watch.size();
     const AutoJudge::Wish wanted = judge_.look(steps.step, compute);
     if (wanted == AutoJudge::Wish::kPlan) wish = "plan";
-    if (wanted == AutoJudge::Wish::kProbe) wish = std::to_string(judge_.probe_seconds());
+    if (wanted == AutoJudge::Wish::kProbe) wish = shortest(judge_.probe_seconds());
   }
   watch.restart(kSteps, 0);
   wish = link_.of_first(std::move(wish));
   if (wish == "-") return std::nullopt;
   if (wish != "plan") {
-    probe(std::stod(wish));
+    probe(number_in(wish));
     watch.restart(kSteps, 1);  // the step with the probe
   }
   std::string text;

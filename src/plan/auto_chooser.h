@@ -34,6 +34,7 @@ class AutoChooser {
 
  private:
   void read_plan(const std::string& path);
+  Status check_plan(const std::vector<AutoDecision>& decisions) const;
   Status check_decision(const AutoDecision& decision) const;
   void measure_codecs();
   void probe(double seconds);

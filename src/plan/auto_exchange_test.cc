@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -117,6 +118,37 @@ TEST(AutoExchange, FollowsALinkThatChangesInMidRun) {
     EXPECT_EQ(run.decision().codec, "fp32");
     EXPECT_EQ(run.exchange().decisions().size(), 3u);  // no more than needed
   });
+}
+
+// Rank 0 tells the others how long, with all digits, whatever their locales.
+TEST(AutoExchange, AllRanksProbeForTheSameTime) {
+  World world = always(kFast, 0.0123456789);
+  world.link = [](uint64_t step) { return step < 40 ? kFast : kSlow; };
+  std::vector<double> seconds(2);
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(40 + kPrompt);
+    EXPECT_GE(run.probes, 2);
+    seconds[static_cast<size_t>(group.rank())] = run.probe_seconds;
+  });
+  EXPECT_EQ(seconds[0], seconds[1]);
+  EXPECT_GT(std::abs(1e6 * seconds[0] - std::round(1e6 * seconds[0])), 1e-6) << seconds[0];
+}
+
+// What would be measured later would not be kept in the file, and all ranks would wait for it at once.
+TEST(AutoExchange, AllCostsAreMeasuredBeforeTheFirstPrediction) {
+  const ExchangeOptions base{
+      .codec = "auto:loss=none",
+      .feedback = "ahead",
+      .rules = {{.pattern = "first.weight", .codec = "int8", .feedback = "none"}}};
+  AutoChoice choice(base, simulated_model(), CostTable());
+  for (const ExchangeOptions& setting : settings_to_measure(base, simulated_model()))
+    choice.measure(setting);
+  const size_t measured = choice.costs().size();
+  const StepTimeline timeline = assumed_timeline(simulated_model(), 0.01);
+  const Situation now{.timeline = timeline, .request = {.ranks = 2, .link = kSlow}};
+  EXPECT_LT(choice.expected(now, {.step = 0, .codec = "fp32", .why = {}}), 1);
+  EXPECT_EQ(choice.costs().size(), measured);
 }
 
 TEST(AutoExchange, FollowsComputationThatGetsFaster) {

@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "exchange/testing/error_of.h"
 #include "plan/testing/simulated_run.h"
@@ -111,26 +114,48 @@ TEST(AutoRecord, IsFollowedWithTheLossThatItWasMadeWith) {
   std::filesystem::remove(path);
 }
 
-TEST(AutoRecord, APlanThatCannotBeReadIsToldToAll) {
+// What each of two ranks is told of a plan.
+std::vector<std::string> told_of(const std::string& path) {
   const World world = changing();
-  const std::string bad = text_file("int8\n");
-  const std::string later = text_file("thinwire decisions 1\n0\tint8\n500\ttopk:densty=0.1\n");
-  const std::string again = text_file("thinwire decisions 1\n0\tauto\n");
-  const std::string stranger = text_file("thinwire decisions 1\n0\tint8\tfp32\tno.weight\n");
+  std::vector<std::string> told(2);
+  run_local(2, [&](Group& group) {
+    try {
+      SimulatedRun run(group, world, {.codec = "auto:plan=" + path});
+    } catch (const Error& error) {
+      told[static_cast<size_t>(group.rank())] = error.what();
+    }
+  });
+  return told;
+}
+
+TEST(AutoRecord, APlanThatCannotBeReadIsToldToAll) {
   const std::string folder = std::filesystem::temp_directory_path().string();
-  for (const std::string& path :
-       {std::string("/no/such/file"), folder, bad, later, again, stranger}) {
-    std::vector<std::string> told(2);
-    run_local(2, [&](Group& group) {
-      try {
-        SimulatedRun run(group, world, {.codec = "auto:plan=" + path});
-      } catch (const Error& error) {
-        told[static_cast<size_t>(group.rank())] = error.what();
-      }
-    });
-    EXPECT_THAT(told, Each(HasSubstr("plan " + path)));
+  for (const std::string& path : {std::string("/no/such/file"), folder})
+    EXPECT_THAT(told_of(path), Each(HasSubstr("plan " + path + ": cannot be read")));
+}
+
+// Before the first step, whichever step it is that would fail.
+TEST(AutoRecord, APlanThatCannotBeFollowedIsToldToAll) {
+  const std::string title = "thinwire decisions 1\n";
+  const std::vector<std::pair<std::string, std::string>> plans = {
+      {"int8\n", "line 1: is not 'thinwire decisions 1'"},
+      {title + "0\tint8\n500\ttopk:densty=0.1\n", "step 500: "},
+      {title + "0\tauto\n", "step 0: 'auto' decides nothing"},
+      {title + "0\tint8\tfp32\tno.weight\n", "step 0: there is no tensor 'no.weight'"},
+      {title + "0\tint8\n4\tint8\tfp32\tfirst.weight\tfp16\tfirst.weight\n",
+       "step 4: tensor 'first.weight' has two codecs"},
+      {title + "0\tint8\n4\tfp32 @ library\n", "step 4: 'fp32 @ library': auto has no"},
+      {title + "0\tint8\n4\tint8\tfp32 @ library\tfirst.weight\n", "step 4: 'fp32 @ library'"},
+      // One memory holds what is owed, and the codec goes with another.
+      {title + "0\ttopk:density=0.1\n4\tscalecom:density=0.1\n",
+       "step 4: change: codec 'scalecom:density=0.1' goes with memory lowpass"},
+      {title + "0\ttopk:density=0.1\n4\tsignum\n", "step 4: "},
+      {title + "0\ttopk:density=0.1\n2\tfp16\n4\tscalecom:density=0.1\n", "step 4: change: "}};
+  for (const auto& [text, why] : plans) {
+    const std::string path = text_file(text);
+    EXPECT_THAT(told_of(path), Each(AllOf(HasSubstr("plan " + path), HasSubstr(why)))) << text;
   }
-  for (const std::string& path : {bad, later, again, stranger}) std::filesystem::remove(path);
+  std::filesystem::remove(text_file(""));
 }
 
 // What was decided and what is owed go on; the link is probed anew.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 
 #include "codec/codec_schedule.h"
 #include "core/machine.h"
@@ -18,14 +17,25 @@ constexpr std::string_view kTitle = "thinwire costs of codecs, version 2";
 constexpr std::string_view kProcessor = "processor: ";
 constexpr std::string_view kCopies = "copies: ";
 
-constexpr std::array kColumns = {
-    &CodecCost::encode_seconds_per_value, &CodecCost::decode_seconds_per_value,
-    &CodecCost::seconds_per_frame,        &CodecCost::bytes_per_value,
-    &CodecCost::bytes_per_frame,          &CodecCost::memory_bytes_per_value};
+// More than any codec costs. Larger numbers, times the values of a model, could add up to infinity.
+constexpr double kMostSeconds = 1, kMostBytes = 1e9;
 
+struct Column {
+  double CodecCost::*cost;
+  double most;
+};
+constexpr std::array<Column, 6> kColumns = {{{&CodecCost::encode_seconds_per_value, kMostSeconds},
+                                             {&CodecCost::decode_seconds_per_value, kMostSeconds},
+                                             {&CodecCost::seconds_per_frame, kMostSeconds},
+                                             {&CodecCost::bytes_per_value, kMostBytes},
+                                             {&CodecCost::bytes_per_frame, kMostBytes},
+                                             {&CodecCost::memory_bytes_per_value, kMostBytes}}};
+
+// Norms are one more pass over the values. `thinwire train` measures them, as is usual, and tw.compress does not unless it is asked
+// to. Both keep their costs in one file, and each is predicted by its own.
 std::string key_of(const ExchangeOptions& options) {
   const Terms terms = resolve_terms(options, options.first_step).value();
-  return terms.codec_text + " / " + terms.feedback;
+  return terms.codec_text + " / " + terms.feedback + (options.norms ? "" : " / without norms");
 }
 
 std::string_view next_line(std::string_view& text) {
@@ -35,18 +45,21 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
+// Not a number, either.
+bool is_outside(double cost, double most) { return !(cost >= 0 && cost <= most); }
+
 // All of the line.
-bool read_number(std::string_view line, double& number) {
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-  return error == std::errc() && end == line.data() + line.size() && std::isfinite(number) &&
-         number >= 0;
+bool read_seconds(std::string_view line, double& seconds) {
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), seconds);
+  return error == std::errc() && end == line.data() + line.size() &&
+         !is_outside(seconds, kMostSeconds);
 }
 
 // Numbers, tabs between them, then the setting. False if it is something else.
 bool read_row(std::string_view line, CodecCost& cost, std::string& key) {
-  for (const auto column : kColumns) {
+  for (const auto& [column, most] : kColumns) {
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), cost.*column);
-    if (error != std::errc() || !std::isfinite(cost.*column) || cost.*column < 0) return false;
+    if (error != std::errc() || is_outside(cost.*column, most)) return false;
     line.remove_prefix(static_cast<size_t>(end - line.data()));
     if (line.empty() || line.front() != '\t') return false;
     line.remove_prefix(1);
@@ -83,7 +96,7 @@ std::string CostTable::to_text() const {
   std::string text = std::string(kTitle) + "\n" + std::string(kProcessor) + processor_ + "\n";
   if (copies_) text += std::string(kCopies) + shortest(*copies_) + "\n";
   for (const auto& [key, cost] : costs_) {
-    for (const auto column : kColumns) text += shortest(cost.*column) + "\t";
+    for (const Column& column : kColumns) text += shortest(cost.*column.cost) + "\t";
     text += key + "\n";
   }
   return text;
@@ -103,8 +116,8 @@ Result<CostTable> CostTable::from_text(std::string_view text) {
     const std::string_view line = next_line(text);
     if (line.starts_with(kCopies)) {
       double seconds = 0;
-      if (!read_number(line.substr(kCopies.size()), seconds))
-        return fail(number, "names no seconds per byte");
+      if (!read_seconds(line.substr(kCopies.size()), seconds))
+        return fail(number, "names no seconds per byte, from 0 to " + shortest(kMostSeconds));
       table.copies_ = seconds;
       continue;
     }
@@ -112,7 +125,10 @@ Result<CostTable> CostTable::from_text(std::string_view text) {
     std::string key;
     if (!read_row(line, cost, key))
       return fail(number, "is not " + std::to_string(kColumns.size()) +
-                              " numbers and a setting, with tabs between them");
+                              " numbers and a setting, with tabs between them; numbers are from 0 "
+                              "to " +
+                              shortest(kMostSeconds) + " s and to " + shortest(kMostBytes) +
+                              " bytes");
     table.costs_[key] = cost;
   }
   return table;

@@ -15,6 +15,7 @@
 namespace thinwire {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr CodecCost kCost{.encode_seconds_per_value = 1.25e-9,
@@ -43,6 +44,19 @@ TEST(CostTable, IsReadBackFromItsText) {
   EXPECT_EQ(read.size(), 3u);
 }
 
+// Plans of `thinwire train` measure norms and those of tw.compress do not, and both know the same file. Files of before tell none
+// apart: theirs are those with norms.
+TEST(CostTable, CostsWithNormsAndWithoutAreTwo) {
+  CostTable table;
+  table.set({.codec = "int8", .norms = true}, kCost);
+  table.set({.codec = "int8", .norms = false}, {});
+  CostTable read = CostTable::from_text(table.to_text()).value();
+  EXPECT_EQ(read.size(), 2u);
+  EXPECT_EQ(read.of({.codec = "int8", .norms = true}).bytes_per_frame, kCost.bytes_per_frame);
+  EXPECT_EQ(read.of({.codec = "int8", .norms = false}).bytes_per_frame, 0);
+  EXPECT_THAT(table.to_text(), HasSubstr("\tint8:block=256 / residual\n"));
+}
+
 TEST(CostTable, TextThatIsNoneNamesTheLine) {
   const auto why = [](const std::string& text) {
     return CostTable::from_text(text).status().message();
@@ -51,9 +65,14 @@ TEST(CostTable, TextThatIsNoneNamesTheLine) {
   EXPECT_THAT(why(""), HasSubstr("line 1"));
   EXPECT_THAT(why("thinwire costs of codecs, version 2\nmachine: x\n"), HasSubstr("line 2"));
   EXPECT_THAT(why(head + "1\t2\t3\tint8\n"), HasSubstr("line 3"));
-  EXPECT_THAT(why(head + "1\t2\t3\t4\t5\t6\tint8 / none\n1\t2\t3\t4\t5\t-6\tint8 / none\n"),
+  EXPECT_THAT(why(head + "1\t0\t1\t4\t5\t6\tint8 / none\n1\t0\t1\t4\t5\t-6\tint8 / none\n"),
               HasSubstr("line 4"));
-  EXPECT_THAT(why(head + "1\t2\t3\t4\t5\tnan\tint8 / none\n"), HasSubstr("line 3"));
+  EXPECT_THAT(why(head + "1\t0\t1\t4\t5\tnan\tint8 / none\n"), HasSubstr("line 3"));
+  // What no codec costs could add up to infinity.
+  for (const char* row : {"1e308\t0\t1\t4\t5\t6", "1\t0\t1.1\t4\t5\t6", "1\t0\t1\t4\t5\t2e9"})
+    EXPECT_THAT(why(head + row + "\tint8 / none\n"),
+                AllOf(HasSubstr("line 3"), HasSubstr("from 0 to 1 s and to 1e+09 bytes")));
+  EXPECT_THAT(why(head + "copies: 1e308\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "copies: fast\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "copies: -1e-9\n"), HasSubstr("line 3"));
   EXPECT_TRUE(CostTable::from_text(head));

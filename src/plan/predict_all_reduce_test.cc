@@ -29,6 +29,16 @@ StepPrediction predict(const StepTimeline& timeline, const PlanRequest& request,
   return predict_all_reduce(timeline, request, cost).value();
 }
 
+// A time that is rounded up beyond the end of the backward pass is its end, and one that is later cannot be.
+TEST(PredictAllReduce, SendsWhatIsCompleteWithTheBackwardPass) {
+  const PlanRequest request{.ranks = 2, .link = {.bits_per_second = 1e9}};
+  EXPECT_NEAR(predict(timeline({{2, 1 + 5e-10}}), request).wire_seconds,
+              predict(timeline({{2, 1}}), request).wire_seconds, 1e-9);
+  EXPECT_GT(predict(timeline({{2, 1}}), request).wire_seconds, 0);
+  EXPECT_THAT(predict_all_reduce(timeline({{2, 2}}), request, {}).status().message(),
+              HasSubstr("the gradient of tensor 't0' is complete after 2 s"));
+}
+
 TEST(PredictAllReduce, SendsTwiceTheRestOfEachBucketOnARing) {
   const StepTimeline model = timeline({{40, 1}});
   for (const int ranks : {1, 2, 3, 16}) {

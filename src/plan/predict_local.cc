@@ -6,6 +6,7 @@
 
 #include "plan/agreement_link.h"
 #include "plan/leader_round.h"
+#include "plan/step_limit.h"
 #include "sync/leader_rule.h"
 #include "sync/peer_graph.h"
 #include "sync/round_terms.h"
@@ -28,7 +29,7 @@ WeightFrame frame_of(const std::vector<TensorSpec>& tensors, const std::string& 
                      CostTable& costs) {
   const NamedCodec named = make_codec(codec_text).value();
   const StreamSpec stream{.name = "weights", .tensors = tensors};
-  const CodecCost& cost = costs.of({.codec = codec_text});
+  const CodecCost& cost = costs.of({.codec = codec_text, .norms = false});
   const auto count = static_cast<double>(stream.count());
   const auto most = static_cast<double>(named.codec->max_encoded_size(stream));
   const bool fixed = named.codec->info().fixed_size;
@@ -89,18 +90,6 @@ Result<StepPrediction> mean_round(const StepTimeline& timeline, const ExchangeOp
   return predict_step(at_once, exchange, request, costs);
 }
 
-// What would shorten messages most: a faster link or a nearer one.
-StepLimit limit_of(const std::vector<RankTrace>& traces, const PlanRequest& request, double seconds,
-                   double coding) {
-  PlanRequest wide = request, near = request;
-  wide.link.bits_per_second = 0;
-  near.link.latency_seconds = 0;
-  const double by_rate = seconds - trace_seconds(traces, wide);
-  const double by_latency = seconds - trace_seconds(traces, near);
-  if (coding > std::max(by_rate, by_latency)) return StepLimit::kCoding;
-  return by_rate >= by_latency ? StepLimit::kBandwidth : StepLimit::kLatency;
-}
-
 // The frames that a rank writes and reads in a round, and those of which it keeps what all have taken.
 struct FrameCounts {
   int encoded = 1, decoded = 1, kept = 1;
@@ -130,9 +119,13 @@ class TracedRounds {
   void add(const std::vector<RankTrace>& traces, double share) {
     const double seconds = trace_seconds(traces, request_);
     mean_.wire_seconds += share * seconds;
-    if (!std::exchange(limited_, true))
-      mean_.limit =
-          limit_of(traces, request_, seconds, mean_.encode_seconds + mean_.decode_seconds);
+    if (!std::exchange(limited_, true)) {
+      const double coding = mean_.encode_seconds + mean_.decode_seconds;
+      const auto play = [&](const PlanRequest& other, bool free_coding) {
+        return trace_seconds(traces, other) + (free_coding ? 0 : coding);
+      };
+      mean_.limit = limit_of(play, request_, seconds + coding, 0);
+    }
     for (size_t rank = 0; rank < traces.size(); ++rank) {
       const int machine = static_cast<int>(rank) / request_.per_machine;
       const auto is_inside = [&](int to) { return to / request_.per_machine == machine; };
@@ -268,7 +261,7 @@ Result<StepPrediction> predict_local_steps(const StepTimeline& timeline,
   if (!terms) return terms.status();
   // What is wrong with tensors, ranks and machines is wrong for every method.
   const Result<StepPrediction> checked =
-      mean_round(timeline, {.codec = "fp32", .method = "dense"}, request, costs);
+      mean_round(timeline, {.codec = "fp32", .method = "dense", .norms = false}, request, costs);
   if (!checked) return checked.status();
   if (request.ranks == 1) return no_rounds(timeline, request);
   try {

@@ -22,12 +22,12 @@ using ::testing::HasSubstr;
 
 // Whatever memory a method chooses.
 CostTable costs_of(const std::string& codec, const CodecCost& cost = {}) {
-  CostTable costs;
-  costs.set({.codec = "fp32"}, cost);
-  costs.set({.codec = codec}, cost);
+  CostTable costs;  // rounds measure no norms
+  costs.set({.codec = "fp32", .norms = false}, cost);
+  costs.set({.codec = codec, .norms = false}, cost);
   if (codec == "fp32") return costs;
   for (const char* memory : {"none", "residual", "ef21", "residual:beta=0.95"})
-    costs.set({.codec = codec, .feedback = memory}, cost);
+    costs.set({.codec = codec, .feedback = memory, .norms = false}, cost);
   return costs;
 }
 
@@ -242,6 +242,25 @@ TEST(PredictedLocal, ATreeTakesTheTimeOfItsLongestBranch) {
              .inside = {.bits_per_second = 1e8, .latency_seconds = 0}};
   EXPECT_NEAR(trace_seconds(trace_leader_round(round), request), (8e6 / 1e6 + 8e6 / 1e8) * 1.048,
               1e-9);
+}
+
+// All ranks are on one machine, where only the link inside costs anything.
+TEST(PredictedLocal, MayBeLimitedByTheLinkInsideMachines) {
+  CostTable costs = costs_of("fp32");
+  const auto limit = [&](const std::string& method, int per_machine) {
+    const PlanRequest request{.ranks = 4,
+                              .link = {.bits_per_second = 1e6},
+                              .per_machine = per_machine,
+                              .inside = {.bits_per_second = 1e6}};
+    return predict_local_steps(timeline_of(vector_model(), 1e-6), {.method = method}, request,
+                               costs)
+        .value()
+        .limit;
+  };
+  for (const std::string method : {"leader:tau=1,tau_global=1,groups=1", "gossip:tau=1"}) {
+    EXPECT_EQ(limit(method, 4), StepLimit::kInside) << method;
+    EXPECT_EQ(limit(method, 1), StepLimit::kBandwidth) << method;
+  }
 }
 
 TEST(PredictedLocal, ALoneWorkerSendsNothing) {

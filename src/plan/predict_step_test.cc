@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <string>
 
 #include "exchange/testing/exchange_testing.h"
 #include "thinwire/step_plan.h"
@@ -258,6 +260,25 @@ TEST(PlannedSeconds, OfCodingDelayTheBackwardPassWithoutACoreOfItsOwn) {
   EXPECT_NEAR(shared.decode_seconds, 0.4, 1e-9);
 }
 
+// Costs that were set, and not read from a file, have no bounds: neither infinity nor seconds beside which those of the backward pass
+// are lost in rounding keep a prediction from its end.
+TEST(PlannedSeconds, OfAnyCostsComeToAnEnd) {
+  const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},
+                                         {"last", {100000}, TensorKind::kLinear}};
+  const ExchangeOptions options{.codec = "fp32", .method = "dense", .bucket_bytes = 400000};
+  const StepTimeline timeline{.tensors = model,
+                              .ready_seconds = {0.5, 0.499999},
+                              .backward_seconds = 1,
+                              .compute_seconds = 1};
+  for (const bool own_core : {true, false}) {
+    const PlanRequest request{.ranks = 2, .link = {.bits_per_second = 1e9}, .own_core = own_core};
+    CostTable infinite = costs_of(options, {.encode_seconds_per_value = 1e308});
+    EXPECT_TRUE(predict_step(timeline, options, request, infinite));
+    CostTable large = costs_of(options, {.encode_seconds_per_value = 1e6});
+    EXPECT_NEAR(predict_step(timeline, options, request, large).value().seconds, 2e11, 1e6);
+  }
+}
+
 // The window of scatter-reduce: at 2 ranks 32 chunks, each of which needs a round trip.
 TEST(PlannedSeconds, AreBoundByCreditsOverALongWay) {
   const std::vector<TensorSpec> model = {{"w", {256, 512}, TensorKind::kLinear}};
@@ -303,6 +324,29 @@ TEST(PlannedSteps, RefuseWhatIsNotPlayed) {
   EXPECT_THAT(why({.codec = "topp"}, 2), HasSubstr("topp"));
   EXPECT_THAT(why({.codec = "int8", .method = "low-rank"}, 2), HasSubstr("low-rank"));
   EXPECT_THAT(predict_step({}, {}, {}, costs).status().message(), HasSubstr("no tensors"));
+}
+
+// What is complete after the backward pass would never be sent.
+TEST(PlannedSteps, RefuseTimesThatCannotBe) {
+  const double never = std::numeric_limits<double>::quiet_NaN();
+  CostTable costs = costs_of({.codec = "fp32"});
+  const auto why = [&](double ready, double backward, double step) {
+    const StepTimeline timeline{.tensors = {{"w", {100}, TensorKind::kLinear}},
+                                .ready_seconds = {ready},
+                                .backward_seconds = backward,
+                                .compute_seconds = step};
+    return std::string(
+        predict_step(timeline, {}, {.ranks = 2, .link = {}}, costs).status().message());
+  };
+  EXPECT_EQ(why(1, 1, 1.5), "");
+  EXPECT_EQ(why(0.1 + 0.2, 0.3, 0.3), "");  // rounding
+  for (const double ready : {2.0, -0.5, never})
+    EXPECT_THAT(why(ready, 1, 1), HasSubstr("the gradient of tensor 'w' is complete after"));
+  EXPECT_THAT(why(2, 1, 1),
+              HasSubstr("after 2 s; that is from 0 to the end of the backward pass, 1 s"));
+  for (const double backward : {-1.0, never, std::numeric_limits<double>::infinity()})
+    EXPECT_THAT(why(0, backward, 1), HasSubstr("the backward pass ends after"));
+  EXPECT_THAT(why(0, 1, never), HasSubstr("the step after nan s"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
 
 #include "plan/testing/slow_group.h"
 
@@ -36,10 +37,31 @@ TEST(ProbeLink, FindsTheSlowestRank) {
   EXPECT_GT(probed({fast, fast, fast})[0].bits_per_second, found[0].bits_per_second);
 }
 
+// Of 5 Mbit/s each of two ranks has a half while both send. Latency is far below a third of 55 ms, in which two messages leave.
+TEST(ProbeLink, FindsThePartOfRanksThatShareALink) {
+  const std::array links = {std::make_shared<SlowLink>(), std::make_shared<SlowLink>()};
+  run_local(4, [&](Group& group) {
+    SlowGroup slow(group, {.bits_per_second = 5e6, .latency_seconds = 0}, 2,
+                   links[static_cast<size_t>(group.rank()) / 2]);
+    const LinkSpec link = probe_link(slow, 0.1);
+    EXPECT_LE(link.bits_per_second, 3.75e6);
+    EXPECT_GE(link.bits_per_second, 2.5e5);
+  });
+}
+
 TEST(ProbeLink, ASingleRankHasNoLimit) {
   run_local(1, [](Group& group) {
     EXPECT_EQ(probe_link(group).bits_per_second, 0);
     EXPECT_EQ(group.bytes_sent(), 0u);
+  });
+}
+
+// One small message is sent whatever the time: without it no latency is known.
+TEST(ProbeLink, WithoutTimeFindsALatencyNevertheless) {
+  run_local(2, [](Group& group) {
+    const LinkSpec link = probe_link(group, 0);
+    EXPECT_GT(link.latency_seconds, 0);
+    EXPECT_LT(link.latency_seconds, 10);
   });
 }
 

@@ -4,10 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
+#include "core/number_text.h"
+
 namespace thinwire {
+namespace {
+
+constexpr double kRounding = 1e-9;  // of sums of times
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+}  // namespace
 
 StepLimit limit_of(const PlaySeconds& play, const PlanRequest& request, double seconds,
                    double compute_seconds) {
@@ -32,6 +42,21 @@ Status check_timeline(const StepTimeline& timeline) {
     return Status::fail(ErrorCode::kBadOption,
                         "plan: the timeline has " + std::to_string(timeline.ready_seconds.size()) +
                             " times for " + std::to_string(timeline.tensors.size()) + " tensors");
+  for (const double seconds : {timeline.backward_seconds, timeline.compute_seconds})
+    if (!is_time(seconds))
+      return Status::fail(ErrorCode::kBadOption,
+                          "plan: the backward pass ends after " +
+                              shortest(timeline.backward_seconds) + " s and the step after " +
+                              shortest(timeline.compute_seconds) + " s; both are from 0");
+  for (size_t i = 0; i < timeline.tensors.size(); ++i) {
+    const double ready = timeline.ready_seconds[i];
+    if (!is_time(ready) || ready > (1 + kRounding) * timeline.backward_seconds)
+      return Status::fail(ErrorCode::kBadOption,
+                          "plan: the gradient of tensor '" + timeline.tensors[i].name +
+                              "' is complete after " + shortest(ready) +
+                              " s; that is from 0 to the end of the backward pass, " +
+                              shortest(timeline.backward_seconds) + " s");
+  }
   return Status::ok();
 }
 

@@ -15,7 +15,8 @@ using PlaySeconds = std::function<double(const PlanRequest& request, bool free_c
 StepLimit limit_of(const PlaySeconds& play, const PlanRequest& request, double seconds,
                    double compute_seconds);
 
-// A timeline has tensors and a time for each. Ranks fill machines.
+// A timeline has tensors and a time for each, which is before the backward pass ends: what came later would never be sent. Ranks
+// fill machines.
 Status check_timeline(const StepTimeline& timeline);
 Status check_machines(const PlanRequest& request);
 

@@ -36,7 +36,7 @@ class StepPlay {
     while (true) {
       start_work();
       const double at = std::min({work_ends_, next_arrival(), next_progress()});
-      if (at == kNever) break;
+      if (!(at < kNever)) break;  // costs without bounds come to no end
       go_on(at);
       if (work_ends_ <= now_) end_work();
       while (next_arrival() <= now_) {
@@ -66,26 +66,30 @@ class StepPlay {
 
   double next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().first; }
 
-  // When the arithmetic completes the next bucket, or ends.
-  double next_progress() const {
-    if (progress_ >= backward_seconds_ || (working_ && !own_core_)) return kNever;
+  // What the arithmetic comes to next: the end of a bucket, or its own.
+  double next_mark() const {
     const double next = buckets_ < bucket_times_.size() ? bucket_times_[buckets_] : kNever;
-    const double mark = std::min(backward_seconds_, next);
-    return now_ + std::max(0.0, mark - progress_);
+    return std::min(backward_seconds_, next);
   }
 
+  double next_progress() const {
+    if (progress_ >= backward_seconds_ || (working_ && !own_core_)) return kNever;
+    return now_ + std::max(0.0, next_mark() - progress_);
+  }
+
+  // The mark itself is reached even where `now` is so large that the way to it is lost in rounding.
   void go_on(double at) {
     if (!working_ || own_core_)
-      progress_ = at == now_ + (backward_seconds_ - progress_)
-                      ? backward_seconds_
-                      : std::min(backward_seconds_, progress_ + (at - now_));
+      progress_ = at == next_progress() ? std::max(progress_, next_mark())
+                                        : std::min(backward_seconds_, progress_ + (at - now_));
     now_ = at;
   }
 
-  // Moves whose buckets are complete.
+  // Moves whose buckets are complete, as all are when the arithmetic has ended: their times may be rounded up.
   void release() {
     constexpr double kRounding = 1e-12;
-    while (buckets_ < bucket_times_.size() && bucket_times_[buckets_] <= progress_ + kRounding)
+    const double complete = progress_ < backward_seconds_ ? progress_ + kRounding : kNever;
+    while (buckets_ < bucket_times_.size() && bucket_times_[buckets_] <= complete)
       for (const size_t move : of_bucket_[buckets_++])
         if (states_[move].awaited == 0) enqueue(move);
   }

@@ -160,6 +160,14 @@ class Plan(program.ProgramTest):
         self.assertTrue(self.planned(*words)["own_core"])
         self.assertFalse(self.planned(*words, "--per-machine", "2")["own_core"])
 
+    def test_a_rank_without_a_number_of_threads_leaves_the_exchange_no_core(self):
+        for kind in ({}, {"model__name": "mlp", "pipeline__stages": "2"}):
+            for threads, own in (("0", False), ("1", True)):
+                # 1 thread is also what is left for each of 2 ranks, and what their computation is measured with.
+                words = ("demo", "--step-seconds", "1", "--json", "--codecs", "fp16", "--cores", "3", "--per-machine", "2",
+                         *settings(run__workers="4", run__threads=threads, **kind))
+                self.assertEqual(json.loads(self.plan(*words)[0])["own_core"], own)
+
     def test_a_hierarchy_says_what_a_step_would_take_without_it(self):
         net = self.tensors()
         self.make_costs(net)
@@ -222,6 +230,9 @@ class Plan(program.ProgramTest):
         self.assertEqual(plan["way"], "a pipeline of 2 decoupled stages, 1 micro-batch")
         serial = json.loads(self.plan(*words, *settings(pipeline__schedule="synchronous"))[0])
         self.assertLess(plan["codecs"][0]["seconds"], 0.6 * serial["codecs"][0]["seconds"])
+        # A rank computes for the second that is given. One stage after the other takes two.
+        self.assertAlmostEqual(plan["compute_seconds"], 1)
+        self.assertAlmostEqual(serial["compute_seconds"], 2)
         self.assertIn("for one of a serial epoch", self.plan("demo", "--step-seconds", "1", "--codecs", "fp32", *cut)[0])
 
     def test_several_numbers_of_ranks_are_columns(self):

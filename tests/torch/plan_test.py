@@ -1,4 +1,5 @@
 """Plans of a module: its backward pass is measured, and it is left as it was. SPDX-License-Identifier: Apache-2.0"""
+import inspect
 import os
 import time
 import unittest
@@ -49,6 +50,20 @@ class Planned(unittest.TestCase):
             self.assertLess(step.compute_seconds, step.seconds)
         self.assertTrue(found.of("fp32").bytes_exact)
         self.assertGreater(found.of("fp32").sent_bytes, 2 * 3 / 4 * 4 * sum(p.numel() for p in self.net.parameters()))
+
+    def test_buckets_are_those_of_compress(self):
+        import thinwire.torch as tw
+        from thinwire import TensorSpec, _core, planning
+        self.assertEqual(inspect.signature(tw.compress).parameters["bucket_kb"].default, planning.BUCKET_KB)
+        tensors = [TensorSpec(str(i), (512, 512), "linear") for i in range(8)]  # of 1 MiB each
+
+        def seconds(bucket_kb):
+            return _core.predict_step([one.native() for one in tensors], [1.0] * 8, 1.0, 1.0, "fp32", "dense", 2,
+                                      _core.parse_link("1gbit,20ms"), True, planning._costs, bucket_kb)["seconds"]
+
+        self.assertGreater(abs(seconds(1024) - seconds(planning.BUCKET_KB)), 1e-4)
+        planned = planning.plan(tensors, 1.0, link="1gbit,20ms", codecs=["fp32 @ dense"], ready_seconds=[1.0] * 8)
+        self.assertEqual(planned.of("fp32 @ dense").seconds, seconds(planning.BUCKET_KB))
 
     def test_machines_and_local_methods_are_those_of_thinwire_plan(self):
         import thinwire.torch as tw

@@ -64,13 +64,14 @@ def _timed_pass(parameters: list[Parameter], run: Callable[[], Any]) -> tuple[li
     return [seconds or end for seconds in ready], end
 
 
-def probed_link() -> tuple[str, int]:
-    """The slowest of all ranks' links, as `plan` takes it, and how many ranks there are."""
+def probed_link(per_machine: int) -> tuple[str, int]:
+    """The slowest of all machines' links, as `plan` takes it, and how many ranks there are. All ranks of a machine are probed at once,
+    so that each has its part."""
     if not dist.is_initialized():
         raise ContractError('plan: link="probe" measures the link between ranks, and needs '
                             "torch.distributed.init_process_group(\"gloo\") first; or name a link, \"1gbit,0.1ms\"")
     bits, latency = probe_link(dist.distributed_c10d._get_default_group(), 0.5)
-    rate = f"{bits / 1e6:.3g}mbit" if bits else "none"
+    rate = f"{per_machine * bits / 1e6:.3g}mbit" if bits else "none"
     return f"{rate},{max(latency, 1e-7) * 1e6:.3g}us", dist.get_world_size()
 
 
@@ -91,7 +92,7 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     `LocalOptimizer`) are those of thinwire.plan.
     """
     if link == "probe":
-        link, ranks = probed_link()
+        link, ranks = probed_link(per_machine)
     parameters = describe(module, set())
     if not parameters:
         raise ContractError("plan: the module has no parameters that are trained")

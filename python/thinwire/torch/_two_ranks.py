@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ..errors import Error
+from ..planning import BUCKET_KB
 from ..streams import TensorSpec
 from ._memory import new_gloo
 from ._native import Engine, close_group
@@ -122,7 +123,7 @@ def exchange_seconds(tensors: list[TensorSpec], codecs: Iterable[str]) -> dict[s
         for codec in codecs:
             name, _, method = codec.partition(" @ ")
             options = {"codec": name, "method": method or "auto", "feedback": "auto", "grouping": "auto", "rules": [],
-                       "combine": "mean", "bucket_kb": 2048, "seed": 1, "steps_per_epoch": 0, "max_skipped": 1,
+                       "combine": "mean", "bucket_kb": BUCKET_KB, "seed": 1, "steps_per_epoch": 0, "max_skipped": 1,
                        "norms": False, "weighted": False, "inside": 1}
             try:
                 engine = Engine(rank.processes, shapes, options, 60.0)

@@ -26,11 +26,14 @@ inline CostTable simulated_costs() {
   for (const std::string& text : auto_candidates(AllowedLoss::kAny)) {
     const bool lossless = text == "fp32";
     const double sparse = text.find("0.01") != std::string::npos ? 0.05 : 4;
-    const ExchangeOptions options =
+    ExchangeOptions options =
         decided_options({.codec = "auto"}, {.step = 0, .codec = text, .why = {}});
-    costs.set(options, {.encode_seconds_per_value = lossless ? 0 : 1e-9,
-                        .decode_seconds_per_value = 1e-10,
-                        .bytes_per_value = sparse});
+    for (const bool norms : {true, false}) {
+      options.norms = norms;
+      costs.set(options, {.encode_seconds_per_value = lossless ? 0 : 1e-9,
+                          .decode_seconds_per_value = 1e-10,
+                          .bytes_per_value = sparse});
+    }
   }
   return costs;
 }
@@ -58,8 +61,9 @@ class SimulatedRun {
         exchange_(make_auto_exchange(group, *store_, model_, options,
                                      {.clock = [this] { return now_; },
                                       .probe =
-                                          [this](Group&, double) {
+                                          [this](Group&, double seconds) {
                                             ++probes;
+                                            probe_seconds = seconds;
                                             return world_.link(step_);
                                           },
                                       .costs = simulated_costs()})) {}
@@ -110,6 +114,7 @@ class SimulatedRun {
   Tensors given, values;  // gradients; then means
   float poison = 0;       // is added to the first value of each step
   int probes = 0;
+  double probe_seconds = 0;  // that the latest was given
 
  private:
   template <typename Start>

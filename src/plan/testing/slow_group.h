@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,10 +16,19 @@
 
 namespace thinwire::testing {
 
-// Messages of this rank leave one after another at the rate of `link`, and each a latency later than it would.
+// The link of a machine to others: since when nothing leaves over it.
+struct SlowLink {
+  std::mutex mutex;
+  std::chrono::steady_clock::time_point free{};
+};
+
+// Messages of this rank leave one after another at the rate of `link`, and each a latency later than it would. Where consecutive ranks
+// share a machine, they share its link, too, and what they send each other is not slow.
 class SlowGroup final : public Group {
  public:
-  SlowGroup(Group& inner, LinkSpec link) : inner_(&inner), link_(link) {
+  SlowGroup(Group& inner, LinkSpec link, int per_machine = 1,
+            std::shared_ptr<SlowLink> of_machine = std::make_shared<SlowLink>())
+      : inner_(&inner), link_(link), per_machine_(per_machine), of_machine_(std::move(of_machine)) {
     set_deadline(inner.deadline());
   }
 
@@ -27,11 +37,15 @@ class SlowGroup final : public Group {
 
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
     count_sent(buffer.size());
-    free_ = std::max(free_, Clock::now()) +
-            seconds(link_.seconds_for(static_cast<double>(buffer.size())));
-    return std::make_unique<Late>(free_ + seconds(link_.latency_seconds), [this, buffer, to, tag] {
-      return inner_->send(buffer, to, tag);
-    });
+    Clock::time_point leaves = Clock::now();
+    if (per_machine_ == 1 || to / per_machine_ != rank() / per_machine_) {
+      const std::scoped_lock lock(of_machine_->mutex);
+      of_machine_->free = std::max(of_machine_->free, leaves) +
+                          seconds(link_.seconds_for(static_cast<double>(buffer.size())));
+      leaves = of_machine_->free + seconds(link_.latency_seconds);
+    }
+    return std::make_unique<Late>(
+        leaves, [this, buffer, to, tag] { return inner_->send(buffer, to, tag); });
   }
   std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
     count_received(buffer.size());
@@ -72,7 +86,8 @@ class SlowGroup final : public Group {
   Group* inner_;
   std::unique_ptr<Group> owned_;
   const LinkSpec link_;
-  Clock::time_point free_{};
+  const int per_machine_;
+  const std::shared_ptr<SlowLink> of_machine_;
 };
 
 }  // namespace thinwire::testing
