@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/text.h"
@@ -47,6 +48,19 @@ Status check_synchroniser(const Setting& setting) {
   const auto method = find_synchroniser(setting.value);
   if (method) return Status::ok();
   return fail(method.status().code(), setting.origin, method.status().message());
+}
+
+// A run keeps its settings in files of JSON, which has no other text. What is wrong would also spoil the message.
+Status check_text(const Setting& setting) {
+  using Json = nlohmann::json;
+  const auto written = [](const std::string& text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  const std::string read = Json::parse(written(setting.value)).get<std::string>();
+  if (read == setting.value) return Status::ok();
+  return fail(ErrorCode::kBadOption, Json::parse(written(setting.origin)).get<std::string>(),
+              fmt::format("'{}' is no UTF-8 text, which recipes and a run's files are written in",
+                          setting.key));
 }
 
 }  // namespace
@@ -102,6 +116,7 @@ Status unknown_key(const std::string& origin, const std::string& key,
 Status check_setting(const Setting& setting, std::span<const OptionInfo> keys) {
   const OptionInfo* row = find_row(setting.key, keys);
   if (row == nullptr) return unknown_key(setting.origin, setting.key, keys);
+  if (Status status = check_text(setting); !status) return status;
   const std::pair<std::string, std::string> given[] = {{setting.key, setting.value}};
   const auto parsed = parse_options(setting.origin, std::span(row, 1), given);
   if (!parsed) return parsed.status();

@@ -142,10 +142,20 @@ int compare(const CompareArguments& arguments) {
     RunPlaces places{.data = arguments.data, .out = {}, .resume = {}};
     if (!arguments.out.empty())
       places.out = (fs::path(arguments.out) / folder_of(finished, run.codec)).string();
-    if (is_unfinished(places.out)) places.resume = places.out;
+    if (is_unfinished(places.out)) {
+      const std::string difference = difference_to_unfinished(places.out, run.recipe);
+      if (difference.empty()) {
+        places.resume = places.out;
+      } else if (speak) {  // as the others find the same, or nothing any more, none resumes
+        fmt::print(stderr, "! {}: the unfinished run is of another recipe ({}); begins anew\n",
+                   places.out, difference);
+        remove_unfinished(places.out);
+      }
+    }
     run.summary = train_and_show(workers, run.recipe, places);
     if (!run.summary.finished) break;
     ++finished;
+    if (stop_requested()) break;  // while it ran, a run that cannot stop early
   }
   const bool stopped = finished < runs.size();
   runs.resize(finished);

@@ -7,6 +7,9 @@ namespace thinwire::cli {
 // Installs the handlers. Call once, before threads start.
 void watch_interrupts();
 
+// From now on the first signal says that the run goes on to its end.
+void announce_no_early_stop() noexcept;
+
 // Whether a signal has asked to stop. From any thread.
 bool stop_requested() noexcept;
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/check_setting.h"
@@ -14,8 +15,24 @@
 #include "cli/option_text.h"
 #include "cli/recipe_file.h"
 #include "cli/result.h"
+#include "thinwire/synchroniser.h"
 
 namespace thinwire::cli {
+namespace {
+
+// Asynchronous workers have no step that all end together, after which they could stop.
+bool can_stop_early(const Recipe& recipe) {
+  const std::string& method = recipe.options.text("sync.method");
+  if (method.empty()) return true;
+  auto found = find_synchroniser(method);
+  if (!found) return true;  // which the run will say
+  const auto& rows = found.value().entry->options;
+  const bool knows = std::any_of(rows.begin(), rows.end(),
+                                 [](const OptionInfo& row) { return row.name == "asynchronous"; });
+  return !knows || !found.value().options.flag("asynchronous");
+}
+
+}  // namespace
 
 void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("RECIPE", arguments.recipe, "A TOML file, or the name of a shipped recipe")
@@ -57,6 +74,7 @@ RunSummary train_and_show(Workers& workers, const Recipe& recipe, const RunPlace
   events.evaluation = [&](const EvaluationEvent& event) { progress.evaluation(event); };
   events.note = [&](std::string_view text) { progress.note(text); };
   events.stop = stop_requested;
+  if (!can_stop_early(recipe)) announce_no_early_stop();
   return workers.train(recipe, places, events);
 }
 

@@ -61,7 +61,14 @@ Job look_up(const SweepArguments& arguments, const SweepRun& run) {
     if (!difference.empty())
       fmt::print(stderr, "! {}: is of another recipe ({})\n", place.string(), difference);
   }
-  if (is_unfinished(job.folder)) job.state = JobState::kUnfinished;
+  if (is_unfinished(job.folder)) {
+    const std::string difference = difference_to_unfinished(job.folder, run.recipe);
+    if (difference.empty())
+      job.state = JobState::kUnfinished;
+    else  // it would end as a run of neither
+      fmt::print(stderr, "! {}: the unfinished run is of another recipe ({})\n",
+                 job.folder.string(), difference);
+  }
   job.failure = RunLog(job.folder / "log.txt").complaint();
   return job;
 }

@@ -258,6 +258,29 @@ TEST(SweepResults, MeanAndStudentsInterval) {
   EXPECT_NEAR(*three.half_interval, 4.303 * std::sqrt(7.0) / std::sqrt(3.0), 1e-9);
 }
 
+// A figure that is null or not there is none, and not 0.
+TEST(SweepResults, RunsWithoutAFigureDoNotCountInIt) {
+  const Sweep sweep =
+      sweep_of("recipe = \"demo\"\nfirst = \"a\"\nseeds = [1, 2]\n[variants.a]\n[variants.b]\n");
+  const std::vector<SweepResult> results = {
+      {&sweep.runs[0], {{"final_hold_out_error", 0.25}, {"seconds", 4}}},
+      {&sweep.runs[1], {{"seconds", 8}}},
+      {&sweep.runs[2], {{"final_hold_out_error", 0.5}}},
+      {&sweep.runs[3], {{"final_hold_out_error", 0.75}, {"seconds", nullptr}}}};
+  const auto rows = rows_of(sweep, results);
+  ASSERT_THAT(rows, SizeIs(2));
+  EXPECT_EQ(rows[0].seconds.mean, 4);
+  EXPECT_EQ(rows[0].seconds.count, 1u);
+  EXPECT_EQ(rows[1].seconds.mean, 8);
+  ASSERT_THAT(rows[1].errors, SizeIs(1));
+  EXPECT_EQ(rows[1].errors[0].second.mean, 0.75);
+  ASSERT_THAT(rows[1].differences, SizeIs(1));
+  EXPECT_EQ(rows[1].differences[0].second.mean, 0.25);
+  EXPECT_EQ(rows[1].differences[0].second.count, 1u);
+  EXPECT_FALSE(json_of(rows)[0].contains("wire_ratio"));
+  EXPECT_THAT(table_of(rows).markdown(), HasSubstr("|            |"));
+}
+
 TEST(SweepResults, RowsPairDifferencesBySeed) {
   const Sweep sweep =
       sweep_of("recipe = \"demo\"\nfirst = \"a\"\nseeds = [1, 2]\n[variants.a]\n[variants.b]\n");

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/run_folder.h"
 #include "cli/text.h"
 
 namespace thinwire::cli {
@@ -24,41 +25,26 @@ constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.36
                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
 constexpr double kNormal = 2.131;  // no narrower than for 15: more seeds than that are rare
 
-// What a run's recipe was: "section.key" to canonical text. Workers are those that there were. The device
-// is not compared: it says where a run computed and not what.
-std::string first_difference(const Json& settings, int world_size, const SweepRun& run) {
-  for (const OptionInfo& row : recipe_keys()) {
-    const std::string key(row.name);
-    if (key == "run.device") continue;
-    const bool workers = key == "run.workers";
-    const std::string now = run.recipe.options.canonical(key);
-    const auto found = settings.find(key);
-    // A key that did not exist then stands for its default.
-    const std::string before = workers ? std::to_string(world_size)
-                               : found != settings.end() && found->is_string()
-                                   ? found->get<std::string>()
-                                   : std::string(row.fallback);
-    if (before != now) return fmt::format("{}: {} before, {} now", key, before, now);
-  }
-  return "";
-}
-
 bool is_error(const std::string& key) {
   return key.starts_with("final_") && key.ends_with("_error");
 }
 
-double number(const Json& summary, const std::string& key) {
+// A loss that is no number is null in a summary.
+std::optional<double> figure(const Json& summary, const std::string& key) {
   const auto found = summary.find(key);
-  return found != summary.end() && found->is_number() ? found->get<double>() : 0;
+  if (found == summary.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
 }
 
+// Over the runs that have the figure: one that is missing is not 0.
 Measured measure_key(const std::vector<const SweepResult*>& results, const std::string& key) {
   std::vector<double> values;
-  for (const SweepResult* result : results) values.push_back(number(result->summary, key));
+  for (const SweepResult* result : results)
+    if (const auto value = figure(result->summary, key)) values.push_back(*value);
   return mean_and_interval(values);
 }
 
-// Differences to the run that each is compared with, of the same case and seed.
+// Differences to the run that each is compared with, of the same case and seed, where both have the figure.
 std::vector<double> paired(const std::vector<const SweepResult*>& results,
                            const std::vector<SweepResult>& all, const std::string& key) {
   std::vector<double> differences;
@@ -67,8 +53,19 @@ std::vector<double> paired(const std::vector<const SweepResult*>& results,
       if (other.run->variant == one->run->compared_with &&
           other.run->of_case == one->run->of_case && other.run->seed == one->run->seed &&
           &other != one)
-        differences.push_back(number(one->summary, key) - number(other.summary, key));
+        if (const auto mine = figure(one->summary, key), its = figure(other.summary, key);
+            mine && its)
+          differences.push_back(*mine - *its);
   return differences;
+}
+
+// Of any run: the first may lack one that others have.
+std::set<std::string> error_keys_of(const std::vector<const SweepResult*>& results) {
+  std::set<std::string> keys;
+  for (const SweepResult* result : results)
+    for (const auto& [key, value] : result->summary.items())
+      if (is_error(key) && value.is_number()) keys.insert(key);
+  return keys;
 }
 
 std::string points(const Measured& share) {
@@ -129,8 +126,16 @@ std::optional<Json> finished_summary(const std::string& path, const SweepRun& ru
     return std::nullopt;
   const auto finished = summary.find("finished");
   if (finished == summary.end() || *finished != true) return std::nullopt;
-  difference =
-      first_difference(summary["settings"], static_cast<int>(number(summary, "world_size")), run);
+  const Json& settings = summary["settings"];
+  difference = first_difference(
+      [&](std::string_view key) -> std::optional<std::string> {
+        if (key == "run.workers")  // those that there were
+          return std::to_string(static_cast<int>(figure(summary, "world_size").value_or(0)));
+        const auto found = settings.find(std::string(key));
+        if (found == settings.end() || !found->is_string()) return std::nullopt;
+        return found->get<std::string>();
+      },
+      run.recipe);
   if (!difference.empty()) return std::nullopt;
   return summary;
 }
@@ -178,10 +183,7 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
       row.runs.push_back(one->run->name);
       row.seeds.push_back(one->run->seed);
     }
-    const Json nothing = Json::object();
-    const Json& first = own.empty() ? nothing : own.front()->summary;
-    for (const auto& [key, value] : first.items()) {
-      if (!is_error(key)) continue;
+    for (const std::string& key : error_keys_of(own)) {
       row.errors.emplace_back(key, measure_key(own, key));
       const auto differences = paired(own, results, key);
       if (!differences.empty()) row.differences.emplace_back(key, mean_and_interval(differences));
@@ -222,13 +224,14 @@ Table table_of(const std::vector<SweepRow>& rows) {
       cells.push_back(cell(row.errors, key));
       if (differences) cells.push_back(cell(row.differences, key));
     }
-    const double bytes = row.sent_bytes_per_step.mean;
-    if (row.seeds.empty())
-      cells.insert(cells.end(), 4, "");
-    else
-      cells.insert(cells.end(), {with_thousands(static_cast<uint64_t>(std::llround(bytes))),
-                                 ratio(row.wire_ratio.mean), ratio(row.codec_ratio.mean),
-                                 fmt::format("{:.0f}", row.seconds.mean)});
+    const auto add = [&](const Measured& measured, const auto& text_of) {
+      cells.push_back(measured.count == 0 ? "" : text_of(measured.mean));
+    };
+    add(row.sent_bytes_per_step,
+        [](double bytes) { return with_thousands(static_cast<uint64_t>(std::llround(bytes))); });
+    add(row.wire_ratio, ratio);
+    add(row.codec_ratio, ratio);
+    add(row.seconds, [](double seconds) { return fmt::format("{:.0f}", seconds); });
     table.add(cells);
   }
   return table;
@@ -263,14 +266,11 @@ nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows) {
     for (const SweepFailure& failure : row.failures)
       json["failed"].push_back(
           nlohmann::ordered_json{{"run", failure.run->name}, {"reason", failure.reason}});
-    if (row.seeds.empty()) {
-      all.push_back(std::move(json));
-      continue;
-    }
-    json["sent_bytes_per_step"] = measured_json(row.sent_bytes_per_step);
-    json["wire_ratio"] = measured_json(row.wire_ratio);
-    json["codec_ratio"] = measured_json(row.codec_ratio);
-    json["seconds"] = measured_json(row.seconds);
+    for (const auto& [key, measured] :
+         {std::pair("sent_bytes_per_step", &row.sent_bytes_per_step),
+          std::pair("wire_ratio", &row.wire_ratio), std::pair("codec_ratio", &row.codec_ratio),
+          std::pair("seconds", &row.seconds)})
+      if (measured->count > 0) json[key] = measured_json(*measured);
     all.push_back(std::move(json));
   }
   return all;

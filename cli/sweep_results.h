@@ -25,7 +25,7 @@ struct Measured {
   std::optional<double> half_interval;  // of the mean, 95 % (Student's t); from two values on
 };
 
-// REQUIRES: at least one value.
+// Of no values, count and mean are 0.
 Measured mean_and_interval(const std::vector<double>& values);
 
 // A finished run of the sweep.
@@ -55,8 +55,8 @@ struct SweepRow {
   Measured seconds;
 };
 
-// In the order of the sweep; rows none of whose runs finished or failed are left out. Where all failed, nothing
-// is measured: every count is 0.
+// In the order of the sweep; rows none of whose runs finished or failed are left out. A figure is measured over the runs that
+// have it; where none has, or all failed, its count is 0.
 std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results,
                               const std::vector<SweepFailure>& failures = {});
 

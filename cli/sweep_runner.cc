@@ -14,6 +14,7 @@
 #include "cli/child_process.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
+#include "cli/run_folder.h"
 #include "cli/run_log.h"
 #include "cli/sweep_results.h"
 #include "cli/terminal.h"
@@ -72,8 +73,8 @@ void Runner::start(Job& job) {
       "--workers", std::to_string(job.run->recipe.options.integer("run.workers"))};
   if (fs::is_directory(options_.data, error))  // the default need not be there
     words.insert(words.end(), {"--data", options_.data});
-  // With another recipe than it was cut off with, it says so and ends.
   const bool goes_on = job.state == JobState::kUnfinished;
+  if (!goes_on && is_unfinished(job.folder)) remove_unfinished(job.folder);  // of another recipe
   if (goes_on) words.insert(words.end(), {"--resume", job.folder.string()});
   for (const Setting& change : job.run->changes)
     words.insert(words.end(), {"--set", change.key + "=" + change.value});

@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/report/page.h"
 #include "cli/result.h"
+#include "cli/run_folder.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 
@@ -24,13 +25,20 @@ struct TrainArguments : RunArguments {
   bool tensorboard = false;
 };
 
-// The folder of the run that --resume names: itself, or the one that holds the named checkpoint.
+// The folder of the run that --resume names: itself, or the one that holds the named checkpoint. Throws UsageError where a
+// checkpoint stands in no run's folder, as one that was copied: nobody said where its run shall write.
 std::string run_folder(const std::string& resume) {
   const std::filesystem::path path(resume.ends_with('/') ? resume.substr(0, resume.size() - 1)
                                                          : resume);
-  const bool checkpoint = path.filename().string().starts_with("checkpoint-");
-  if (!checkpoint) return resume;
-  return path.has_parent_path() ? path.parent_path().string() : ".";
+  if (!is_checkpoint(path)) return resume;
+  const std::filesystem::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  // Not by recipe.toml: a folder of the user's own may have one.
+  if (!std::filesystem::exists(parent / "metrics.jsonl"))
+    throw UsageError(ErrorCode::kBadOption,
+                     fmt::format("--resume {}: is a checkpoint outside the folder of its run; name "
+                                 "the folder to write into with --out",
+                                 resume));
+  return parent.string();
 }
 
 std::string in_words(const std::string& method) {

@@ -263,7 +263,7 @@ std::string folder_name(const fs::path& folder) {
 Json read_run(const fs::path& folder, size_t groups) {
   const Json summary = read_summary(folder / "summary.json");
   Json run = {{"name", folder_name(folder)},
-              {"finished", summary.value("finished", false)},
+              {"finished", summary.value("finished", Json()) == true},
               {"summary", Json::object()}};
   for (const auto& [key, value] : summary.items())
     if (value.is_primitive()) run["summary"][key] = value;

@@ -42,15 +42,19 @@ void FollowedRun::restart() {
   best_error_.reset();
   skipped_ = 0;
   lost_ = 0;
+  codec_.clear();  // the new run may be of another recipe
+  epochs_ = 0;
+  most_steps_ = 0;
+  has_recipe_ = false;
 }
 
 void FollowedRun::update() {
-  if (!has_recipe_) read_recipe_of_run();
   const fs::path path = folder_ / "metrics.jsonl";
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
+  if (!error && size < offset_) restart();
+  if (!has_recipe_) read_recipe_of_run();
   if (error) return;
-  if (size < offset_) restart();
   if (size > offset_) {
     std::ifstream file(path, std::ios::binary);
     file.seekg(static_cast<std::streamoff>(offset_));

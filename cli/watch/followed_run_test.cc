@@ -87,13 +87,17 @@ TEST(FollowedRun, IsReadAgainWhenTheRunBeginsAgain) {
   EXPECT_TRUE(run.finished());
   EXPECT_EQ(run.skipped(), 5u);
   fs::remove(files.path() / "metrics.jsonl");
+  std::ofstream(files.path() / "recipe.toml")
+      << "[train]\nepochs = 2\n[exchange]\ncodec = \"int8\"\n";
   files.add_step(1);
   run.update();
   EXPECT_EQ(run.steps(), 1u);
   EXPECT_EQ(run.skipped(), 0u);
+  EXPECT_EQ(run.codec(), "int8") << "the recipe is the new run's";
   for (int step = 2; step <= 8; ++step) files.add_step(step);
   run.update();
   EXPECT_FALSE(run.finished()) << "the summary is of a run of 5 steps";
+  EXPECT_DOUBLE_EQ(*run.done(), 0.4);  // of two epochs
 }
 
 TEST(FollowedRun, KeepsFewLossesOfALongRun) {

@@ -105,6 +105,9 @@ TEST(AutoCodec, AResumedRunGoesOnAlike) {
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
     EXPECT_THAT(text, HasSubstr("\n3\ttopk:density=0.1\tfp32\toutput.weight\n7\tint8\n"));
+    run_toy(2, options);  // with no step left to decide in
+    std::ifstream again(out + "/decisions.txt");
+    EXPECT_EQ(std::string((std::istreambuf_iterator<char>(again)), {}), text);
   }
 }
 

@@ -192,7 +192,7 @@ void on_disk(const Work& work) {
 
 // The checkpoint itself, or the newest in the folder.
 fs::path find_checkpoint(const fs::path& from) {
-  if (fs::exists(from / kManifest)) return from;
+  if (is_checkpoint(from)) return from;
   const auto all = list_checkpoints(from);
   if (all.empty()) throw Error(ErrorCode::kIo, from.string() + ": holds no checkpoint");
   return all.back();
@@ -283,6 +283,11 @@ std::string fall_back(const fs::path& folder, const DamagedFile* damaged = nullp
 
 Checkpoint load_model(const fs::path& folder) {
   return read_model(folder, read_manifest(folder / kManifest));
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code absent;
+  return fs::exists(folder / kManifest, absent);
 }
 
 std::vector<fs::path> list_checkpoints(const fs::path& out) {

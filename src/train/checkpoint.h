@@ -70,6 +70,9 @@ Checkpoint load_checkpoint(Group& group, const std::filesystem::path& from, int 
 // It needs no group.
 Checkpoint load_model(const std::filesystem::path& folder);
 
+// Whether the folder is a checkpoint, whatever its name: one that was copied may have any.
+bool is_checkpoint(const std::filesystem::path& folder);
+
 // The complete checkpoints in a folder, oldest first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& out);
 

@@ -280,8 +280,9 @@ void TrainingRun::come_into_line(const Regrouped& how, const std::string& why) {
     }
   }
   next_ = here.next;
-  if (next_ <= Next::kSave) files_.forget_saved();
-  if (next_ == Next::kEnd) judge_.forget_judged();  // some may have ended the last test, others not
+  // At the end some may have made the last test, or the checkpoint of a run that had nothing left to do, and others not.
+  if (next_ <= Next::kSave || next_ == Next::kEnd) files_.forget_saved();
+  if (next_ == Next::kEnd) judge_.forget_judged();
   require_agreement(group(), "weights of the workers that go on",
                     hex(checksum_of(trained_weights(*state_.task().module))));
   has_common_ = true;

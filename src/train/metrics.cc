@@ -18,6 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kSummary = "summary.json";
+
 Json kinds_json(const Kinds& kinds) {
   Json json = Json::object();
   for (const auto& [name, kind] : kinds)
@@ -147,21 +149,36 @@ bool finished(const std::filesystem::path& summary) {
 
 }  // namespace
 
-void prepare_out(const std::filesystem::path& out, bool resuming) {
+void check_out(const std::filesystem::path& out, bool continuing) {
   std::error_code error;
   std::filesystem::create_directories(out, error);
   if (error) throw Error(ErrorCode::kIo, out.string() + ": cannot be made: " + error.message());
-  if (resuming) return;
-  const auto checkpoints = list_checkpoints(out);
-  const bool is_finished = finished(out / "summary.json");
-  if (!checkpoints.empty() && !is_finished)
+  // A run's files would take the place of the checkpoint's, which has some of the same names.
+  if (is_checkpoint(out))
+    throw Error(ErrorCode::kBadOption,
+                out.string() + ": is a checkpoint; name another folder with --out");
+  if (!continuing && !list_checkpoints(out).empty() && !finished(out / kSummary))
     throw Error(ErrorCode::kIo, out.string() + ": holds checkpoints of an unfinished run; resume " +
                                     "it, remove them, or choose another folder");
-  for (const auto& checkpoint : checkpoints) std::filesystem::remove_all(checkpoint, error);
-  // It would be read in the place of the new run's checkpoints.
-  if (is_finished) std::filesystem::remove(out / "model.safetensors", error);
-  std::filesystem::remove_all(out / "signals", error);  // recorded by the run before
-  for (const auto& file : event_files(out)) std::filesystem::remove(file, error);
+}
+
+void clear_out(const std::filesystem::path& out, bool continuing) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  // A run's final weights would be read in the place of later checkpoints. Without a run's metrics beside it, the file is
+  // somebody else's.
+  if (fs::exists(out / "metrics.jsonl", error) && !is_checkpoint(out))
+    fs::remove(out / "model.safetensors", error);
+  if (!continuing)
+    for (const fs::path& checkpoint : list_checkpoints(out)) fs::remove_all(checkpoint, error);
+  // After the checkpoints, which it allows to remove. If it stayed, a run that is killed would look finished, and the next
+  // one would remove its checkpoints.
+  fs::remove(out / kSummary, error);
+  fs::remove(out / "decisions.txt", error);
+  if (continuing) return;
+  for (const auto& signal : fs::directory_iterator(out / "signals", error))
+    fs::remove_all(signal.path(), error);
+  for (const auto& file : event_files(out)) fs::remove(file, error);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, uint64_t resumed_step,

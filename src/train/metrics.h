@@ -13,9 +13,13 @@
 
 namespace thinwire {
 
-// Makes the folder. A run from the start does not take the place of one that could still be resumed
-// (Error(kIo)); of one that finished, it removes the checkpoints and model.safetensors.
-void prepare_out(const std::filesystem::path& out, bool resuming);
+// Makes the folder, and looks whether a run may write into it: not if it is a checkpoint (Error(kBadOption)), nor, unless
+// the run is `continuing` in it, in the place of a run that could still be resumed (Error(kIo)). Removes nothing.
+void check_out(const std::filesystem::path& out, bool continuing);
+
+// Removes what a run must not find in its folder: results of an earlier one, which would be taken for its own. Of a run that
+// does not continue there, that is all but what no run wrote.
+void clear_out(const std::filesystem::path& out, bool continuing);
 
 // Appends a line per step and per test. Lines are JSON objects; "step" counts steps done. Who follows the
 // file sees a line a second after the step at most, or after the next step if that takes longer.

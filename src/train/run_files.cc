@@ -26,7 +26,14 @@ std::filesystem::path absolute_folder(const std::string& name) {
 bool continues(const RunPlaces& places) {
   if (places.resume.empty() || places.out.empty()) return false;
   const auto out = absolute_folder(places.out), from = absolute_folder(places.resume);
-  return from == out || from.parent_path() == out;
+  return from == out || (is_checkpoint(from) && from.parent_path() == out);
+}
+
+// Rank 0's answer on all ranks: others may see the folder under another name, and all must save at the same steps.
+bool continues(Group& group, const RunPlaces& places) {
+  std::byte answer{group.rank() == 0 && continues(places)};
+  group.broadcast(std::span(&answer, 1), 0);
+  return answer != std::byte{0};
 }
 
 }  // namespace
@@ -42,21 +49,26 @@ Checkpoint RunFiles::load(Group& group, const std::function<void(const std::stri
     throw AgreedError(ErrorCode::kMismatch,
                       places_.resume + ": belongs to another recipe: " + changes.forbidden.front());
   for (const std::string& change : changes.allowed) note("resumed with " + change);
-  saved_at_ = saved.step;
-  if (continues(places_)) others_after_ = saved.step;
+  continues_ = continues(group, places_);
+  if (continues_) others_after_ = saved_at_ = saved.step;  // elsewhere it is yet to be saved
   return saved;
+}
+
+void RunFiles::check() {
+  const std::filesystem::path out = places_.out;
+  check_out(out, continues_);
+  if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
+    recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
 }
 
 void RunFiles::open(uint64_t step) {
   const std::filesystem::path out = places_.out;
-  prepare_out(out, continues(places_));
+  clear_out(out, continues_);
   remove_unfinished_checkpoints(out);
-  if (continues(places_)) std::filesystem::remove(out / kWeights);
   const std::string toml = recipe_toml(recipe_);
   replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
-  open_metrics(step);
-  if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
-    recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
+  // Lines that are there are of another run, unless this one goes on with it.
+  open_metrics(continues_ ? step : 0);
 }
 
 void RunFiles::open_metrics(uint64_t step) {

@@ -32,7 +32,12 @@ class RunFiles {
   // Throws where the checkpoint is of another recipe. Called by all ranks.
   Checkpoint load(Group& group, const std::function<void(const std::string&)>& note);
 
-  // Starts the files of rank 0, for the steps from `step` on.
+  // Whether rank 0 may write into the run's folder, which it makes. Throws Error(kBadOption) where that is a checkpoint. What
+  // an earlier run left there stays as it is: this run may still fail to start.
+  void check();
+
+  // Once nothing else keeps the run from its first step: removes what an earlier run left, but for what this run goes on
+  // with, and starts the files of rank 0, for the steps from `step` on.
   void open(uint64_t step);
 
   // Goes on with the files of a rank 0 that is lost, after `step` steps. Lines about later ones go: those are done again.
@@ -52,7 +57,7 @@ class RunFiles {
   // The checkpoint that was just written is written again, if not all ranks know that it is whole.
   void forget_saved() noexcept { saved_at_ = UINT64_MAX; }
 
-  // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier end.
+  // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier run's end.
   void write_weights(const StateArrays& model) const;
 
   // OUT/decisions.txt, which codec "auto:plan=FILE" follows.
@@ -65,6 +70,7 @@ class RunFiles {
   const RunPlaces& places_;
   void open_metrics(uint64_t step);
 
+  bool continues_ = false;  // in the folder in which it was saved; the same on all ranks
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<SignalRecorder> recorder_;
   std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run

@@ -29,6 +29,12 @@ std::string kind_of(const StreamSpec& stream) {
   return std::string(to_string(stream.tensors.front().kind));
 }
 
+// A step that is skipped before a stream has its turn counts the stream's values, and no bytes that they would be compared
+// with.
+bool was_encoded(const StepReport& report, const StreamCounters& stream) {
+  return !report.skipped || stream.payload_bytes > 0;
+}
+
 double ratio(double over, double under, double otherwise) {
   return under == 0 ? otherwise : over / under;
 }
@@ -42,7 +48,7 @@ double KindTotals::codec_ratio() const noexcept {
 Kinds sum_kinds(const std::vector<StreamSpec>& streams, const StepReport& report) {
   Kinds kinds;
   for (size_t i = 0; i < report.streams.size(); ++i) {
-    if (streams[i].tensors.empty()) continue;
+    if (streams[i].tensors.empty() || !was_encoded(report, report.streams[i])) continue;
     KindTotals& kind = kinds[kind_of(streams[i])];
     kind.values += report.streams[i].values;
     kind.kept += report.streams[i].kept;
@@ -55,11 +61,12 @@ void RunTotals::add(const StepReport& report, const Kinds& kinds_now, const Step
   ++steps;
   skipped += report.skipped;
   for (const StreamCounters& stream : report.streams) {
+    frame_bytes += stream.frame_bytes;
+    if (!was_encoded(report, stream)) continue;
     values += stream.values;
     if (stream.target != 0) kept += stream.kept;
     target += stream.target;
     payload_bytes += stream.payload_bytes;
-    frame_bytes += stream.frame_bytes;
   }
   dense_bytes += report.dense_bytes;
   sent_bytes += report.sent_bytes;

@@ -48,6 +48,29 @@ TEST(RunTotals, KnowTheStepThatSentMost) {
   EXPECT_EQ(summary.sent_bytes_per_step, 50);
 }
 
+// Its values were counted before it was known that the step does not count.
+TEST(RunTotals, AStreamThatASkippedStepDidNotEncodeHasNoRatio) {
+  StreamSpec stream{.name = "weight", .tensors = {{.name = "weight", .shape = {8, 100}}}};
+  StepReport taken;
+  taken.streams = {{.values = 800, .kept = 80, .target = 80, .payload_bytes = 400}};
+  StepReport skipped = taken;
+  skipped.skipped = true;
+  skipped.streams[0].kept = skipped.streams[0].payload_bytes = 0;
+  RunTotals totals;
+  for (const StepReport* report : {&taken, &skipped})
+    totals.add(*report, sum_kinds({stream}, *report), {});
+  RunSummary summary;
+  totals.summarise(summary);
+  EXPECT_EQ(summary.codec_ratio, 8);
+  EXPECT_EQ(summary.achieved_over_target, 1);
+  EXPECT_EQ(totals.kinds.begin()->second.codec_ratio(), 8);
+
+  skipped.streams[0].payload_bytes = 400;  // sent, and another rank's was bad
+  totals.add(skipped, sum_kinds({stream}, skipped), {});
+  EXPECT_EQ(totals.values, 1600u);
+  EXPECT_EQ(totals.payload_bytes, 800u);
+}
+
 TEST(RunTotals, OfARunThatDivergedHaveALossThatIsNoNumber) {
   RunTotals saved;
   saved.steps = 3;

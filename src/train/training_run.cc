@@ -105,10 +105,17 @@ std::vector<AutoDecision> TrainingRun::new_decisions() {
   told_ = all.size();
   for (const AutoDecision& decision : recent)
     note("codec auto, step " + std::to_string(decision.step) + ": " + decision.why);
+  write_decisions();
+  return recent;
+}
+
+// All that codec "auto" decided, if that is more than there was.
+void TrainingRun::write_decisions() {
+  if (state_.shared() == nullptr) return;
+  const std::vector<AutoDecision>& all = state_.shared()->decisions();
   if (recorded_ != all.size() && first() && files_.writes())
     files_.write_decisions(parse_auto(recipe_.options.text("exchange.codec")).value().loss, all);
   recorded_ = all.size();
-  return recent;
 }
 
 // Once, of a run whose gradients are on a device: what of them is compressed by the processor, and the first reason.
@@ -220,6 +227,7 @@ void TrainingRun::advance() {
       return;
     case Next::kEnd:
       if (!stopped_ && !judge_.has_judged(step_)) judge();  // nothing was left to do
+      if (files_.resumes() && step_ > 0) save();            // a checkpoint that another folder has
       if (!stopped_) flush();
       summary_ = summarise(!stopped_);
       next_ = Next::kNothing;
@@ -390,10 +398,16 @@ void TrainingRun::begin() {
   prepare_small_checkpoints();
   if (files_.resumes()) resume();
   together(group(), [&] {
-    if (files_.writes() && first()) files_.open(step_);
+    if (files_.writes() && first()) files_.check();
   });
   state_.start(recipe_.options, pipeline_, tensor_, timetable_, data_, group(), step_,
                files_.recorder(), {.epoch = elastic_ != nullptr ? elastic_->epoch() : 0});
+  // Only now: a run that cannot start leaves the one before it in its folder.
+  together(group(), [&] {
+    if (!files_.writes() || !first()) return;
+    files_.open(step_);
+    write_decisions();  // those of the checkpoint
+  });
   ranks_told_ = group().size();
   has_common_ = true;
   if (state_.shared() != nullptr)

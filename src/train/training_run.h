@@ -74,6 +74,7 @@ class TrainingRun {
   bool asked_to_stop();
   std::vector<LostWorker> new_losses();
   std::vector<AutoDecision> new_decisions();
+  void write_decisions();
   void tell_of_staging(const StepReport& report);
   void tell(const StepOutcome& outcome);
   void tell(const EvaluationEvent& event);
@@ -134,7 +135,7 @@ class TrainingRun {
   std::optional<RunSummary> summary_;
   uint64_t own_samples_ = 0;  // of asynchronous workers
   std::vector<int> lost_workers_, joined_workers_;
-  std::vector<int> refused_;  // workers that did not fit, each noted once
+  std::vector<int> refused_;        // workers that did not fit, each noted once
   std::vector<LostWorker> losses_;  // of data-parallel workers, for the next step's event
   std::vector<int> joined_;         // likewise
   int ranks_ = 0;                   // likewise, if they are not as many as before

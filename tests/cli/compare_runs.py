@@ -25,6 +25,23 @@ class Compare(program.ProgramTest):
         self.assertTrue(all(line.startswith("|") and line.endswith("|") for line in table))
         self.assertEqual(self.summary("both/2-adacomp")["steps"], 6)
 
+    def test_a_run_that_was_cut_off_goes_on_with_the_same_settings_only(self):
+        def compare(**changes):
+            (self.folder / "one" / "1-fp32" / "summary.json").unlink(missing_ok=True)  # as if it had not come to its end
+            _, err = self.thinwire("compare", "demo", "--workers", "2", "--out", "one", "--codecs", "fp32",
+                                   *settings(**changes))
+            return err
+
+        compare()
+        self.assertIn("resumed at step 6", compare())
+        err = compare(optimizer__lr=0.25)
+        self.assertRegex(err, r"! one/1-fp32: the unfinished run is of another recipe \(optimizer\.lr: \S+ before, "
+                              r"0\.25 now\); begins anew\n")
+        self.assertNotIn("resumed", err)
+        self.thinwire("train", "demo", "--workers", "2", "--out", "straight",
+                      *settings(optimizer__lr=0.25, exchange__codec="fp32"))
+        self.assertEqual(self.summary("one/1-fp32")["weights_xxh3"], self.summary("straight")["weights_xxh3"])
+
     def test_a_course_keeps_its_semicolon(self):
         self.thinwire("compare", "demo", "--workers", "2", "--out", "one", "--codecs", "topk:density=warmup(0.01;1);",
                       *settings())

@@ -104,6 +104,12 @@ class Report(program.ProgramTest):
         self.assertEqual((run["steps"], run["finished"]), (2, False))
         self.assertEqual(run["settings"], {"exchange.codec": "int8"})
 
+    def test_a_summary_of_another_kind_is_of_no_finished_run(self):
+        self.write_run("run", [self.step(1)], {"finished": "yes"})
+        self.thinwire("report", "run")
+        [run] = data_of(self.page("run/report.html"))["runs"]
+        self.assertFalse(run["finished"])
+
     def test_a_long_run_is_a_short_page(self):
         self.write_run("run", [self.step(i) for i in range(1, 5001)])
         self.thinwire("report", "run")

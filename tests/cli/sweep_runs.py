@@ -86,12 +86,24 @@ class Sweep(program.ProgramTest):
         plan, _ = self.sweep("--dry-run", **changes)
         self.assertEqual((plan.count("unfinished"), plan.count("to do")), (2, 2))
 
-        last = max(steps) + 3  # its length may change when a run goes on
-        self.sweep(train__max_steps=last, train__epochs=100000)
+        process = self.start([self.program, "sweep", "two.toml", "--out", "all", "--at-once", "2"])
+        resumed = self.folder / "all" / "plain-seed1" / "log.txt"
+        give_up = time.monotonic() + 90
+        while f"resumed at step {steps[0]}" not in resumed.read_text() and time.monotonic() < give_up:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=90)
+        self.assertIn(f"resumed at step {steps[0]}", resumed.read_text())
+        self.assertIn("plain-seed1: seed 1, goes on", err)
+        self.assertGreaterEqual(self.summary("all/plain-seed1")["steps"], steps[0])
+
+        # With other settings they would be runs of neither recipe.
+        _, err = self.sweep(train__max_steps=6, train__epochs=100000)
+        self.assertIn("! all/plain-seed1: the unfinished run is of another recipe (train.max_steps: "
+                      "100000 before, 6 now)", err)
+        self.assertIn("plain-seed1: seed 1, begins", err)
         for name in ("plain-seed1", "sparse-seed1", "plain-seed2", "sparse-seed2"):
-            self.assertEqual(self.summary(f"all/{name}")["steps"], last)
-        resumed = (self.folder / "all" / "plain-seed1" / "log.txt").read_text()
-        self.assertIn(f"resumed at step {steps[0]}", resumed)
+            self.assertEqual(self.summary(f"all/{name}")["steps"], 6)
 
     def test_a_run_that_fails_is_named_and_leaves_the_others(self):
         (self.folder / "all" / "plain-seed2" / "metrics.jsonl").mkdir(parents=True)  # in its way

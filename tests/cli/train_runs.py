@@ -2,6 +2,7 @@
 import array
 import json
 import math
+import shutil
 import signal
 import time
 
@@ -153,6 +154,31 @@ class Train(program.ProgramTest):
         self.assertEqual(parts["steps"], 12)
         self.assertEqual(straight["weights_xxh3"], parts["weights_xxh3"])
 
+    def test_a_copied_checkpoint_stays_as_it_is(self):
+        self.thinwire("train", "demo", "--workers", "2", "--out", "run", *settings())
+        shutil.copytree(self.folder / "run/checkpoint-0000000006", self.folder / "kept")
+        before = {path.name: path.read_bytes() for path in (self.folder / "kept").iterdir()}
+        longer = settings(train__max_steps=8)
+        _, err = self.thinwire("train", "demo", "--workers", "2", "--resume", "kept", *longer, code=2)
+        self.assertIn("--resume kept: is a checkpoint outside the folder of its run; name the folder to write into "
+                      "with --out", err)
+        _, err = self.thinwire("train", "demo", "--workers", "2", "--resume", "kept", "--out", "kept", *longer, code=2)
+        self.assertIn("kept: is a checkpoint; name another folder with --out", err)
+        self.thinwire("train", "demo", "--workers", "2", "--resume", "kept", "--out", "other", *longer)
+        self.assertEqual(self.summary("other")["steps"], 8)
+        self.assertEqual(before, {path.name: path.read_bytes() for path in (self.folder / "kept").iterdir()})
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.is_file()], [])
+        # One that is where its run saved it is resumed there.
+        self.thinwire("train", "demo", "--workers", "2", "--resume", "run/checkpoint-0000000006/", *longer)
+        self.assertEqual(self.summary("run")["steps"], 8)
+
+    def test_text_that_is_not_utf_8_is_refused_before_the_run(self):
+        _, err = self.thinwire("train", "demo", "--out", "run", *settings(), "--set", "model.weights=w\udce9.safetensors",
+                               code=2)
+        self.assertEqual(err, "thinwire: --set model.weights=w\ufffd.safetensors: 'model.weights' is no UTF-8 text, which "
+                              "recipes and a run's files are written in\n")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_resuming_from_nothing_is_an_error(self):
         (self.folder / "empty").mkdir()
         _, err = self.thinwire("train", "demo", "--resume", "empty", *settings(), code=1)
@@ -192,9 +218,9 @@ class Train(program.ProgramTest):
 
 class Stop(program.ProgramTest):
 
-    def start_long_run(self):
+    def start_long_run(self, **changes):
         process = self.start([self.program, "train", "demo", "--workers", "2", "--out", "run",
-                              *settings(train__max_steps=100000, train__epochs=100000)])
+                              *settings(**{"train__max_steps": 100000, "train__epochs": 100000, **changes})])
         metrics = self.folder / "run" / "metrics.jsonl"
         give_up = time.monotonic() + 60
         while not metrics.exists() and process.poll() is None and time.monotonic() < give_up:
@@ -219,6 +245,16 @@ class Stop(program.ProgramTest):
         self.assertEqual(self.summary("run")["steps"], last)
         self.assertEqual(self.summary("run")["weights_xxh3"],
                          self.summary("straight")["weights_xxh3"])
+
+    def test_asynchronous_workers_say_that_they_go_on(self):
+        process = self.start_long_run(
+            train__max_steps=1500, sync__method="leader:tau=4,tau_global=4,groups=1,asynchronous=true")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=90)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertIn("asynchronous workers do not stop before the end of their run; once more to end at once", err)
+        self.assertNotIn("stopping after this step", err)
+        self.assertTrue(self.summary("run")["finished"])
 
     def test_the_second_signal_ends_at_once(self):
         process = self.start_long_run()

@@ -74,6 +74,18 @@ TEST_P(Resumed, GivesTheBitsOfARunThatNeverStopped) {
   }
 }
 
+// The codecs of a test draw by the last step's number.
+TEST(PipelineCheckpoint, OfTheEndGivesTheSameCompressedTest) {
+  const TemporaryFolder folder;
+  StagedOptions options{
+      .settings = base({{"pipeline.stages", "2"}, {"pipeline.forward", "qsgd:levels=2"}})};
+  options.places.out = folder.path() / "run";
+  const RunSummary whole = run_staged(2, options).summary;
+  options.places.resume = options.places.out;
+  EXPECT_EQ(run_staged(2, options).summary.final_compressed_test_loss,
+            whole.final_compressed_test_loss);
+}
+
 TEST(PipelineCheckpoint, WithoutCachesBeginsWithFirstVisits) {
   const TemporaryFolder folder;
   StagedOptions options{.settings = base({{"pipeline.forward", "uniform:bits=2"},

@@ -29,7 +29,7 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
       skipped_(exchange.max_skipped),
       plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
       sampler_(context.recipe, context.timetable),
-      last_step_(first_step) {
+      last_step_(first_step == 0 ? 0 : first_step - 1) {
   warmup_steps_ =
       options.warmup_steps > 0
           ? options.warmup_steps

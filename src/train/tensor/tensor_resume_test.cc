@@ -55,6 +55,33 @@ TEST_P(ResumedRanks, GiveTheBitsOfARunThatNeverStopped) {
   }
 }
 
+// The codecs of a test draw by the last step's number.
+TEST(TensorCheckpoint, OfTheEndGivesTheSameCompressedTest) {
+  const TemporaryFolder folder;
+  TextOptions options{.settings =
+                          base({{"tensor.forward", "qsgd:levels=2"}, {"train.epochs", "1"}})};
+  options.places.out = folder.path() / "run";
+  const RunSummary whole = run_text(2, options).summary;
+  options.places.resume = options.places.out;
+  EXPECT_EQ(run_text(2, options).summary.final_compressed_test_loss,
+            whole.final_compressed_test_loss);
+}
+
+TEST(TensorMemories, TakeNoPartsOfUnlikeSizes) {
+  const Settings uneven = base({{"tensor.forward", "topk:density=0.25"},
+                                {"tensor.forward_memory", "ef21"},
+                                {"train.batch", "6"}});
+  EXPECT_NO_THROW(run_text(2, {.settings = uneven}));
+  try {
+    run_text(4, {.settings = uneven});
+    ADD_FAILURE() << "6 samples were shared by 2 x 2 parts";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadOption);
+    EXPECT_THAT(error.what(), HasSubstr("memory 'ef21' takes whole micro-batches only: a batch of "
+                                        "6 must be a multiple of 4 (micro-batches x replicas)"));
+  }
+}
+
 TEST(TensorCheckpoint, IsForAsManyWorkers) {
   const TemporaryFolder folder;
   TextOptions options{.settings = base({{"train.epochs", "1"}})};

@@ -70,6 +70,20 @@ void agree_on_exchange(Group& group, const TensorPlan& plan, StepReport& report)
                   .stream = "exchange among replicas"};
 }
 
+// How many replicas there are is known only here.
+void check_batches(const TensorParallelOptions& options, const TensorPlan& plan, uint64_t batch,
+                   uint64_t micro_batches) {
+  const uint64_t parts = micro_batches * plan.replicas;
+  if (batch % parts == 0) return;
+  for (const std::string& memory : {options.forward_memory, options.backward_memory})
+    if (find_boundary_memory(memory).value().entry->whole_batches)
+      throw AgreedError(ErrorCode::kBadOption,
+                        "tensor: memory '" + memory +
+                            "' takes whole micro-batches only: a batch of " +
+                            std::to_string(batch) + " must be a multiple of " +
+                            std::to_string(parts) + " (micro-batches x replicas)");
+}
+
 }  // namespace
 
 TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOptions& options,
@@ -84,7 +98,8 @@ TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOpt
       clip_norm_(context.recipe.number("clip.norm")),
       skipped_(exchange.max_skipped),
       sampler_(context.recipe, context.timetable),
-      last_step_(first_step) {
+      last_step_(first_step == 0 ? 0 : first_step - 1) {
+  check_batches(options, plan, context.timetable.batch, micro_batches_);
   Group& group = context.group;
   ranks_ = group.split(static_cast<int>(plan_.replica));
   peers_ = group.split(static_cast<int>(plan_.rank));
