@@ -1,6 +1,7 @@
 """Tests of errors about wrong arguments, and of how long schedules last. SPDX-License-Identifier: Apache-2.0"""
 import math
 import unittest
+import warnings
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -34,6 +35,17 @@ def said_by(action):
 # What is given to compress, and what is said of it.
 WRONG = (
     ({"codec": "topkk"}, "unknown codec 'topkk'; known: fp32, .*; did you mean 'topk'?"),
+    ({"codec": "atuo"}, "unknown codec 'atuo'; known: fp32, .*, auto; did you mean 'auto'?"),
+    ({"rules": {"4.*": "atuo"}}, "unknown codec 'atuo'; known: fp32, [^;]*, countsketch(;.*)?$"),
+    ({"codec": "sidco(density=0.01)"}, r"unknown codec 'sidco\(density=0.01\)'; options follow a colon: 'sidco:density=0.01'$"),
+    ({"codec": "sidco", "density": 0.01}, """options are part of the codec's text: "sidco:density=0.01"$"""),
+    ({"codec": "topk:values=fp16", "density": 0.1}, 'codec\'s text: "topk:values=fp16,density=0.1"$'),
+    ({"codec": "int8", "density": 0.01}, "no argument is named 'density'; known: model, "),
+    ({"optimizer": (one for one in ())}, "compress: optimizer is a generator, must be the optimizer that steps"),
+    ({"optimizer": torch.optim.SGD}, r"optimizer is the class SGD, must be .* SGD\(model.parameters\(\), ...\)"),
+    ({"optimizer": [1, 2]}, "optimizer is a list of 2, must be one optimizer: make one with a parameter group for each"),
+    ({"momentum": 0.9}, "momentum is 0.9, of type float; it says where .*; known: auto, memory, optimizer$"),
+    ({"momentum": "memroy"}, "momentum is 'memroy'; known: auto, memory, optimizer; did you mean 'memory'?"),
     ({"codec": "topk:densty=0.1"}, "did you mean 'density'?"),
     ({"codec": "sidco:law=exponental"}, "did you mean 'exponential'?"),
     ({"grouping": "layer"}, "compress: grouping is 'layer'; known: auto, tensor, model, global$"),
@@ -80,6 +92,17 @@ def compressed(rank, size):
 
 
 INT8_SCHEDULE = "int8 | 1: fp32"
+
+
+def of_all_values(rank, size):
+    """What is said of codecs that are sparse and send all values, in compress and change; the others say nothing."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        link = tw.compress(DistributedDataParallel(make_net()), "topk:density=1", rules={"4.*": "topk:density=1.0,values=fp16"})
+        link.change("topk:density=0.1")
+        tw.compress(DistributedDataParallel(make_net()), "topk:density=warmup(0.01;1)", steps_per_epoch=2)
+        link.change("topk:density=1")
+    return [(str(one.message).split("'")[1], one.filename) for one in said if "density=0.01" in str(one.message)]
 
 
 def kept_of(model, link, rank, steps, first=0):
@@ -191,6 +214,11 @@ class Argument(unittest.TestCase):
                 "counts in epochs: give steps_per_epoch", "change: method is 3, must be a text",
                 "change: rules is ", "change: no argument is named 'mehtod'.*; did you mean 'method'?"])
             self.assertEqual(steps, 2)
+
+    def test_a_density_of_one_is_a_warning(self):
+        for said in on_ranks(2, of_all_values):
+            self.assertEqual(said, [(codec, __file__) for codec in (
+                "topk:density=1", "topk:density=1.0,values=fp16", "topk:density=1")])
 
     def test_of_local_methods(self):
         for found, swapped, other in on_ranks(2, locally):

@@ -99,7 +99,8 @@ def texts_of(call):
 
 
 def twice_a_step(rank, size):
-    """What is said of several backward passes before a step."""
+    """What is said of several backward passes before a step, each with gradients of its own: other passes are an error
+    (passes_test)."""
     def passes(codec, settings, last_alone=False, skips=None):
         run = Run(codec, settings=settings)
 
@@ -109,6 +110,8 @@ def twice_a_step(rank, size):
                     with run.model.no_sync() if last_alone and micro == 0 else contextlib.nullcontext():
                         if micro == skips:
                             run.link.skip_step()
+                        if not last_alone and skips is None:
+                            run.optimizer.zero_grad()
                         images, labels = batch_of(2 * step + micro, rank)
                         nn.functional.cross_entropy(run.model(images), labels).backward()
                 run.optimizer.step()

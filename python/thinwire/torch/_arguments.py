@@ -15,6 +15,7 @@ import torch.distributed as dist
 from .._core import groupings, known_names
 from ..codec import Codec
 from ..errors import BadOptionError, ContractError, UnknownNameError
+from ._codec_text import with_option
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -22,6 +23,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 Rules = Mapping[str, Union[str, Codec, Mapping[str, Union[str, Codec]]]]
 
 GROUPINGS = tuple(groupings())
+_MOMENTA = ("auto", "memory", "optimizer")
 _OF_A_RULE = ("codec", "feedback", "method", "grouping")
 
 _LARGEST_SEED = 2**64 - 1
@@ -42,7 +44,11 @@ def explains_keywords(function: _Function) -> _Function:
                 kind = type(positional[0])
                 known, what = [*inspect.signature(kind.__init__).parameters, *names], kind.__name__
             known = [name for name in dict.fromkeys(known) if name not in ("self", "common")]
-            raise TypeError(f"{what}: no argument is named '{wrong}'; {known_names(wrong, known)}")
+            place = names.index("codec") if "codec" in names else len(positional)
+            codec = positional[place] if place < len(positional) else given.get("codec")
+            meant = with_option(codec, wrong, given[wrong])
+            raise TypeError(f"{what}: no argument is named '{wrong}'; " + (
+                f"options are part of the codec's text: \"{meant}\"" if meant else known_names(wrong, known)))
         return function(*positional, **given)
 
     return cast(_Function, call)
@@ -118,6 +124,26 @@ class Arguments:
         if not isinstance(codec, str):
             raise self.refuse(name, codec, "a text, as in \"topk:density=0.01\", or a thinwire.Codec")
         return codec
+
+    def optimizer(self, optimizer: Any) -> None:
+        """One of torch, or another that has parameter groups; without its wrappers."""
+        if optimizer is None or (not isinstance(optimizer, type)
+                                 and isinstance(getattr(optimizer, "param_groups", None), list)):
+            return
+        if isinstance(optimizer, type):
+            found = f"the class {optimizer.__name__}, must be an optimizer made of it, as {optimizer.__name__}(model.parameters(), ...)"
+        elif isinstance(optimizer, (list, tuple)):
+            found = (f"a {type(optimizer).__name__} of {len(optimizer)}, must be one optimizer: make one with a parameter group "
+                     "for each, or give the one that steps most values, whose momentum alone then moves")
+        else:
+            found = f"a {type(optimizer).__name__}, must be the optimizer that steps the model's parameters"
+        raise BadOptionError(f"{self._call}: optimizer is {found}; or None")
+
+    def momentum(self, momentum: Any) -> None:
+        if not isinstance(momentum, str):
+            raise BadOptionError(f"{self._call}: momentum is {momentum!r}, of type {type(momentum).__name__}; it says where the "
+                                 f"optimizer's own momentum acts; known: {', '.join(_MOMENTA)}")
+        self.choice("momentum", momentum, _MOMENTA)
 
     def rules(self, rules: Any) -> dict[str, dict[str, str]]:
         """The settings of each pattern, with codecs as text."""

@@ -17,7 +17,7 @@ from ._parameters import Parameter, every_parameter, listed, plainly_named
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
 
-class _Unwatched:
+class Unwatched:
     """What stands for it in a copy of the model, or a saved one, which has no link."""
 
     def __call__(self, *_: Any) -> None:
@@ -56,18 +56,29 @@ class Averaged:
                 "DistributedDataParallel was made, which averages those that were there then; replace them before"
             )
         self.parameters = plainly_named(self.parameters)
+        self._types = [one.tensor.dtype for one in self.parameters]
 
     def __call__(self, *_: Any) -> None:
         """Before each forward pass: raises ContractError when a parameter is trained by now that is not averaged."""
         self._uncompiled()
 
-    def __reduce__(self) -> tuple[type[_Unwatched], tuple[()]]:
-        return (_Unwatched, ())
+    def __reduce__(self) -> tuple[type[Unwatched], tuple[()]]:
+        return (Unwatched, ())
 
     def _check(self) -> None:
+        if torch.is_grad_enabled():
+            self._require_types()
         if torch.is_grad_enabled() and (any(tensor.requires_grad for _, tensor in self._others)
                                         or not self._is_as_it_was()):
             self._look()
+
+    def _require_types(self) -> None:
+        """Module.to changes parameters in their place, and DistributedDataParallel's buckets stay as they were."""
+        for one, kind in zip(self.parameters, self._types):
+            if one.tensor.dtype != kind:
+                raise ContractError(
+                    f"parameter '{one.name}' was of type {kind} when compress was called, and is of {one.tensor.dtype} now: "
+                    "convert the model before DistributedDataParallel is made of it")
 
     def _is_as_it_was(self) -> bool:
         for owner, ids in self._layout:

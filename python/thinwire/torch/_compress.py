@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ..codec import Codec
 from ..errors import ContractError, TimeoutError, UnsupportedError
 from ._arguments import Arguments, Rules, exchange_options, explains_keywords
+from ._codec_text import explained
 from ._ddp import ReplicatedLink
 from ._link import Link
 from ._lossy import warn_of_loss
@@ -98,7 +99,8 @@ def compress(
 
     Warns:
         UserWarning: a biased codec has no memory, so what it leaves out is lost. Or, at the first step of an
-            optimiser with momentum that was not named: its momentum acts on bursts.
+            optimiser with momentum that was not named: its momentum acts on bursts. Or a density of 1 sends every value
+            with its position.
 
     Raises:
         thinwire.errors.Error: a name or option is wrong, or ranks differ; the text says where.
@@ -109,21 +111,25 @@ def compress(
         "compress", scaler=scaler, deadline_seconds=deadline_seconds, feedback=feedback, method=method,
         combine=combine, grouping=grouping, bucket_kb=bucket_kb, steps_per_epoch=steps_per_epoch, seed=seed,
         max_skipped=max_skipped, norms=norms, weighted=weighted, inside=inside)}
+    check.momentum(momentum)
+    optimizer = innermost(optimizer)
+    check.optimizer(optimizer)
     warn_of_loss(options, list(options["rules"].values()))
-    others = (options, deadline_seconds, scaler, innermost(optimizer), momentum)
+    others = (options, deadline_seconds, scaler, optimizer, momentum)
     try:
-        if is_fully_sharded(model):
-            gathered = None if weights is None else check.codec(weights, "weights")
-            return _link_sharded(model, replicate, gathered, *others)
-        if weights is not None:
-            raise ContractError("compress: weights is for a model that fully_shard has sharded; here every rank has "
-                                "all weights")
-        if replicate is not None:
-            raise ContractError("compress: replicate is for a model that fully_shard has sharded; "
-                                "DistributedDataParallel averages over its process group")
-        model = require_replicated(model)
-        require_free(model)
-        link = ReplicatedLink(model, *others)
+        with explained(options["codec"]):
+            if is_fully_sharded(model):
+                gathered = None if weights is None else check.codec(weights, "weights")
+                return _link_sharded(model, replicate, gathered, *others)
+            if weights is not None:
+                raise ContractError("compress: weights is for a model that fully_shard has sharded; here every rank has "
+                                    "all weights")
+            if replicate is not None:
+                raise ContractError("compress: replicate is for a model that fully_shard has sharded; "
+                                    "DistributedDataParallel averages over its process group")
+            model = require_replicated(model)
+            require_free(model)
+            link = ReplicatedLink(model, *others)
     except TimeoutError as error:
         raise TimeoutError(f"compress: {error}; do all ranks call it, at the same place?") from None
     register(model, link, _hook)

@@ -18,6 +18,7 @@ from ._averaged import Averaged
 from ._link import Link
 from ._loggers import Numbers
 from ._outside import OutsideStep
+from ._passes import look_at_passes
 from ._step import Step, in_backward_pass, of_those_with_input
 from ._unused import hand_over, looks_for_unused
 
@@ -58,6 +59,7 @@ class ReplicatedLink(Link):
         super().__init__(model.process_group, averaged.parameters, options, deadline_seconds, scaler, optimizer,
                          momentum)
         model.register_forward_pre_hook(averaged)
+        look_at_passes(model, self)
         self._ended: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         threading.Thread(target=_end_steps, args=(self._ended, weakref.ref(self)), daemon=True,
                          name="thinwire").start()

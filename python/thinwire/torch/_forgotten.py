@@ -25,6 +25,44 @@ _stepped: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 _without_steps: weakref.WeakSet[Any] = weakref.WeakSet()  # links whose parameters no optimiser has moved
 
 
+_loaded: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # a state, beside their link
+_MARK = "thinwire"  # in a parameter group of a saved state: a link has exchanged its gradients
+
+
+class Mark:
+    """Tells a loaded state of the optimiser from none, once it was named to a link. What SGD saves of its parameters may be
+    empty after any number of steps: its momentum is in the link's memories.
+
+    The mark is a number in the saved parameter groups, and not in those of the optimiser itself. Where no link is, it is
+    one more key that nobody reads. torch.distributed.checkpoint loads only keys that the new optimiser has, so that a
+    load by that is noticed when it is made.
+
+    Args:
+        known: the ids of the link's parameters.
+    """
+
+    def __init__(self, known: set[int]) -> None:
+        self.known = known
+        self._has_exchanged = False
+        self._handles: list[Any] = []
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> None:
+        self._handles = [optimizer.register_state_dict_post_hook(self._write),
+                         optimizer.register_load_state_dict_post_hook(_loaded.add)]
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def note_exchange(self) -> None:
+        self._has_exchanged = True
+
+    def _write(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        for group, saved in zip(optimizer.param_groups, state["param_groups"]):
+            if self._has_exchanged and any(id(parameter) in self.known for parameter in group["params"]):
+                saved[_MARK] = 1
+
+
 def watch(link: _Link) -> None:
     """Warns once, at the first step of an optimiser of the link's parameters, if the optimiser has a loaded state
     and the link none. Neither is kept alive."""
@@ -54,9 +92,11 @@ def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> No
     if carrying and _allocates(optimizer) and not any(link.has_exchanged() for link, _ in carrying):
         return
     _stepped.add(optimizer)
+    marks = [group.pop(_MARK, None) for group in optimizer.param_groups] if carrying else []
+    is_loaded = optimizer in _loaded or any(marks)
     for link, carried in carrying:
         _without_steps.discard(link)
-        if link.lacks_state() and any(_goes_on(optimizer.state.get(parameter, {})) for parameter in carried):
+        if link.lacks_state() and (is_loaded or any(_goes_on(optimizer.state.get(parameter, {})) for parameter in carried)):
             warnings.warn("the optimiser goes on from a state, and the link begins with empty memories: what codecs "
                           "left out of earlier gradients is lost; link.load_state_dict(...) goes on with it",
                           stacklevel=2)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from ..codec import Codec
 from ..errors import ContractError, TimeoutError
 from ._arguments import Arguments, Rules, explains_keywords
+from ._codec_text import explained
 from ._exchange import Exchange, engine_options
 from ._fit import Unfit
 from ._forgotten import watch
@@ -95,8 +96,8 @@ class Link:
         """
         self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
-        if self._has_input and not self._report["skipped"]:
-            self._optimizer.note_exchange()
+        if self._has_input:
+            self._optimizer.note_exchange(bool(self._report["skipped"]))
         self._tell_decisions()
         self._tell_of_staging(self._report)
         return self._report
@@ -185,6 +186,22 @@ class Link:
         if self._step is not None:
             raise ContractError(f"{call}: a backward pass is under way; call it between two steps")
 
+    def _require_going_on(self) -> None:
+        """Before a forward pass whose gradients are to be exchanged: torch's own error says nothing of the cause."""
+        if self._error is not None:
+            raise ContractError(
+                f"the link ended in step {self._steps}, by {type(self._error).__name__}: {self._error}; an error in an "
+                "exchange ends the link, so start again from the last checkpoint, with the link's state") from self._error
+
+    def _awaits_optimizer(self) -> bool:
+        """Whether another exchange before the optimiser's next step might do harm."""
+        return self._optimizer.awaits_step
+
+    def _refuse_second_exchange(self) -> None:
+        """When a backward pass begins: raises where it does harm."""
+        if not self._skips and not self._abstains:
+            self._optimizer.refuse_second_exchange()
+
     def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
         """Writes the numbers of every step, from another thread. A writer that fails gives a
         warning.
@@ -241,7 +258,8 @@ class Link:
         spec, others = check.codec(codec), check.rules(rules or {})
         in_epoch = check.steps_per_epoch(steps_per_epoch)
         try:
-            self._exchange.change(spec, others, method, in_epoch)
+            with explained(spec):
+                self._exchange.change(spec, others, method, in_epoch)
         except TimeoutError as error:
             raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
         self._changed = True

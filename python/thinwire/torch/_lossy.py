@@ -1,8 +1,9 @@
-"""Warns of codecs whose losses no memory keeps."""
+"""Warns of codecs whose losses no memory keeps, and of those that are sparse and send all values."""
 
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -10,8 +11,15 @@ from ..codec import Codec
 from ..errors import Error
 
 
+_ALL = re.compile(r"\bdensity=1(\.0*)?(?![\w.])")
+
+
 def warn_of_loss(options: Mapping[str, str], rules: Sequence[Mapping[str, str]]) -> None:
     """For a method that users call, decorated by explains_keywords: the warning names the line of their call."""
+    for codec in dict.fromkeys(one["codec"] for one in (options, *rules)):
+        if _ALL.search(codec):
+            warnings.warn(f"codec '{codec}': density is a fraction, and 1 sends every value with its position, which is more "
+                          "bytes than fp32; 1 % is density=0.01", stacklevel=4)
     feedback = options["feedback"]
     without = [one["codec"] for one in (options, *rules) if one.get("feedback", feedback) == "none"]
     for codec in dict.fromkeys(without):

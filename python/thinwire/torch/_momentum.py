@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..errors import BadOptionError, ContractError
 from ._first_moment import has_first_moment
 from ._native import place_momentum
-from ._parameters import as_part_of
+from ._parameters import as_part_of, has_values
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
 _NONE = (0.0, 0.0, False)
@@ -89,6 +89,22 @@ class MemoryMomentum:
     def note_exchange(self) -> None:
         self._exchanges += 1
 
+    @property
+    def awaits_step(self) -> bool:
+        """Whether there was an exchange since the optimiser's last step."""
+        return self._exchanges > 0 and bool(self._handles)
+
+    def refuse_second_exchange(self) -> None:
+        """Raises, when a backward pass begins, where gradients hold what an exchange has brought: a velocity, which the
+        memories would take for a gradient and put into their velocity again."""
+        if self.awaits_step and any(parameter.grad is not None and has_values(parameter.grad)
+                                    for group in _momentum_groups(self._optimizer) for parameter in group["params"]):
+            raise ContractError(
+                "backward: gradients were exchanged already since the last step of the optimizer, and .grad still has their "
+                "mean. With momentum in the memory a second exchange would put that mean into the momentum again, and training "
+                "would diverge: run all backward passes of a step but the last under model.no_sync(), or give compress "
+                "momentum=\"optimizer\"; if the earlier gradients are not to be used, call optimizer.zero_grad() before this pass")
+
     def _look_at_exchanges(self) -> None:
         """Memories count exchanges, which are to be as many as steps of the optimiser."""
         exchanges, self._exchanges = self._exchanges, 0
@@ -120,6 +136,7 @@ class MemoryMomentum:
         self._restore()
         for handle in self._handles:
             handle.remove()
+        self._handles = []
 
     def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Optional[tuple[Any, Any]]:
         arguments = None

@@ -15,7 +15,9 @@ from torch import nn
 from ._attached import take_over
 from ._exchange import Exchange
 from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most
+from ._forgotten import Mark
 from ._momentum import UnnamedOptimizer, place, would_move
+from ._passed_by import PassedBy
 
 _Options = Mapping[str, Any]
 
@@ -71,6 +73,8 @@ class LinkedOptimizer:
     ) -> None:
         self._momentum = place(optimizer, where, parameters, options)
         self._first_moment: Optional[FirstMoment] = None
+        self._passed_by: Optional[PassedBy] = None
+        self._mark: Optional[Mark] = None
         self._unnamed: Optional[UnnamedOptimizer] = None
         self._where = where
         # Not kept alive: by its parameters' hooks an optimiser keeps links between replicas.
@@ -96,8 +100,14 @@ class LinkedOptimizer:
             if self._where == "auto":
                 self._first_moment = first_moment_of(optimizer, tensors, exchange.settings_asked)
                 self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=7)
-            own = [one for one in (self._momentum, self._first_moment) if one is not None]
-            take_over(optimizer, {id(tensor) for tensor in tensors}, own)
+            known = {id(tensor) for tensor in tensors}
+            if self._momentum is not None:
+                self._passed_by = PassedBy(known)
+            if isinstance(optimizer, torch.optim.Optimizer):  # others have no such hooks
+                self._mark = Mark(known)
+            # The momentum's hook runs a step's closure, with its exchange.
+            own = [one for one in (self._momentum, self._first_moment, self._passed_by, self._mark) if one is not None]
+            take_over(optimizer, known, own)
         elif self._where == "auto":
             self._look_for_unnamed(exchange)
 
@@ -118,10 +128,23 @@ class LinkedOptimizer:
         elif self._released or of_released:
             exchange.set_momentum(_none_of_each)
 
-    def note_exchange(self) -> None:
-        """An exchange has ended, with whose means the optimiser is to take a step."""
-        if self._momentum is not None:
+    def note_exchange(self, skipped: bool) -> None:
+        """An exchange has ended. The optimiser is to take a step with its means, unless it was skipped."""
+        if self._momentum is not None and not skipped:
             self._momentum.note_exchange()
+        if self._passed_by is not None:
+            self._passed_by.note_exchange()
+        if self._mark is not None:
+            self._mark.note_exchange()
+
+    @property
+    def awaits_step(self) -> bool:
+        """Whether momentum has acted in an exchange since the optimiser's last step."""
+        return self._momentum is not None and self._momentum.awaits_step
+
+    def refuse_second_exchange(self) -> None:
+        if self._momentum is not None:
+            self._momentum.refuse_second_exchange()
 
     def follow(self, exchange: Exchange) -> None:
         """The exchange has other codecs, or the link another exchange."""
@@ -165,13 +188,15 @@ class LinkedOptimizer:
             self._first_moment.detach()
         if self._momentum is not None:
             self._momentum.give_back(velocities)
-        self._momentum = self._first_moment = None
+        if self._passed_by is not None:
+            self._passed_by.detach()
+        self._momentum = self._first_moment = self._passed_by = None
         self._released = True
         self.set_momentum(exchange)
 
     def detach(self) -> None:
         """The optimiser acts by itself from now on; what memories hold of its momentum stays
         there."""
-        for attached in (self._momentum, self._first_moment, self._unnamed):
+        for attached in (self._momentum, self._first_moment, self._passed_by, self._mark, self._unnamed):
             if attached is not None:
                 attached.detach()

@@ -40,6 +40,12 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
+def has_values(tensor: torch.Tensor) -> bool:
+    """Whether a value of it is not zero; of a sharded tensor, in this rank's shard."""
+    local = local_part(tensor)
+    return bool((local._values() if local.is_sparse else local).any())
+
+
 def _is_in_one_piece(tensor: torch.Tensor) -> bool:
     """Whether its values fill a piece of memory, each once, in whatever order."""
     return torch.ops.aten.is_non_overlapping_and_dense(tensor)

@@ -78,6 +78,7 @@ class ReplicasLink(Link):
 
     def _look(self, module: nn.Module, inputs: Any) -> None:
         if torch.is_grad_enabled():
+            self._require_going_on()
             require_known(module, {*self._names})
 
     # At the outermost backward pass: re-entrant checkpointing has others inside, whose ends come earlier.

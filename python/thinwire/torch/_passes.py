@@ -1,0 +1,72 @@
+"""Looks at the passes of a DistributedDataParallel with a link: none may begin whose gradients would do harm."""
+
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import weakref
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
+
+from ._averaged import Unwatched
+
+
+class _Link(Protocol):
+    def _require_going_on(self) -> None: ...
+    def _awaits_optimizer(self) -> bool: ...
+    def _refuse_second_exchange(self) -> None: ...
+
+
+def _will_exchange(model: DistributedDataParallel) -> bool:
+    """As torch decides it, for the backward pass of a forward pass that is made now."""
+    return torch.is_grad_enabled() and model.require_backward_grad_sync
+
+
+class _Look:
+    """A hook of the model, which keeps no link alive, and has none in a copy of the model."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = weakref.ref(link)
+        self._uncompiled = torch.compiler.disable(self._look)
+
+    def __call__(self, model: nn.Module, inputs: Any, output: Any = None) -> None:
+        self._uncompiled(model, output)
+
+    def __reduce__(self) -> tuple[type[Unwatched], tuple[()]]:
+        return (Unwatched, ())
+
+    def _look(self, model: DistributedDataParallel, output: Any) -> None:
+        raise NotImplementedError
+
+
+class _BeforeForward(_Look):
+    def _look(self, model: DistributedDataParallel, output: Any) -> None:
+        link = self._link()
+        if link is not None and _will_exchange(model):
+            link._require_going_on()
+
+
+class _AfterForward(_Look):
+    """Gradients are looked at when the backward pass begins, because scripts may zero them between the two passes. In the
+    usual case, one exchange for each step of the optimiser, nothing is done."""
+
+    def _look(self, model: DistributedDataParallel, output: Any) -> None:
+        link = self._link()
+        if link is None or not link._awaits_optimizer() or not _will_exchange(model):
+            return
+        for leaf in tree_leaves(output):
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                leaf.register_hook(self._begin_backward)
+
+    def _begin_backward(self, _: torch.Tensor) -> None:
+        link = self._link()
+        if link is not None:
+            link._refuse_second_exchange()
+
+
+def look_at_passes(model: DistributedDataParallel, link: Any) -> None:
+    model.register_forward_pre_hook(_BeforeForward(link))
+    model.register_forward_hook(_AfterForward(link))
