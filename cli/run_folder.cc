@@ -62,7 +62,8 @@ std::string difference_to_unfinished(const fs::path& folder, const Recipe& recip
   if (!earlier) return "";
   return first_difference(
       [&](std::string_view key) -> std::optional<std::string> {
-        return earlier.value().options.canonical(key);
+        const bool computes = !key.starts_with("checkpoint.") && key != "run.threads";
+        return (computes ? earlier.value() : recipe).options.canonical(key);
       },
       recipe);
 }

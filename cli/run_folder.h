@@ -25,8 +25,9 @@ std::string first_difference(
     const std::function<std::optional<std::string>(std::string_view key)>& before,
     const Recipe& recipe);
 
-// The same of the run that was cut off in this folder, by its recipe.toml. Empty too where that cannot be read: then
-// `thinwire train --resume` compares with the checkpoint's own.
+// The same of the run that was cut off in this folder, by its recipe.toml, but for settings that change nothing of what it
+// computes (checkpoint.*, run.threads). Empty too where that cannot be read: then `thinwire train --resume` compares with the
+// checkpoint's own.
 std::string difference_to_unfinished(const std::filesystem::path& folder, const Recipe& recipe);
 
 // Removes the checkpoints of a run that was cut off, so that another one may begin in its folder.

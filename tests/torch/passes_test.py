@@ -26,6 +26,16 @@ class Run:
         self.link = tw.compress(self.model, codec, optimizer=self.optimizer, **settings)
 
 
+class TwoOutputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = make_net(), nn.Linear(4, 3)
+
+    def forward(self, images):
+        classes = self.body(images)
+        return {"classes": classes, "extra": self.head(classes)}
+
+
 def said_of(call):
     with warnings.catch_warnings(record=True) as texts:
         warnings.simplefilter("always")
@@ -99,7 +109,28 @@ def harmless(rank, size):
             run.optimizer.zero_grad()
         return passes
 
-    found = {"accumulated": run(accumulated), "evaluated": run(evaluated(False)), "with gradients": run(evaluated(True))}
+    def several(run, number):
+        """One step is not taken; the head has its gradient before the pass reaches the first output."""
+        images, labels = batch_of(number, rank)
+        run.optimizer.zero_grad()
+        outputs = run.model(images)
+        (nn.functional.cross_entropy(outputs["classes"], labels) + outputs["extra"].square().mean()).backward()
+        if number != 1:
+            run.optimizer.step()
+
+    def penalised(run, number):
+        """The slope is taken before the gradients of a pass whose step was not taken are zeroed."""
+        images, labels = batch_of(number, rank)
+        images.requires_grad_()
+        outputs = run.model(images)
+        slope = torch.autograd.grad(outputs.sum(), images, create_graph=True)[0].square().mean()
+        run.optimizer.zero_grad()
+        (nn.functional.cross_entropy(outputs, labels) + slope).backward()
+        if number != 1:
+            run.optimizer.step()
+
+    found = {"accumulated": run(accumulated), "evaluated": run(evaluated(False)), "with gradients": run(evaluated(True)),
+             "several": run(several, net=TwoOutputs()), "penalised": run(penalised)}
     for to_none in (True, False):
         found[f"left out {to_none}"] = run(left_out(to_none))
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0)

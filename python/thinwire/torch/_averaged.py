@@ -24,6 +24,9 @@ class Unwatched:
         pass
 
 
+_Unwatched = Unwatched  # of models that were saved whole before it had this name
+
+
 class Averaged:
     """What DistributedDataParallel found to be trained when it was made; what is frozen or replaced later it does
     not notice.

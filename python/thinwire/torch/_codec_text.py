@@ -42,10 +42,11 @@ def _better(found: re.Match[str], codec: str) -> str:
 
 
 def with_option(codec: Any, name: str, value: Any) -> Optional[str]:
-    """The codec's text with an option that was given as an argument; None where the codec has none of that name."""
+    """The codec's text with an option that was given as an argument; None where the codec has none of that name, or the text
+    has it already."""
     if not isinstance(codec, str):
         return None
     known = {one.name: one.options for one in codecs()}
-    if name not in known.get(codec.partition(":")[0], {}):
+    if name not in known.get(codec.partition(":")[0], {}) or re.search(rf"[:,]{name}=", codec):
         return None
     return f"{codec}{',' if ':' in codec else ':'}{name}={value}"

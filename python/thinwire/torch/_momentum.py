@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from ..errors import BadOptionError, ContractError
 from ._first_moment import has_first_moment
 from ._native import place_momentum
-from ._parameters import as_part_of, has_values
+from ._parameters import as_part_of, gets_gradient, has_values
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
 _NONE = (0.0, 0.0, False)
@@ -97,7 +97,7 @@ class MemoryMomentum:
     def refuse_second_exchange(self) -> None:
         """Raises, when a backward pass begins, where gradients hold what an exchange has brought: a velocity, which the
         memories would take for a gradient and put into their velocity again."""
-        if self.awaits_step and any(parameter.grad is not None and has_values(parameter.grad)
+        if self.awaits_step and any(parameter.grad is not None and gets_gradient(parameter) and has_values(parameter.grad)
                                     for group in _momentum_groups(self._optimizer) for parameter in group["params"]):
             raise ContractError(
                 "backward: gradients were exchanged already since the last step of the optimizer, and .grad still has their "

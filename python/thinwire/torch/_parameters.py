@@ -46,6 +46,16 @@ def has_values(tensor: torch.Tensor) -> bool:
     return bool((local._values() if local.is_sparse else local).any())
 
 
+def gets_gradient(parameter: torch.Tensor) -> bool:
+    """Whether the backward pass under way adds to its .grad, which torch.autograd.grad does not."""
+    if not parameter.requires_grad:
+        return False
+    with torch.enable_grad():
+        view = parameter.view_as(parameter)
+    assert view.grad_fn is not None
+    return torch._C._will_engine_execute_node(view.grad_fn.next_functions[0][0])
+
+
 def _is_in_one_piece(tensor: torch.Tensor) -> bool:
     """Whether its values fill a piece of memory, each once, in whatever order."""
     return torch.ops.aten.is_non_overlapping_and_dense(tensor)

@@ -50,20 +50,25 @@ class _BeforeForward(_Look):
 
 
 class _AfterForward(_Look):
-    """Gradients are looked at when the backward pass begins, because scripts may zero them between the two passes. In the
+    """Gradients are looked at when the backward pass begins, because scripts may zero them between the two passes, and once
+    in it: where a model has several outputs, some parameters have their gradients before the last one is reached. In the
     usual case, one exchange for each step of the optimiser, nothing is done."""
+
+    _task = -1  # the last backward pass that was looked at
 
     def _look(self, model: DistributedDataParallel, output: Any) -> None:
         link = self._link()
         if link is None or not link._awaits_optimizer() or not _will_exchange(model):
             return
         for leaf in tree_leaves(output):
-            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:  # others would keep the hook for later passes
                 leaf.register_hook(self._begin_backward)
 
     def _begin_backward(self, _: torch.Tensor) -> None:
         link = self._link()
-        if link is not None:
+        task = torch._C._current_graph_task_id()
+        if link is not None and task != self._task:
+            self._task = task
             link._refuse_second_exchange()
 
 
