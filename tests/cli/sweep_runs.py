@@ -85,6 +85,9 @@ class Sweep(program.ProgramTest):
         self.assertFalse(self.summary("all/plain-seed1")["finished"])
         plan, _ = self.sweep("--dry-run", **changes)
         self.assertEqual((plan.count("unfinished"), plan.count("to do")), (2, 2))
+        plan, _ = self.sweep("--dry-run", **changes, checkpoint__keep=5)  # which says nothing of what is computed
+        self.assertEqual(plan.count("unfinished"), 2)
+        (self.folder / "two.toml").write_text(toml(**changes))
 
         process = self.start([self.program, "sweep", "two.toml", "--out", "all", "--at-once", "2"])
         resumed = self.folder / "all" / "plain-seed1" / "log.txt"
