@@ -49,10 +49,10 @@ class Feedback : public Stateful {
   // it. The values are not saved. REQUIRES: one for each tensor; no step under way.
   virtual void set_momentum(std::span<const Momentum> /*of_tensors*/) {}
 
-  // Takes over `debt`, which this rank owes to the mean besides: it counts one n-th, as what the memory sends does, and
-  // passes no momentum and no other weight of gradients. True if it did; false, and nothing has happened, if a debt may
-  // as well be added to the next gradient. REQUIRES: as many values as the stream has, in the processor's memory; no
-  // step under way.
+  // Takes over `debt`, which this rank owes to the mean beside what the memory owes. From then on the debt counts one
+  // n-th, like all that the memory sends, and no momentum and no weight of gradients is applied to it. Returns false, and
+  // changes nothing, if the caller may as well add the debt to the next gradient. REQUIRES: as many values as the stream
+  // has, in the processor's memory; no step under way.
   virtual bool owe(std::span<const float> /*debt*/) { return false; }
 
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps

@@ -42,6 +42,7 @@ class Ef21 final : public Feedback, public FollowsRanks {
     guard_.prepare_part(begin, gradient.size());
     return form(gradient, begin);
   }
+
   // H lacks it, so h is what is too large: the next g - h has it.
   bool owe(std::span<const float> debt) override {
     own_.add(-1, debt);

@@ -187,13 +187,17 @@ Status Store::take_shared(const StateArrays& shared) {
   });
 }
 
+namespace {
+
 // What follows the mean (ef21) has estimates that are averaged when ranks change, and owes nothing.
-StateArrays Store::save_owed() const {
-  return save_of([](const Stateful& of, const StateArray& array) {
-    return !of.shares_state() &&
-           (array.on_resize == OnResize::kOwedToMean || array.on_resize == OnResize::kJoin);
-  });
+bool is_owed(const Stateful& of, const StateArray& array) {
+  return !of.shares_state() &&
+         (array.on_resize == OnResize::kOwedToMean || array.on_resize == OnResize::kJoin);
 }
+
+}  // namespace
+
+StateArrays Store::save_owed() const { return save_of(is_owed); }
 
 namespace {
 
@@ -234,20 +238,24 @@ bool Store::shares_state(const std::string& key) const {
 }
 
 void Store::drop_owed(const std::function<bool(const std::string& key)>& of) {
-  StateArrays owed = save_owed();
-  if (of)
-    std::erase_if(owed, [&](const StateArray& array) {
-      return !of(array.name.substr(0, array.name.rfind('/')));
-    });
-  merge(owed, [](StateArray& own, const StateArray& /*same*/) {
-    if (own.on_resize == OnResize::kJoin) {
-      own.data.clear();
-      own.shape = {0};
-    } else {
-      std::fill(own.data.begin(), own.data.end(), std::byte{0});
+  std::map<std::string, StateArrays> emptied;
+  for (const auto& [key, object] : objects_) {
+    if (of && !of(key)) continue;
+    StateArrays arrays = object->save();
+    bool owes = false;
+    for (StateArray& array : arrays) {
+      if (!is_owed(*object, array)) continue;
+      owes = true;
+      if (array.on_resize == OnResize::kJoin) {
+        array.data.clear();
+        array.shape = {0};
+      } else {
+        std::fill(array.data.begin(), array.data.end(), std::byte{0});
+      }
     }
-    return Status::ok();
-  }).or_throw();
+    if (owes) emptied.emplace(key, std::move(arrays));
+  }
+  load_all(objects_, emptied, "store: without what was owed,").or_throw();
 }
 
 double Store::owed_norm() const {

@@ -180,7 +180,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   if (runner_ != nullptr)
     for (const StreamSpec& stream : runner_->streams())
       if (store_.shares_state(feedback_key(stream.name))) settled.insert(owner_key(stream.name));
-  store_.drop_owed([&](const std::string& key) { return settled.contains(key); });
+  if (!settled.empty())
+    store_.drop_owed([&](const std::string& key) { return settled.contains(key); });
   build(group);
   share_state(group, call, me);
   runner_->compare_shared(group);

@@ -14,7 +14,8 @@
 // until they know the statistics of the last one.
 //
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
-// sum of finite gradients overflows, except of n that lie within rounding (n ulps) of the largest float.
+// sum of finite gradients overflows, unless all of them lie within a few units in the last place of the
+// largest float.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

@@ -97,7 +97,7 @@ class ActiveStream {
   // its shard to the gradient, until a step counts. Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
-  // Between two steps: the same of what lies outside the shard, at once, if the stream's own memory takes debts over.
+  // Between two steps: the stream's own memory takes over what of `owed` lies outside the shard, if it takes debts over.
   void take_strays(OwnerMemory& owed);
 
   // The threshold that this stream has together with others; null: the codec finds its own.
