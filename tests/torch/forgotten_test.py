@@ -9,6 +9,7 @@ import warnings
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+import nets
 from nets import make_net, train
 from ranks import on_ranks
 
@@ -24,7 +25,7 @@ def said_in_steps(model, optimizer, rank):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         train(model, optimizer, rank, 3)
-    return sum("link begins with empty memories" in str(one.message) for one in said)
+    return sum("link begins with empty memories" in str(one.message) and one.filename == nets.__file__ for one in said)
 
 
 def through_a_file(state):

@@ -95,7 +95,7 @@ def texts_of(call):
     with warnings.catch_warnings(record=True) as texts:
         warnings.simplefilter("always")
         call()
-    return [str(one.message) for one in texts]
+    return [str(one.message) for one in texts if one.filename.endswith(("_test.py", "nets.py"))]  # not lines of torch
 
 
 def twice_a_step(rank, size):

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ._parameters import local_part
+from ._warn import warn_user
 
 
 class _Link(Protocol):
@@ -97,9 +97,8 @@ def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> No
     for link, carried in carrying:
         _without_steps.discard(link)
         if link.lacks_state() and (is_loaded or any(_goes_on(optimizer.state.get(parameter, {})) for parameter in carried)):
-            warnings.warn("the optimiser goes on from a state, and the link begins with empty memories: what codecs "
-                          "left out of earlier gradients is lost; link.load_state_dict(...) goes on with it",
-                          stacklevel=2)
+            warn_user("the optimiser goes on from a state, and the link begins with empty memories: what codecs "
+                      "left out of earlier gradients is lost; link.load_state_dict(...) goes on with it")
 
 
 register_optimizer_step_pre_hook(_before_step)

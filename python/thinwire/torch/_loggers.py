@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
 from ..errors import ContractError
+from ._warn import warn_user
 
 Rows = Iterable[tuple[str, float]]  # names and numbers of one step
 
@@ -70,6 +70,6 @@ class Loggers:
         text = (f"log_to: the numbers of step {step} could not be written ({type(error).__name__}: {error}); "
                 "training goes on, and further failures of this writer are not reported")
         try:
-            warnings.warn(text, stacklevel=2)
+            warn_user(text)
         except Warning:  # where warnings are errors; there is nobody here to catch one
             print(f"thinwire: {text}")

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
@@ -16,6 +15,7 @@ from ..errors import BadOptionError, ContractError
 from ._first_moment import has_first_moment
 from ._native import place_momentum
 from ._parameters import as_part_of, gets_gradient, has_values
+from ._warn import warn_user
 
 _KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
 _NONE = (0.0, 0.0, False)
@@ -110,11 +110,10 @@ class MemoryMomentum:
         exchanges, self._exchanges = self._exchanges, 0
         if exchanges > 1 and not self._is_told:
             self._is_told = True
-            warnings.warn(
+            warn_user(
                 f"gradients were exchanged {exchanges} times since the last step of the optimizer, and momentum in the memory "
                 "acts in every exchange: run all backward passes of a step but the last under no_sync(), call "
-                "link.skip_step() before a pass whose gradients are not used, or give momentum=\"optimizer\"",
-                stacklevel=5)
+                "link.skip_step() before a pass whose gradients are not used, or give momentum=\"optimizer\"")
 
     def give_back(self, velocities: Mapping[int, torch.Tensor]) -> None:
         """The optimiser's own momentum acts again, from the next step on, and goes on from these:
@@ -241,12 +240,10 @@ class UnnamedOptimizer:
             self._warn("first moment", "leaves it out")
 
     def _warn(self, what: str, remedy: str) -> None:
-        warnings.warn(
+        warn_user(
             f"codec '{self._codec}' leaves most values for later steps, and the optimizer's {what} acts on the bursts "
             f"in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) {remedy}, and "
-            "momentum=\"optimizer\" says that it is meant so",
-            stacklevel=5,
-        )
+            "momentum=\"optimizer\" says that it is meant so")
 
     def detach(self) -> None:
         _waiting.discard(self)

@@ -4,7 +4,6 @@ act."""
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -18,6 +17,7 @@ from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leavi
 from ._forgotten import Mark
 from ._momentum import UnnamedOptimizer, place, would_move
 from ._passed_by import PassedBy
+from ._warn import warn_user
 
 _Options = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float
     return [(0.0, 0.0, False)] * len(parameters)
 
 
-def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options, stacklevel: int) -> bool:
+def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> bool:
     """Says that momentum stays where it costs accuracy, if it does: of an optimiser that thinwire does not know."""
     groups = optimizer.param_groups
     if isinstance(optimizer, torch.optim.SGD) or has_first_moment(optimizer) or not any(
@@ -46,11 +46,10 @@ def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options, stack
         return False
     codecs = leaving_most(options)
     if codecs:
-        warnings.warn(
+        warn_user(
             f"codec '{codecs[0]}' leaves most values for later steps, and the momentum of {type(optimizer).__name__} acts on "
             "the bursts in which they arrive, which costs accuracy; thinwire moves that of torch's SGD, and leaves out the "
-            "first moment of Adam and AdamW; momentum=\"optimizer\" says that it is meant so",
-            stacklevel=stacklevel)
+            "first moment of Adam and AdamW; momentum=\"optimizer\" says that it is meant so")
     return bool(codecs)
 
 
@@ -99,7 +98,7 @@ class LinkedOptimizer:
             tensors = [parameter.tensor for parameter in exchange.parameters]
             if self._where == "auto":
                 self._first_moment = first_moment_of(optimizer, tensors, exchange.settings_asked)
-                self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=7)
+                self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked)
             known = {id(tensor) for tensor in tensors}
             if self._momentum is not None:
                 self._passed_by = PassedBy(known)
@@ -164,13 +163,13 @@ class LinkedOptimizer:
             codecs = leaving_most(exchange.settings_asked)
             if codecs and not self._is_told:
                 self._is_told = True
-                warnings.warn(
+                warn_user(
                     f"codec '{codecs[0]}' leaves most values for later steps, and the optimizer's momentum stays on the mean "
                     "of what is sent, which costs accuracy: a change of codec does not move it. "
                     "compress(..., momentum=\"memory\") has it in front of compression with every codec, and "
-                    "momentum=\"optimizer\" says that it is meant so", stacklevel=4)
+                    "momentum=\"optimizer\" says that it is meant so")
         elif not self._is_told:
-            self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked, stacklevel=5)
+            self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked)
 
     def release(self, exchange: Exchange) -> None:
         """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks

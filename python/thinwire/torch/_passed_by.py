@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 
 from ._parameters import has_values
+from ._warn import warn_user
 
 _ENOUGH = 3  # steps in a row
 
@@ -46,11 +46,10 @@ class PassedBy:
         self._steps += 1
         if self._steps == _ENOUGH:
             self._is_told = True
-            warnings.warn(
+            warn_user(
                 f"the optimizer took {_ENOUGH} steps in a row with gradients that did not come through the link which holds its "
                 "momentum, so that these steps had none: give the model that is trained now to compress, with optimizer=, or "
-                "call link.release_optimizer() on all ranks, after which the momentum is the optimizer's own again",
-                stacklevel=3)
+                "call link.release_optimizer() on all ranks, after which the momentum is the optimizer's own again")
 
     def _has_gradients(self, optimizer: torch.optim.Optimizer) -> bool:
         # Not those of torch.distributed.checkpoint, which takes a step with zeros at a learning rate of zero.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -25,6 +24,7 @@ from ._parameters import Parameter, decides, every_parameter, local_part, plainl
 from ._reshard import Shard, arrays_of, shard_of, whole_of
 from ._saved import Saved, entries, from_tensor, of_rank, to_tensor, together
 from ._sharded import sharded_modules, sharded_parameters
+from ._warn import warn_user
 
 _EIGHT_BITS = "loco"
 _COUNTED = ("dense_bytes", "sent_bytes", "received_bytes", "device_to_host_bytes", "host_to_device_bytes",
@@ -208,12 +208,11 @@ class ShardsLink(Link):
                 if name.endswith("/residual") or name.endswith("/velocity"):
                     size += math.prod(shape) * (1 if self._is_eight_bits(reduction) else 4)
         if size > 4 * shards:
-            warnings.warn(
+            warn_user(
                 f"the memory of this codec keeps {size:,} bytes on every rank, for all values of the model, beside "
                 f"{4 * shards:,} bytes of its own shards: it keeps what was lost of the gradients that go to other "
                 'ranks. feedback="loco" keeps about one byte a value, feedback="none" nothing; or compress between '
-                "replicas",
-                stacklevel=6)
+                "replicas")
 
     @staticmethod
     def _is_eight_bits(reduction: Reduction) -> bool:
@@ -293,7 +292,7 @@ class ShardsLink(Link):
         try:
             self._reductions[name].load([arrays] * exchange.size, steps)
         except Exception as error:  # a lost rank, of which the first error tells
-            warnings.warn(f"load_state_dict: '{name}' could not go back to what it was: {error}", stacklevel=4)
+            warn_user(f"load_state_dict: '{name}' could not go back to what it was: {error}")
 
     def decisions(self) -> list[dict[str, Any]]:
         """Codec "auto" is refused here, so there are none."""
