@@ -95,30 +95,45 @@ class Plan(Sequence[PlannedStep]):
 
     @property
     def compress(self) -> bool:
-        """Whether any codec is at least 2 % faster than the baseline, which is less than what a prediction can tell."""
-        return any(step.speed_up >= _core.WORTHWHILE for step in self._codecs())
+        """Whether any codec is at least 2 % faster than training without one, which is less than what a prediction can tell."""
+        return any(self._pays(step) for step in self._codecs())
+
+    @property
+    def uncompressed(self) -> PlannedStep:
+        """The fastest step without a codec: the baseline or, if that is faster, thinwire's exchange with fp32."""
+        return min(self.of(self.baseline), self.of("fp32"), key=lambda step: step.seconds)
+
+    def _pays(self, step: PlannedStep) -> bool:
+        return self.uncompressed.seconds >= _core.WORTHWHILE * step.seconds
 
     @property
     def best(self) -> Optional[PlannedStep]:
         """The codec to choose, other than fp32, if there is one. Of the codecs whose known errors are at most a point above
         fp32, and whose steps are within 5 % of the fastest of these, it is the one whose error is known on most networks and
-        is smallest there. If none of these is 2 % faster than the baseline and another codec is, it is the fastest of all."""
+        is smallest there. If none of these is 2 % faster than `uncompressed` and another codec is, it is the fastest of all."""
         others = self._codecs()
-        chosen = _core.choose_codec([(step.seconds, _known(step)) for step in others], self.of(self.baseline).seconds)
+        chosen = _core.choose_codec([(step.seconds, _known(step)) for step in others], self.uncompressed.seconds)
         return None if chosen is None else others[chosen]
 
     @property
     def verdict(self) -> str:
         """What to do, in words."""
-        best, dense, codecs = self.best, self.of(self.baseline), self._codecs()
-        share = dense.compute_seconds / dense.seconds
+        best, dense, codecs = self.best, self.uncompressed, self._codecs()
+        name = self.baseline if dense.codec == self.baseline else "thinwire's fp32"
+        takes = f"{1e3 * dense.seconds:,.1f} ms with {name}"
+        if dense.codec != self.baseline:
+            takes += f", {1e3 * self.of(self.baseline).seconds:,.1f} ms with {self.baseline}"
         if not self.compress or best is None:
-            return (f"Do not compress: no codec is 2 % faster than {self.baseline}. Computation takes {100 * share:.0f} % of a step "
-                    f"with {self.baseline}. A slower link, more ranks or a shorter computation can change the answer.")
-        text = (f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {1e3 * dense.seconds:,.1f} ms with "
-                f"{self.baseline}.")
-        if best.speed_up < _core.CLEAR_GAIN:
-            text += (f" A gain of {100 * (best.speed_up - 1):.0f} % is less than predictions are sure of: time steps with and without it on "
+            share = dense.compute_seconds / dense.seconds
+            text = (f"Do not compress: no codec is 2 % faster than {name}. Computation takes {100 * share:.0f} % of a step "
+                    f"with {name}. A slower link, more ranks or a shorter computation can change the answer.")
+            if self.of(self.baseline).seconds >= _core.WORTHWHILE * dense.seconds:
+                text += f" A step takes {takes}: the codec fp32 has thinwire's exchange without compression."
+            return text
+        text = f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {takes}."
+        gain = dense.seconds / best.seconds
+        if gain < _core.CLEAR_GAIN:
+            text += (f" A gain of {100 * (gain - 1):.0f} % is less than predictions are sure of: time steps with and without it on "
                      "your machines.")
         if not best.known_errors:
             text += f" What {best.codec} costs in accuracy is not known."
@@ -131,8 +146,8 @@ class Plan(Sequence[PlannedStep]):
                 else "what it costs in accuracy is not known.")
         if best.wants_short_trial:
             text += " It leaves most gradient values for later steps, so compare the losses of a short run with it and without it first."
-        worth = [step.codec + _warning(step) for step in codecs if step.speed_up >= _core.WORTHWHILE]
-        return f"{text} At least 2 % faster than {self.baseline} are: {', '.join(worth)}."
+        worth = [step.codec + _warning(step) for step in codecs if self._pays(step)]
+        return f"{text} At least 2 % faster than {name} are: {', '.join(worth)}."
 
     def _codecs(self) -> list[PlannedStep]:
         return [step for step in self._steps if step.codec not in ("fp32", DDP)]
