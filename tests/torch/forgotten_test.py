@@ -39,7 +39,7 @@ def resumed(rank, size):
     """How often it is said, by runs that differ in one thing."""
     import thinwire.torch as tw
 
-    def run(steps=3, momentum=0.9, loads_optimizer=True, loads_link=False, loads_before=True):
+    def run(steps=3, momentum=0.9, loads_optimizer=True, loads_link=False, loads_before=True, own=False):
         model, optimizer = made(momentum)
         link = tw.compress(model, SIDCO, optimizer=optimizer)
         train(model, optimizer, rank, steps)
@@ -51,7 +51,7 @@ def resumed(rank, size):
             optimizer.load_state_dict(state)
         link = tw.compress(model, SIDCO, optimizer=optimizer)
         if loads_optimizer and not loads_before:
-            optimizer.load_state_dict(state)
+            optimizer.load_state_dict(optimizer.state_dict() if own else state)
         if loads_link:
             link.load_state_dict(kept)
         said = said_in_steps(model, optimizer, rank)
@@ -60,7 +60,8 @@ def resumed(rank, size):
 
     return {"forgotten": run(), "after compress": run(loads_before=False), "no momentum": run(momentum=0.0),
             "loaded": run(loads_link=True), "loaded after": run(loads_link=True, loads_before=False),
-            "new": run(loads_optimizer=False), "of no steps": run(steps=0)}
+            "new": run(loads_optimizer=False), "of no steps": run(steps=0),
+            "its own": run(loads_before=False, own=True)}
 
 
 def resumed_from_dcp(rank, size, folder):
@@ -107,7 +108,7 @@ class Forgotten(unittest.TestCase):
     def test_links_are_noticed_where_sgd_saves_nothing(self):
         for said in on_ranks(2, resumed):
             self.assertEqual(said, {"forgotten": 1, "after compress": 1, "no momentum": 1, "loaded": 0, "loaded after": 0,
-                                    "new": 0, "of no steps": 0})
+                                    "new": 0, "of no steps": 0, "its own": 0})
 
     def test_links_are_noticed_behind_distributed_checkpoints(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,8 @@ _stepped: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 _without_steps: weakref.WeakSet[Any] = weakref.WeakSet()  # links whose parameters no optimiser has moved
 
 
-_loaded: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # a state, beside their link
+_allocated: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # by a step that moves nothing
+_loaded: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # a state after that, beside their link
 _MARK = "thinwire"  # in a parameter group of a saved state: a link has exchanged its gradients
 
 
@@ -34,8 +35,9 @@ class Mark:
     empty after any number of steps: its momentum is in the link's memories.
 
     The mark is a number in the saved parameter groups, and not in those of the optimiser itself. Where no link is, it is
-    one more key that nobody reads. torch.distributed.checkpoint loads only keys that the new optimiser has, so that a
-    load by that is noticed when it is made.
+    one more key that nobody reads. torch.distributed.checkpoint loads only keys that the new optimiser has, which has no
+    mark. It takes a step that only allocates before it loads, so that its loads are told by that. Any other state without
+    a mark may be the optimiser's own from before its first step: frameworks save it and load it again.
 
     Args:
         known: the ids of the link's parameters.
@@ -48,7 +50,7 @@ class Mark:
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         self._handles = [optimizer.register_state_dict_post_hook(self._write),
-                         optimizer.register_load_state_dict_post_hook(_loaded.add)]
+                         optimizer.register_load_state_dict_post_hook(_note_load)]
 
     def detach(self) -> None:
         for handle in self._handles:
@@ -61,6 +63,11 @@ class Mark:
         for group, saved in zip(optimizer.param_groups, state["param_groups"]):
             if self._has_exchanged and any(id(parameter) in self.known for parameter in group["params"]):
                 saved[_MARK] = 1
+
+
+def _note_load(optimizer: torch.optim.Optimizer) -> None:
+    if optimizer in _allocated:
+        _loaded.add(optimizer)
 
 
 def watch(link: _Link) -> None:
@@ -90,6 +97,7 @@ def _before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> No
     carrying = [(link, carried) for link in list(_without_steps)
                 if (carried := [p for group in optimizer.param_groups for p in group["params"] if link.carries(p)])]
     if carrying and _allocates(optimizer) and not any(link.has_exchanged() for link, _ in carrying):
+        _allocated.add(optimizer)
         return
     _stepped.add(optimizer)
     marks = [group.pop(_MARK, None) for group in optimizer.param_groups] if carrying else []
