@@ -6,17 +6,12 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/machine.h"
 #include "core/number_text.h"
-#include "exchange/engine/codec_change.h"
+#include "plan/auto_reason.h"
 
 namespace thinwire {
 namespace {
@@ -45,29 +40,11 @@ size_t steps_of_trial(double step) {
 
 bool far_apart(double a, double b) { return std::max(a, b) > kOther * std::min(a, b); }
 
-// Three digits: "12.3 ms", "1.2 s", "971 Mbit/s".
-std::string in_units(double number, double unit, const char* small, const char* large) {
-  char text[48];
-  const bool is_large = number >= 1000 * unit;
-  std::snprintf(text, sizeof text, "%.3g %s", number / (is_large ? 1000 * unit : unit),
-                is_large ? large : small);
-  return text;
-}
-
-std::string time_text(double seconds) { return in_units(seconds, 1e-3, "ms", "s"); }
-
 // Of what `shortest` wrote. Whatever locale a rank has, it reads the same number, and all probe for as long.
 double number_in(std::string_view text) {
   double number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
-}
-
-std::string link_text(const LinkSpec& link) {
-  const std::string rate = link.bits_per_second == 0
-                               ? "no limit"
-                               : in_units(link.bits_per_second, 1e6, "Mbit/s", "Gbit/s");
-  return rate + ", " + time_text(link.latency_seconds);
 }
 
 }  // namespace
@@ -82,86 +59,8 @@ AutoChooser::AutoChooser(Group& group, const ExchangeOptions& base, std::vector<
   if (!sources_.clock) sources_.clock = steady_clock;
   if (!sources_.probe) sources_.probe = probe_link;
   const std::string path = parse_auto(base_.codec).value().plan;
-  if (!path.empty()) read_plan(path);
+  if (!path.empty()) plan_ = read_plan(link_, base_, tensors_, path);
   watch.restart(kFirstSteps, kUnsteady);
-}
-
-void AutoChooser::read_plan(const std::string& path) {
-  std::string text;
-  together(link_.channel(), [&] {
-    if (!link_.first()) return;
-    std::error_code absent;
-    std::ifstream file(path, std::ios::binary);
-    if (!std::filesystem::is_regular_file(path, absent)) file.setstate(std::ios::failbit);
-    if (file) text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-    if (!file) throw Error(ErrorCode::kIo, "codec 'auto': plan " + path + ": cannot be read");
-    auto decisions = decisions_from(text);
-    if (!decisions)
-      throw Error(decisions.status().code(),
-                  "codec 'auto': plan " + path + ": " + decisions.status().message());
-    const std::string_view recorded = recorded_loss(text),
-                           given = to_string(parse_auto(base_.codec).value().loss);
-    if (!recorded.empty() && recorded != given)
-      throw Error(
-          ErrorCode::kBadOption,
-          "codec 'auto': plan " + path + " was recorded with loss=" + std::string(recorded) +
-              ", and loss=" + std::string(given) +
-              " holds here: memories would be others; write auto:loss=" + std::string(recorded) +
-              ",plan=" + path);
-    if (const Status can = check_plan(decisions.value()); !can)
-      throw Error(can.code(), "codec 'auto': plan " + path + ": " + can.message());
-  });
-  plan_ = decisions_from(link_.of_first(std::move(text))).value();
-}
-
-// A plan that cannot be followed to its end is refused before the first step. It is followed here from its first decision on, as the
-// exchange does it, as though owners owed something of every section: a memory that holds what is owed stays, and not every
-// codec goes with it.
-Status AutoChooser::check_plan(const std::vector<AutoDecision>& decisions) const {
-  std::optional<ExchangeOptions> now;
-  Sections sections;
-  for (const AutoDecision& decision : decisions) {
-    const auto refuse = [&](const Status& status) {
-      return Status::fail(status.code(),
-                          "step " + std::to_string(decision.step) + ": " + status.message());
-    };
-    if (const Status fits = check_decision(decision); !fits) return refuse(fits);
-    ExchangeOptions asked = decided_options(base_, decision);
-    if (now) {
-      const std::vector<bool> owes(sections.used.size(), true);
-      auto changed = changed_options(*now, sections, owes, asked, tensors_, decision.step);
-      if (!changed) return refuse(changed.status());
-      asked = std::move(changed.value());
-    }
-    Result<Sections> resolved = resolve_sections(asked, tensors_, decision.step);
-    if (!resolved) return refuse(resolved.status());
-    sections = std::move(resolved.value());
-    now = std::move(asked);
-  }
-  return Status::ok();
-}
-
-// What can be wrong with a decision whatever came before it. The sums of a library may have other bits each time, so that a run with
-// them could not be repeated.
-Status AutoChooser::check_decision(const AutoDecision& decision) const {
-  const auto refuse = [](const std::string& why) {
-    return Status::fail(ErrorCode::kBadOption, why);
-  };
-  std::vector<std::string> codecs = {decision.codec};
-  std::set<std::string_view> named;
-  for (const auto& [name, codec] : decision.others) {
-    codecs.push_back(codec);
-    if (!named.insert(name).second) return refuse("tensor '" + name + "' has two codecs");
-    if (std::none_of(tensors_.begin(), tensors_.end(),
-                     [&](const TensorSpec& tensor) { return tensor.name == name; }))
-      return refuse("there is no tensor '" + name + "'");
-  }
-  for (const std::string& codec : codecs) {
-    if (is_auto(codec)) return refuse("'" + codec + "' decides nothing");
-    if (codec.ends_with(" @ library"))
-      return refuse("'" + codec + "': auto has no method library; choose another, or none");
-  }
-  return Status::ok();
 }
 
 // One at a time, so that no rank waits longer than one takes.
@@ -201,25 +100,12 @@ Situation AutoChooser::situation(const WatchedStep& steps) const {
 
 std::string AutoChooser::reason(const Situation& now, const AutoDecision& decision) const {
   const double dense = choice_->expected(now, {.step = 0, .codec = "fp32", .why = {}});
-  const double seconds = choice_->expected(now, decision);
-  char times[32];
-  std::snprintf(times, sizeof times, "%.2f", dense / seconds);
-  std::string text = name_of(decision, tensors_.size()) + ": expected " + time_text(seconds) +
-                     " per step, " + times + "x as fast as fp32; link " + link_text(speed_);
-  if (now.timeline.compute_seconds > 0)
-    text += "; computation " + time_text(now.timeline.compute_seconds);
-  return text;
+  return reason_text(name_of(decision, tensors_.size()), choice_->expected(now, decision), dense,
+                     speed_, now.timeline.compute_seconds);
 }
 
 AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
-  if (!plan_.empty()) {
-    if (resumed != nullptr) return *resumed;
-    AutoDecision first = plan_.front();
-    for (const AutoDecision& one : plan_)
-      if (one.step <= step) first = one;
-    first.step = step;
-    return first;
-  }
+  if (plan_) return resumed != nullptr ? *resumed : plan_->begin(step);
   AutoDecision first{.step = step, .codec = "fp32", .why = "fp32: a single rank sends nothing"};
   if (link_.size() > 1) {
     const double before = clock();
@@ -291,31 +177,30 @@ std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& no
   return to_text({next});
 }
 
-std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision& now) {
-  if (!plan_.empty()) {
-    std::optional<AutoDecision> due;
-    for (const AutoDecision& one : plan_)
-      if (one.step <= step && one.step > now.step) due = one;
-    if (due) due->step = step;
-    return due;
-  }
-  if (link_.size() == 1 || !watch.is_full()) return std::nullopt;
-  const WatchedStep steps = link_.latest(watch.medians());
+std::optional<double> AutoChooser::look(const WatchedStep& steps) {
   const double compute =
       steps.ready.empty() ? 0 : *std::max_element(steps.ready.begin(), steps.ready.end());
-  std::string wish = "-";
+  std::string seconds;
   if (link_.first()) {
     judge_.passed(static_cast<double>(watch.size()) * steps.step);
     steps_ += watch.size();
     const AutoJudge::Wish wanted = judge_.look(steps.step, compute);
-    if (wanted == AutoJudge::Wish::kPlan) wish = "plan";
-    if (wanted == AutoJudge::Wish::kProbe) wish = shortest(judge_.probe_seconds());
+    if (wanted == AutoJudge::Wish::kPlan) seconds = "0";
+    if (wanted == AutoJudge::Wish::kProbe) seconds = shortest(judge_.probe_seconds());
   }
+  seconds = link_.of_first(std::move(seconds));
+  return seconds.empty() ? std::nullopt : std::optional(number_in(seconds));
+}
+
+std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision& now) {
+  if (plan_) return plan_->next(step, now);
+  if (link_.size() == 1 || !watch.is_full()) return std::nullopt;
+  const WatchedStep steps = link_.latest(watch.medians());
+  const std::optional<double> probed = look(steps);
   watch.restart(kSteps, 0);
-  wish = link_.of_first(std::move(wish));
-  if (wish == "-") return std::nullopt;
-  if (wish != "plan") {
-    probe(number_in(wish));
+  if (!probed) return std::nullopt;
+  if (*probed > 0) {
+    probe(*probed);
     watch.restart(kSteps, 1);  // the step with the probe
   }
   std::string text;

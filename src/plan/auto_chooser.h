@@ -11,6 +11,7 @@
 #include "plan/auto_choice.h"
 #include "plan/auto_judge.h"
 #include "plan/auto_link.h"
+#include "plan/recorded_plan.h"
 #include "plan/step_watch.h"
 #include "thinwire/auto_codec.h"
 
@@ -33,11 +34,11 @@ class AutoChooser {
   StepWatch watch;  // of this rank
 
  private:
-  void read_plan(const std::string& path);
-  Status check_plan(const std::vector<AutoDecision>& decisions) const;
-  Status check_decision(const AutoDecision& decision) const;
   void measure_codecs();
   void probe(double seconds);
+  // After steps that were watched: for how many seconds to probe the link before codecs are looked at again, 0 for not at all; nothing
+  // if what holds stays. The same on all ranks; `steps` is rank 0's.
+  std::optional<double> look(const WatchedStep& steps);
   Situation situation(const WatchedStep& steps) const;
   std::string decide(const WatchedStep& steps, const AutoDecision& now);
   void forget_other_conditions(const Situation& there, const AutoDecision& now);
@@ -47,7 +48,7 @@ class AutoChooser {
   const std::vector<TensorSpec> tensors_;
   AutoSources sources_;
   AutoLink link_;
-  std::vector<AutoDecision> plan_;  // recorded
+  std::optional<RecordedPlan> plan_;  // to be followed, if there is one
   LinkSpec speed_;
   std::unique_ptr<AutoChoice> choice_;  // of rank 0
   // Predicted at the last look: what fp32 adds to the arithmetic of a step, and a step with what holds since then.

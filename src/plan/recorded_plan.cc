@@ -1,0 +1,116 @@
+// RecordedPlan: is checked to its end before the first step.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/recorded_plan.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+#include "exchange/engine/codec_change.h"
+#include "plan/auto_choice.h"
+
+namespace thinwire {
+namespace {
+
+// What can be wrong with a decision whatever came before it. The sums of a library may have other bits each time, so that a run with
+// them could not be repeated.
+Status check_decision(const AutoDecision& decision, const std::vector<TensorSpec>& tensors) {
+  const auto refuse = [](const std::string& why) {
+    return Status::fail(ErrorCode::kBadOption, why);
+  };
+  std::vector<std::string> codecs = {decision.codec};
+  std::set<std::string_view> named;
+  for (const auto& [name, codec] : decision.others) {
+    codecs.push_back(codec);
+    if (!named.insert(name).second) return refuse("tensor '" + name + "' has two codecs");
+    if (std::none_of(tensors.begin(), tensors.end(),
+                     [&](const TensorSpec& tensor) { return tensor.name == name; }))
+      return refuse("there is no tensor '" + name + "'");
+  }
+  for (const std::string& codec : codecs) {
+    if (is_auto(codec)) return refuse("'" + codec + "' decides nothing");
+    if (codec.ends_with(" @ library"))
+      return refuse("'" + codec + "': auto has no method library; choose another, or none");
+  }
+  return Status::ok();
+}
+
+// A plan that cannot be followed to its end is refused before the first step. It is followed here from its first decision on, as the
+// exchange does it, as though owners owed something of every section: a memory that holds what is owed stays, and not every
+// codec goes with it.
+Status check_plan(const ExchangeOptions& base, const std::vector<TensorSpec>& tensors,
+                  const std::vector<AutoDecision>& decisions) {
+  std::optional<ExchangeOptions> now;
+  Sections sections;
+  for (const AutoDecision& decision : decisions) {
+    const auto refuse = [&](const Status& status) {
+      return Status::fail(status.code(),
+                          "step " + std::to_string(decision.step) + ": " + status.message());
+    };
+    if (const Status fits = check_decision(decision, tensors); !fits) return refuse(fits);
+    ExchangeOptions asked = decided_options(base, decision);
+    if (now) {
+      const std::vector<bool> owes(sections.used.size(), true);
+      auto changed = changed_options(*now, sections, owes, asked, tensors, decision.step);
+      if (!changed) return refuse(changed.status());
+      asked = std::move(changed.value());
+    }
+    Result<Sections> resolved = resolve_sections(asked, tensors, decision.step);
+    if (!resolved) return refuse(resolved.status());
+    sections = std::move(resolved.value());
+    now = std::move(asked);
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+AutoDecision RecordedPlan::begin(uint64_t step) const {
+  AutoDecision first = decisions_.front();
+  for (const AutoDecision& one : decisions_)
+    if (one.step <= step) first = one;
+  first.step = step;
+  return first;
+}
+
+std::optional<AutoDecision> RecordedPlan::next(uint64_t step, const AutoDecision& now) const {
+  std::optional<AutoDecision> due;
+  for (const AutoDecision& one : decisions_)
+    if (one.step <= step && one.step > now.step) due = one;
+  if (due) due->step = step;
+  return due;
+}
+
+RecordedPlan read_plan(AutoLink& link, const ExchangeOptions& base,
+                       const std::vector<TensorSpec>& tensors, const std::string& path) {
+  std::string text;
+  together(link.channel(), [&] {
+    if (!link.first()) return;
+    std::error_code absent;
+    std::ifstream file(path, std::ios::binary);
+    if (!std::filesystem::is_regular_file(path, absent)) file.setstate(std::ios::failbit);
+    if (file) text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (!file) throw Error(ErrorCode::kIo, "codec 'auto': plan " + path + ": cannot be read");
+    auto decisions = decisions_from(text);
+    if (!decisions)
+      throw Error(decisions.status().code(),
+                  "codec 'auto': plan " + path + ": " + decisions.status().message());
+    const std::string_view recorded = recorded_loss(text),
+                           given = to_string(parse_auto(base.codec).value().loss);
+    if (!recorded.empty() && recorded != given)
+      throw Error(
+          ErrorCode::kBadOption,
+          "codec 'auto': plan " + path + " was recorded with loss=" + std::string(recorded) +
+              ", and loss=" + std::string(given) +
+              " holds here: memories would be others; write auto:loss=" + std::string(recorded) +
+              ",plan=" + path);
+    if (const Status can = check_plan(base, tensors, decisions.value()); !can)
+      throw Error(can.code(), "codec 'auto': plan " + path + ": " + can.message());
+  });
+  return RecordedPlan(decisions_from(link.of_first(std::move(text))).value());
+}
+
+}  // namespace thinwire
