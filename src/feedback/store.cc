@@ -215,6 +215,14 @@ void add(std::vector<std::byte>& to, std::span<const std::byte> values) {
 }  // namespace
 
 Status Store::add_owed(const StateArrays& owed) {
+  for (const StateArray& other : owed) {
+    const bool is_zero = std::all_of(other.data.begin(), other.data.end(),
+                                     [](std::byte one) { return one == std::byte{0}; });
+    if (!is_zero && !objects_.contains(other.name.substr(0, other.name.rfind('/'))))
+      return Status::fail(
+          ErrorCode::kMismatch,
+          "store: nothing here takes over what another rank owes of '" + other.name + "'");
+  }
   return merge(owed, [](StateArray& own, const StateArray& other) {
     if (own.type != other.type || own.on_resize != other.on_resize ||
         (own.on_resize == OnResize::kOwedToMean && own.data.size() != other.data.size())) {

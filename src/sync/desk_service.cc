@@ -148,18 +148,17 @@ void DeskService::look_at_notes() {
 // One message at most, so that a fast worker is not the only one heard.
 bool DeskService::listen(int rank) {
   Line& line = lines_[static_cast<size_t>(rank)];
-  if (line.in == nullptr) return false;
   try {
+    if (line.reason_in != nullptr) return hear_reason(rank);
+    if (line.in == nullptr) return false;
     if (!line.in->done()) return false;
     line.heard = RoundDesk::Clock::now();
     const DeskMessage message = line.message;
     const auto word = static_cast<DeskWord>(message[0]);
     line.left = word == DeskWord::kLeft;
     if (word == DeskWord::kFailed) {
-      DeskReason reason{};
-      channel_->wait(channel_->receive(bytes_of(reason), rank, kReasonTag));
-      reason.back() = 0;
-      lose(rank, reason.data());
+      line.in.reset();
+      line.reason_in = channel_->receive(bytes_of(line.reason), rank, kReasonTag);
       return true;
     }
     if (line.left)
@@ -180,6 +179,19 @@ bool DeskService::listen(int rank) {
   return true;
 }
 
+// A worker may die after it said that it failed, and before it said why. Others do not wait for that.
+bool DeskService::hear_reason(int rank) {
+  Line& line = lines_[static_cast<size_t>(rank)];
+  if (line.reason_in->done()) {
+    line.reason.back() = 0;
+    lose(rank, line.reason.data());
+    return true;
+  }
+  if (RoundDesk::Clock::now() - line.heard < silence_limit()) return false;
+  lose(rank, "it failed, and did not say why");
+  return true;
+}
+
 // They wait for the end, and no wait is longer than a few deadlines.
 void DeskService::tell_those_who_left(RoundDesk::Clock::time_point now) {
   if (ended_ || now - told_alive_ < channel_->deadline() / 2) return;
@@ -194,6 +206,10 @@ void DeskService::tell_those_who_left(RoundDesk::Clock::time_point now) {
   }
 }
 
+std::chrono::milliseconds DeskService::silence_limit() const {
+  return channel_->deadline() * 9 / 10;
+}
+
 // A worker that came to a round is silent for want of others, at most until its own waits end.
 void DeskService::look_for_silence(RoundDesk::Clock::time_point now) {
   const bool alone = own_left_ != RoundDesk::Clock::time_point{};
@@ -201,7 +217,7 @@ void DeskService::look_for_silence(RoundDesk::Clock::time_point now) {
   for (int rank = 1; rank < channel_->size(); ++rank) {
     const Line& line = lines_[static_cast<size_t>(rank)];
     if (line.lost || line.left) continue;
-    const auto limit = channel_->deadline() * (line.came ? 30 : 9) / 10;
+    const auto limit = line.came ? 3 * channel_->deadline() : silence_limit();
     const auto since = survives_losses_ ? line.heard : std::max(line.heard, own_left_);
     if (now - since < limit) continue;
     const std::string why = "said nothing for " + std::to_string(limit.count()) + " ms";
@@ -215,6 +231,7 @@ void DeskService::lose(int rank, const std::string& why, bool tell) {
   Line& line = lines_[static_cast<size_t>(rank)];
   if (line.lost || line.left) return;
   line.in.reset();
+  line.reason_in.reset();
   {
     const std::lock_guard lock(mutex_);
     losses_.push_back({.rank = rank, .why = why});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,8 @@ class DeskService {
   struct Line {  // to one other rank
     DeskMessage message{};
     std::unique_ptr<Transfer> in;
+    DeskReason reason{};                  // why it failed, once it said that it did
+    std::unique_ptr<Transfer> reason_in;  // on its way
     RoundDesk::Clock::time_point heard = RoundDesk::Clock::now();  // the last word
     bool came = false;  // was that word, and the round is not over without it
     bool lost = false;
@@ -75,6 +78,8 @@ class DeskService {
   void run();
   bool look();
   bool listen(int rank);
+  bool hear_reason(int rank);
+  std::chrono::milliseconds silence_limit() const;
   void look_for_silence(RoundDesk::Clock::time_point now);
   void tell_those_who_left(RoundDesk::Clock::time_point now);
   void look_at_notes();

@@ -55,6 +55,30 @@ TEST(DeskService, AWorkerThatCameTooLateToARoundIsNotWaitedForAsIfItWereInIt) {
   });
 }
 
+TEST(DeskService, OthersGoOnWhileAWorkerThatFailedHasNotSaidWhy) {
+  run_local(2, [&](Group& group) {
+    group.set_deadline(1s);
+    std::unique_ptr<Group> channel = group.split(0);
+    if (group.rank() == 1) {
+      const DeskMessage failed{static_cast<uint64_t>(DeskWord::kFailed), 0};
+      channel->wait(channel->send(std::as_bytes(std::span(failed)), 0, kDeskTag));
+    } else {
+      DeskService service(std::move(channel), RoundDesk(2, 1, 10ms, 900ms),
+                          /*survives_losses=*/true);
+      std::this_thread::sleep_for(100ms);  // it has heard of the failure
+      service.tell(DeskWord::kStepped, 0);
+      service.tell(DeskWord::kStepped, 0);
+      EXPECT_EQ(service.take(true)->kind, DeskNote::kCalled);
+      EXPECT_TRUE(service.lost().empty());
+      EXPECT_EQ(service.take(true)->kind, DeskNote::kLost);
+      ASSERT_EQ(service.lost().size(), 1u);
+      EXPECT_EQ(service.lost()[0].why, "it failed, and did not say why");
+    }
+    group.set_deadline(60s);
+    group.barrier();
+  });
+}
+
 // A worker that hangs receives nothing, so that what it is told stays on its way for ever.
 TEST(DeskService, TheEndDoesNotWaitForAWorkerThatWasGivenUp) {
   std::atomic<bool> over{false};

@@ -25,6 +25,9 @@ TEST(ExchangeHold, AHeldStepIsTakenBackToTheBit) {
       held.step(0);
       EXPECT_THAT(error_of([&] { held.start(0); }), HasSubstr("settle"));
       EXPECT_THAT(error_of([&] { held.exchange().finish(); }), HasSubstr("settle"));
+      EXPECT_THAT(error_of([&] { held.exchange().set_weighted(true); }), HasSubstr("settle"));
+      EXPECT_THAT(error_of([&] { held.exchange().set_momentum({}); }), HasSubstr("settle"));
+      EXPECT_THAT(error_of([&] { held.exchange().set_step(7); }), HasSubstr("settle"));
       held.exchange().settle(true);
       free.step(0);
       EXPECT_TRUE(same_bits(held.values, free.values)) << usual.codec << " " << usual.method;

@@ -19,30 +19,32 @@
 
 namespace thinwire {
 
-// A step is begin, begin_bucket for every bucket in order with advance in between, then end once
-// idle. Functions with the name of a function of Exchange throw its errors. Used by one thread at a
-// time.
+// A step is begin, begin_bucket for every bucket in order with advance in between, then end once the
+// runner is idle. Functions with the name of a function of Exchange throw its errors. One thread at a
+// time uses a runner.
 class Runner {
  public:
   virtual ~Runner() = default;
 
-  // Of all ranks.
+  // Returns the group of all ranks of the exchange. The runner owns it.
   virtual Group& channel() noexcept = 0;
 
-  // The buckets of the tensors that callers hand over.
+  // Returns the buckets of the tensors that callers hand over.
   virtual const Plan& plan() const noexcept = 0;
 
-  // Tensors that are compressed in a device's memory, and the queue of that work; none unless said otherwise.
+  // Says which tensors are compressed in a device's memory, and in which queue that work is.
   struct OnDevice {
-    std::vector<bool> tensors = {};
+    std::vector<bool> tensors = {};  // by tensor; empty: none
     DeviceQueue queue = nullptr;
   };
+
+  // Returns no tensors unless a runner overrides it.
   virtual OnDevice on_device() const { return {}; }
 
-  // In the order of StepReport::streams.
+  // Returns the streams in the order of StepReport::streams.
   virtual const std::vector<StreamSpec>& streams() const noexcept = 0;
 
-  // Of results that are shards.
+  // Returns the ranges of tensors whose results a rank has, where results are shards.
   virtual std::vector<OwnedRange> owned(size_t rank) const = 0;
 
   // Throws AgreedError(kMismatch) unless the state that streams share with other ranks is the same
@@ -50,69 +52,96 @@ class Runner {
   virtual void compare_shared(Group& group) = 0;
 
   // The functions from here to begin are called between two steps.
+
+  // Does what Exchange::set_momentum says.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
 
-  // Goes on with other sections of the same tensors. Memories stay. If a stream stays too, and its
-  // codec differs in its options alone, its encoder goes on from its state. check_change throws, on
-  // all ranks alike, if the change is not possible.
+  // Throws, on all ranks alike, if change(sections) is not possible.
   virtual void check_change(const Sections& sections) const = 0;
+
+  // Goes on with other sections of the same tensors. Memories stay. If a stream stays too, and its
+  // codec differs in its options alone, its encoder goes on from its state.
   virtual void change(const Sections& sections) = 0;
 
-  // Of each section, whether its owners owe something; the same on all ranks, all of which call it.
+  // Returns, by section, whether an owner may still hold values that the mean lacked. Collective:
+  // all ranks get the same answer.
   virtual std::vector<bool> owners_owe() = 0;
 
+  // Do what the functions of Exchange with the same names say.
   virtual void set_weight(double weight) = 0;
   virtual void abstain(Abstention what) = 0;
   virtual void set_weighted(bool weighted) = 0;
 
+  // Begins the step with this number.
   virtual void begin(uint64_t step) = 0;
 
-  // Whether it is known who takes part, before which no bucket begins.
+  // Returns whether this rank knows who takes part in the step. No bucket may begin before.
   virtual bool may_begin() const noexcept = 0;
 
-  // This step's memory of a tensor, before begin_bucket of the first bucket that needs it.
+  // Gives the runner this step's memory of a tensor. The caller does so before begin_bucket of the
+  // first bucket that needs it.
   virtual void open(size_t tensor, const TensorView& view) = 0;
 
+  // Compresses a bucket as far as its method does so at once, and sends what is ready.
   virtual void begin_bucket(size_t bucket) = 0;
 
-  // Moves every bucket that is on its way as far as it goes without waiting; whether any moved.
+  // Moves every bucket that is on its way as far as it goes without waiting. Returns whether any
+  // moved.
   virtual bool advance() = 0;
+
+  // Returns whether no bucket that has begun is on its way any more.
   virtual bool idle() const noexcept = 0;
 
-  // "receive of 128 bytes from rank 3": what the oldest bucket of a section waits for. If it awaits
-  // an owner, that one waits for another rank, and knows better which. REQUIRES: not idle.
+  // Returns what the oldest bucket of a section waits for, such as "receive of 128 bytes from rank
+  // 3". REQUIRES: the runner is not idle.
   virtual std::string awaited() const = 0;
+
+  // Returns whether the awaited message is an owner's result. That owner may wait for a third rank,
+  // and then knows better which rank is lost. REQUIRES: the runner is not idle.
   virtual bool awaits_owner() const noexcept = 0;
 
-  // Whether it goes on although other ranks are lost, so that no rank needs to stop the others when it fails.
+  // Returns whether the exchange goes on although other ranks are lost, so that no rank needs to
+  // stop the others when it fails.
   virtual bool outlives_ranks() const noexcept { return false; }
 
-  // The deadline has passed: whether it goes on without the ranks that it waits for.
+  // Returns whether the step goes on without the ranks that it waits for. It is called when the
+  // deadline has passed.
   virtual bool stop_waiting() noexcept { return false; }
 
-  // All ranks agree whether the step counts; every memory follows. Waits for the other ranks.
+  // Ends the step: all ranks agree whether it counts, and every memory follows. It waits for the
+  // other ranks.
   virtual StepReport end() = 0;
 
-  // For exchanges whose ranks change; of one level and one column. `word` is what ranks agreed on at the end of the
-  // last step that ended here. A step that failed in `end` is ended by conclude, by the word of a rank on which it
-  // ended. settle ends a step that is held, or takes one back that failed anywhere.
+  // The functions from here on are for exchanges whose ranks change, which have one level and one
+  // column.
+
+  // Returns the verdict word (verdict.h) of the last step that ended here.
   virtual uint64_t word() const { return 0; }
-  virtual std::vector<std::optional<LostRank>> debts() const { return {}; }  // as ranks last told
+
+  // Returns, by rank, what the rank last told that it owes; nothing where it has told nothing.
+  virtual std::vector<std::optional<LostRank>> debts() const { return {}; }
+
+  // Ends a step that failed in end(). `word` is the verdict word of a rank on which the step ended.
   virtual StepReport conclude(uint64_t word);
+
+  // Ends a held step, or, with counts = false, undoes a step that failed at any point.
   virtual void settle(bool counts);
 };
 
-// Groups for one thread: of all ranks; in a hierarchy also of the ranks of this rank's group, and
-// of those at this rank's place of all groups.
+// Groups for one thread. `all` has all ranks. In a hierarchy, `inside` has the ranks of this rank's
+// group, and `between` those at this rank's place of all groups. With columns, `between` has the
+// ranks of this rank's column. The others are null.
 struct Channels {
   std::unique_ptr<Group> all, inside, between;
 };
 
-// All ranks call it. REQUIRES: check_groups and check_grid accept the options.
+// Splits a group into the channels that the options need. All ranks call it. REQUIRES: check_groups
+// and check_grid accept the options.
 Channels split_levels(Group& group, const ExchangeOptions& options);
 
-// The one that options.inside asks for. Ranks need not wait for each other. Throws Error(kMismatch)
-// if the store has memories of these tensors that belong to groups of another size.
+// Makes the runner that options.inside and options.columns ask for. Ranks need not wait for each
+// other. Throws Error(kMismatch) if the store has memories of these tensors that belong to groups of
+// another size.
 std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,
                                     const std::vector<TensorSpec>& tensors, Channels channels,
                                     Store& store);

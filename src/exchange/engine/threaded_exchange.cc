@@ -86,7 +86,13 @@ const std::vector<OwnedRange>& ThreadedExchange::owned(int rank) const {
   return owned_[static_cast<size_t>(rank)];
 }
 
+void ThreadedExchange::set_step(uint64_t step) {
+  require_settled();
+  intake_.set_step(step);
+}
+
 void ThreadedExchange::set_momentum(std::span<const Momentum> of_tensors) {
+  require_settled();
   intake_.between_steps("set_momentum", [&] {
     runner_->set_momentum(of_tensors);
     momenta_.assign(of_tensors.begin(), of_tensors.end());
@@ -102,9 +108,10 @@ void ThreadedExchange::abstain(Abstention what) {
 }
 
 void ThreadedExchange::set_weighted(bool weighted) {
+  require_settled();
   intake_.between_steps("set_weighted", [&] {
     if (weighted == options_.weighted) return;  // PyTorch's links say it before every step
-    ExchangeOptions asked = options_;  // as changes left them
+    ExchangeOptions asked = options_;           // as changes left them
     asked.weighted = weighted;
     check_exchange(asked).or_throw();
     runner_->set_weighted(weighted);

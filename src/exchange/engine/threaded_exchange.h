@@ -42,7 +42,7 @@ class ThreadedExchange final : public Exchange {
   StepReport wait(Ticket ticket) override { return intake_.wait(ticket); }
   const std::vector<StreamSpec>& streams() const noexcept override { return runner_->streams(); }
   const std::vector<OwnedRange>& owned(int rank) const override;
-  void set_step(uint64_t step) override { intake_.set_step(step); }
+  void set_step(uint64_t step) override;
   void set_momentum(std::span<const Momentum> of_tensors) override;
   void set_weight(double weight) override;
   void abstain(Abstention what) override;

@@ -85,17 +85,18 @@ void ThreadedExchange::hand_over(bool leaves) {
       while (leaving[heir] != 0) heir = (heir + 1) % n;
       return heir;
     };
-    if (leaves) {
-      const std::vector<std::byte> state = pack_state(store_.save_owed());
-      const std::vector<std::byte> size = bytes_of(state.size());
-      const int heir = static_cast<int>(heir_of(me));
-      const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kSizeTag),
-                                                group.send(state, heir, kStateTag)};
-      group.wait(both);
-    }
-    // Nothing is added before all have what they inherit: a hand-over that fails leaves every rank with its own debts.
+    // No heir adds anything before every heir has received what it inherits: a failure until then leaves every debt where it was.
+    // One in the second on_all may leave a debt both with who leaves and with its heir.
     std::vector<StateArrays> inherited;
     on_all(group, "handed over", [&] {
+      if (leaves) {
+        const std::vector<std::byte> state = pack_state(store_.save_owed());
+        const std::vector<std::byte> size = bytes_of(state.size());
+        const int heir = static_cast<int>(heir_of(me));
+        const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kSizeTag),
+                                                  group.send(state, heir, kStateTag)};
+        group.wait(both);
+      }
       for (size_t rank = 0; rank < n; ++rank) {
         if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
         uint64_t size = 0;
@@ -240,9 +241,6 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
       broadcast_state(group, store_.save_shared(), source, limit_of(tensors_));
   StateArrays shared;
   on_all(group, "brought up to date", [&] { shared = unpack_state(bytes).value(); });
-  const auto is_regime = [](const StateArray& array) {
-    return array.name.find("/regime/") != std::string::npos;
-  };
   const auto take = [&](const StateArrays& arrays) {
     on_all(group, "brought up to date", [&] {
       if (!call.is_behind(me)) return;
@@ -251,7 +249,7 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
     });
   };
   StateArrays regimes = shared;
-  std::erase_if(regimes, [&](const StateArray& array) { return !is_regime(array); });
+  std::erase_if(regimes, [&](const StateArray& array) { return !is_regime_array(array.name); });
   if (!regimes.empty()) {
     take(regimes);
     build(group);
