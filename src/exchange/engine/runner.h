@@ -19,9 +19,9 @@
 
 namespace thinwire {
 
-// A step is begin, begin_bucket for every bucket in order with advance in between, then end once the
-// runner is idle. Functions with the name of a function of Exchange throw its errors. One thread at a
-// time uses a runner.
+// A step is begin, begin_bucket for every bucket in order with advance in between, then end once
+// the runner is idle. Functions with the name of a function of Exchange throw its errors. One
+// thread at a time uses a runner.
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -82,7 +82,7 @@ class Runner {
   // first bucket that needs it.
   virtual void open(size_t tensor, const TensorView& view) = 0;
 
-  // Compresses a bucket as far as its method does so at once, and sends what is ready.
+  // Begins the exchange of a bucket. REQUIRES: may_begin, and the bucket's tensors were opened.
   virtual void begin_bucket(size_t bucket) = 0;
 
   // Moves every bucket that is on its way as far as it goes without waiting. Returns whether any
@@ -140,8 +140,8 @@ struct Channels {
 Channels split_levels(Group& group, const ExchangeOptions& options);
 
 // Makes the runner that options.inside and options.columns ask for. Ranks need not wait for each
-// other. Throws Error(kMismatch) if the store has memories of these tensors that belong to groups of
-// another size.
+// other. Throws Error(kMismatch) if the store has memories of these tensors that belong to groups
+// of another size.
 std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,
                                     const std::vector<TensorSpec>& tensors, Channels channels,
                                     Store& store);
