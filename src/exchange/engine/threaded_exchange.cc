@@ -41,12 +41,12 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       epoch_(options_.generation),
       rank_(group.rank()),
       size_(group.size()),
-      debtors_(static_cast<size_t>(size_)),
-      debts_(debtors_),
-      stores_(debtors_),
-      left_(debtors_) {
+      memories_scaled_for_ranks_(static_cast<size_t>(size_)),
+      last_told_debts_(memories_scaled_for_ranks_),
+      store_ids_(memories_scaled_for_ranks_),
+      handed_over_(memories_scaled_for_ranks_) {
   for (int rank = 0; rank < size_; ++rank)
-    debts_[static_cast<size_t>(rank)] = {
+    last_told_debts_[static_cast<size_t>(rank)] = {
         .rank = rank, .step = options_.first_step, .epoch = epoch_};
   follow();
   start_thread();
@@ -66,7 +66,7 @@ void ThreadedExchange::stop_thread() {
 }
 
 void ThreadedExchange::require_settled() const {
-  THINWIRE_CHECK(open_ != Open::kHeld,
+  THINWIRE_CHECK(last_step_ != LastStep::kHeld,
                  "exchange: the last step is held; settle says whether it counts, before the next");
 }
 
@@ -172,17 +172,18 @@ void ThreadedExchange::run() noexcept {
     std::exception_ptr over;
     while (over == nullptr && intake_.await_step(step)) {
       require_settled();
-      open_ = Open::kUnderWay;
+      last_step_ = LastStep::kUnderWay;
       run_buckets(step);
-      open_ = Open::kVoting;
+      last_step_ = LastStep::kVoting;
       StepReport report = runner_->end();
       if (staging_ != nullptr) staging_->give_back(report);
       over = judge(report);
-      word_ = runner_->word();
-      open_ = options_.hold && !report.skipped ? Open::kHeld : Open::kNothing;
+      verdict_word_ = runner_->word();
+      last_step_ = options_.hold && !report.skipped ? LastStep::kHeld : LastStep::kNothing;
       if (!report.skipped) {
-        if (!options_.hold) lacks_ = false;  // else settle says whether the step counts
-        all_heard_ = true;
+        if (!options_.hold)
+          waits_for_first_step_ = false;  // else settle says whether the step counts
+        losses_confirmed_ = true;
       }
       intake_.end_step(std::move(report), over);
     }
@@ -262,10 +263,10 @@ void ThreadedExchange::check_deadline(Clock::time_point quiet_since) {
 // The error that ends the run after too many skipped steps; all ranks come to the same.
 std::exception_ptr ThreadedExchange::judge(const StepReport& report) {
   if (report.skipped && report.fault.code == ErrorCode::kOk) return nullptr;  // ranks abstained
-  skipped_ = report.skipped ? skipped_ + 1 : 0;
-  if (options_.max_skipped <= 0 || skipped_ < options_.max_skipped) return nullptr;
+  skipped_in_a_row_ = report.skipped ? skipped_in_a_row_ + 1 : 0;
+  if (options_.max_skipped <= 0 || skipped_in_a_row_ < options_.max_skipped) return nullptr;
   return std::make_exception_ptr(Error(
-      report.fault.code, "exchange: " + std::to_string(skipped_) +
+      report.fault.code, "exchange: " + std::to_string(skipped_in_a_row_) +
                              " steps in a row were skipped; the last: " + describe(report.fault) +
                              " in step " + std::to_string(report.step)));
 }

@@ -55,8 +55,8 @@ class ThreadedExchange final : public Exchange {
   Regrouped regroup(Group& group, uint32_t epoch) override;
 
  private:
-  // Of the last step.
-  enum class Open : uint8_t {
+  // What became of the last step.
+  enum class LastStep : uint8_t {
     kNothing,   // it ended
     kHeld,      // it counts, unless settle takes it back
     kUnderWay,  // it is under way, or failed there
@@ -91,36 +91,46 @@ class ThreadedExchange final : public Exchange {
   void hear_debts();
   std::vector<KnownLoss> share_losses(Group& group, const RollCall& call) const;
 
+  // A caller's thread writes a member between two steps, or while the exchange's thread does not
+  // run, where nothing else is said. The exchange's thread reads members during steps.
   Group* group_ = nullptr;
   Store& store_;
   const std::vector<TensorSpec> tensors_;
   ExchangeOptions options_;
   Sections sections_;
   size_t bucket_count_ = 0;
-  int skipped_ = 0;                             // in a row
   std::vector<std::vector<OwnedRange>> owned_;  // by rank; of results that are shards
   std::vector<Momentum> momenta_;               // of tensors, as set_momentum gave them; or empty
-  std::unique_ptr<Runner> runner_;              // null before it is a member of a group
-  std::unique_ptr<Staging> staging_;            // of tensors on a device
-  Intake intake_;
-  std::atomic<Open> open_ = Open::kNothing;
+  std::unique_ptr<Runner> runner_;              // null before this is a member of a group
+  std::unique_ptr<Staging> staging_;            // of tensors on a device; null without one
 
-  // Of the group of the last epoch:
+  // Callers' threads and the exchange's thread change it at any time; it has a lock.
+  Intake intake_;
+
+  // The exchange's thread writes these at the beginning and end of a step, and settle and regroup
+  // in a caller's thread while none is under way. The atomic ones may be read at any time.
+  std::atomic<LastStep> last_step_ = LastStep::kNothing;
+  int skipped_in_a_row_ = 0;  // steps
+  // The verdict on the last step that ended, whatever became of the next one.
+  uint64_t verdict_word_ = 0;
+  // Whether a step has ended with a verdict of all since unconfirmed_losses_ were told.
+  std::atomic<bool> losses_confirmed_ = false;
+  // Whether this rank was to take over what others have, and no step has counted since.
+  std::atomic<bool> waits_for_first_step_ = false;
+
+  // The group of the last epoch. Only hand_over, regroup and the constructor write these, in a
+  // caller's thread.
   uint32_t epoch_ = 0;
-  int rank_ = -1, size_ = 0;       // 0: of none yet
-  size_t debtors_ = 0;             // its memories are those of one rank of so many; 0: new ones
-  std::vector<LostRank> debts_;    // by rank
-  std::vector<uint64_t> stores_;   // by rank: identities; 0: not told, as in make_exchange
-  std::vector<bool> left_;         // by rank: handed over
-  std::vector<KnownLoss> losses_;  // of which not all members may have heard
-  std::atomic<bool> all_heard_ =
-      false;  // a step has ended with a verdict of all since they were told
-  std::atomic<bool> lacks_ =
-      false;  // it was to take over what others have, and no step has counted since
+  int rank_ = -1, size_ = 0;  // 0: of no group yet
+  // The number of ranks of which this rank's memories are those of one; 0: the memories are new.
+  size_t memories_scaled_for_ranks_ = 0;
+  std::vector<LostRank> last_told_debts_;      // by rank
+  std::vector<uint64_t> store_ids_;            // by rank; 0: not told, as in make_exchange
+  std::vector<bool> handed_over_;              // by rank: what it owes went to another rank
+  std::vector<KnownLoss> unconfirmed_losses_;  // of which not all members may have heard
   std::optional<StepReport> ended_;  // of a step that a regroup ended, if that failed afterwards
-  uint64_t word_ =
-      0;  // on which ranks agreed at the end of the last step that ended, whatever became of the next
-  std::thread thread_;
+
+  std::thread thread_;  // the exchange's; callers' threads start and join it
 };
 
 }  // namespace thinwire

@@ -53,19 +53,19 @@ ThreadedExchange::ThreadedExchange(Store& store, std::vector<TensorSpec> tensors
 }
 
 void ThreadedExchange::settle(bool counts) {
-  if (open_ == Open::kNothing) return;
-  if (open_ == Open::kHeld) {
+  if (last_step_ == LastStep::kNothing) return;
+  if (last_step_ == LastStep::kHeld) {
     intake_.between_steps("settle", [&] { runner_->settle(counts); });
-    word_ = runner_->word();
-    if (counts) lacks_ = false;
-    open_ = Open::kNothing;
+    verdict_word_ = runner_->word();
+    if (counts) waits_for_first_step_ = false;
+    last_step_ = LastStep::kNothing;
     return;
   }
   THINWIRE_CHECK(intake_.has_failed(), "exchange: settle while a step is under way");
   if (counts) return;  // regroup finds whether it does
   if (thread_.joinable()) stop_thread();
   runner_->settle(false);
-  open_ = Open::kNothing;
+  last_step_ = LastStep::kNothing;
 }
 
 // Each rank that leaves sends all that it owes to the next that stays.
@@ -112,20 +112,22 @@ void ThreadedExchange::hand_over(bool leaves) {
       for (const StateArrays& owed : inherited) store_.add_owed(owed).or_throw();
     });
     if (leaves) store_.drop_owed();  // a later exchange may go on with the store
-    for (size_t rank = 0; rank < n; ++rank) left_[rank] = left_[rank] || leaving[rank] != 0;
+    for (size_t rank = 0; rank < n; ++rank)
+      handed_over_[rank] = handed_over_[rank] || leaving[rank] != 0;
   });
 }
 
 Member ThreadedExchange::member() const {
-  return {.step = intake_.next_step(),
-          .word = word_,
-          .skipped = static_cast<uint64_t>(skipped_),
-          .store = store_.identity(),
-          .epoch = epoch_,
-          .rank = rank_,
-          .size = size_,
-          .voted = static_cast<uint16_t>(open_ == Open::kVoting && !runner_->outlives_ranks()),
-          .lacks = static_cast<uint16_t>(lacks_)};
+  return {
+      .step = intake_.next_step(),
+      .verdict_word = verdict_word_,
+      .skipped = static_cast<uint64_t>(skipped_in_a_row_),
+      .store = store_.identity(),
+      .epoch = epoch_,
+      .rank = rank_,
+      .size = size_,
+      .voted = static_cast<uint16_t>(last_step_ == LastStep::kVoting && !runner_->outlives_ranks()),
+      .waits_for_first_step = static_cast<uint16_t>(waits_for_first_step_)};
 }
 
 Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
@@ -174,8 +176,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   end_failed_step(call, me);
   options_ = std::move(options);
   sections_ = std::move(sections);
-  store_.follow_ranks(debtors_, static_cast<size_t>(group.size()));
-  debtors_ = static_cast<size_t>(group.size());
+  store_.follow_ranks(memories_scaled_for_ranks_, static_cast<size_t>(group.size()));
+  memories_scaled_for_ranks_ = static_cast<size_t>(group.size());
   // Memories that follow the mean begin with it now (ef21), so that the means of owners lack nothing.
   std::set<std::string> settled;
   if (runner_ != nullptr)
@@ -189,16 +191,16 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   count_debts(group, how.step);
 
   how.ended = std::exchange(ended_, std::nullopt);
-  losses_ = std::move(losses);
-  stores_.clear();
-  for (const Member& one : call.members()) stores_.push_back(one.store);
-  all_heard_ = false;
-  lacks_ = how.takes_over;
+  unconfirmed_losses_ = std::move(losses);
+  store_ids_.clear();
+  for (const Member& one : call.members()) store_ids_.push_back(one.store);
+  losses_confirmed_ = false;
+  waits_for_first_step_ = how.takes_over;
   group_ = &group;
   epoch_ = epoch;
   rank_ = group.rank();
   size_ = group.size();
-  skipped_ = static_cast<int>(call.furthest().skipped);
+  skipped_in_a_row_ = static_cast<int>(call.furthest().skipped);
   intake_.restart(how.step);
   intake_.follow(runner_->plan());
   follow();
@@ -209,16 +211,16 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
 // Those on which the step counted have the verdict; those that voted have all of the step. If this call of regroup
 // fails later, the step has ended all the same, and the next one says so.
 void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
-  if (open_ == Open::kNothing) return;
+  if (last_step_ == LastStep::kNothing) return;
   if (call.counted_elsewhere(me)) {
-    ended_ = runner_->conclude(call.furthest().word);
-    word_ = call.furthest().word;
+    ended_ = runner_->conclude(call.furthest().verdict_word);
+    verdict_word_ = call.furthest().verdict_word;
     if (options_.hold && !ended_->skipped) runner_->settle(true);
     intake_.restart(call.furthest().step);
   } else {
     runner_->settle(false);
   }
-  open_ = Open::kNothing;
+  last_step_ = LastStep::kNothing;
 }
 
 // What follows may fail, and must not find the queue of the runner that is gone.
@@ -245,7 +247,7 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
     on_all(group, "brought up to date", [&] {
       if (!call.is_behind(me)) return;
       store_.take_shared(arrays).or_throw();
-      store_.follow_ranks(debtors_, debtors_);
+      store_.follow_ranks(memories_scaled_for_ranks_, memories_scaled_for_ranks_);
     });
   };
   StateArrays regimes = shared;
@@ -261,8 +263,8 @@ void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me
 void ThreadedExchange::hear_debts() {
   if (runner_ == nullptr) return;
   for (const std::optional<LostRank>& told : runner_->debts()) {
-    if (!told || static_cast<size_t>(told->rank) >= debts_.size()) continue;
-    LostRank& debt = debts_[static_cast<size_t>(told->rank)];
+    if (!told || static_cast<size_t>(told->rank) >= last_told_debts_.size()) continue;
+    LostRank& debt = last_told_debts_[static_cast<size_t>(told->rank)];
     debt.owed = told->owed;
     debt.step = told->step;
   }
@@ -275,12 +277,12 @@ std::vector<ThreadedExchange::KnownLoss> ThreadedExchange::share_losses(
   if (call.witness() == call.members().size()) return {};  // all are new
   std::vector<KnownLoss> losses;
   if (static_cast<int>(call.witness()) == group.rank()) {
-    for (const KnownLoss& loss : losses_)
-      if (!all_heard_ && !call.has(loss.lost.epoch, loss.lost.rank, loss.store))
+    for (const KnownLoss& loss : unconfirmed_losses_)
+      if (!losses_confirmed_ && !call.has(loss.lost.epoch, loss.lost.rank, loss.store))
         losses.push_back(loss);
-    for (const int rank : call.absent(stores_))
-      if (const auto r = static_cast<size_t>(rank); !left_[r])
-        losses.push_back({.lost = debts_[r], .store = stores_[r]});
+    for (const int rank : call.absent(store_ids_))
+      if (const auto r = static_cast<size_t>(rank); !handed_over_[r])
+        losses.push_back({.lost = last_told_debts_[r], .store = store_ids_[r]});
   }
   std::vector<double> rows;  // identities in halves, which a double holds
   for (const auto& [loss, store] : losses)
@@ -312,13 +314,13 @@ void ThreadedExchange::count_debts(Group& group, uint64_t step) {
   const double mine = store_.owed_norm();
   std::vector<double> all(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  debts_.clear();
+  last_told_debts_.clear();
   for (const double owed : all)
-    debts_.push_back({.rank = static_cast<int>(debts_.size()),
-                      .owed = owed,
-                      .step = step,
-                      .epoch = options_.generation});
-  left_.assign(all.size(), false);
+    last_told_debts_.push_back({.rank = static_cast<int>(last_told_debts_.size()),
+                                .owed = owed,
+                                .step = step,
+                                .epoch = options_.generation});
+  handed_over_.assign(all.size(), false);
 }
 
 std::unique_ptr<Exchange> join_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,

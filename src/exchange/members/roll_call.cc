@@ -15,7 +15,8 @@ RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size
   const auto better = [&](size_t i, size_t than) {
     const Member &one = members_[i], &other = members_[than];
     if (is_new(i) || is_new(than)) return is_new(than) && !is_new(i);
-    if (one.lacks != other.lacks) return one.lacks < other.lacks;
+    if (one.waits_for_first_step != other.waits_for_first_step)
+      return one.waits_for_first_step < other.waits_for_first_step;
     return one.step > other.step;
   };
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -34,7 +35,7 @@ bool RollCall::counted_elsewhere(size_t member) const noexcept {
 bool RollCall::is_behind(size_t member) const noexcept {
   const Member& one = members_[member];
   if (furthest().size == 0) return false;  // all are new
-  return one.size == 0 || one.lacks != 0 ||
+  return one.size == 0 || one.waits_for_first_step != 0 ||
          (one.step != furthest().step && !counted_elsewhere(member));
 }
 

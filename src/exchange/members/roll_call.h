@@ -13,16 +13,18 @@ namespace thinwire {
 
 // One member. Those that are new leave out what they cannot know.
 struct Member {
-  uint64_t step = 0;     // the next one
-  uint64_t word = 0;     // on which ranks agreed at the end of the step before
-  uint64_t skipped = 0;  // steps in a row
-  uint64_t store = 0;    // the identity of its memories, by which it is known in every group
-  uint32_t epoch = 0;    // the last one
-  int32_t rank = -1;     // in that epoch
-  int32_t size = 0;      // of its group; 0: new
-  uint16_t voted =
-      0;  // its step failed after all that it has to send was encoded and all that it gets had come
-  uint16_t lacks = 0;  // it was to take over what others have, and no step has counted since
+  uint64_t step = 0;          // the next one
+  uint64_t verdict_word = 0;  // on which ranks agreed at the end of the step before
+  uint64_t skipped = 0;       // steps in a row
+  uint64_t store = 0;         // the identity of its memories, by which it is known in every group
+  uint32_t epoch = 0;         // the last one
+  int32_t rank = -1;          // in that epoch
+  int32_t size = 0;           // of its group; 0: new
+  // Whether its step failed after all that it has to send was encoded and all that it gets had
+  // come.
+  uint16_t voted = 0;
+  // Whether it was to take over what others have, and no step has counted since.
+  uint16_t waits_for_first_step = 0;
 };
 
 // What follows from what all members said; the same on all of them.
@@ -35,7 +37,8 @@ class RollCall {
     return members_;
   }  // by rank of the new group
 
-  // The first of those that have gone furthest: its step, word and skipped are those of all. If all are new, rank 0.
+  // The first of those that have gone furthest: its step, verdict_word and skipped are those of
+  // all. If all are new, rank 0.
   size_t source() const noexcept { return source_; }
   const Member& furthest() const noexcept { return members_[source_]; }
 
