@@ -1,4 +1,4 @@
-// thinwire factor: thin factors in the place of a trained network's weights.
+// thinwire factor: low-rank factors in the place of a trained network's weights.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -143,7 +143,7 @@ void add_options(CLI::App& command, FactorArguments& arguments) {
 void add_factor_command(CLI::App& program, int& /*exit_code*/) {
   auto arguments = std::make_shared<FactorArguments>();
   CLI::App* command = program.add_subcommand(
-      "factor", "Put thin factors in the place of a run's weights; test them");
+      "factor", "Replace a run's weights by low-rank factors; test them");
   add_options(*command, *arguments);
   command->callback([arguments] { run(*arguments); });
 }

@@ -138,8 +138,8 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
             arguments.probes = text == "probe";
             if (!arguments.probes) arguments.link = or_usage_error(parse_link(text));
           },
-          "Rate of each rank's link, and the latency of one way,\n"
-          "as in 1gbit,20ms; none: no limit; probe: under mpirun,\n"
+          "Rate of a machine's link, which its ranks share, and the latency\n"
+          "of one way, as in 1gbit,20ms; none: no limit; probe: under mpirun,\n"
           "what half a second of messages between its ranks shows")
       ->default_str("none")
       ->type_name("RATE[,TIME]");
@@ -164,7 +164,7 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
           [&arguments](const std::string& text) {
             arguments.inside = or_usage_error(parse_link(text));
           },
-          "The same as --link, of each rank to others of its machine")
+          "The same, of each rank's link to the others of its machine")
       ->default_str("none")
       ->type_name("RATE[,TIME]");
   command

@@ -173,7 +173,7 @@ void add_sweep_command(CLI::App& program, int& exit_code) {
   auto arguments = std::make_shared<SweepArguments>();
   CLI::App* command =
       program.add_subcommand("sweep", "Train variants of recipes over seeds: one table");
-  command->add_option("FILE", arguments->file, "A TOML file of variants: docs/training.md")
+  command->add_option("FILE", arguments->file, "A TOML file of variants: docs/sweeps.md")
       ->required();
   add_data_option(*command, arguments->data);
   command

@@ -108,7 +108,7 @@ def main():
     seeds = list(range(1, options.seeds + 1))
     lines = ["# Factored models", "",
              "How much smaller may a trained network's layers become, and is the subspace of a layer's outputs a better guide than its "
-             "weights? [training.md](../training.md#factored-models) says what `thinwire factor` does. `by outputs` is that command's "
+             "weights? [factored-models.md](../factored-models.md) says what `thinwire factor` does. `by outputs` is that command's "
              "method. `by weights` keeps the largest singular values of the weights instead, at the same ranks. Outputs are those of 2,048 "
              "training samples, test errors those of all test samples.", "",
              "A line either keeps a share of the variance of every layer's outputs, or one rank for all layers. Layers whose factors would "

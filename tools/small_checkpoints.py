@@ -102,7 +102,7 @@ def main():
     page = f"""# Small checkpoints
 
 How small checkpoints are, what they cost, and what restoring them does to the error
-([training.md](../training.md#small-checkpoints)). The demo recipe (Fashion-MNIST, `cnn-mnist`, batch 128, momentum 0.9,
+([small-checkpoints.md](../small-checkpoints.md)). The demo recipe (Fashion-MNIST, `cnn-mnist`, batch 128, momentum 0.9,
 uncompressed exchange, two workers) at a constant learning rate of 0.02 for {options.steps:,} steps, a checkpoint every {PERIOD} steps,
 {options.seeds} seed{"s" if options.seeds > 1 else ""}. The tolerance is a share of the loss on the
 first 1000 of 2000 held-out samples; the test error is of 5000 test samples.

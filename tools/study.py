@@ -4,7 +4,7 @@
 usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit ID] [--at-once N]
                 [--device cuda] [--gpu NAME] [--table-only]
 
-A study is a sweep (docs/training.md) with a title, an `about` for its page, and `first`, the variant
+A study is a sweep (docs/sweeps.md) with a title, an `about` for its page, and `first`, the variant
 that others are compared with, seed by seed; with `judge = "loss"` by their test loss. Runs go to FOLDER/<study>/; what a finished one came to is
 kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
 the same. What its runs begin with, if anything, is <study>.base.toml beside it: a sweep that is made first,

@@ -27,9 +27,9 @@ enum class Device : uint8_t { kCpu, kCuda };
 
 // Where gradients in a device's memory are compressed.
 enum class CompressOn : uint8_t {
-  kAuto,       // on the device where that is possible, else on the processor
-  kProcessor,  // there, all of them
-  kDevice,     // there, or an error says which stream cannot be and why
+  kAuto,       // on the device where that is possible, else on the CPU
+  kProcessor,  // all gradients on the CPU
+  kDevice,     // all gradients on the device; an error names a stream that cannot be, and why
 };
 
 // A view of a tensor's memory, which the caller owns: the gradient before the step, the mean after
@@ -39,7 +39,7 @@ struct TensorView {
   size_t count = 0;
   DType dtype = DType::kFloat32;
   Device device = Device::kCpu;
-  DeviceQueue queue = nullptr;  // of memory on a device: behind what this queue holds, it is ready
+  DeviceQueue queue = nullptr;  // memory on a device: values are ready once the work in this queue is done
 };
 
 // Which values of the mean a rank has after a step.
@@ -49,7 +49,7 @@ enum class Results : uint8_t {
 };
 
 struct ExchangeOptions {
-  // For example "topk:density=0.01". It may be a schedule, in which options follow a course and
+  // For example "topk:density=0.01". It may be a schedule: options follow a parameter schedule (a course), and
   // codecs follow each other, "fp32 | 1: topk:density=warmup(0.001;4)": docs/memories.md,
   // Schedules. Memories are kept across changes. With an accordion it also follows the norms of what
   // each stream is delivered.
@@ -61,8 +61,8 @@ struct ExchangeOptions {
   // One of dense, scatter-reduce, gather, sparse-reduce, low-rank, shared-index, library;
   // docs/collectives.md.
   std::string method = "auto";
-  // How contributions become one result: "mean"; or a rule that takes f ranks that send any finite
-  // values, "median", "trimmed_mean:f=1", "mean_around_median:f=1" coordinate by coordinate,
+  // How contributions become one result: "mean"; or a robust rule, which tolerates f ranks that send any
+  // finite values, "median", "trimmed_mean:f=1", "mean_around_median:f=1" coordinate by coordinate,
   // "cge:f=1", "krum:f=1,m=1", "multi_krum:f=1", "bulyan:f=1", "mda:f=1" or "geometric_median" of
   // the contributions to all tensors. Rules other than the mean require scatter-reduce or gather;
   // docs/robust.md.
@@ -106,10 +106,10 @@ struct ExchangeOptions {
   // states until Exchange::settle. For callers that decide later whether they use the means. Requires a memory that
   // does not follow the mean (not ef21), and no accordion.
   bool hold = false;
-  // Where tensors of Device::kCuda are; without it they are refused. They are copied to page-locked memory of the
-  // processor, compressed there, and their means are copied back, all on queues of the exchange's own. Ranks may differ.
+  // Where tensors of Device::kCuda are; without it they are refused. They are copied to pinned CPU memory, compressed on
+  // the CPU, and their means are copied back, all on queues of the exchange's own. Ranks may differ.
   // Where the device runs kernels (DeviceMemory::make_launcher), streams of methods gather, scatter-reduce and dense whose
-  // codec and memory have a form for it stay there, and little more than payloads is copied: docs/gpu.md.
+  // codec and memory have a GPU implementation stay there, and little more than payloads is copied: docs/gpu.md.
   std::shared_ptr<DeviceMemory> device = nullptr;
   // With kAuto a stream is also staged if the device has no room for what its codec and memory need, or one of their kernels
   // does not compile. Every stream is tried once, before the first step, on values of its own; a step that needs more ends
@@ -150,12 +150,14 @@ struct AutoDecision {
   std::string why;  // one line
 };
 
-// Why a step did not count.
+// Why a step did not count. The code is
+// - kNonFinite or kCorrupt, and `stream` names the stream;
+// - kTimeout, if more ranks were silent than the rule tolerates (ExchangeOptions::combine); `stream` is a sentence that names them;
+// - kOk, if no rank was at fault: `rank` asked to skip the step, or too few ranks took part, and `stream` says so.
 struct Fault {
-  ErrorCode code =
-      ErrorCode::kOk;  // kNonFinite or kCorrupt; kOk: ranks abstained, which is no fault
-  int rank = -1;       // the rank at fault; -1: the sum over ranks overflowed
-  std::string stream;  // the stream at fault; if too few ranks took part for the rule: that text
+  ErrorCode code = ErrorCode::kOk;
+  int rank = -1;  // the rank at fault; -1: none alone, as where the sum over ranks overflowed
+  std::string stream;
 };
 
 // The request of a rank that abstains from a step.
@@ -180,7 +182,7 @@ enum class LeftOutFor : uint8_t {
   kDisagreement,  // the rank received other values than the others from more than f of them
   kEquivocation,  // it told different ranks different things
 };
-std::string_view to_string(LeftOutFor why) noexcept;  // "silence", "corruption", "non-finite", ...
+std::string_view to_string(LeftOutFor why) noexcept;  // "silence", "non-finite values", "its own request"
 
 struct LeftOut {
   int rank = -1;
@@ -284,8 +286,8 @@ class Exchange {
   // skipped. Returns at once. Throws Error(kUnsupported) for CUDA tensors if the options
   // have no device, and Error(kContract) if a tensor is started twice in a step.
   //
-  // A tensor on a device is ready behind what its queue holds. What is put into that queue once finish or wait has
-  // returned comes after the mean.
+  // The values of a tensor on a device are ready once the work that its queue holds is done. Work that is put into that
+  // queue once finish or wait has returned comes after the mean.
   virtual Ticket start(size_t index, TensorView tensor) = 0;
 
   // Ends the step. Tensors that were not started take part and count as zero. Returns when all

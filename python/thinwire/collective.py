@@ -57,10 +57,11 @@ class Fault:
     """Why a step did not count; the same on every rank."""
 
     code: str
-    """"non-finite" or "corrupt"."""
+    """"non-finite" or "corrupt"; "timeout" if more ranks were silent than the rule tolerates; "ok" if no rank was at fault."""
     rank: int
-    """The rank at fault; -1: the sum over ranks overflowed."""
+    """The rank at fault, or the one that asked to skip the step; -1: none alone, as where the sum over ranks overflowed."""
     stream: str
+    """The stream at fault; a sentence where ranks were silent or too few took part."""
 
 
 @dataclass(frozen=True)

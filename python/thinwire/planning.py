@@ -205,11 +205,12 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
          codecs: Optional[Union[str, Iterable[str]]] = None, ready_seconds: Optional[Sequence[float]] = None,
          optimizer_seconds: float = 0, own_core: bool = True, per_machine: int = 1, inside_link: str = "none",
          sync: str = "") -> Plan:
-    """Plays a step of the exchange's own schedule with fp32 and with each codec; docs/choosing.md.
+    """Simulates a step of the exchange's own schedule with fp32 and with each codec; docs/choosing.md.
 
     `tensors` are the gradients, first layer first, and `step_seconds` is a rank's own step without any exchange, of
     which the last `optimizer_seconds` need the mean gradients.
-    `link` is as in "1gbit,20ms": the rate of each rank's link, and the latency of one way. `ready_seconds` says when
+    `link` is as in "1gbit,20ms": the rate of a machine's link, which its ranks share (one rank unless `per_machine` says more),
+    and the latency of one way. `ready_seconds` says when
     in the step each gradient is complete; absent, the backward pass is taken to be the later two thirds, in
     proportion to the values. A codec may name its method: "topk @ gather"; absent, `codecs` are USUAL_CODECS without those
     that `sync` refuses. `own_core` is False if the
@@ -217,8 +218,7 @@ def plan(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str = "non
     a quarter of a second.
 
     With `per_machine` consecutive ranks on each machine, gradients are added inside machines before these exchange
-    them (a hierarchy); `link` is then that of a machine, which its ranks share, and `inside_link` that of each rank to
-    others of its machine. `sync` names a local method, as in "diloco:tau=500": workers step by themselves, and the
+    them (a hierarchy), and `inside_link` is that of each rank to others of its machine. `sync` names a local method, as in "diloco:tau=500": workers step by themselves, and the
     codec is that of rounds. There is no hierarchy then.
     """
     return planned(tensors, step_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready_seconds,

@@ -15,6 +15,8 @@ inline constexpr int kBroadcastTag = 30001;
 inline constexpr int kGatherTag = 30002;
 inline constexpr int kGatherVTag = 30003;
 inline constexpr int kReduceTag = 30004;
+inline constexpr int kCollectiveTags = 8;  // from kMaximumTag on, for these
+static_assert(kReduceTag < kMaximumTag + kCollectiveTags);
 inline constexpr int kLastTag = 32767;
 
 inline void check_message(int peer, int size, int tag) {

@@ -77,7 +77,9 @@ std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
 const FeedbackEntry& ahead_entry() {
   static const FeedbackEntry entry{
       .name = "ahead",
-      .summary = "momentum before the exchange, whose rest goes along with what waited",
+      .summary =
+          "momentum before the exchange; a value that waited is sent with what momentum "
+          "would still add to it",
       .paper = {},
       .options = momentum_rows(),
       .make = make_here(make),

@@ -147,7 +147,7 @@ class LoCo final : public Feedback {
 const FeedbackEntry& loco_entry() {
   static const FeedbackEntry entry{
       .name = "loco",
-      .summary = "a moving average of errors in eight bits, cleared now and then",
+      .summary = "a moving average of errors in eight bits, set to zero after every `reset` steps",
       .paper = "LoCo, TPAMI 2025, arXiv:2407.04480",
       .options = {{.name = "beta",
                    .type = OptionType::kNumber,

@@ -61,7 +61,7 @@ std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
 const FeedbackEntry& lowpass_entry() {
   static const FeedbackEntry entry{
       .name = "lowpass",
-      .summary = "takes in a share beta of what was not sent, and lets go of what was as slowly",
+      .summary = "adds a moving average of what was not sent; beta is the share of each step in it",
       .paper = "ScaleCom, NeurIPS 2020, arXiv:2104.11125",
       .options = {{.name = "beta",
                    .type = OptionType::kNumber,

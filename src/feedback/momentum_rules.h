@@ -23,9 +23,9 @@ class MomentumRules {
     Momentum momentum;
   };
 
-  MomentumRules(const Options& options, const StreamSpec& stream) : count_(stream.count()) {
+  MomentumRules(const Options& options, const StreamSpec& stream) {
     for (const TensorSpec& tensor : stream.tensors) counts_.push_back(tensor.count());
-    ranges_ = {{0, count_, momentum_of(options)}};
+    ranges_ = {{0, stream.count(), momentum_of(options)}};
     made_dampened_ = any_dampening();
   }
 
@@ -102,7 +102,6 @@ class MomentumRules {
   void adopt(bool begun) noexcept { begun_ = begun; }
 
  private:
-  size_t count_;
   std::vector<size_t> counts_;  // of values of each tensor
   std::vector<Range> ranges_;
   bool begun_ = false;  // a step counted

@@ -3,14 +3,11 @@
 #include "plan/auto_chooser.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "core/machine.h"
-#include "core/number_text.h"
 #include "plan/auto_reason.h"
 
 namespace thinwire {
@@ -39,13 +36,6 @@ size_t steps_of_trial(double step) {
 }
 
 bool far_apart(double a, double b) { return std::max(a, b) > kOther * std::min(a, b); }
-
-// Of what `shortest` wrote. Whatever locale a rank has, it reads the same number, and all probe for as long.
-double number_in(std::string_view text) {
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
 
 }  // namespace
 
@@ -180,16 +170,16 @@ std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& no
 std::optional<double> AutoChooser::look(const WatchedStep& steps) {
   const double compute =
       steps.ready.empty() ? 0 : *std::max_element(steps.ready.begin(), steps.ready.end());
-  std::string seconds;
+  double seconds = -1;  // nothing
   if (link_.first()) {
     judge_.passed(static_cast<double>(watch.size()) * steps.step);
     steps_ += watch.size();
     const AutoJudge::Wish wanted = judge_.look(steps.step, compute);
-    if (wanted == AutoJudge::Wish::kPlan) seconds = "0";
-    if (wanted == AutoJudge::Wish::kProbe) seconds = shortest(judge_.probe_seconds());
+    if (wanted == AutoJudge::Wish::kPlan) seconds = 0;
+    if (wanted == AutoJudge::Wish::kProbe) seconds = judge_.probe_seconds();
   }
-  seconds = link_.of_first(std::move(seconds));
-  return seconds.empty() ? std::nullopt : std::optional(number_in(seconds));
+  seconds = link_.of_first(seconds);
+  return seconds < 0 ? std::nullopt : std::optional(seconds);
 }
 
 std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision& now) {
@@ -213,7 +203,8 @@ std::optional<AutoDecision> AutoChooser::next(uint64_t step, const AutoDecision&
   next.step = step;
   judge_.changed();
   step_.reset();
-  watch.restart(std::stoul(link_.of_first(std::to_string(steps_of_trial(steps.step)))), kUnsteady);
+  watch.restart(link_.of_first(steps_of_trial(steps.step)),
+                kUnsteady);  // rank 0 knows all ranks' times
   return next;
 }
 

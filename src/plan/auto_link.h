@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plan/step_watch.h"
@@ -22,8 +24,13 @@ class AutoLink {
   // Of each time the latest of all ranks; on rank 0. All take part.
   WatchedStep latest(const WatchedStep& mine);
 
-  // Rank 0's text, on all ranks.
+  // Rank 0's text, or value, on all ranks.
   std::string of_first(std::string text);
+  template <typename T>
+  requires std::is_trivially_copyable_v<T> T of_first(T value) {
+    channel_->broadcast(std::as_writable_bytes(std::span(&value, 1)), 0);
+    return value;
+  }
 
   // Bytes since the last call.
   uint64_t take_sent();

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "comm/peer_lost.h"
 #include "core/named_thread.h"
 
 namespace thinwire {
@@ -23,8 +24,9 @@ std::span<std::byte> bytes_of(T& value) {
 }
 
 // What a group says of a lost rank, without what was waited for.
-std::string cause_of(const std::string& error) {
-  return error.substr(0, error.find("; no end to"));
+std::string cause_of(const Error& error) {
+  const auto* lost = dynamic_cast<const PeerLost*>(&error);
+  return lost != nullptr ? lost->cause() : error.what();
 }
 
 }  // namespace
@@ -118,7 +120,7 @@ bool DeskService::look() {
   }
   for (const DeskMessage& message : told) hand_out(answer(0, message));
   const auto now = RoundDesk::Clock::now();
-  hand_out(desk_.waited(now));
+  hand_out(desk_.on_time(now));
   look_for_silence(now);
   tell_those_who_left(now);
   look_at_notes();
@@ -136,12 +138,12 @@ void DeskService::look_at_notes() {
       const bool is_fatal = !survives_losses_ && !note.alive;
       if (is_fatal || error.code() != ErrorCode::kPeerLost) throw;
       line.gone = true;
-      gone.emplace_back(note.to, error.what());
+      gone.emplace_back(note.to, cause_of(error));
       stuck_.push_back(std::move(note));
       note.out = nullptr;
     }
   }
-  for (const auto& [rank, why] : gone) lose(rank, cause_of(why));
+  for (const auto& [rank, why] : gone) lose(rank, why);
   std::erase_if(notes_, [](const Note& note) { return note.out == nullptr; });
 }
 
@@ -174,7 +176,7 @@ bool DeskService::listen(int rank) {
     hand_out(notes);
   } catch (const Error& error) {
     if (!survives_losses_ || error.code() != ErrorCode::kPeerLost) throw;
-    lose(rank, cause_of(error.what()));
+    lose(rank, cause_of(error));
   }
   return true;
 }
@@ -242,7 +244,7 @@ void DeskService::lose(int rank, const std::string& why, bool tell) {
   for (; note.to < channel_->size(); ++note.to)
     if (note.to != rank || tell) send(note);
   line.lost = true;
-  hand_out(desk_.left(rank, RoundDesk::Clock::now()));
+  hand_out(desk_.on_leave(rank, RoundDesk::Clock::now()));
 }
 
 // To those who left first, so that this rank goes when all of them know.
@@ -266,12 +268,12 @@ std::vector<DeskNote> DeskService::answer(int rank, const DeskMessage& message) 
   const auto now = RoundDesk::Clock::now();
   switch (static_cast<DeskWord>(message[0])) {
     case DeskWord::kStepped:
-      return desk_.stepped(rank, now);
+      return desk_.on_step(rank, now);
     case DeskWord::kCame:
-      return desk_.came(rank, message[1], now);
+      return desk_.on_arrival(rank, message[1], now);
     case DeskWord::kLeft:
       if (rank == 0) own_left_ = now;
-      return desk_.left(rank, now);
+      return desk_.on_leave(rank, now);
     case DeskWord::kFailed:
       break;
   }

@@ -86,8 +86,10 @@ class FragmentRound {
     kValues,
     kPayloadBytes,
     kSentBytes,
-    kReceivedBytes
+    kReceivedBytes,
+    kNumberCount
   };
+  static_assert(kNumberCount == kNumbers);
   static std::vector<size_t> offsets_of(const Place& place);
   std::vector<TensorSpec> own_tensors() const;
   double& number(Number which) { return place_.numbers[which]; }

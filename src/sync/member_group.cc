@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/peer_lost.h"
+#include "comm/tags.h"
 #include "core/check.h"
 
 namespace thinwire {
 namespace {
 
-constexpr int kFirstOwn = 100;       // tags below are the caller's
-constexpr uint64_t kRounds = 1000;   // that messages can be told apart for
-constexpr int kCollectives = 30000;  // where the tags of a group's own collectives begin
-constexpr int kCollectiveTags = 8;   // as many as there can be of them
+constexpr int kFirstOwn = 100;      // tags below are the caller's
+constexpr uint64_t kRounds = 1000;  // that messages can be told apart for
 
 }  // namespace
 
@@ -78,8 +78,7 @@ class MemberGroup::Salvaged final : public Transfer {
       start();  // that was of an abandoned round with the same tags
     }
     if (group_.salvage_->heard(group_.members_))
-      throw Error(ErrorCode::kPeerLost, "a worker of round " + std::to_string(group_.round_) +
-                                            " is lost; no end to the " + describe());
+      throw PeerLost("a worker of round " + std::to_string(group_.round_) + " is lost", describe());
     return false;
   }
 
@@ -115,10 +114,10 @@ MemberGroup::MemberGroup(Group& whole, std::vector<int> members, uint64_t round,
 }
 
 int MemberGroup::tag_of(int tag) const {
-  THINWIRE_CHECK(kCollectives <= tag && tag < kCollectives + kCollectiveTags,
+  THINWIRE_CHECK(kMaximumTag <= tag && tag < kMaximumTag + kCollectiveTags,
                  "member group: for collectives only");
   const uint64_t place = round_ == 0 ? kRounds : round_ % kRounds;
-  return kFirstOwn + static_cast<int>(place) * kCollectiveTags + tag - kCollectives;
+  return kFirstOwn + static_cast<int>(place) * kCollectiveTags + tag - kMaximumTag;
 }
 
 std::unique_ptr<Transfer> MemberGroup::send(std::span<const std::byte> buffer, int to, int tag) {

@@ -45,7 +45,7 @@ void RoundDesk::close(DeskNote::Kind kind, Clock::time_point now, std::vector<De
   open_if_due(now, notes);
 }
 
-std::vector<DeskNote> RoundDesk::stepped(int rank, Clock::time_point now) {
+std::vector<DeskNote> RoundDesk::on_step(int rank, Clock::time_point now) {
   std::vector<DeskNote> notes;
   if (!live_[static_cast<size_t>(rank)]) return notes;
   ++steps_;
@@ -53,7 +53,7 @@ std::vector<DeskNote> RoundDesk::stepped(int rank, Clock::time_point now) {
   return notes;
 }
 
-std::vector<DeskNote> RoundDesk::came(int rank, uint64_t round, Clock::time_point now) {
+std::vector<DeskNote> RoundDesk::on_arrival(int rank, uint64_t round, Clock::time_point now) {
   if (!open_ || round != round_ || !live_[static_cast<size_t>(rank)])
     return {{.kind = DeskNote::kClosed, .to = rank, .round = round}};
   std::vector<DeskNote> notes;
@@ -62,7 +62,7 @@ std::vector<DeskNote> RoundDesk::came(int rank, uint64_t round, Clock::time_poin
   return notes;
 }
 
-std::vector<DeskNote> RoundDesk::left(int rank, Clock::time_point now) {
+std::vector<DeskNote> RoundDesk::on_leave(int rank, Clock::time_point now) {
   std::vector<DeskNote> notes;
   live_[static_cast<size_t>(rank)] = false;
   came_[static_cast<size_t>(rank)] = false;
@@ -70,7 +70,7 @@ std::vector<DeskNote> RoundDesk::left(int rank, Clock::time_point now) {
   return notes;
 }
 
-std::vector<DeskNote> RoundDesk::waited(Clock::time_point now) {
+std::vector<DeskNote> RoundDesk::on_time(Clock::time_point now) {
   std::vector<DeskNote> notes;
   const bool anybody = std::find(came_.begin(), came_.end(), true) != came_.end();
   if (!open_ || !anybody) return notes;

@@ -39,10 +39,10 @@ class RoundDesk {
             std::chrono::milliseconds deadline);
 
   // Each returns what is to be told, in order.
-  std::vector<DeskNote> stepped(int rank, Clock::time_point now);
-  std::vector<DeskNote> came(int rank, uint64_t round, Clock::time_point now);
-  std::vector<DeskNote> left(int rank, Clock::time_point now);
-  std::vector<DeskNote> waited(Clock::time_point now);
+  std::vector<DeskNote> on_step(int rank, Clock::time_point now);
+  std::vector<DeskNote> on_arrival(int rank, uint64_t round, Clock::time_point now);
+  std::vector<DeskNote> on_leave(int rank, Clock::time_point now);
+  std::vector<DeskNote> on_time(Clock::time_point now);
 
   int live() const noexcept;
 

@@ -28,16 +28,16 @@ using Told = std::vector<std::pair<Kind, int>>;
 
 TEST(RoundDesk, CallsWhenAllTogetherTookTheirSteps) {
   RoundDesk desk = patient(2, 3);
-  for (int step = 0; step < 5; ++step) EXPECT_TRUE(desk.stepped(0, kStart).empty());  // alone
-  EXPECT_EQ(told(desk.stepped(1, kStart)), (Told{{Kind::kCalled, 0}, {Kind::kCalled, 1}}));
+  for (int step = 0; step < 5; ++step) EXPECT_TRUE(desk.on_step(0, kStart).empty());  // alone
+  EXPECT_EQ(told(desk.on_step(1, kStart)), (Told{{Kind::kCalled, 0}, {Kind::kCalled, 1}}));
 }
 
 TEST(RoundDesk, HoldsTheRoundWhenAllCame) {
   RoundDesk desk = patient(2, 1);
-  desk.stepped(0, kStart);
-  desk.stepped(1, kStart);
-  EXPECT_TRUE(desk.came(1, 1, kStart).empty());
-  const auto notes = desk.came(0, 1, kStart);
+  desk.on_step(0, kStart);
+  desk.on_step(1, kStart);
+  EXPECT_TRUE(desk.on_arrival(1, 1, kStart).empty());
+  const auto notes = desk.on_arrival(0, 1, kStart);
   EXPECT_EQ(told(notes), (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}}));
   EXPECT_EQ(notes[0].members, (Members{true, true}));
   EXPECT_EQ(notes[0].round, 1u);
@@ -46,9 +46,9 @@ TEST(RoundDesk, HoldsTheRoundWhenAllCame) {
 // Steps that are taken while a round is open count for the next, which is not called before.
 TEST(RoundDesk, CallsTheNextRoundWhenThisOneIsOver) {
   RoundDesk desk = patient(2, 1);
-  for (int step = 0; step < 4; ++step) desk.stepped(0, kStart);
-  desk.came(0, 1, kStart);
-  const auto notes = desk.came(1, 1, kStart);
+  for (int step = 0; step < 4; ++step) desk.on_step(0, kStart);
+  desk.on_arrival(0, 1, kStart);
+  const auto notes = desk.on_arrival(1, 1, kStart);
   EXPECT_EQ(
       told(notes),
       (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}, {Kind::kCalled, 0}, {Kind::kCalled, 1}}));
@@ -57,41 +57,41 @@ TEST(RoundDesk, CallsTheNextRoundWhenThisOneIsOver) {
 
 TEST(RoundDesk, GoesOnWithoutTheLateWhenItsPatienceEnds) {
   RoundDesk desk(3, 1, milliseconds(50), milliseconds(1000));
-  for (int rank = 0; rank < 3; ++rank) desk.stepped(rank, kStart);
-  EXPECT_TRUE(desk.waited(kStart + milliseconds(60)).empty());  // nobody came
-  desk.came(0, 1, kStart);
-  desk.came(2, 1, kStart);
-  EXPECT_TRUE(desk.waited(kStart + milliseconds(49)).empty());
-  const auto notes = desk.waited(kStart + milliseconds(50));
+  for (int rank = 0; rank < 3; ++rank) desk.on_step(rank, kStart);
+  EXPECT_TRUE(desk.on_time(kStart + milliseconds(60)).empty());  // nobody came
+  desk.on_arrival(0, 1, kStart);
+  desk.on_arrival(2, 1, kStart);
+  EXPECT_TRUE(desk.on_time(kStart + milliseconds(49)).empty());
+  const auto notes = desk.on_time(kStart + milliseconds(50));
   EXPECT_EQ(told(notes), (Told{{Kind::kMembers, 0}, {Kind::kMembers, 2}}));
   EXPECT_EQ(notes[0].members, (Members{true, false, true}));
-  EXPECT_EQ(told(desk.came(1, 1, kStart + milliseconds(51))), (Told{{Kind::kClosed, 1}}));
+  EXPECT_EQ(told(desk.on_arrival(1, 1, kStart + milliseconds(51))), (Told{{Kind::kClosed, 1}}));
 }
 
 TEST(RoundDesk, WithoutPatienceTheLateAreNamedAtTheDeadline) {
   RoundDesk desk = patient(3, 1);
-  for (int rank = 0; rank < 3; ++rank) desk.stepped(rank, kStart);
-  desk.came(0, 1, kStart);
-  EXPECT_TRUE(desk.waited(kStart + milliseconds(999)).empty());
-  const auto notes = desk.waited(kStart + milliseconds(1000));
+  for (int rank = 0; rank < 3; ++rank) desk.on_step(rank, kStart);
+  desk.on_arrival(0, 1, kStart);
+  EXPECT_TRUE(desk.on_time(kStart + milliseconds(999)).empty());
+  const auto notes = desk.on_time(kStart + milliseconds(1000));
   EXPECT_EQ(told(notes), (Told{{Kind::kFailed, 0}}));
   EXPECT_EQ(notes[0].members, (Members{false, true, true}));
 }
 
 TEST(RoundDesk, WhoLeftIsNotWaitedForAndCountsForNoRound) {
   RoundDesk desk = patient(3, 2);
-  for (int step = 0; step < 6; ++step) desk.stepped(step % 3, kStart);
-  desk.came(0, 1, kStart);
-  desk.came(1, 1, kStart);
-  EXPECT_EQ(told(desk.left(2, kStart)), (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}}));
+  for (int step = 0; step < 6; ++step) desk.on_step(step % 3, kStart);
+  desk.on_arrival(0, 1, kStart);
+  desk.on_arrival(1, 1, kStart);
+  EXPECT_EQ(told(desk.on_leave(2, kStart)), (Told{{Kind::kMembers, 0}, {Kind::kMembers, 1}}));
   EXPECT_EQ(desk.live(), 2);
   // The second round was set for three workers, the third is for the two that are left.
-  for (int step = 0; step < 5; ++step) EXPECT_TRUE(desk.stepped(0, kStart).empty());
-  EXPECT_EQ(desk.stepped(1, kStart).size(), 2u);
-  desk.came(0, 2, kStart);
-  desk.came(1, 2, kStart);
-  for (int step = 0; step < 3; ++step) EXPECT_TRUE(desk.stepped(0, kStart).empty());
-  EXPECT_EQ(desk.stepped(0, kStart).size(), 2u);
+  for (int step = 0; step < 5; ++step) EXPECT_TRUE(desk.on_step(0, kStart).empty());
+  EXPECT_EQ(desk.on_step(1, kStart).size(), 2u);
+  desk.on_arrival(0, 2, kStart);
+  desk.on_arrival(1, 2, kStart);
+  for (int step = 0; step < 3; ++step) EXPECT_TRUE(desk.on_step(0, kStart).empty());
+  EXPECT_EQ(desk.on_step(0, kStart).size(), 2u);
 }
 
 TEST(DeskNotes, ReadAsWritten) {

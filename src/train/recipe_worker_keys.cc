@@ -11,9 +11,9 @@ std::vector<OptionInfo> sync_keys() {
       {.name = "sync.method",
        .type = kText,
        .fallback = "",
-       .help = "workers step by themselves and talk now and then: leader:tau=64, average, easgd, "
-               "diloco, streaming, sparseloco, downpour, parle, gossip; empty: gradients meet at "
-               "every step"},
+       .help = "local method, by which workers step by themselves and communicate in rounds: "
+               "leader:tau=64, average, easgd, diloco, streaming, sparseloco, downpour, parle, "
+               "gossip; empty: workers exchange gradients in every step"},
       {.name = "sync.norm_samples",
        .type = kInteger,
        .fallback = "2048",
@@ -62,8 +62,9 @@ std::vector<OptionInfo> exchange_keys() {
       {.name = "exchange.combine",
        .type = kText,
        .fallback = "mean",
-       .help = "how contributions become one: mean, or a rule that takes some workers which send "
-               "anything, such as trimmed_mean:f=1; docs/robust.md"},
+       .help = "how the workers' gradients become one: mean, or a robust rule, such as "
+               "trimmed_mean:f=1, which tolerates f workers that send wrong gradients; "
+               "docs/robust.md"},
       {.name = "exchange.grouping",
        .type = kChoice,
        .fallback = "auto",
@@ -96,8 +97,8 @@ std::vector<OptionInfo> exchange_keys() {
        .fallback = "1024",
        .min = 1,
        .max = 1 << 20,
-       .unit = "KB",
-       .help = "uncompressed size of what travels together"},
+       .unit = "KiB",
+       .help = "uncompressed size of the tensors that are sent together"},
       {.name = "exchange.deadline_seconds",
        .type = kNumber,
        .fallback = "60",

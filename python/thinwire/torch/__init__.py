@@ -5,13 +5,13 @@
     model = DistributedDataParallel(model)
     link = tw.compress(model, "sidco:density=0.001", optimizer=optimizer)
 
-Gradients then meet through thinwire, overlapped with the backward pass, on the model's own process
+thinwire then averages the gradients during the backward pass, by messages on the model's own process
 group (backend gloo). What codecs leave out is kept and sent later; `link.state_dict()` belongs into
 the checkpoint.
 
     optimizer = tw.LeaderSGD(torch.optim.SGD(model.parameters(), lr=0.1), model, tau=64)
 
-is for workers that take steps of their own and talk every now and then.
+is for workers that take steps of their own and communicate in rounds.
 """
 
 # SPDX-License-Identifier: Apache-2.0

@@ -55,11 +55,11 @@ def compress(
 
     Args:
         model: a DistributedDataParallel, or a model sharded by fully_shard, or the result of torch.compile on one,
-            before its first backward pass, in the processor's memory or on one GPU per process. thinwire's messages go by
+            before its first backward pass, in CPU memory or on one GPU per process. thinwire's messages go by
             the model's process groups of backend gloo; beside groups of nccl alone it makes groups of gloo.
         codec: "name:key=value,key=value", or a `thinwire.Codec`; `thinwire.codecs()` lists them. "auto" chooses the
             codec of each parameter by measured steps, among those that `auto:loss=none`, `small` or `any` allows,
-            and may change it later: docs/choosing.md, `Link.decisions`.
+            and may change it later: docs/auto.md, `Link.decisions`.
         replicate: of a sharded model, the dimension of the mesh whose ranks are replicas, mesh["replicate"]. FSDP2
             then averages inside each replica, and thinwire between them: docs/sharded.md. Without it, thinwire replaces
             the reduce-scatter of a sharded model.
@@ -70,12 +70,12 @@ def compress(
             counts.
         feedback: the memory that keeps what codecs leave out; "auto" is the codec's default.
         method: the collective, docs/collectives.md.
-        combine: how the ranks' gradients become one: "mean", or a rule that takes some ranks which send anything,
-            such as "trimmed_mean:f=1", docs/robust.md.
+        combine: how the ranks' gradients become one: "mean", or a robust rule, such as "trimmed_mean:f=1", which
+            tolerates f ranks that send wrong gradients; docs/robust.md.
         grouping: "tensor" (a codec sees each tensor alone), "model" (all as one vector), "global" (each tensor, and
             one threshold selects from all of them while the backward pass runs, docs/global-threshold.md), or
             "auto", the codec's.
-        bucket_kb: the uncompressed size of what is sent together.
+        bucket_kb: the uncompressed size, in KiB, of the tensors that are sent together.
         steps_per_epoch: the optimiser's steps in an epoch, for schedules that count in epochs; or the DataLoader
             that has as many batches. Where gradients are accumulated over k batches, len(loader) // k.
         max_skipped: this many steps in a row with a NaN or infinity end training; 0: never, as a gradient

@@ -15,7 +15,7 @@ from ._parameters import Parameter
 class FlatParameters:
     """One float32 vector with the values of all parameters, one after another.
 
-    It lies in the processor's memory. Contiguous float32 parameters there are moved into it and are views from then on,
+    It lies in CPU memory. Contiguous float32 parameters there are moved into it and are views from then on,
     so that nothing is copied in a step; others, those on a GPU, and those that somebody gives memory of their own again,
     are copied before and after.
     """

@@ -103,13 +103,13 @@ class Link:
         return self._report
 
     def _tell_of_staging(self, report: dict[str, Any]) -> None:
-        """Once: which gradients on a GPU are compressed by the processor."""
+        """Once: which gradients on a GPU are compressed by the CPU."""
         if self._staging_told:
             return
         self._staging_told = True
         why = [stream["why_staged"] for stream in report["streams"] if stream["why_staged"]]
         if why:
-            _log.info("gradients of %d of %d streams are copied to the processor to be compressed: %s", len(why),
+            _log.info("gradients of %d of %d streams are copied to the CPU to be compressed: %s", len(why),
                       len(report["streams"]), why[0])
 
     def _numbers(self) -> Numbers:

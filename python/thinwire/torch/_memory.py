@@ -1,4 +1,4 @@
-"""Where tensors lie: what an exchange is told of memory on a GPU, and which process groups carry the processor's. No other
+"""Where tensors lie: what an exchange is told of memory on a GPU, and which process groups carry the CPU's. No other
 file of the package asks for a device."""
 
 # SPDX-License-Identifier: Apache-2.0
@@ -24,7 +24,7 @@ _meetings: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDicti
 
 
 def device_of(named: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
-    """The device of tensors with these names: the GPU that some of them are on, or the processor.
+    """The device of tensors with these names: the GPU that some of them are on, or the CPU.
 
     Raises:
         UnsupportedError: one is on a device that is neither, or they are on two GPUs.
@@ -35,7 +35,7 @@ def device_of(named: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
         if device.type == "cpu" or device == found:
             continue
         if device.type != _GPU:
-            raise UnsupportedError(f"compress: parameter '{name}' is on {device}; it may be on the processor or on a "
+            raise UnsupportedError(f"compress: parameter '{name}' is on {device}; it may be on the CPU or on a "
                                    "GPU of NVIDIA's")
         if found.type == _GPU:
             raise UnsupportedError(f"compress: parameter '{name}' is on {device}, and '{where}' on {found}; give each "
@@ -46,7 +46,7 @@ def device_of(named: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
 
 def engine_device(device: torch.device) -> Optional[tuple[int, list[str]]]:
     """As the engine takes it: the number of a GPU, and the folders in which its compiler may be; None is the
-    processor."""
+    CPU."""
     if device.type == "cpu":
         return None
     packages = Path(torch.__file__).parent.parent / "nvidia"  # those of torch's wheel
@@ -73,7 +73,7 @@ class Streams:
         self._noted: list[tuple[torch.device, Any]] = []
 
     def note(self, tensor: torch.Tensor) -> Optional[int]:
-        """The handle of the stream that works on it now; None where the processor does."""
+        """The handle of the stream that works on it now; None where the CPU does."""
         if _is_here(tensor):
             return None
         stream = _current_stream(tensor.device)
@@ -180,7 +180,7 @@ def host_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Itself, or a copy in the processor's memory."""
+    """Itself, or a copy in CPU memory."""
     return tensor.cpu()
 
 
@@ -194,12 +194,12 @@ def broadcast(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
 
 
 def all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup, op: Any = dist.ReduceOp.SUM) -> None:
-    """Of a tensor in the processor's memory."""
+    """Of a tensor in CPU memory."""
     options = dist.AllreduceOptions()
     options.reduceOp = op
     host_group(group).allreduce([tensor], options).wait()
 
 
 def staged(like: torch.Tensor, count: int) -> torch.Tensor:
-    """A float32 vector in the processor's memory, from and to which tensors beside `like` are copied fast."""
+    """A float32 vector in CPU memory, from and to which tensors beside `like` are copied fast."""
     return torch.empty(count, pin_memory=like.device.type == _GPU)

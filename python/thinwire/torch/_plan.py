@@ -85,7 +85,7 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
 
     A rank's forward and backward pass over `sample_batch`, which is (inputs, targets), is measured `steps` times;
     `loss(outputs, targets)` is cross entropy unless given. Then a step with DistributedDataParallel, whose all-reduce is
-    measured too, with thinwire's fp32 and with each codec is played over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
+    measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
     stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/c10d/c10d_world.h"
+#include "comm/peer_lost.h"
 #include "comm/tags.h"
 #include "core/checksum.h"
 #include "thinwire/c10d.h"
@@ -14,14 +15,14 @@ namespace thinwire {
 namespace {
 
 // What a group and its transfers share; one thread at a time.
-struct C10dMembers {
+struct C10dGroupState {
   std::shared_ptr<C10dWorld> world;
   uint64_t context = 0;
-  int rank = 0;            // this process's place
-  std::vector<int> names;  // rank in the world of each member
-  std::string cause;       // of the first failed wait, when it was the loss of another rank
+  int rank = 0;                  // this process's place
+  std::vector<int> world_ranks;  // rank in the world of each member
+  std::string cause;             // of the first failed wait, when it was the loss of another rank
 
-  int name(int r) const { return names[static_cast<size_t>(r)]; }
+  int world_rank(int r) const { return world_ranks[static_cast<size_t>(r)]; }
 };
 
 class C10dTransfer : public Transfer {
@@ -30,26 +31,26 @@ class C10dTransfer : public Transfer {
     if (done_) return true;
     done_ = advance();
     if (done_) return true;
-    const std::string why = members_->world->lost(members_->context, members_->name(peer_));
+    const std::string why = members_->world->lost(members_->context, members_->world_rank(peer_));
     if (why.empty()) return false;
     done_ = advance();  // what came before the loss counts
     if (done_) return true;
     if (members_->cause.empty()) members_->cause = why;
-    throw Error(ErrorCode::kPeerLost, "c10d: " + why + "; no end to the " + describe());
+    throw PeerLost("c10d: " + why, describe());
   }
 
  protected:
-  C10dTransfer(std::shared_ptr<C10dMembers> members, size_t size, int peer, int tag)
+  C10dTransfer(std::shared_ptr<C10dGroupState> members, size_t size, int peer, int tag)
       : members_(std::move(members)), size_(size), peer_(peer), tag_(tag) {}
 
   virtual bool advance() = 0;
 
   std::string text(const char* what) const {
-    return std::string(what) + " rank " + std::to_string(members_->name(peer_)) + ", tag " +
+    return std::string(what) + " rank " + std::to_string(members_->world_rank(peer_)) + ", tag " +
            std::to_string(tag_);
   }
 
-  const std::shared_ptr<C10dMembers> members_;
+  const std::shared_ptr<C10dGroupState> members_;
   const size_t size_;
   const int peer_;
   const int tag_;
@@ -60,28 +61,28 @@ class C10dTransfer : public Transfer {
 
 class C10dSend final : public C10dTransfer {
  public:
-  C10dSend(const std::shared_ptr<C10dMembers>& members, std::span<const std::byte> buffer, int to,
-           int tag)
+  C10dSend(const std::shared_ptr<C10dGroupState>& members, std::span<const std::byte> buffer,
+           int to, int tag)
       : C10dTransfer(members, buffer.size(), to, tag),
-        number_(members->world->send(buffer, members->context, members->name(to), tag)) {}
+        number_(members->world->send(buffer, members->context, members->world_rank(to), tag)) {}
 
   std::string describe() const override {
     return "send of " + std::to_string(size_) + " bytes " + text("to");
   }
 
  private:
-  bool advance() override { return members_->world->is_sent(members_->name(peer_), number_); }
+  bool advance() override { return members_->world->is_sent(members_->world_rank(peer_), number_); }
 
   const uint64_t number_;
 };
 
 class C10dReceive final : public C10dTransfer {
  public:
-  C10dReceive(const std::shared_ptr<C10dMembers>& members, std::span<std::byte> buffer, int from,
+  C10dReceive(const std::shared_ptr<C10dGroupState>& members, std::span<std::byte> buffer, int from,
               int tag)
       : C10dTransfer(members, buffer.size(), from, tag),
         buffer_(buffer),
-        lane_{members->context, members->name(from), tag},
+        lane_{members->context, members->world_rank(from), tag},
         number_(members->world->next_receive(lane_)) {}
 
   std::string describe() const override {
@@ -112,8 +113,8 @@ class C10dReceive final : public C10dTransfer {
 
 class C10dGroup final : public Group {
  public:
-  explicit C10dGroup(C10dMembers members)
-      : members_(std::make_shared<C10dMembers>(std::move(members))) {}
+  explicit C10dGroup(C10dGroupState members)
+      : members_(std::make_shared<C10dGroupState>(std::move(members))) {}
 
   // Whoever waits for a rank that an exception drove out hears of it at once.
   ~C10dGroup() override {
@@ -121,7 +122,7 @@ class C10dGroup final : public Group {
   }
 
   int rank() const noexcept override { return members_->rank; }
-  int size() const noexcept override { return static_cast<int>(members_->names.size()); }
+  int size() const noexcept override { return static_cast<int>(members_->world_ranks.size()); }
 
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
     check_message(to, size(), tag);
@@ -142,15 +143,15 @@ class C10dGroup final : public Group {
     all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
     const uint64_t path[] = {members_->context, ++splits_,
                              static_cast<uint64_t>(static_cast<int64_t>(colour))};
-    C10dMembers part{.world = members_->world,
-                     .context = checksum(std::as_bytes(std::span(path))) | uint64_t{1} << 63,
-                     .rank = 0,
-                     .names = {},
-                     .cause = {}};
+    C10dGroupState part{.world = members_->world,
+                        .context = checksum(std::as_bytes(std::span(path))) | uint64_t{1} << 63,
+                        .rank = 0,
+                        .world_ranks = {},
+                        .cause = {}};
     for (int r = 0; r < size(); ++r) {
       if (all[static_cast<size_t>(r)] != colour) continue;
-      if (r == rank()) part.rank = static_cast<int>(part.names.size());
-      part.names.push_back(members_->name(r));
+      if (r == rank()) part.rank = static_cast<int>(part.world_ranks.size());
+      part.world_ranks.push_back(members_->world_rank(r));
     }
     auto group = std::make_unique<C10dGroup>(std::move(part));
     group->set_deadline(deadline());
@@ -197,10 +198,10 @@ class C10dGroup final : public Group {
     if (why.empty())
       why = "rank " + std::to_string(members_->world->rank()) +
             (failure().empty() ? " left the group by an exception" : " failed: " + failure());
-    members_->world->announce(members_->context, members_->names, why);
+    members_->world->announce(members_->context, members_->world_ranks, why);
   }
 
-  const std::shared_ptr<C10dMembers> members_;
+  const std::shared_ptr<C10dGroupState> members_;
   const int exceptions_ = std::uncaught_exceptions();
   uint64_t splits_ = 0;
   uint64_t seen_ = 0;  // of the world's changes
@@ -209,11 +210,12 @@ class C10dGroup final : public Group {
 }  // namespace
 
 std::unique_ptr<Group> make_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
-  C10dMembers all{.world = C10dWorld::of(group), .context = 0, .rank = 0, .names = {}, .cause = {}};
+  C10dGroupState all{
+      .world = C10dWorld::of(group), .context = 0, .rank = 0, .world_ranks = {}, .cause = {}};
   all.context = C10dWorld::kFirstContext + all.world->new_base();
   all.rank = all.world->rank();
-  all.names.resize(static_cast<size_t>(all.world->size()));
-  std::iota(all.names.begin(), all.names.end(), 0);
+  all.world_ranks.resize(static_cast<size_t>(all.world->size()));
+  std::iota(all.world_ranks.begin(), all.world_ranks.end(), 0);
   return std::make_unique<C10dGroup>(std::move(all));
 }
 

@@ -56,14 +56,15 @@ class LocalGroup final : public Group {
   std::unique_ptr<Group> split(int colour) override {
     std::vector<int> colours(static_cast<size_t>(size()));
     all_gather(std::as_bytes(std::span(&colour, 1)), std::as_writable_bytes(std::span(colours)));
-    std::vector<int> names;
+    std::vector<int> world_ranks;
     int rank = 0;
     for (int r = 0; r < size(); ++r) {
       if (colours[static_cast<size_t>(r)] != colour) continue;
-      if (r == rank_) rank = static_cast<int>(names.size());
-      names.push_back(room_->name(r));
+      if (r == rank_) rank = static_cast<int>(world_ranks.size());
+      world_ranks.push_back(room_->world_rank(r));
     }
-    auto group = std::make_unique<LocalGroup>(room_->sub_room(splits_++, colour, names), rank);
+    auto group =
+        std::make_unique<LocalGroup>(room_->sub_room(splits_++, colour, world_ranks), rank);
     group->set_deadline(deadline());
     return group;
   }
@@ -137,11 +138,11 @@ void LocalGroup::library_all_reduce(std::span<float> values) {
 
 std::vector<std::unique_ptr<Group>> make_groups(const std::shared_ptr<LocalHub>& hub, int size) {
   THINWIRE_CHECK(size >= 1, "local group: " + std::to_string(size) + " ranks");
-  std::vector<int> names(static_cast<size_t>(size));
-  std::iota(names.begin(), names.end(), 0);
-  const auto room = std::make_shared<LocalRoom>(hub, names);
+  std::vector<int> world_ranks(static_cast<size_t>(size));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  const auto room = std::make_shared<LocalRoom>(hub, world_ranks);
   std::vector<std::unique_ptr<Group>> groups;
-  for (const int r : names) groups.push_back(std::make_unique<LocalGroup>(room, r));
+  for (const int r : world_ranks) groups.push_back(std::make_unique<LocalGroup>(room, r));
   return groups;
 }
 

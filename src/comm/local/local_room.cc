@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/peer_lost.h"
 #include "thinwire/status.h"
 
 namespace thinwire {
 
 using Lock = std::unique_lock<std::mutex>;
 
-LocalRoom::LocalRoom(std::shared_ptr<LocalHub> hub, std::vector<int> names)
-    : hub_(std::move(hub)), names_(std::move(names)), members_(names_.size()) {
+LocalRoom::LocalRoom(std::shared_ptr<LocalHub> hub, std::vector<int> world_ranks)
+    : hub_(std::move(hub)), world_ranks_(std::move(world_ranks)), members_(world_ranks_.size()) {
   hub_->rooms.push_back(this);
 }
 
@@ -76,13 +77,13 @@ bool LocalRoom::done(const LocalPost& post) {
   if (hub_->aborted.empty() && !peer.left) return false;
   const std::string& why = hub_->aborted.empty() ? peer.why : hub_->aborted;
   member(post.rank).why = why;  // so that whoever misses this rank hears of the first cause
-  throw Error(ErrorCode::kPeerLost, "local group: " + why + "; no end to the " + describe(post));
+  throw PeerLost("local group: " + why, describe(post));
 }
 
 std::string LocalRoom::describe(const LocalPost& post) const {
   return (post.is_send ? "send of " : "receive of ") + std::to_string(post.size) + " bytes " +
-         (post.is_send ? "to" : "from") + " rank " + std::to_string(name(post.peer)) + ", tag " +
-         std::to_string(post.tag);
+         (post.is_send ? "to" : "from") + " rank " + std::to_string(world_rank(post.peer)) +
+         ", tag " + std::to_string(post.tag);
 }
 
 void LocalRoom::sleep(int rank, uint64_t& seen, Instant until) {
@@ -95,8 +96,8 @@ void LocalRoom::sleep(int rank, uint64_t& seen, Instant until) {
 void LocalRoom::abort(int rank, std::string_view reason) {
   const Lock lock(hub_->mutex);
   if (!hub_->aborted.empty()) return;
-  hub_->aborted = "rank " + std::to_string(name(rank)) + " failed: " + std::string(reason);
-  if (hub_->first_lost < 0) hub_->first_lost = name(rank);
+  hub_->aborted = "rank " + std::to_string(world_rank(rank)) + " failed: " + std::string(reason);
+  if (hub_->first_lost < 0) hub_->first_lost = world_rank(rank);
   for (LocalRoom* room : hub_->rooms) room->wake_all();
 }
 
@@ -105,20 +106,20 @@ void LocalRoom::leave(int rank, const std::string& failure, bool by_exception) n
   Member& me = member(rank);
   me.left = true;
   if (me.why.empty())
-    me.why = "rank " + std::to_string(name(rank)) +
+    me.why = "rank " + std::to_string(world_rank(rank)) +
              (failure.empty() ? " left the group" : " failed: " + failure);
-  if (by_exception && hub_->first_lost < 0) hub_->first_lost = name(rank);
+  if (by_exception && hub_->first_lost < 0) hub_->first_lost = world_rank(rank);
   wake_all();
 }
 
 std::shared_ptr<LocalRoom> LocalRoom::sub_room(uint64_t split, int colour,
-                                               const std::vector<int>& names) {
+                                               const std::vector<int>& world_ranks) {
   const Lock lock(hub_->mutex);
   const auto key = std::pair(split, colour);
   SubRoom& sub = sub_rooms_[key];
-  if (!sub.room) sub.room = std::make_shared<LocalRoom>(hub_, names);
+  if (!sub.room) sub.room = std::make_shared<LocalRoom>(hub_, world_ranks);
   const auto room = sub.room;
-  if (++sub.taken == names.size()) sub_rooms_.erase(key);
+  if (++sub.taken == world_ranks.size()) sub_rooms_.erase(key);
   return room;
 }
 

@@ -46,14 +46,14 @@ class LocalRoom {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // names[r] is the rank r's number in the group that everything was split from: errors use it.
-  LocalRoom(std::shared_ptr<LocalHub> hub, std::vector<int> names);
+  // world_ranks[r] is the rank r's number in the group that everything was split from: errors use it.
+  LocalRoom(std::shared_ptr<LocalHub> hub, std::vector<int> world_ranks);
   ~LocalRoom();
   LocalRoom(const LocalRoom&) = delete;
   LocalRoom& operator=(const LocalRoom&) = delete;
 
-  int size() const noexcept { return static_cast<int>(names_.size()); }
-  int name(int rank) const noexcept { return names_[static_cast<size_t>(rank)]; }
+  int size() const noexcept { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int rank) const noexcept { return world_ranks_[static_cast<size_t>(rank)]; }
 
   // Offers one side. When the other is there already, the bytes are copied before this returns.
   void post(LocalPost& post);
@@ -71,9 +71,10 @@ class LocalRoom {
   // unwinding.
   void leave(int rank, const std::string& failure, bool by_exception) noexcept;
 
-  // The room of those who give the same colour and the same count of splits. REQUIRES: `names` is
+  // The room of those who give the same colour and the same count of splits. REQUIRES: `world_ranks` is
   // the same for all of them, and each calls once.
-  std::shared_ptr<LocalRoom> sub_room(uint64_t split, int colour, const std::vector<int>& names);
+  std::shared_ptr<LocalRoom> sub_room(uint64_t split, int colour,
+                                      const std::vector<int>& world_ranks);
 
  private:
   struct Member {
@@ -100,7 +101,7 @@ class LocalRoom {
   void wake_all();
 
   const std::shared_ptr<LocalHub> hub_;
-  const std::vector<int> names_;
+  const std::vector<int> world_ranks_;
   std::vector<Member> members_;
   std::map<LaneKey, Lane> lanes_;
   std::map<std::pair<uint64_t, int>, SubRoom> sub_rooms_;

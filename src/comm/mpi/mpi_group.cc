@@ -19,8 +19,8 @@ namespace {
 
 class MpiGroup final : public Group {
  public:
-  explicit MpiGroup(MpiMembers members)
-      : members_(std::make_shared<MpiMembers>(std::move(members))) {}
+  explicit MpiGroup(MpiGroupState members)
+      : members_(std::make_shared<MpiGroupState>(std::move(members))) {}
 
   // Whoever waits for a rank that an exception drove out hears of it at once. One that leaves in peace
   // may have messages under way; it is missed at the deadline.
@@ -29,7 +29,7 @@ class MpiGroup final : public Group {
   }
 
   int rank() const noexcept override { return members_->rank; }
-  int size() const noexcept override { return static_cast<int>(members_->names.size()); }
+  int size() const noexcept override { return static_cast<int>(members_->world_ranks.size()); }
 
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
     check_message(to, size(), tag);
@@ -57,7 +57,7 @@ class MpiGroup final : public Group {
     std::vector<MpiWorld::Listener> others;
     for (int r = 0; r < size(); ++r)
       if (r != rank() && members_->context(r) != 0)
-        others.push_back({members_->name(r), members_->context(r)});
+        others.push_back({members_->world_rank(r), members_->context(r)});
     std::string why = members_->cause;
     if (why.empty())
       why = "rank " + std::to_string(members_->world->rank()) +
@@ -67,7 +67,7 @@ class MpiGroup final : public Group {
 
   void make_comm();
 
-  const std::shared_ptr<MpiMembers> members_;
+  const std::shared_ptr<MpiGroupState> members_;
   const int exceptions_ = std::uncaught_exceptions();
   MPI_Comm comm_ =
       MPI_COMM_NULL;  // of library_all_reduce; never freed, which would take all members
@@ -81,17 +81,17 @@ std::unique_ptr<Group> MpiGroup::split(int colour) {
   const Choice mine{colour, members_->world->new_context()};
   std::vector<Choice> all(static_cast<size_t>(size()));
   all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  MpiMembers part{.world = members_->world,
-                  .names = {},
-                  .contexts = {},
-                  .bodies = {},
-                  .cause = {},
-                  .family = members_->family};
+  MpiGroupState part{.world = members_->world,
+                     .world_ranks = {},
+                     .contexts = {},
+                     .bodies = {},
+                     .cause = {},
+                     .family = members_->family};
   for (int r = 0; r < size(); ++r) {
     const Choice& choice = all[static_cast<size_t>(r)];
     if (choice.colour != colour) continue;
-    if (r == rank()) part.rank = static_cast<int>(part.names.size());
-    part.names.push_back(members_->name(r));
+    if (r == rank()) part.rank = static_cast<int>(part.world_ranks.size());
+    part.world_ranks.push_back(members_->world_rank(r));
     part.contexts.push_back(choice.context);
     part.bodies.push_back(0);
   }
@@ -107,9 +107,9 @@ void MpiGroup::abort(std::string_view reason) noexcept {
     const std::string why =
         "rank " + std::to_string(world.rank()) + " failed: " + std::string(reason);
     if (const auto& family = members_->family; family != nullptr) {
-      for (size_t i = 0; i < family->names.size(); ++i)
-        if (family->contexts[i] != 0 && !world.has_ended(family->names[i]))
-          all.push_back({family->names[i], family->contexts[i]});
+      for (size_t i = 0; i < family->world_ranks.size(); ++i)
+        if (family->contexts[i] != 0 && !world.has_ended(family->world_ranks[i]))
+          all.push_back({family->world_ranks[i], family->contexts[i]});
       world.announce_abort(all, why);
       return;
     }
@@ -129,7 +129,7 @@ void MpiGroup::make_comm() {
   const MPI_Comm all = members_->world->comm();
   MPI_Group world = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
   MPI_Comm_group(all, &world);
-  MPI_Group_incl(world, size(), members_->names.data(), &mine);
+  MPI_Group_incl(world, size(), members_->world_ranks.data(), &mine);
   MPI_Comm_create_group(all, mine, static_cast<int>(members_->context(0)) % kLastTag, &comm_);
   MPI_Group_free(&mine);
   MPI_Group_free(&world);
@@ -155,7 +155,7 @@ void MpiGroup::library_all_reduce(std::span<float> values) {
 
 }  // namespace
 
-std::unique_ptr<Group> make_group_of(MpiMembers members) {
+std::unique_ptr<Group> make_group_of(MpiGroupState members) {
   return std::make_unique<MpiGroup>(std::move(members));
 }
 
@@ -168,14 +168,14 @@ Result<std::unique_ptr<Group>> make_mpi_group() {
   const std::lock_guard lock(mutex);
   static auto* const base = [](MpiWorld* w) {
     const auto n = static_cast<size_t>(w->size());
-    MpiMembers all{.world = w,
-                   .rank = w->rank(),
-                   .names = std::vector<int>(n),
-                   .contexts = std::vector<uint32_t>(n, MpiWorld::kFirstContext),
-                   .bodies = std::vector<uint32_t>(n),
-                   .cause = {},
-                   .family = nullptr};
-    std::iota(all.names.begin(), all.names.end(), 0);
+    MpiGroupState all{.world = w,
+                      .rank = w->rank(),
+                      .world_ranks = std::vector<int>(n),
+                      .contexts = std::vector<uint32_t>(n, MpiWorld::kFirstContext),
+                      .bodies = std::vector<uint32_t>(n),
+                      .cause = {},
+                      .family = nullptr};
+    std::iota(all.world_ranks.begin(), all.world_ranks.end(), 0);
     return new MpiGroup(std::move(all));
   }(world.value());
   return base->split(0);

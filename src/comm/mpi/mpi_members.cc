@@ -265,12 +265,12 @@ class MpiMeetings final : public Members {
         read_letters();
       }
     auto family = std::make_shared<MpiFamily>();
-    MpiMembers members{.world = &world_,
-                       .names = ranks,
-                       .contexts = {},
-                       .bodies = std::vector<uint32_t>(ranks.size()),
-                       .cause = {}};
-    family->names = ranks;
+    MpiGroupState members{.world = &world_,
+                          .world_ranks = ranks,
+                          .contexts = {},
+                          .bodies = std::vector<uint32_t>(ranks.size()),
+                          .cause = {}};
+    family->world_ranks = ranks;
     family->own = here_.family;
     for (size_t i = 0; i < ranks.size(); ++i) {
       const bool me = ranks[i] == number();

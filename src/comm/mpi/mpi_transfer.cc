@@ -19,6 +19,8 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/peer_lost.h"
+
 namespace thinwire {
 namespace {
 
@@ -210,27 +212,28 @@ class MpiTransfer : public Transfer {
       why = "MPI was given up after an earlier failure";
     }
     if (members_->cause.empty()) members_->cause = why;
-    throw Error(ErrorCode::kPeerLost, "mpi: " + why + "; no end to the " + describe());
+    throw PeerLost("mpi: " + why, describe());
   }
 
  protected:
-  explicit MpiTransfer(std::shared_ptr<MpiMembers> members) : members_(std::move(members)) {}
+  explicit MpiTransfer(std::shared_ptr<MpiGroupState> members) : members_(std::move(members)) {}
 
   // Whether it has ended well. Throws when it has not.
   virtual bool advance() = 0;
   // Why it cannot end; empty when it can.
   virtual std::string loss() const = 0;
 
-  const std::shared_ptr<MpiMembers> members_;
+  const std::shared_ptr<MpiGroupState> members_;
 
  private:
   bool done_ = false;
 };
 
 // What MPI knows of a message: its envelope, its requests, and in a family a copy of its body.
-class Parcel final : public MpiKept {
+class MessageMemory final : public MpiKept {
  public:
-  Parcel(MpiWorld* world, bool is_receive) : head(world, is_receive), body(world, is_receive) {}
+  MessageMemory(MpiWorld* world, bool is_receive)
+      : head(world, is_receive), body(world, is_receive) {}
 
   bool ended() override {
     const bool without_head = head.give_up();
@@ -247,19 +250,19 @@ class MpiMessage : public MpiTransfer {
  public:
   // In a family it is left to MPI, if MPI still needs it.
   ~MpiMessage() override {
-    if (members_->family == nullptr || parcel_->ended()) return;
+    if (members_->family == nullptr || memory_->ended()) return;
     members_->world->gave_up();
-    members_->world->keep(std::move(parcel_));
+    members_->world->keep(std::move(memory_));
   }
 
   std::string describe() const final {
     return (is_send_ ? "send of " : "receive of ") + std::to_string(size_) + " bytes " +
-           (is_send_ ? "to" : "from") + " rank " + std::to_string(members_->name(peer_)) +
+           (is_send_ ? "to" : "from") + " rank " + std::to_string(members_->world_rank(peer_)) +
            ", tag " + std::to_string(tag_);
   }
 
  protected:
-  MpiMessage(std::shared_ptr<MpiMembers> members, bool is_send, size_t size, int peer, int tag)
+  MpiMessage(std::shared_ptr<MpiGroupState> members, bool is_send, size_t size, int peer, int tag)
       : MpiTransfer(std::move(members)),
         is_send_(is_send),
         size_(size),
@@ -267,12 +270,12 @@ class MpiMessage : public MpiTransfer {
         tag_(tag),
         // Nothing starts for the sake of a rank that is lost: done says so.
         possible_(loss().empty()),
-        parcel_(std::make_unique<Parcel>(members_->world, !is_send)) {}
+        memory_(std::make_unique<MessageMemory>(members_->world, !is_send)) {}
 
   std::string loss() const final { return members_->lost(peer_); }
 
   MPI_Comm comm() const { return members_->world->comm(); }
-  int name() const { return members_->name(peer_); }
+  int world_rank() const { return members_->world_rank(peer_); }
   // The receiver's number for the group.
   uint32_t context() const { return members_->context(is_send_ ? peer_ : members_->rank); }
 
@@ -281,15 +284,15 @@ class MpiMessage : public MpiTransfer {
   const int peer_;
   const int tag_;
   const bool possible_;
-  std::unique_ptr<Parcel> parcel_;
+  std::unique_ptr<MessageMemory> memory_;
 };
 
 class MpiSend final : public MpiMessage {
  public:
-  MpiSend(std::shared_ptr<MpiMembers> group, std::span<const std::byte> buffer, int to, int tag)
+  MpiSend(std::shared_ptr<MpiGroupState> group, std::span<const std::byte> buffer, int to, int tag)
       : MpiMessage(std::move(group), true, buffer.size(), to, tag) {
     if (!possible_) return;
-    Envelope& envelope = parcel_->envelope;
+    Envelope& envelope = memory_->envelope;
     envelope.size = buffer.size();
     size_t head_size = kHeadSize;
     if (buffer.size() <= kInline) {
@@ -299,43 +302,43 @@ class MpiSend final : public MpiMessage {
       envelope.body = members_->bodies[static_cast<size_t>(to)]++;
       head_size += sizeof(envelope.body);
     }
-    parcel_->head.start([&](MPI_Request* request) {
-      return MPI_Isend(&envelope, static_cast<int>(head_size), MPI_BYTE, name(),
+    memory_->head.start([&](MPI_Request* request) {
+      return MPI_Isend(&envelope, static_cast<int>(head_size), MPI_BYTE, world_rank(),
                        MpiWorld::head_tag(context(), tag), comm(), request);
     });
     if (buffer.size() <= kInline) return;
     if (members_->family != nullptr) {
-      parcel_->copy.assign(buffer.begin(), buffer.end());
-      buffer = parcel_->copy;
+      memory_->copy.assign(buffer.begin(), buffer.end());
+      buffer = memory_->copy;
     }
-    parcel_->body.start(
+    memory_->body.start(
         buffer.size(), [&](size_t begin, const Layout& layout, MPI_Request* request) {
-          return MPI_Isend(buffer.data() + begin, layout.count(), layout.type(), name(),
+          return MPI_Isend(buffer.data() + begin, layout.count(), layout.type(), world_rank(),
                            MpiWorld::body_tag(context(), envelope.body), comm(), request);
         });
   }
 
  private:
   bool advance() override {
-    return parcel_->head.ended() && (size_ <= kInline || parcel_->body.ended());
+    return memory_->head.ended() && (size_ <= kInline || memory_->body.ended());
   }
 };
 
 class MpiReceive final : public MpiMessage {
  public:
-  MpiReceive(std::shared_ptr<MpiMembers> group, std::span<std::byte> buffer, int from, int tag)
+  MpiReceive(std::shared_ptr<MpiGroupState> group, std::span<std::byte> buffer, int from, int tag)
       : MpiMessage(std::move(group), false, buffer.size(), from, tag), buffer_(buffer) {
     if (!possible_) return;
-    parcel_->head.start([&](MPI_Request* request) {
-      return MPI_Irecv(&parcel_->envelope, sizeof(Envelope), MPI_BYTE, name(),
+    memory_->head.start([&](MPI_Request* request) {
+      return MPI_Irecv(&memory_->envelope, sizeof(Envelope), MPI_BYTE, world_rank(),
                        MpiWorld::head_tag(context(), tag), comm(), request);
     });
   }
 
  private:
   bool advance() override {
-    if (!parcel_->head.ended()) return false;
-    const Envelope& envelope = parcel_->envelope;
+    if (!memory_->head.ended()) return false;
+    const Envelope& envelope = memory_->envelope;
     if (envelope.size != size_)
       throw Error(ErrorCode::kMismatch, "the message has " + std::to_string(envelope.size));
     if (size_ <= kInline) {
@@ -343,16 +346,16 @@ class MpiReceive final : public MpiMessage {
       return true;
     }
     const bool copies = members_->family != nullptr;
-    if (!parcel_->body.started()) {
-      if (copies) parcel_->copy.resize(size_);
-      std::byte* const to = copies ? parcel_->copy.data() : buffer_.data();
-      parcel_->body.start(size_, [&](size_t begin, const Layout& layout, MPI_Request* request) {
-        return MPI_Irecv(to + begin, layout.count(), layout.type(), name(),
+    if (!memory_->body.started()) {
+      if (copies) memory_->copy.resize(size_);
+      std::byte* const to = copies ? memory_->copy.data() : buffer_.data();
+      memory_->body.start(size_, [&](size_t begin, const Layout& layout, MPI_Request* request) {
+        return MPI_Irecv(to + begin, layout.count(), layout.type(), world_rank(),
                          MpiWorld::body_tag(context(), envelope.body), comm(), request);
       });
     }
-    if (!parcel_->body.ended()) return false;
-    if (copies) std::memcpy(buffer_.data(), parcel_->copy.data(), size_);
+    if (!memory_->body.ended()) return false;
+    if (copies) std::memcpy(buffer_.data(), memory_->copy.data(), size_);
     return true;
   }
 
@@ -361,7 +364,7 @@ class MpiReceive final : public MpiMessage {
 
 class MpiSum final : public MpiTransfer {
  public:
-  MpiSum(std::shared_ptr<MpiMembers> members, MPI_Comm comm, std::span<float> values)
+  MpiSum(std::shared_ptr<MpiGroupState> members, MPI_Comm comm, std::span<float> values)
       : MpiTransfer(std::move(members)), count_(values.size()), sum_(members_->world, false) {
     sum_.start([&](MPI_Request* request) {
       return MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT,
@@ -371,8 +374,8 @@ class MpiSum final : public MpiTransfer {
 
   std::string describe() const override {
     std::string ranks;
-    for (const int name : members_->names)
-      ranks += (ranks.empty() ? "" : ", ") + std::to_string(name);
+    for (const int world_rank : members_->world_ranks)
+      ranks += (ranks.empty() ? "" : ", ") + std::to_string(world_rank);
     return "sum of " + std::to_string(count_) + " floats over ranks " + ranks;
   }
 
@@ -381,7 +384,7 @@ class MpiSum final : public MpiTransfer {
 
   std::string loss() const override {
     std::string why;
-    for (int r = 0; why.empty() && r < static_cast<int>(members_->names.size()); ++r)
+    for (int r = 0; why.empty() && r < static_cast<int>(members_->world_ranks.size()); ++r)
       why = members_->lost(r);
     return why;
   }
@@ -392,17 +395,17 @@ class MpiSum final : public MpiTransfer {
 
 }  // namespace
 
-std::unique_ptr<Transfer> mpi_send(std::shared_ptr<MpiMembers> members,
+std::unique_ptr<Transfer> mpi_send(std::shared_ptr<MpiGroupState> members,
                                    std::span<const std::byte> buffer, int to, int tag) {
   return std::make_unique<MpiSend>(std::move(members), buffer, to, tag);
 }
 
-std::unique_ptr<Transfer> mpi_receive(std::shared_ptr<MpiMembers> members,
+std::unique_ptr<Transfer> mpi_receive(std::shared_ptr<MpiGroupState> members,
                                       std::span<std::byte> buffer, int from, int tag) {
   return std::make_unique<MpiReceive>(std::move(members), buffer, from, tag);
 }
 
-std::unique_ptr<Transfer> mpi_sum(std::shared_ptr<MpiMembers> members, MPI_Comm comm,
+std::unique_ptr<Transfer> mpi_sum(std::shared_ptr<MpiGroupState> members, MPI_Comm comm,
                                   std::span<float> values) {
   return std::make_unique<MpiSum>(std::move(members), comm, values);
 }
