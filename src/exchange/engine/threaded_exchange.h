@@ -27,6 +27,12 @@ void on_all(Group& group, const char* what, const std::function<void()>& work);
 Sections settle_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
                           int ranks);
 
+// A loss, and the identity of the lost rank's store, or 0 where it is not known.
+struct KnownLoss {
+  LostRank lost;
+  uint64_t store = 0;
+};
+
 class ThreadedExchange final : public Exchange {
  public:
   ThreadedExchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
@@ -61,12 +67,6 @@ class ThreadedExchange final : public Exchange {
     kHeld,      // it counts, unless settle takes it back
     kUnderWay,  // it is under way, or failed there
     kVoting,    // the same, once all that this rank sends is encoded and all that it gets has come
-  };
-
-  // A loss, and the identity of the lost rank's store, or 0 where it is not known.
-  struct KnownLoss {
-    LostRank lost;
-    uint64_t store = 0;
   };
 
   void change_now(const ExchangeOptions& asked, bool& begun);

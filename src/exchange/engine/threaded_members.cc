@@ -40,6 +40,49 @@ void check_epoch(const RollCall& call, uint32_t epoch) {
   }
 }
 
+// The order of a loss's numbers in a message.
+enum LossField : size_t { kLostRank, kLastStep, kLastEpoch, kStoreId, kLossFields };
+
+constexpr const char *kLossNumbers = "lost/numbers", *kLossOwed = "lost/owed";
+
+StateArrays to_arrays(const std::vector<KnownLoss>& losses) {
+  std::vector<int64_t> numbers(losses.size() * kLossFields);
+  std::vector<double> owed(losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const auto& [lost, store] = losses[i];
+    int64_t* const row = numbers.data() + i * kLossFields;
+    row[kLostRank] = lost.rank;
+    row[kLastStep] = static_cast<int64_t>(lost.step);
+    row[kLastEpoch] = lost.epoch;
+    row[kStoreId] = static_cast<int64_t>(store);
+    owed[i] = lost.owed;
+  }
+  return {make_state(kLossNumbers, std::span<const int64_t>(numbers), OnResize::kShared),
+          make_state(kLossOwed, std::span<const double>(owed), OnResize::kShared)};
+}
+
+// Throws Error(kCorrupt) unless both arrays are there, and have numbers of equally many losses.
+std::vector<KnownLoss> losses_from(const StateArrays& arrays) {
+  const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                  [](const StateArray& one) { return one.name == kLossOwed; });
+  std::vector<double> owed(found == arrays.end() ? 0 : found->data.size() / sizeof(double));
+  std::vector<int64_t> numbers(owed.size() * kLossFields);
+  if (!copy_state(arrays, kLossOwed, std::span(owed)) ||
+      !copy_state(arrays, kLossNumbers, std::span(numbers)))
+    throw Error(ErrorCode::kCorrupt,
+                "regroup: the message that says which ranks are lost has a wrong size");
+  std::vector<KnownLoss> losses;
+  for (size_t i = 0; i < owed.size(); ++i) {
+    const int64_t* const row = numbers.data() + i * kLossFields;
+    losses.push_back({.lost = {.rank = static_cast<int>(row[kLostRank]),
+                               .owed = owed[i],
+                               .step = static_cast<uint64_t>(row[kLastStep]),
+                               .epoch = static_cast<uint32_t>(row[kLastEpoch])},
+                      .store = static_cast<uint64_t>(row[kStoreId])});
+  }
+  return losses;
+}
+
 }  // namespace
 
 ThreadedExchange::ThreadedExchange(Store& store, std::vector<TensorSpec> tensors,
@@ -272,8 +315,7 @@ void ThreadedExchange::hear_debts() {
 
 // The witness says who is lost, so that all members report the same. It knows of losses that others have not heard of,
 // where it alone came into the last group.
-std::vector<ThreadedExchange::KnownLoss> ThreadedExchange::share_losses(
-    Group& group, const RollCall& call) const {
+std::vector<KnownLoss> ThreadedExchange::share_losses(Group& group, const RollCall& call) const {
   if (call.witness() == call.members().size()) return {};  // all are new
   std::vector<KnownLoss> losses;
   if (static_cast<int>(call.witness()) == group.rank()) {
@@ -284,29 +326,9 @@ std::vector<ThreadedExchange::KnownLoss> ThreadedExchange::share_losses(
       if (const auto r = static_cast<size_t>(rank); !handed_over_[r])
         losses.push_back({.lost = last_told_debts_[r], .store = store_ids_[r]});
   }
-  std::vector<double> rows;  // identities in halves, which a double holds
-  for (const auto& [loss, store] : losses)
-    for (const double number :
-         {static_cast<double>(loss.rank), loss.owed, static_cast<double>(loss.step),
-          static_cast<double>(loss.epoch), static_cast<double>(store >> 32),
-          static_cast<double>(store & UINT32_MAX)})
-      rows.push_back(number);
-  const std::vector<std::byte> bytes =
-      broadcast_state(group, {make_state("lost", std::span<const double>(rows), OnResize::kShared)},
-                      static_cast<int>(call.witness()), limit_of(tensors_));
-  on_all(group, "told who is lost", [&] {
-    const StateArrays told = unpack_state(bytes).value();
-    rows.resize(told.empty() ? 0 : told[0].data.size() / sizeof(double));
-    copy_state(told, "lost", std::span(rows)).or_throw();
-  });
-  losses.clear();
-  for (size_t i = 0; i + 6 <= rows.size(); i += 6)
-    losses.push_back(
-        {.lost = {.rank = static_cast<int>(rows[i]),
-                  .owed = rows[i + 1],
-                  .step = static_cast<uint64_t>(rows[i + 2]),
-                  .epoch = static_cast<uint32_t>(rows[i + 3])},
-         .store = static_cast<uint64_t>(rows[i + 4]) << 32 | static_cast<uint64_t>(rows[i + 5])});
+  const std::vector<std::byte> bytes = broadcast_state(
+      group, to_arrays(losses), static_cast<int>(call.witness()), limit_of(tensors_));
+  on_all(group, "told who is lost", [&] { losses = losses_from(unpack_state(bytes).value()); });
   return losses;
 }
 
