@@ -72,26 +72,28 @@ class ScatterReduce final : public Method {
     if (bucket == 0) begin_step();
     const Stopwatch watch(context_.compress_seconds);
     for (ActiveStream* stream : members_[bucket]) stream->prepare_parts(context_);
-    released_ = bucket + 1;
+    begun_buckets_ = bucket + 1;
   }
 
   // At most one chunk of each kind for each peer, so that none waits long for the others.
   bool advance() override {
-    bool moved = reduce() || hand_out();
+    // Does one piece of the owner's work: hands out a result only if there was nothing to add.
+    bool moved = reduce();
+    if (!moved) moved = hand_out();
     for (Lane& lane : lanes_) moved |= send_part(lane);
     for (Lane& lane : lanes_) moved |= acks_only() ? take_ack(lane) : take_mean(lane);
-    while (finished_ < released_ && finished(finished_)) {
-      ++finished_;
+    while (finished_buckets_ < begun_buckets_ && finished(finished_buckets_)) {
+      ++finished_buckets_;
       moved = true;
     }
     return moved;
   }
 
-  bool done() const noexcept override { return finished_ == released_; }
+  bool done() const noexcept override { return finished_buckets_ == begun_buckets_; }
 
   // A rank for whose parts nobody waits, because it sits out, still waits for all acknowledgements of owners.
   bool has_rows() const noexcept override {
-    return released_ == members_.size() && reduced_ == own_.chunks.size() &&
+    return begun_buckets_ == members_.size() && summed_chunks_ == own_.chunks.size() &&
            std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
              return lane.parts_sent == route(lane).chunks.size();
            });
@@ -108,7 +110,7 @@ class ScatterReduce final : public Method {
     chosen_ = true;
     if (shards_only_) return;
     for (Lane& lane : lanes_) {
-      lane.acknowledged = 0;
+      lane.answered = 0;
       for (size_t number = 0; number < window_; ++number) expect_mean(lane, number);
     }
   }
@@ -128,16 +130,16 @@ class ScatterReduce final : public Method {
 
   // The rank whose part is next in the sum, if one is awaited; then means, then sends.
   const Transfer* awaited() const noexcept override {
-    if (reduced_ < own_.chunks.size() && next_rank_ < context_.ranks() &&
+    if (summed_chunks_ < own_.chunks.size() && next_rank_ < context_.ranks() &&
         next_rank_ != context_.rank())
-      return lanes_[lane_index(next_rank_)].parts_in.busy(reduced_);
+      return lanes_[lane_index(next_rank_)].parts_in.busy(summed_chunks_);
     for (const Lane& lane : lanes_)
       for (const Ring* ring : {&lane.means_in, &lane.parts_out, &lane.means_out})
         if (const Transfer* transfer = ring->busy(); transfer != nullptr) return transfer;
     return nullptr;
   }
 
-  bool awaits_owner() const noexcept override { return reduced_ == own_.chunks.size(); }
+  bool awaits_owner() const noexcept override { return summed_chunks_ == own_.chunks.size(); }
 
  private:
   OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
@@ -169,12 +171,12 @@ class ScatterReduce final : public Method {
   OwnerSum& sum_of(size_t number) { return sums_[vector_rule_ != nullptr ? number : 0]; }
 
   void begin_step() {
-    released_ = finished_ = reduced_ = handed_ = next_rank_ = 0;
+    begun_buckets_ = finished_buckets_ = summed_chunks_ = given_chunks_ = next_rank_ = 0;
     chosen_ = false;
     if (vector_rule_ != nullptr)
       statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
     for (Lane& lane : lanes_) {
-      lane.parts_sent = lane.acknowledged = 0;
+      lane.parts_sent = lane.answered = 0;
       for (size_t number = 0; number < window_; ++number) {
         expect_part(lane, number);
         if (!acks_only()) expect_mean(lane, number);
@@ -217,13 +219,13 @@ class ScatterReduce final : public Method {
     return seal_word(chunks, context_.call.step, static_cast<int>(owner));
   }
   void expect_ack(Lane& lane) {
-    if (!needs_ack(route(lane), lane.acknowledged + half())) return;
+    if (!needs_ack(route(lane), lane.answered + half())) return;
     const auto to = lane.means_in.bytes(0, sizeof(SealedWord));
     lane.means_in.transfer(0).set(
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
   bool take_ack(Lane& lane) {
-    const size_t chunks = lane.acknowledged + half();
+    const size_t chunks = lane.answered + half();
     if (!needs_ack(route(lane), chunks) || chunks > lane.parts_sent) return false;
     if (!lane.means_in.transfer(0).done()) return false;
     const SealedWord expected = ack_of(lane.rank, chunks);
@@ -232,17 +234,17 @@ class ScatterReduce final : public Method {
       context_.faults.add(ErrorCode::kCorrupt,
                           route(lane).chunks[chunks - 1].parts[0].stream->index(),
                           static_cast<int>(lane.rank));
-    lane.acknowledged = chunks;
+    lane.answered = chunks;
     expect_ack(lane);
     return true;
   }
 
   bool send_part(Lane& lane) {
     const size_t number = lane.parts_sent;
-    if (number >= route(lane).chunks.size() || number >= lane.acknowledged + window_) return false;
+    if (number >= route(lane).chunks.size() || number >= lane.answered + window_) return false;
     const Chunk& chunk = route(lane).chunks[number];
     Pending& transfer = lane.parts_out.transfer(number);
-    if (chunk.bucket >= released_ || !transfer.done()) return false;
+    if (chunk.bucket >= begun_buckets_ || !transfer.done()) return false;
     if (context_.sits_out()) {
       ++lane.parts_sent;
       return true;
@@ -255,44 +257,46 @@ class ScatterReduce final : public Method {
   }
 
   bool reduce() {
-    if (reduced_ == own_.chunks.size()) return false;
-    const Chunk& chunk = own_.chunks[reduced_];
-    if (chunk.bucket >= released_) return false;
+    if (summed_chunks_ == own_.chunks.size()) return false;
+    const Chunk& chunk = own_.chunks[summed_chunks_];
+    if (chunk.bucket >= begun_buckets_) return false;
     bool moved = false;
     for (; next_rank_ < context_.ranks() && arrived(next_rank_); ++next_rank_) {
       add(chunk, next_rank_);
       moved = true;
     }
-    if (next_rank_ < context_.ranks() || !mean_slot_is_free(reduced_)) return moved;
+    if (next_rank_ < context_.ranks() || !mean_slot_is_free(summed_chunks_)) return moved;
     if (vector_rule_ != nullptr)
-      sum_of(reduced_).add_statistics(statistics_);
+      sum_of(summed_chunks_).add_statistics(statistics_);
     else
-      give_result(reduced_);
-    if (acks_only()) send_ack(reduced_ + 1);
-    ++reduced_;
+      give_result(summed_chunks_);
+    if (acks_only()) send_ack(summed_chunks_ + 1);
+    ++summed_chunks_;
     next_rank_ = 0;
     return true;
   }
 
   // For a VectorRule, once its weights are known.
   bool hand_out() {
-    if (!chosen_ || handed_ == own_.chunks.size() || !mean_slot_is_free(handed_)) return false;
-    give_result(handed_);
+    if (!chosen_ || given_chunks_ == own_.chunks.size() || !mean_slot_is_free(given_chunks_))
+      return false;
+    give_result(given_chunks_);
     return true;
   }
 
   bool arrived(size_t rank) {
-    return rank == context_.rank() || lanes_[lane_index(rank)].parts_in.transfer(reduced_).done();
+    return rank == context_.rank() ||
+           lanes_[lane_index(rank)].parts_in.transfer(summed_chunks_).done();
   }
 
   void add(const Chunk& chunk, size_t rank) {
-    OwnerSum& sum = sum_of(reduced_);
+    OwnerSum& sum = sum_of(summed_chunks_);
     if (rank == 0) sum.begin(chunk);
     if (!context_.takes_part(rank)) return;
     if (rank == context_.rank()) return sum.add_own();
     Lane& lane = lanes_[lane_index(rank)];
-    sum.add(rank, lane.parts_in.bytes(reduced_, chunk.size));
-    expect_part(lane, reduced_ + window_);
+    sum.add(rank, lane.parts_in.bytes(summed_chunks_, chunk.size));
+    expect_part(lane, summed_chunks_ + window_);
   }
 
   bool mean_slot_is_free(size_t number) {
@@ -317,7 +321,7 @@ class ScatterReduce final : public Method {
 
   // What the rule makes of a chunk goes to all, or stays here where results are shards.
   void give_result(size_t number) {
-    ++handed_;
+    ++given_chunks_;
     OwnerSum& sum = sum_of(number);
     if (shards_only_) return sum.keep_result(row_weights_);
     const auto message = means_out_.bytes(number, own_.chunks[number].size);
@@ -328,22 +332,21 @@ class ScatterReduce final : public Method {
 
   // A mean that is there before this rank has sent its part is not the mean of this step.
   bool take_mean(Lane& lane) {
-    const size_t number = lane.acknowledged;
+    const size_t number = lane.answered;
     if (number >= lane.parts_sent || !lane.means_in.transfer(number).done()) return false;
     const Chunk& chunk = route(lane).chunks[number];
     take_result(context_, chunk, lane.means_in.bytes(number, chunk.size), lane.rank);
     expect_mean(lane, number + window_);
-    ++lane.acknowledged;
+    ++lane.answered;
     return true;
   }
 
   // All that this rank gets of a bucket is there; after the last one, all that it gave has left.
   bool finished(size_t bucket) {
     if (vector_rule_ != nullptr && !chosen_) return false;
-    if (handed_ < own_.ends[bucket]) return false;
+    if (given_chunks_ < own_.ends[bucket]) return false;
     for (const Lane& lane : lanes_)
-      if ((shards_only_ ? lane.parts_sent : lane.acknowledged) < route(lane).ends[bucket])
-        return false;
+      if ((shards_only_ ? lane.parts_sent : lane.answered) < route(lane).ends[bucket]) return false;
     if (bucket + 1 < members_.size()) return true;
     return std::all_of(lanes_.begin(), lanes_.end(), [](Lane& lane) {
       return lane.parts_out.all_done() && lane.means_out.all_done() && lane.means_in.all_done();
@@ -366,11 +369,11 @@ class ScatterReduce final : public Method {
   bool chosen_ = false;                 // these are known
   const int part_tag_;
   const int mean_tag_;
-  size_t released_ = 0;   // buckets begun in this step
-  size_t finished_ = 0;   // buckets done
-  size_t reduced_ = 0;    // own chunks to which all contributions have been added
-  size_t handed_ = 0;     // of these, chunks whose result was given
-  size_t next_rank_ = 0;  // to be added next
+  size_t begun_buckets_ = 0;     // buckets begun in this step
+  size_t finished_buckets_ = 0;  // buckets done
+  size_t summed_chunks_ = 0;     // own chunks to which all contributions have been added
+  size_t given_chunks_ = 0;      // of these, chunks whose result was given
+  size_t next_rank_ = 0;         // to be added next
 };
 
 // Whether parts of a stream can be encoded on their own, by encoders that serve any of them.

@@ -59,8 +59,8 @@ struct Lane {
         means_out(window, 0) {}
 
   size_t rank;
-  size_t parts_sent = 0;    // chunks of the other's that this rank sent, or, if it sits out, passed
-  size_t acknowledged = 0;  // of these: means decoded, or acknowledgements heard
+  size_t parts_sent = 0;  // chunks of the other's that this rank sent, or, if it sits out, passed
+  size_t answered = 0;    // of these: means decoded, or acknowledgements heard
   Ring parts_out;
   Ring parts_in;
   Ring means_in;
