@@ -6,7 +6,8 @@
 #include <string>
 
 #include "core/check.h"
-#include "exchange/engine/step_context.h"
+#include "exchange/engine/dense_bytes.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/engine/verdict.h"
 #include "exchange/owner/sum_to_mean.h"
 

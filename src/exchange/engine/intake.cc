@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/engine/tensor_table.h"
 
 namespace thinwire {
-
-using Clock = std::chrono::steady_clock;
 
 Intake::Intake(const Plan& plan, std::vector<TensorSpec> tensors, Staging* staging)
     : tensors_(std::move(tensors)),

@@ -1,32 +1,22 @@
-// StepContext: what all parts of a step share: channel, step number, faults and clock.
+// StepContext: what all parts of a step share: channel, step number, faults and times.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
 
 #include "core/buffer_pool.h"
 #include "exchange/engine/attendance.h"
 #include "exchange/engine/tensor_table.h"
 #include "exchange/engine/verdict.h"
 #include "thinwire/codec.h"
-#include "thinwire/exchange.h"
 #include "thinwire/frame.h"
 #include "thinwire/group.h"
 
 namespace thinwire {
 
-using Clock = std::chrono::steady_clock;
-
 // 1/n: what a rank's contribution to a mean over `ranks` counts.
 inline float mean_weight(size_t ranks) noexcept { return 1.0f / static_cast<float>(ranks); }
-
-// What a dense fp32 exchange sends per rank: 2 (n-1)/n x 4 bytes per value; half for shards.
-inline uint64_t dense_fp32_bytes(size_t values, size_t ranks, Results results) noexcept {
-  const size_t ways = results == Results::kShard ? 1 : 2;
-  return ways * (ranks - 1) * sizeof(float) * values / ranks;
-}
 
 class Roster;
 
@@ -85,37 +75,6 @@ struct StepContext {
     header.count = count;
     return header;
   }
-};
-
-// Adds the time until it is destroyed to `total`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total), since_(Clock::now()) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(Clock::now() - since_).count(); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_;
-  Clock::time_point since_;
-};
-
-// A transfer, or none any more.
-class Pending {
- public:
-  void set(std::unique_ptr<Transfer> transfer) { transfer_ = std::move(transfer); }
-
-  // Whether nothing is under way any more. Throws what Transfer::done throws.
-  bool done() {
-    if (transfer_ != nullptr && transfer_->done()) transfer_.reset();
-    return transfer_ == nullptr;
-  }
-
-  // The transfer under way, for errors; null when there is none.
-  const Transfer* transfer() const noexcept { return transfer_.get(); }
-
- private:
-  std::unique_ptr<Transfer> transfer_;
 };
 
 }  // namespace thinwire

@@ -9,7 +9,9 @@
 
 #include "codec/codec_schedule.h"
 #include "core/check.h"
+#include "exchange/engine/dense_bytes.h"
 #include "exchange/engine/owned_ranges.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/wire/stream_keys.h"
 #include "thinwire/feedback.h"
 
@@ -169,9 +171,10 @@ void StepRunner::abstain(Abstention what) {
 
 void StepRunner::set_weighted(bool weighted) {
   if (weighted == options_.weighted) return;
-  THINWIRE_CHECK(weighted || abstains_ != Abstention::kSitsOut,
-                 "exchange: set_weighted(false) where this rank is to sit out the next step, of which "
-                 "the others would not know");
+  THINWIRE_CHECK(
+      weighted || abstains_ != Abstention::kSitsOut,
+      "exchange: set_weighted(false) where this rank is to sit out the next step, of which "
+      "the others would not know");
   options_.weighted = weighted;
   weight_ = 1;
   if (!may_leave_out_) return;

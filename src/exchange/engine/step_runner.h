@@ -13,6 +13,7 @@
 #include "exchange/engine/section_runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/engine/shared_state.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/engine/stream_maker.h"
 #include "exchange/engine/tensor_table.h"
 #include "exchange/faulty/faulty_ranks.h"

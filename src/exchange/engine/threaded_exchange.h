@@ -14,7 +14,7 @@
 #include "exchange/engine/runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/engine/staging.h"
-#include "exchange/engine/step_context.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/members/roll_call.h"
 #include "thinwire/exchange.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/sealed_words.h"
+#include "exchange/engine/stopwatch.h"
 
 namespace thinwire {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "exchange/layout/chunk.h"
 #include "exchange/methods/bucket_method.h"
+#include "exchange/wire/pending.h"
 
 namespace thinwire {
 

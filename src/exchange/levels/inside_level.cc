@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/shard.h"
 #include "exchange/levels/hand_out.h"
 #include "exchange/methods/dense.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/dense_bytes.h"
 #include "exchange/wire/stream_keys.h"
 
 namespace thinwire {

@@ -9,6 +9,7 @@
 
 #include "exchange/engine/runner.h"
 #include "exchange/engine/step_runner.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/levels/holders.h"
 #include "exchange/levels/inside_level.h"
 #include "thinwire/exchange.h"

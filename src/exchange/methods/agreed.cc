@@ -9,6 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/round_plan.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/wire/rounds.h"

@@ -17,8 +17,10 @@
 
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/shard.h"
 #include "exchange/owner/owner_sum.h"
+#include "exchange/wire/pending.h"
 
 namespace thinwire {
 namespace {

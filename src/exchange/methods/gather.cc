@@ -19,6 +19,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/methods/robust_gather.h"
 #include "exchange/owner/contributions.h"

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/owner/sum_to_mean.h"
 

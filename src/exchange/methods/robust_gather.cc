@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/faulty/patient_outbox.h"
 #include "exchange/faulty/roster.h"
 #include "exchange/owner/contributions.h"

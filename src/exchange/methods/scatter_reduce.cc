@@ -28,11 +28,13 @@
 #include <cstring>
 
 #include "comm/sealed_words.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/owner_memory.h"
 #include "exchange/owner/owner_sum.h"
 #include "exchange/wire/lane.h"
+#include "exchange/wire/pending.h"
 #include "exchange/wire/stream_keys.h"
 #include "stream/memory_slot.h"
 

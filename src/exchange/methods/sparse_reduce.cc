@@ -24,6 +24,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/owner/reduced_stream.h"
 #include "exchange/wire/sized_message.h"

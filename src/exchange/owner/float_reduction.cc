@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "exchange/engine/stopwatch.h"
 #include "exchange/wire/active_stream.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exchange/engine/step_context.h"
+#include "exchange/wire/pending.h"
 
 namespace thinwire {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exchange/engine/stopwatch.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {

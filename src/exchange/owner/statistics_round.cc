@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "comm/sealed_words.h"
+#include "exchange/engine/stopwatch.h"
 
 namespace thinwire {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "exchange/engine/step_context.h"
 #include "exchange/owner/vector_rule.h"
+#include "exchange/wire/pending.h"
 
 namespace thinwire {
 

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "exchange/engine/critical_regime.h"
 #include "exchange/engine/global_threshold.h"
+#include "exchange/engine/stopwatch.h"
 #include "exchange/owner/contributions.h"
 #include "exchange/owner/kept_row.h"
 #include "exchange/owner/owner_memory.h"

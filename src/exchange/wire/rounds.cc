@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "exchange/engine/stopwatch.h"
 
 namespace thinwire {
 namespace {
