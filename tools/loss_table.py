@@ -14,10 +14,10 @@ def is_by_loss(study: dict) -> bool:
     return study.get("judge") == "loss"
 
 
-def with_spread(values: list[float], digits: int, unit: str = "") -> str:
+def with_spread(values: list[float], digits: int, unit: str = "", sign: str = "") -> str:
     half = student.interval(values)
     spread = "" if math.isnan(half) else f" ± {half:.{digits}f}"
-    return f"{statistics.mean(values):.{digits}f}{spread}{unit}"
+    return f"{statistics.mean(values):{sign}.{digits}f}{spread}{unit}"
 
 
 def loss_table(study: dict, found: dict) -> list[str]:

@@ -5,6 +5,8 @@ Language models are judged by their perplexity, exp(loss) of the test samples, o
 import math
 import statistics
 
+from loss_table import with_spread
+
 
 def boundaries_of(lines: list[dict]) -> dict:
     """What the last step of metrics.jsonl sent over each cut, and how long workers waited; empty without cuts."""
@@ -44,21 +46,30 @@ def is_of_pipelines(found: dict) -> bool:
 
 
 def pipeline_table(study: dict, found: dict) -> list[str]:
-    """Rows of {case: {variant: {seed: summary}}}; differences are to the study's first variant, by seed."""
-    what = "perplexity" if is_language(runs_of(found)[0]) else "error %"
-    titles = ["variant", "seeds", f"{what}, compression off", "difference", f"{what}, on", "difference",
-              "MB forward", "MB back"]
-    lines = ["| " + " | ".join(titles) + " |", "| --- |" + " ---: |" * (len(titles) - 1)]
-    for variants in found.values():
+    """Rows of {case: {variant: {seed: summary}}}; differences are to the study's first variant, by seed. A table for each case. Where
+    nothing is compressed in any run, one error is shown; where schedules differ, the share of their time in which stages wait."""
+    runs = runs_of(found)
+    what = "perplexity" if is_language(runs[0]) else "error %"
+    modes = [0, 1] if any(judged(run)[0] != judged(run)[1] for run in runs) else [1]
+    has_schedules = len({run["settings"].get("pipeline.schedule", "") for run in runs}) > 1
+    errors = [f"{what}, compression off", f"{what}, on"] if len(modes) == 2 else [what, what]
+    titles = ["variant", "seeds", *(title for mode in modes for title in (errors[mode], "difference")),
+              *["stages wait, %"] * has_schedules, "MB forward", "MB back"]
+    lines: list[str] = []
+    for case, variants in found.items():
+        lines += ["", f"## {case}", ""] * (len(found) > 1)
+        lines += ["| " + " | ".join(titles) + " |", "| --- |" + " ---: |" * (len(titles) - 1)]
         base = variants.get(study["first"], {})
         for variant, seeds in variants.items():
             cells = [variant, str(len(seeds))]
-            for mode in (0, 1):
+            for mode in modes:
                 values = [judged(run)[mode] for run in seeds.values()]
                 pairs = [judged(seeds[s])[mode] - judged(base[s])[mode]
                          for s in seeds if s in base and variant != study["first"]]
-                cells += [f"{statistics.mean(values):.2f}", f"{statistics.mean(pairs):+.2f}" if pairs else ""]
+                cells += [with_spread(values, 2), with_spread(pairs, 2, sign="+") if pairs else ""]
+            if has_schedules:
+                cells.append(with_spread([100 * run["idle_share"] for run in seeds.values()], 0))
             run = next(iter(seeds.values()))
             cells += [megabytes(run, "forward"), megabytes(run, "backward")]
             lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    return lines[1:] if len(found) > 1 else lines

@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/models/builtin_models.h"
@@ -34,7 +35,9 @@ class Block final : public nn::Module {
     norm2_ = register_module("norm2", nn::BatchNorm2d(to));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
+  // What comes over a cut of a pipeline lies row-major.
+  torch::Tensor forward(const torch::Tensor& inputs) {
+    const torch::Tensor x = channels_last(inputs);
     const torch::Tensor y = torch::relu(norm1_(conv1_(x)));
     return torch::relu(norm2_(conv2_(y)) + shortcut(x));
   }
@@ -53,42 +56,36 @@ class Block final : public nn::Module {
   nn::BatchNorm2d norm1_ = nullptr, norm2_ = nullptr;
 };
 
-class ResNet final : public nn::Module {
- public:
-  ResNet(int64_t channels, int64_t width, int blocks_per_stage, int64_t classes) {
-    conv_ = register_module("conv", convolution(channels, width, 1));
-    norm_ = register_module("norm", nn::BatchNorm2d(width));
-    for (int stage = 1; stage <= 3; ++stage) {
-      for (int block = 1; block <= blocks_per_stage; ++block) {
-        const bool halves = stage > 1 && block == 1;
-        blocks_.push_back(register_module(
-            "stage" + std::to_string(stage) + "_block" + std::to_string(block),
-            std::make_shared<Block>(width, halves ? 2 * width : width, halves ? 2 : 1)));
-        if (halves) width *= 2;
-      }
-    }
-    output_ = register_module("output", nn::Linear(width, classes));
-  }
-
-  torch::Tensor forward(const torch::Tensor& images) {
-    torch::Tensor x = torch::relu(norm_(conv_(channels_last(images))));
-    for (const auto& block : blocks_) x = block->forward(x);
-    return output_(x.mean({2, 3}));
-  }
-
- private:
-  nn::Conv2d conv_ = nullptr;
-  nn::BatchNorm2d norm_ = nullptr;
-  std::vector<std::shared_ptr<Block>> blocks_;
-  nn::Linear output_ = nullptr;
-};
-
 Task make_resnet(const ModelOptions& options, const SampleShape& shape, int blocks_per_stage) {
   if (shape.input.size() != 3)
     throw Error(ErrorCode::kMismatch,
                 "model " + options.name + " takes images: channels, height, width");
-  return task_of(std::make_shared<ResNet>(shape.input[0], or_default(options.width, 16),
-                                          blocks_per_stage, shape.classes));
+  int64_t width = or_default(options.width, 16);
+  nn::Conv2d conv = convolution(shape.input[0], width, 1);
+  nn::BatchNorm2d norm(width);
+  std::vector<Layer> layers = {
+      {.name = "conv",
+       .module = conv.ptr(),
+       .forward = [conv](const torch::Tensor& x) mutable { return conv(channels_last(x)); }},
+      {.name = "norm", .module = norm.ptr(), .forward = [norm](const torch::Tensor& x) mutable {
+         return torch::relu(norm(channels_last(x)));
+       }}};
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (int block = 1; block <= blocks_per_stage; ++block) {
+      const bool halves = stage > 1 && block == 1;
+      layers.push_back(
+          layer_of("stage" + std::to_string(stage) + "_block" + std::to_string(block),
+                   std::make_shared<Block>(width, halves ? 2 * width : width, halves ? 2 : 1)));
+      if (halves) width *= 2;
+    }
+  }
+  nn::Linear output(width, shape.classes);
+  layers.push_back({.name = "output",
+                    .module = output.ptr(),
+                    .forward = [output](const torch::Tensor& x) mutable {
+                      return output(channels_last(x).mean({2, 3}));
+                    }});
+  return make_sequence(std::move(layers));
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ void check_layers(const Task& task) {
   if (task.layers.empty())
     throw AgreedError(ErrorCode::kBadOption,
                       "pipeline.stages: this network is not a sequence of layers; of thinwire's "
-                      "own, mlp, dnn-speech, resnet18 and gpt-mini are");
+                      "own, mlp, dnn-speech, resnet8, resnet20, resnet18 and gpt-mini are");
 }
 
 void check_ranks(const PipelineOptions& options, const Group& group, const Task& task) {
