@@ -6,12 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "exchange/wire/message_tags.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {
 namespace {
-
-constexpr int kValueTags = 29000;  // the exchange's values have tags below
 
 // Of a message that may have been kept back.
 class AttackedSend final : public Transfer {
@@ -49,7 +48,8 @@ class AttackingGroup final : public Group {
 
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
     count_sent(buffer.size());
-    const bool attacked = tag < kValueTags && (attack_ == MessageAttack::kSilence || to % 2 == 1);
+    const bool attacked =
+        tag < kBucketTagsEnd && (attack_ == MessageAttack::kSilence || to % 2 == 1);
     if (!attacked) return inner_->send(buffer, to, tag);
     std::vector<std::byte> bytes(buffer.begin(), buffer.end());
     if (attack_ == MessageAttack::kSilence)

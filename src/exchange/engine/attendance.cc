@@ -9,10 +9,10 @@
 #include <span>
 #include <string>
 
+#include "exchange/wire/message_tags.h"
+
 namespace thinwire {
 namespace {
-
-constexpr int kAttendanceTag = 29000;  // buckets have those below 2 kMaxBuckets
 
 // What is owed is sealed as another subject, so that it is never taken for a weight.
 uint64_t debts_of(uint64_t step) { return ~step; }

@@ -12,13 +12,12 @@
 #include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int kTag = 29000;  // of weights
 
 TEST(Attendance, AllRanksKnowTheSameAndTheirOwnShare) {
   const std::vector<double> weights = {0, 2, 0, 5, 1};
@@ -98,7 +97,7 @@ TEST(Attendance, ADamagedDebtEndsTheExchangeOnAllRanks) {
   for (const auto& damage : damages)
     run_local(2, [&](Group& group) {
       TamperingGroup tampering(group, [&](int /*from*/, int tag, std::span<std::byte> message) {
-        if (group.rank() == 1 && tag == kTag) damage(message);
+        if (group.rank() == 1 && tag == kAttendanceTag) damage(message);
       });
       Side side(tampering, small_model(), {.debts = true});
       EXPECT_THAT(error_of([&] { side.step(0); }), HasSubstr("the word of rank 0 arrived corrupt"));
@@ -112,7 +111,7 @@ TEST(Attendance, ADamagedWeightEndsTheExchangeOnAllRanks) {
       run_local(n, [&](Group& group) {
         const bool damaged = group.rank() == n - 1;
         TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
-          if (damaged && from == 0 && tag == kTag) message[at] ^= std::byte{4};
+          if (damaged && from == 0 && tag == kAttendanceTag) message[at] ^= std::byte{4};
         });
         Side side(tampering, small_model(), {.weighted = true});
         try {
@@ -130,7 +129,7 @@ TEST(Attendance, AWeightOfAnEarlierStepIsDamaged) {
     std::array<std::byte, 16> kept{};
     int came = 0;
     TamperingGroup tampering(group, [&](int /*from*/, int tag, std::span<std::byte> message) {
-      if (tag != kTag || group.rank() == 0) return;
+      if (tag != kAttendanceTag || group.rank() == 0) return;
       if (came++ == 0)
         std::copy(message.begin(), message.end(), kept.begin());
       else

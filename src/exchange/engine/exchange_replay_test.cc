@@ -10,11 +10,11 @@
 
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {
 
-constexpr int kAccounts = 29002;  // the tag of an agreement in which ranks repeat each other
 constexpr int kRanks = 3;
 constexpr int kLastTag =
     30000;                     // of the exchange's own messages; the agreement on a step is beyond
@@ -85,7 +85,7 @@ TEST_P(ExchangeReplay, AnotherMessageOfTheStepIsNotTakenForTheOneExpected) {
         std::vector<int> refused(kRanks);
         run_local(kRanks, [&](Group& group) {
           TamperingGroup tampering(group, [&](int, int tag, std::span<std::byte> message) {
-            if (tag != kAccounts) adversary.see(group.rank(), tag, message);
+            if (tag != kAccountsTag) adversary.see(group.rank(), tag, message);
           });
           Side side(tampering, small_model(), options);
           const auto rank = static_cast<size_t>(group.rank());

@@ -12,6 +12,7 @@
 #include "exchange/engine/dense_bytes.h"
 #include "exchange/engine/owned_ranges.h"
 #include "exchange/engine/stopwatch.h"
+#include "exchange/wire/message_tags.h"
 #include "exchange/wire/stream_keys.h"
 #include "thinwire/feedback.h"
 
@@ -92,7 +93,7 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
   int tag = 0;
   for (size_t i = 0; i < buckets.size(); ++i) {
     const int first_tag = tag;
-    tag += 2 * static_cast<int>(buckets[i].size());
+    tag += kTagsPerBucket * static_cast<int>(buckets[i].size());
     sections_.push_back(std::make_unique<SectionRunner>(
         sections.used[i], std::move(buckets[i]), first_tag,
         SectionRunner::Shared{.context = context_, .streams = streams_, .store = store_}));

@@ -10,13 +10,12 @@
 #include "exchange/engine/terms.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/members/state_messages.h"
+#include "exchange/wire/message_tags.h"
 #include "exchange/wire/stream_keys.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {
 namespace {
-
-constexpr int kSizeTag = 0, kStateTag = 1;  // nothing else is under way between two steps
 
 uint64_t limit_of(const std::vector<TensorSpec>& tensors) {
   uint64_t values = 0;
@@ -136,18 +135,18 @@ void ThreadedExchange::hand_over(bool leaves) {
         const std::vector<std::byte> state = pack_state(store_.save_owed());
         const std::vector<std::byte> size = bytes_of(state.size());
         const int heir = static_cast<int>(heir_of(me));
-        const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kSizeTag),
-                                                  group.send(state, heir, kStateTag)};
+        const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kOwedSizeTag),
+                                                  group.send(state, heir, kOwedStateTag)};
         group.wait(both);
       }
       for (size_t rank = 0; rank < n; ++rank) {
         if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
         uint64_t size = 0;
         group.wait(group.receive(std::as_writable_bytes(std::span(&size, 1)),
-                                 static_cast<int>(rank), kSizeTag));
+                                 static_cast<int>(rank), kOwedSizeTag));
         check_state_size(size, limit_of(tensors_), static_cast<int>(rank));
         std::vector<std::byte> state(size);
-        group.wait(group.receive(state, static_cast<int>(rank), kStateTag));
+        group.wait(group.receive(state, static_cast<int>(rank), kOwedStateTag));
         inherited.push_back(unpack_state(state).value());
       }
     });

@@ -6,11 +6,11 @@
 
 #include "comm/sealed_words.h"
 #include "exchange/engine/stopwatch.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire {
 namespace {
 
-constexpr int kAccountsTag = 29002;  // statistics_round.cc has the tag before
 constexpr size_t kHeader =
     2;  // words of a message before the accounts: step and round; a seal follows
 

@@ -12,6 +12,7 @@
 #include "exchange/engine/stopwatch.h"
 #include "exchange/layout/round_plan.h"
 #include "exchange/methods/bucket_method.h"
+#include "exchange/wire/message_tags.h"
 #include "exchange/wire/rounds.h"
 
 namespace thinwire {
@@ -95,8 +96,8 @@ std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
         members.push_back(parts.streams[piece.stream].get());
     }
     firsts.push_back(members.size());
-    const auto cargo = std::make_shared<Cargo>(parts.context, members,
-                                               parts.first_tag + static_cast<int>(2 * begin));
+    const auto cargo = std::make_shared<Cargo>(
+        parts.context, members, parts.first_tag + kTagsPerBucket * static_cast<int>(begin));
     for (size_t i = 0; i + 1 < firsts.size(); ++i)
       collectives.push_back(
           std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));

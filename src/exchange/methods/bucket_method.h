@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exchange/methods/method.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire {
 
@@ -61,7 +62,7 @@ std::vector<std::unique_ptr<Collective>> collectives_of(const MethodParts& parts
                                                         const Make& make) {
   std::vector<std::unique_ptr<Collective>> all;
   for (size_t i = 0; i < parts.buckets.size(); ++i)
-    all.push_back(make(parts.buckets[i], parts.first_tag + static_cast<int>(2 * i)));
+    all.push_back(make(parts.buckets[i], parts.first_tag + kTagsPerBucket * static_cast<int>(i)));
   return all;
 }
 

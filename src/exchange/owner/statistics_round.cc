@@ -8,14 +8,9 @@
 
 #include "comm/sealed_words.h"
 #include "exchange/engine/stopwatch.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire {
-namespace {
-
-constexpr int kStatisticsTag = 29001;  // attendance.cc has the tag before
-
-}  // namespace
-
 StatisticsRound::StatisticsRound(StepContext& context, std::shared_ptr<const VectorRule> rule)
     : context_(context),
       usual_(std::move(rule)),

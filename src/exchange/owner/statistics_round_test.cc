@@ -15,6 +15,7 @@
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/lost_rank.h"
 #include "exchange/testing/tampering_group.h"
+#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {
@@ -23,7 +24,6 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 constexpr int kRanks = 3;
-constexpr int kTag = 29001;               // of statistics
 constexpr size_t kSize = 8 * kRanks + 8;  // of the message of cge
 
 const ExchangeOptions kOptions{
@@ -34,7 +34,7 @@ TEST(StatisticsRound, EveryRankSendsOneMessageToEachOther) {
     run_local(kRanks, [&](Group& group) {
       int messages = 0;
       TamperingGroup watching(group, [&](int, int tag, std::span<std::byte> message) {
-        if (tag != kTag) return;
+        if (tag != kStatisticsTag) return;
         ++messages;
         EXPECT_EQ(message.size(), kSize);
       });
@@ -52,7 +52,7 @@ TEST(StatisticsRound, ADamagedMessageSkipsTheStepAndNamesItsSender) {
     run_local(kRanks, [&](Group& group) {
       bool armed = false;
       TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
-        if (group.rank() == 2 && from == 0 && tag == kTag && std::exchange(armed, false))
+        if (group.rank() == 2 && from == 0 && tag == kStatisticsTag && std::exchange(armed, false))
           message[at] ^= std::byte{1};
       });
       Side side(tampering, small_model(), kOptions), clean(group, small_model(), kOptions);
@@ -76,7 +76,7 @@ TEST(StatisticsRound, AMessageOfAnEarlierStepIsDamaged) {
   run_local(kRanks, [&](Group& group) {
     std::vector<std::byte> kept;
     TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
-      if (tag != kTag || group.rank() != 0 || from != 1) return;
+      if (tag != kStatisticsTag || group.rank() != 0 || from != 1) return;
       if (kept.empty())
         kept.assign(message.begin(), message.end());
       else
@@ -95,7 +95,7 @@ TEST(StatisticsRound, AMessageOfAnEarlierStepIsDamaged) {
 TEST(StatisticsRound, NumbersThatAreNoneAreTaken) {
   run_local(kRanks, [&](Group& group) {
     TamperingGroup tampering(group, [&](int from, int tag, std::span<std::byte> message) {
-      if (tag != kTag) return;
+      if (tag != kStatisticsTag) return;
       const auto words = std::span(reinterpret_cast<uint64_t*>(message.data()), kRanks + 1);
       std::fill_n(words.begin(), kRanks, ~uint64_t{0});  // NaN
       words.back() = seal_of(words.first(kRanks), 0, from);
@@ -148,7 +148,7 @@ class WithholdingGroup final : public Group {
   int rank() const noexcept override { return inner_->rank(); }
   int size() const noexcept override { return inner_->size(); }
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
-    return tag == kTag ? std::make_unique<Sent>() : inner_->send(buffer, to, tag);
+    return tag == kStatisticsTag ? std::make_unique<Sent>() : inner_->send(buffer, to, tag);
   }
   std::unique_ptr<Transfer> receive(std::span<std::byte> buffer, int from, int tag) override {
     return inner_->receive(buffer, from, tag);
