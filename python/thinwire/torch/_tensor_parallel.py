@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import math
 from typing import Any, Optional, Union
 
 import torch
@@ -11,57 +10,11 @@ import torch.distributed as dist
 from torch import nn
 
 from ..codec import Codec
-from ..errors import ContractError, CorruptError
+from ..errors import ContractError
 from ._arguments import Arguments, explains_keywords
-from ._memory import carrier_of, on_host
-from ._native import BoundaryReceiver, BoundarySender
-
-# Ranks draw random numbers of their own, or the errors of their roundings would add up.
-_RANK_SEED = 0x9E3779B97F4A7C15
-
-
-class _Sum:
-    """Sums of tensors of one shape: this rank's sender, and a receiver for each rank, itself included."""
-
-    def __init__(self, spec: dict[str, Any], group: dist.ProcessGroup) -> None:
-        self._group = group
-
-        def of_rank(rank: int) -> dict[str, Any]:
-            return {**spec, "sender": rank, "seed": (spec["seed"] + rank * _RANK_SEED) % 2**64}
-
-        self._sender = BoundarySender(of_rank(group.rank()), None, None)
-        self._receivers = [BoundaryReceiver(of_rank(rank), None, None) for rank in range(group.size())]
-        self._calls = 0
-
-    def sum(self, values: torch.Tensor) -> tuple[torch.Tensor, int]:
-        """The sum over ranks of what arrives of their values, the same bits on each, and the bytes of this rank's
-        message. If a rank's values are not finite, all are NaN."""
-        visit = (self._calls, 0, [], 0)
-        self._calls += 1
-        message, _, _ = self._sender.encode(values, visit)
-        finite, total = True, torch.zeros(())
-        for rank, theirs in enumerate(self._gathered(message)):
-            arrived = torch.empty(values.shape)
-            finite &= self._receivers[rank].decode(theirs, visit, arrived)
-            total = arrived if rank == 0 else total.add_(arrived)
-        for end in (self._sender, *self._receivers):
-            end.rollback()  # nothing is remembered from call to call
-        return total if finite else total.fill_(math.nan), message.numel()
-
-    def _gathered(self, message: torch.Tensor) -> list[torch.Tensor]:
-        """The messages of all ranks, which gloo gathers at one length: that of the longest."""
-        sizes = [torch.empty(1, dtype=torch.int64) for _ in self._receivers]
-        self._group.allgather([sizes], [torch.tensor([message.numel()])]).wait()
-        longest = max(int(size) for size in sizes)
-        for rank, size in enumerate(sizes):
-            if not 0 <= int(size) <= self._sender.max_message_size:
-                raise CorruptError(f"TensorParallel: rank {rank} announces {int(size)} bytes where at most "
-                                   f"{self._sender.max_message_size} are possible")
-        mine = torch.zeros(longest, dtype=torch.uint8)
-        mine[:message.numel()] = message
-        buffers = [torch.empty(longest, dtype=torch.uint8) for _ in sizes]
-        self._group.allgather([buffers], [mine]).wait()
-        return [buffer[:int(size)] for buffer, size in zip(buffers, sizes)]
+from ._memory import carrier_of
+from ._native import BoundarySender
+from ._rank_sum import RankSum
 
 
 class _CopyToRanks(torch.autograd.Function):
@@ -85,6 +38,9 @@ class _ReduceFromRanks(torch.autograd.Function):
         return gradient, None
 
 
+_OF = {"forward": "activations", "backward": "gradients"}
+
+
 class TensorParallel:
     """The two sums of layers that ranks share [Megatron-LM, arXiv:1909.08053], compressed.
 
@@ -105,9 +61,12 @@ class TensorParallel:
         process_group: the ranks that share layers; if absent, all. Beside a group of nccl alone thinwire makes one of gloo.
         per_sample: whether each sample (the first dimension) is compressed as a vector of its own, or all as one.
         seed: for codecs that draw random numbers.
+        deadline_seconds: the longest wait for another rank.
 
     Raises:
-        thinwire.errors.Error: a name or option is wrong.
+        thinwire.errors.Error: a name or option is wrong. Calls raise MismatchError on all ranks if shapes, types or
+            arguments differ between ranks, and TimeoutError if another rank makes no call; the object is of no more use
+            after that one alone.
     """
 
     @explains_keywords
@@ -119,6 +78,7 @@ class TensorParallel:
         process_group: Optional[dist.ProcessGroup] = None,
         per_sample: bool = False,
         seed: int = 0,
+        deadline_seconds: float = 60.0,
     ) -> None:
         check = Arguments("TensorParallel")
         self._codecs = {"forward": check.codec(codec)}
@@ -126,14 +86,18 @@ class TensorParallel:
                                     else check.codec(gradient_codec, "gradient_codec"))
         check.flags(per_sample=per_sample)
         check.seed(seed)
+        check.seconds(deadline_seconds=deadline_seconds)
         if not dist.is_initialized():
             raise ContractError("TensorParallel: needs torch.distributed.init_process_group first")
-        self._carrier = carrier_of(process_group or dist.group.WORLD)
-        self._per_sample, self._seed = per_sample, seed
-        self._sums: dict[tuple[Any, ...], _Sum] = {}
-        self._bytes = {"forward_bytes": 0, "backward_bytes": 0}
+        self._settings = {"name": "sum", "memory": "none", "sender": 0, "per_sample": per_sample, "micro_batches": 1,
+                          "seed": int(seed), "steps_per_epoch": 0, "cache_budget": 0, "spill_folder": ""}
         for direction in self._codecs:  # what is wrong with a codec is said here
-            BoundarySender(self._spec(direction, (1, 64)), None, None)
+            BoundarySender({**self._spec(direction), "samples": 1, "sample_shape": [64]}, None, None)
+        self._calls = 0
+        self._bytes = {"forward_bytes": 0, "backward_bytes": 0}
+        carrier = carrier_of(process_group or dist.group.WORLD)
+        self._ranks = RankSum(carrier.group, deadline_seconds)
+        self._carrier = carrier  # behind the channel, which is to end before it
 
     def copy_to_ranks(self, values: torch.Tensor) -> torch.Tensor:
         """Returns the values, in front of a matrix that is split by columns. In the backward pass their gradient becomes
@@ -165,19 +129,19 @@ class TensorParallel:
         other rank."""
         return dict(self._bytes)
 
-    def _spec(self, direction: str, shape: tuple[int, ...]) -> dict[str, Any]:
-        return {"name": f"sum {direction}", "sample_shape": list(shape[1:]) or [1], "samples": shape[0],
-                "codec": self._codecs[direction], "memory": "none", "sender": 0, "per_sample": self._per_sample, "micro_batches": 1,
-                "seed": self._seed, "stream": 0 if direction == "forward" else 1, "steps_per_epoch": 0,
-                "cache_budget": 0, "spill_folder": ""}
+    def _spec(self, direction: str) -> dict[str, Any]:
+        return {**self._settings, "name": f"sum {direction}", "codec": self._codecs[direction],
+                "stream": 0 if direction == "forward" else 1}
 
-    def _sum(self, direction: str, values: torch.Tensor) -> torch.Tensor:
-        if values.dim() == 0 or values.numel() == 0:
-            raise ContractError(f"TensorParallel: a tensor of shape {tuple(values.shape)} has no samples to sum")
-        key = (direction, *values.shape)
-        if key not in self._sums:
-            self._sums[key] = _Sum(self._spec(direction, tuple(values.shape)), self._carrier.group)
-        here = on_host(values.detach().float()).contiguous()
-        total, sent = self._sums[key].sum(here)
+    def _sum(self, direction: str, values: Any) -> torch.Tensor:
+        self._calls += 1
+        head = {"call": self._calls, "of": _OF[direction], "step": self._calls, "object": self._described()}
+        total, sent = self._ranks.sum(self._spec(direction), head, values)
         self._bytes[f"{direction}_bytes"] += sent
-        return total.to(values)
+        return total
+
+    def _described(self) -> str:
+        """What all ranks must have given alike."""
+        return ", ".join(f"{name}={value!r}" for name, value in {
+            "codec": self._codecs["forward"], "gradient_codec": self._codecs["backward"],
+            "per_sample": self._settings["per_sample"], "seed": self._settings["seed"]}.items())
