@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include "exchange/layout/plan.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire {
 
-size_t StepTimeline::values() const noexcept {
-  size_t total = 0;
-  for (const TensorSpec& tensor : tensors) total += tensor.count();
-  return total;
-}
+size_t StepTimeline::values() const noexcept { return total_count(tensors); }
 
 StepTimeline assumed_timeline(std::vector<TensorSpec> tensors, double step_seconds) {
   StepTimeline timeline{.tensors = std::move(tensors),

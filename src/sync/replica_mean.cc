@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exchange/layout/plan.h"
 #include "kernel/memory_passes.h"
 
 namespace thinwire {
@@ -14,12 +15,6 @@ namespace {
 std::vector<TensorSpec> renamed(std::vector<TensorSpec> tensors) {
   for (TensorSpec& tensor : tensors) tensor.name = "sync/" + tensor.name;
   return tensors;
-}
-
-size_t total_count(const std::vector<TensorSpec>& tensors) {
-  size_t count = 0;
-  for (const TensorSpec& tensor : tensors) count += tensor.count();
-  return count;
 }
 
 std::vector<size_t> one_after_another(const std::vector<TensorSpec>& tensors) {

@@ -5,16 +5,11 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "exchange/layout/plan.h"
 #include "sync/member_group.h"
 
 namespace thinwire {
 namespace {
-
-size_t total_count(const std::vector<TensorSpec>& tensors) {
-  size_t count = 0;
-  for (const TensorSpec& tensor : tensors) count += tensor.count();
-  return count;
-}
 
 std::string describe(const RoundReport& report) {
   const Fault& fault = report.fault;

@@ -22,18 +22,10 @@ Intake::Intake(const Plan& plan, std::vector<TensorSpec> tensors, Staging* stagi
 }
 
 void Intake::follow(const Plan& plan) {
-  tensors_of_.assign(plan.buckets.size(), {});
-  missing_.resize(plan.buckets.size());
-  std::vector<bool> seen(plan.streams.size());
-  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
-    for (const Piece& piece : plan.buckets[bucket]) {
-      if (seen[piece.stream]) continue;
-      seen[piece.stream] = true;
-      for (const size_t tensor : plan.streams[piece.stream].tensors) {
-        tensors_of_[bucket].push_back(tensor);
-        bucket_of_[tensor] = bucket;
-      }
-    }
+  tensors_of_ = first_tensors_of(plan);
+  missing_.resize(tensors_of_.size());
+  for (size_t bucket = 0; bucket < tensors_of_.size(); ++bucket)
+    for (const size_t tensor : tensors_of_[bucket]) bucket_of_[tensor] = bucket;
   forget_starts();
 }
 

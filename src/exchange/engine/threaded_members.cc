@@ -9,6 +9,7 @@
 #include "core/checksum.h"
 #include "exchange/engine/terms.h"
 #include "exchange/engine/threaded_exchange.h"
+#include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
 #include "exchange/wire/message_tags.h"
 #include "exchange/wire/stream_keys.h"
@@ -18,9 +19,7 @@ namespace thinwire {
 namespace {
 
 uint64_t limit_of(const std::vector<TensorSpec>& tensors) {
-  uint64_t values = 0;
-  for (const TensorSpec& tensor : tensors) values += tensor.count();
-  return state_limit(values);
+  return state_limit(total_count(tensors));
 }
 
 std::vector<std::byte> bytes_of(const uint64_t& number) {

@@ -10,12 +10,6 @@
 namespace thinwire {
 namespace {
 
-size_t total_count(const std::vector<TensorSpec>& tensors) {
-  size_t total = 0;
-  for (const TensorSpec& tensor : tensors) total += tensor.count();
-  return total;
-}
-
 // A bucket is closed once it holds `limit` values or the last tensor of its section, and equal
 // parts of more than `limit` are at least half of it: so there are at most 2 x total / limit + 1
 // buckets, with as many as there are sections in place of the 1.
@@ -146,6 +140,25 @@ Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& option
     for (PlannedStream& stream : plan.streams)
       stream.first = options.of_all.places[stream.tensors.front()];
   return plan;
+}
+
+std::vector<std::vector<size_t>> first_tensors_of(const Plan& plan) {
+  std::vector<std::vector<size_t>> first(plan.buckets.size());
+  std::vector<bool> seen(plan.streams.size());
+  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
+    for (const Piece& piece : plan.buckets[bucket]) {
+      if (seen[piece.stream]) continue;
+      seen[piece.stream] = true;
+      const std::vector<size_t>& tensors = plan.streams[piece.stream].tensors;
+      first[bucket].insert(first[bucket].end(), tensors.begin(), tensors.end());
+    }
+  return first;
+}
+
+size_t total_count(const std::vector<TensorSpec>& tensors) noexcept {
+  size_t total = 0;
+  for (const TensorSpec& tensor : tensors) total += tensor.count();
+  return total;
 }
 
 }  // namespace thinwire

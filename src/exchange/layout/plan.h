@@ -66,6 +66,13 @@ struct PlanOptions {
 // buckets, whatever bucket_bytes says. REQUIRES: at most kMaxSections sections.
 Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& options);
 
+// Returns, by bucket, the tensors of the streams of which the bucket has the first piece: those
+// that no bucket before it needs.
+std::vector<std::vector<size_t>> first_tensors_of(const Plan& plan);
+
+// Returns how many values the tensors have together.
+size_t total_count(const std::vector<TensorSpec>& tensors) noexcept;
+
 inline constexpr size_t kMaxBuckets = 9000;
 inline constexpr size_t kMaxSections = 1000;
 

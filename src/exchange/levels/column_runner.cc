@@ -5,16 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "exchange/levels/holders.h"
+
 namespace thinwire {
 
 void check_grid(int columns, int ranks) {
   if (ranks % columns == 0) return;
-  std::string choices;
-  for (int count = 1; count <= ranks; ++count)
-    if (ranks % count == 0) choices += (choices.empty() ? "" : ", ") + std::to_string(count);
   throw Error(ErrorCode::kBadOption, "exchange: columns = " + std::to_string(columns) +
                                          " of one length do not make up " + std::to_string(ranks) +
-                                         " ranks; choose one of " + choices);
+                                         " ranks; choose one of " + divisors_text(ranks));
 }
 
 ColumnRunner::ColumnRunner(const Sections& sections, const ExchangeOptions& options,

@@ -31,14 +31,18 @@ std::vector<Unit> units_of(const Sections& sections, const std::vector<TensorSpe
 
 }  // namespace
 
+std::string divisors_text(int number) {
+  std::string text;
+  for (int divisor = 1; divisor <= number; ++divisor)
+    if (number % divisor == 0) text += (text.empty() ? "" : ", ") + std::to_string(divisor);
+  return text;
+}
+
 void check_groups(int inside, int ranks) {
   if (ranks % inside == 0) return;
-  std::string choices;
-  for (int size = 1; size <= ranks; ++size)
-    if (ranks % size == 0) choices += (choices.empty() ? "" : ", ") + std::to_string(size);
   throw Error(ErrorCode::kBadOption, "exchange: groups of inside = " + std::to_string(inside) +
                                          " ranks do not make up " + std::to_string(ranks) +
-                                         " ranks; choose one of " + choices);
+                                         " ranks; choose one of " + divisors_text(ranks));
 }
 
 std::vector<size_t> choose_holders(const Sections& sections, const std::vector<TensorSpec>& tensors,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "exchange/engine/sections.h"
@@ -10,6 +11,9 @@
 #include "thinwire/stream.h"
 
 namespace thinwire {
+
+// Returns the divisors of a number as choices in an error: "1, 2, 3, 6".
+std::string divisors_text(int number);
 
 // Throws Error(kBadOption), naming the choices, unless groups of `inside` ranks make up `ranks`.
 void check_groups(int inside, int ranks);

@@ -64,16 +64,7 @@ void LevelsRunner::arrange(const Sections& sections) {
       streams_.push_back(stream.spec.name);
     }
   }
-  const Plan& plan = between_.plan();
-  tensors_of_.assign(plan.buckets.size(), {});
-  std::vector<bool> seen(plan.streams.size());
-  for (size_t bucket = 0; bucket < plan.buckets.size(); ++bucket)
-    for (const Piece& piece : plan.buckets[bucket]) {
-      if (seen[piece.stream]) continue;
-      seen[piece.stream] = true;
-      const std::vector<size_t>& tensors = plan.streams[piece.stream].tensors;
-      tensors_of_[bucket].insert(tensors_of_[bucket].end(), tensors.begin(), tensors.end());
-    }
+  tensors_of_ = first_tensors_of(between_.plan());
 }
 
 // Streams share state with those of the same tensors in other groups.

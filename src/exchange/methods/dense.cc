@@ -27,9 +27,9 @@ namespace {
 
 // Coders of all buckets, and sums that no bucket is using: the one that was given back last is
 // still in cache.
-class Shared {
+class SumPool {
  public:
-  Shared(const MethodParts& parts, std::span<const size_t> owner_of)
+  SumPool(const MethodParts& parts, std::span<const size_t> owner_of)
       : context_(parts.context), rule_(parts.combine), owner_of_(owner_of.begin(), owner_of.end()) {
     if (owner_of_.empty()) owner_of_ = owners_of(parts.streams);
   }
@@ -67,12 +67,12 @@ class Shared {
 
 class Dense final : public Collective {
  public:
-  Dense(const MethodParts& parts, std::shared_ptr<Shared> shared, const Bucket& bucket, int tag)
+  Dense(const MethodParts& parts, std::shared_ptr<SumPool> pool, const Bucket& bucket, int tag)
       : context_(parts.context),
         tag_(tag),
         shards_only_(parts.shards),
-        shared_(std::move(shared)),
-        shards_(shared_->cut(parts.streams, bucket)),
+        pool_(std::move(pool)),
+        shards_(pool_->cut(parts.streams, bucket)),
         peers_(context_.ranks()) {
     for (const Piece& piece : bucket) streams_.push_back(parts.streams[piece.stream].get());
   }
@@ -180,7 +180,7 @@ class Dense final : public Collective {
   }
 
   void begin_sum() {
-    sum_ = shared_->take();
+    sum_ = pool_->take();
     sum_->begin(own());
   }
 
@@ -194,7 +194,7 @@ class Dense final : public Collective {
     ++decoded_;
     if (shards_only_) {
       sum_->keep_result();
-      shared_->give(std::move(sum_));
+      pool_->give(std::move(sum_));
       return;
     }
     mean_out_ = context_.buffers.take(own().size);
@@ -202,7 +202,7 @@ class Dense final : public Collective {
     context_.for_others(
         peers_, [&](int rank, Peer& peer) { send(peer.sends_mean, mean_out_, rank, tag_ + 1); });
     sum_->take_own_result(mean_out_.bytes());
-    shared_->give(std::move(sum_));
+    pool_->give(std::move(sum_));
   }
 
   void take_mean(size_t owner) {
@@ -214,7 +214,7 @@ class Dense final : public Collective {
   StepContext& context_;
   const int tag_;
   const bool shards_only_;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<SumPool> pool_;
   std::vector<ActiveStream*> streams_;
   const std::vector<Chunk> shards_;  // by owner
   std::unique_ptr<OwnerSum> sum_;    // of this rank's shard, while it is being added
@@ -229,9 +229,9 @@ class Dense final : public Collective {
 
 std::vector<std::unique_ptr<Collective>> dense_buckets(const MethodParts& parts,
                                                        std::span<const size_t> owner_of) {
-  const auto shared = std::make_shared<Shared>(parts, owner_of);
+  const auto pool = std::make_shared<SumPool>(parts, owner_of);
   return collectives_of(parts, [&](const Bucket& bucket, int tag) {
-    return std::make_unique<Dense>(parts, shared, bucket, tag);
+    return std::make_unique<Dense>(parts, pool, bucket, tag);
   });
 }
 
