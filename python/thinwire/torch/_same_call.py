@@ -15,14 +15,14 @@ from ..errors import CorruptError, MismatchError
 HEAD_LIMIT = 1 << 14  # bytes
 
 _LONGEST = 2000  # characters of a problem
-_MUST_AGREE = ("call", "of", "object", "step", "shape", "dtype")  # the first that differs explains the others
+_MUST_AGREE = ("index", "call", "of", "arguments", "step", "shape", "dtype")  # the first that differs explains the others
 
 
 def head_of(said: dict[str, Any], size: int, problem: Optional[Exception]) -> torch.Tensor:
     """As bytes.
 
     Args:
-        said: call, of, object, step, and without a problem also shape and dtype.
+        said: index, call, of, arguments, step, and without a problem also shape and dtype.
         size: bytes of the message.
         problem: why there is none.
     """
@@ -39,7 +39,7 @@ def require_same(heads: Sequence[torch.Tensor], limit: int, own_problem: Optiona
         thinwire.errors.Error: a rank has a problem, or ranks differ. All ranks raise the same.
     """
     said = [_read(rank, head) for rank, head in enumerate(heads)]
-    where = f"TensorParallel: call {said[0]['call']}, a sum of {said[0]['of']}"
+    where = f"TensorParallel {said[0]['index']}: call {said[0]['call']}, a sum of {said[0]['of']}"
     for rank, one in enumerate(said):
         if "problem" in one:
             name, text = one["problem"]
