@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/data_option.h"
 #include "cli/exit_code.h"
+#include "cli/number_check.h"
 #include "cli/table.h"
 #include "cli/text.h"
 #include "thinwire/factor.h"
@@ -99,8 +100,7 @@ void run(FactorArguments& arguments) {
   request.keep = arguments.keep.value_or(request.keep);
   const FactorReport report = factor_model(request);
   fmt::print("{}", arguments.json ? factor_json(report) : factor_text(report));
-  if (!arguments.json && !request.out.empty())
-    fmt::print("\nfactored weights: {}\n", request.out);
+  if (!arguments.json && !request.out.empty()) fmt::print("\nfactored weights: {}\n", request.out);
 }
 
 void add_options(CLI::App& command, FactorArguments& arguments) {
@@ -110,20 +110,20 @@ void add_options(CLI::App& command, FactorArguments& arguments) {
                   "The folder that train wrote with --out, or one of its checkpoints")
       ->required();
   command.add_option("--rank", request.rank, "The rank of every layer that it makes smaller")
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("R");
   command
       .add_option("--keep", arguments.keep,
                   "Else each layer has the smallest rank that keeps this share of\n"
                   "the variance of its outputs")
-      ->check(CLI::Range(0.0, 1.0).description(""))
+      ->check(number_between(0.0, 1.0))
       ->default_str("0.99")
       ->type_name("SHARE");
   command
       .add_option("--calibration", request.calibration,
                   "Training samples, at equal distances, whose outputs are\n"
                   "looked at; 0: all")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(whole_number(0))
       ->capture_default_str()
       ->type_name("N");
   command
@@ -142,8 +142,8 @@ void add_options(CLI::App& command, FactorArguments& arguments) {
 
 void add_factor_command(CLI::App& program, int& /*exit_code*/) {
   auto arguments = std::make_shared<FactorArguments>();
-  CLI::App* command = program.add_subcommand(
-      "factor", "Replace a run's weights by low-rank factors; test them");
+  CLI::App* command =
+      program.add_subcommand("factor", "Replace a run's weights by low-rank factors; test them");
   add_options(*command, *arguments);
   command->callback([arguments] { run(*arguments); });
 }

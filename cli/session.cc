@@ -12,6 +12,7 @@
 #include "cli/exit_code.h"
 #include "cli/find_recipe.h"
 #include "cli/interrupt.h"
+#include "cli/number_check.h"
 #include "cli/option_text.h"
 #include "cli/recipe_file.h"
 #include "cli/result.h"
@@ -40,7 +41,7 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command
       .add_option("--workers", arguments.workers,
                   "Threads that train together; else as many as run.workers says")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->type_name("N");
   add_data_option(command, arguments.data);
   command.add_option("--out", arguments.out, "Folder for metrics, summary and checkpoints")

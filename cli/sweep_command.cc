@@ -14,6 +14,7 @@
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/mpirun.h"
+#include "cli/number_check.h"
 #include "cli/report/page.h"
 #include "cli/run_folder.h"
 #include "cli/run_log.h"
@@ -190,13 +191,13 @@ void add_sweep_command(CLI::App& program, int& exit_code) {
       ->type_name("KEY=VALUE");
   command->add_option("--at-once", arguments->at_once, "Runs beside each other")
       ->default_val(1)
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->type_name("N");
   command
       ->add_option("--report-every", arguments->report_every,
                    "Seconds between two lines about each run under way")
       ->default_val(30)
-      ->check(CLI::Range(0.1, 86400.0).description(""))
+      ->check(number_between(0.1, 86400.0))
       ->type_name("SECONDS");
   command->add_flag("--dry-run", arguments->dry, "List the runs and what is done; make none");
   command->add_flag("--table-only", arguments->table_only,

@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/number_check.h"
 #include "cli/report/reported_run.h"
 #include "cli/terminal.h"
 #include "cli/watch/followed_run.h"
@@ -99,7 +100,7 @@ void add_watch_command(CLI::App& program, int& /*exit_code*/) {
       ->required();
   command->add_option("--every", arguments->every, "Seconds between two looks")
       ->default_val(1)
-      ->check(CLI::Range(0.1, 86400.0).description(""))
+      ->check(number_between(0.1, 86400.0))
       ->type_name("SECONDS");
   command->add_flag("--once", arguments->once, "Show it once");
   command->footer(
