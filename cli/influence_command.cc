@@ -11,9 +11,11 @@
 #include "cli/data_option.h"
 #include "cli/exit_code.h"
 #include "cli/influence_views.h"
+#include "cli/number_check.h"
 #include "cli/report/reported_run.h"
 #include "cli/terminal.h"
 #include "thinwire/influence.h"
+#include "thinwire/trainer.h"
 
 namespace thinwire::cli {
 namespace {
@@ -49,6 +51,13 @@ void run(InfluenceArguments& arguments) {
   fs::path page = arguments.page;
   if (page.empty() && !arguments.json) page = fs::path(request.run) / "influence.html";
   request.pictures = !page.empty();
+  // Of a RUN that is not there measure_influence says more.
+  if (!arguments.page.empty() || (!page.empty() && fs::exists(request.run)))
+    check_output(page.string());
+  if (!page.empty() && page == fs::path(request.scores))
+    throw UsageError(
+        ErrorCode::kBadOption,
+        fmt::format("--page and --scores: both are {}; name two files", page.string()));
   if (look_at(stderr).live)
     request.note = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   const InfluenceReport report = measure_influence(request);
@@ -69,7 +78,7 @@ void add_options(CLI::App& command, InfluenceArguments& arguments) {
       .add_option("--of", request.of,
                   "Samples, counted from 0, whose proponents and opponents\n"
                   "among the training samples are wanted")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(whole_number(0))
       ->type_name("INDEX");
   command
       .add_option_function<std::string>(
@@ -83,10 +92,10 @@ void add_options(CLI::App& command, InfluenceArguments& arguments) {
   command
       .add_option("--checkpoints", request.checkpoints,
                   "Use so many of the run's, at equal distances; else all")
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("K");
   command.add_option("--most", request.most, "Samples in a list")
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str()
       ->type_name("N");
   command.add_flag("--json", arguments.json, "As JSON, for programs; the page only with --page");

@@ -13,9 +13,11 @@
 #include "cli/data_option.h"
 #include "cli/exit_code.h"
 #include "cli/mpirun.h"
+#include "cli/number_check.h"
 #include "cli/plan_subject.h"
 #include "cli/plan_table.h"
 #include "cli/text.h"
+#include "thinwire/trainer.h"
 
 namespace thinwire::cli {
 namespace {
@@ -111,6 +113,7 @@ PlanTable plan_for(const PlanArguments& arguments, std::optional<int> ranks, Cos
 
 void run(PlanArguments& arguments) {
   if (!probe(arguments)) return;
+  if (!arguments.costs.empty()) protect_saved_files(arguments.costs);
   CostTable costs = or_usage_error(read_costs(arguments.costs));
   const size_t known = costs.size();
   std::vector<PlanTable> plans;
@@ -149,14 +152,14 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
                   "as in 2,16,128: times and bytes for each of them")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(1, 4096).description(""))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
   command
       .add_option("--per-machine", arguments.per_machine,
                   "Consecutive ranks that share a machine and its link. They add\n"
                   "their gradients inside (exchange.inside) before machines exchange;\n"
                   "else as many as exchange.inside says, or 1")
-      ->check(CLI::Range(1, 4096).description(""))
+      ->check(whole_number(1, 4096))
       ->type_name("N");
   command
       .add_option_function<std::string>(
@@ -175,16 +178,16 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
   command
       .add_option("--step-seconds", arguments.step_seconds,
                   "Computation of one rank in a step; else it is measured here")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(positive_number())
       ->type_name("S");
   command.add_option("--steps", arguments.steps, "Steps that are measured")
-      ->check(CLI::Range(1, 1000).description(""))
+      ->check(whole_number(1, 1000))
       ->capture_default_str()
       ->type_name("N");
   command
       .add_option("--cores", arguments.cores,
                   "Cores of each machine; else as many as this machine has")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->type_name("N");
   command
       .add_option("--codecs", arguments.codecs,

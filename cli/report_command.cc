@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/report/page.h"
 #include "cli/report/reported_run.h"
+#include "thinwire/trainer.h"
 
 namespace thinwire::cli {
 namespace {
@@ -31,6 +32,7 @@ void report(const ReportArguments& arguments) {
   if (title.empty()) title = single ? folder_name(arguments.folders[0]) : "Runs";
   fs::path out = arguments.out;
   if (out.empty()) out = (single ? fs::path(arguments.folders[0]) : fs::path()) / "report.html";
+  check_output(out.string());
   write_report(runs, title, out);
   fmt::print("{}\n", out.string());
 }

@@ -54,7 +54,7 @@ struct FactorReport {
 
 // Reads the newest weights of the run, and the data that its recipe names. The file has `LAYER.weight.left`,
 // `LAYER.weight.right` and `LAYER.bias` of each factored layer, and every other array under its own name, all float32. Throws
-// Error: kBadOption for `keep` outside (0, 1] and where the file would hide checkpoints; kIo where there is no run, checkpoint or
+// Error: kBadOption for `keep` outside (0, 1] and as check_output for `out`; kIo where there is no run, checkpoint or
 // data; kNonFinite for a network whose outputs are not finite; and those of damaged files, by name.
 FactorReport factor_model(const FactorRequest& request);
 

@@ -20,6 +20,12 @@ _DTYPES = ("<f4", "<f8", "<i8", "u1")  # in the order of StateType
 _SMALL = re.compile(r"model-(\d{3})\.small")
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _EXACT = "model.safetensors"
+# Names of weights, and of all files of runs and checkpoints (src/train/output_file.cc has the same).
+_WEIGHTS = re.compile(r"model\.safetensors|model-\d{3}\.small")
+_SAVED = re.compile(
+    rf"{_WEIGHTS.pattern}|{_CHECKPOINT.pattern}|progress\.json|optimizer\.(safetensors|small)|recipe\.toml"
+    r"|metrics\.jsonl|summary\.json|decisions\.txt|log\.txt|state-rank-.*\.safetensors|.*tfevents.*"
+)
 _MAGIC = b"TWSM"  # of a small model
 _MANIFEST = "progress.json"
 _FORMAT = ("thinwire checkpoint", 2)  # of a manifest, with its version
@@ -37,17 +43,19 @@ def expand_checkpoint(
             it: model.safetensors or model-003.small, which needs the files before it. A small model that stands alone
             may have another name. Where a checkpoint's folder has progress.json, its files are compared with that.
         to: a file to write them to as well, in safetensors format. In a run's or a checkpoint's folder it needs a
-            name other than model.safetensors, which would be read in the place of the checkpoints.
+            name that is not one of their files', such as weights.safetensors.
 
     Raises:
         IoError: there is no such file, or `to` cannot be written.
-        BadOptionError: `to` would hide the checkpoints of its folder.
+        BadOptionError: `to` would take the place of a file of a run or a checkpoint, or be read in its place.
         BadLengthError, CorruptError, MismatchError, UnsupportedError: a file is damaged, does not fit the one before
             it, is of another version, or has a shape that NumPy cannot hold. The text names it.
     """
     if to is not None:
-        _refuse_to_hide(pathlib.Path(to))
+        _protect_saved_files(pathlib.Path(to))
     file, marks = _find(pathlib.Path(path))
+    if to is not None and pathlib.Path(to).exists() and os.path.samefile(file, to):
+        raise BadOptionError(f"{to}: is the file that is read, and would be lost; choose another name")
     arrays = _read(file, marks)
     weights = {array[0]: _to_numpy(file, array) for array in arrays}
     if to is not None:
@@ -63,18 +71,34 @@ def _to_numpy(file: pathlib.Path, array: StateArray) -> npt.NDArray[Any]:
         raise CorruptError(f"{file}: array '{name}' has a shape that NumPy cannot hold: {error}") from None
 
 
-def _refuse_to_hide(to: pathlib.Path) -> None:
+def _protect_saved_files(to: pathlib.Path) -> None:
+    """Refuses a path where a file would take the place of one of a run or a checkpoint, or be read in its place."""
     folder = to.absolute().parent
-    if to.name != _EXACT or not folder.is_dir():
+    if not folder.is_dir():
         return
-    names = [entry.name for entry in folder.iterdir()]
-    run = any(name == "metrics.jsonl" or _CHECKPOINT.fullmatch(name) for name in names)
-    if run or any(name == "progress.json" or _SMALL.fullmatch(name) for name in names):
+    run = _is_run(folder)
+    signals = folder.name == "signals" and _is_run(folder.parent)
+    checkpoint = any(
+        name in ("progress.json", "optimizer.safetensors") or _SMALL.fullmatch(name)
+        for name in (entry.name for entry in folder.iterdir())
+    )
+    if not signals and not (_SAVED.fullmatch(to.name) and (run or checkpoint)):
+        return
+    if _WEIGHTS.fullmatch(to.name) and not to.exists():
         hidden = "run's checkpoints" if run else "checkpoint"
         raise BadOptionError(
             f"{to}: would be read in the place of the {hidden} in that folder; choose another name, such as "
             "weights.safetensors, or another folder"
         )
+    owner = "run" if run or signals else "checkpoint"
+    raise BadOptionError(
+        f"{to}: has the name of a file of the {owner} in that folder, and would take its place; choose another name "
+        "or another folder"
+    )
+
+
+def _is_run(folder: pathlib.Path) -> bool:
+    return any(entry.name == "metrics.jsonl" or _CHECKPOINT.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def _replace(to: pathlib.Path, content: bytes) -> None:

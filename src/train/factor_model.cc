@@ -1,7 +1,5 @@
 // factor_model: looks at the outputs of a trained network's layers, factors their weights, and tests what came of it.
 // SPDX-License-Identifier: Apache-2.0
-#include "thinwire/factor.h"
-
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -10,7 +8,9 @@
 #include <span>
 #include <utility>
 
+#include "thinwire/factor.h"
 #include "thinwire/group.h"
+#include "thinwire/trainer.h"
 #include "train/checkpoint.h"
 #include "train/data/data_sets.h"
 #include "train/durable_file.h"
@@ -189,7 +189,7 @@ FactorReport factor_model(const FactorRequest& request) try {
   if (!(request.keep > 0 && request.keep <= 1))
     throw Error(ErrorCode::kBadOption, "keep is " + std::to_string(request.keep) +
                                            ", but must be a share above 0 and not above 1");
-  if (!request.out.empty()) refuse_to_hide(request.out);
+  if (!request.out.empty()) check_output(request.out);
   const torch::NoGradGuard no_grad;
   const fs::path run = without_slash(request.run);
   const fs::path newest = find_checkpoints(run).back();
@@ -204,14 +204,13 @@ FactorReport factor_model(const FactorRequest& request) try {
 
   const uint64_t samples = data.train->size();
   const auto batch = static_cast<uint64_t>(recipe.integer("train.evaluate_batch"));
-  FactorReport report{.data = recipe.text("data.name"),
-                      .model = recipe.text("model.name"),
-                      .step = checkpoint.step,
-                      .training_samples = samples,
-                      .calibration = request.calibration == 0
-                                         ? samples
-                                         : std::min(request.calibration, samples),
-                      .test_samples = data.test->size()};
+  FactorReport report{
+      .data = recipe.text("data.name"),
+      .model = recipe.text("model.name"),
+      .step = checkpoint.step,
+      .training_samples = samples,
+      .calibration = request.calibration == 0 ? samples : std::min(request.calibration, samples),
+      .test_samples = data.test->size()};
   std::vector<LayerToFactor> layers = layers_of(*task.module);
   calibrate(task, *data.train, spread_ids(report.calibration, samples), batch, layers);
   Factored all;

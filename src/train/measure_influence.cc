@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "thinwire/influence.h"
+#include "thinwire/trainer.h"
 #include "train/checkpoint.h"
 #include "train/data/data_sets.h"
 #include "train/durable_file.h"
@@ -181,6 +182,7 @@ std::string_view to_string(SamplePart part) noexcept {
 }
 
 InfluenceReport measure_influence(const InfluenceRequest& request) try {
+  if (!request.scores.empty()) check_output(request.scores);
   const fs::path run = without_slash(request.run);
   const auto folders = chosen(run, find_checkpoints(run), request.checkpoints);
   const Options recipe = recipe_of(load_model(folders.back()), folders.back());

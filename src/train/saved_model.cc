@@ -109,22 +109,13 @@ SavedModel read_saved_model(const fs::path& from) {
           .bytes = bytes.size()};
 }
 
-// A model.safetensors in such a folder would be read in the place of its checkpoints, and of later ones.
-void refuse_to_hide(const fs::path& to) {
-  if (to.filename() != kModel) return;
-  const fs::path folder = fs::absolute(to).parent_path();
-  const bool is_run = !list_checkpoints(folder).empty() || fs::exists(folder / "metrics.jsonl");
-  if (is_run || last_place(folder) || fs::exists(folder / kManifest))
-    throw Error(ErrorCode::kBadOption,
-                to.string() + ": would be read in the place of the " +
-                    (is_run ? "run's checkpoints" : "checkpoint") +
-                    " in that folder; choose another name, such as weights.safetensors, or another "
-                    "folder");
-}
-
 ExpandedModel expand_checkpoint(const std::string& from, const std::string& to) {
   try {
-    refuse_to_hide(to);
+    check_output(to);
+    std::error_code absent;
+    if (fs::equivalent(from, to, absent))
+      throw Error(ErrorCode::kBadOption,
+                  to + ": is the file that is read, and would be lost; choose another name");
     const SavedModel model = read_saved_model(from);
     const auto bytes = write_safetensors({.metadata = {{"format", "pt"}}, .arrays = model.arrays});
     replace_durably(to, bytes);

@@ -22,7 +22,4 @@ struct SavedModel {
 // and checksums. Throws Error: kIo where there is none, and those of the files, with their names.
 SavedModel read_saved_model(const std::filesystem::path& from);
 
-// Throws Error(kBadOption) where a file of weights that is written there would be read in the place of checkpoints.
-void refuse_to_hide(const std::filesystem::path& to);
-
 }  // namespace thinwire

@@ -124,5 +124,69 @@ TEST(SmallFiles, ExpandedWeightsDoNotHideCheckpoints) {
       1u);
 }
 
+// A name that no file has is refused where readers would take the new file for one of theirs.
+TEST(SmallFiles, OutputsTakeThePlaceOfNoSavedFile) {
+  const TemporaryFolder out;
+  std::vector<SmallChainFile> chain;
+  save(out, 1, chain);
+  const fs::path checkpoint = out / "checkpoint-0000000001";
+  const auto refused = [](const fs::path& path, const std::string& words) {
+    try {
+      check_output(path.string());
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kBadOption);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(path.string() + ": "), HasSubstr(words)));
+    }
+  };
+  for (const auto& file : fs::directory_iterator(checkpoint))
+    refused(file.path(), "would take its place; choose another name or another folder");
+  for (const char* name : {"optimizer.safetensors", "state-rank-0007-of-0008.safetensors"})
+    refused(checkpoint / name, "of a file of the checkpoint in that folder");
+  refused(checkpoint / "model-004.small", "would be read in the place of the checkpoint");
+  for (const char* name : {"recipe.toml", "metrics.jsonl", "summary.json", "decisions.txt",
+                           "log.txt", "events.out.tfevents.1.host", "checkpoint-0000000009"})
+    refused(out / name, "of a file of the run in that folder");
+  fs::create_directory(out / "signals");
+  refused(out / "signals/step-00000001.safetensors", "of a file of the run in that folder");
+  refused(checkpoint / ".." / "recipe.toml", "of a file of the run in that folder");
+  fs::create_symlink(checkpoint / "progress.json", out / "page.html");
+  refused(out / "page.html", "of a file of the checkpoint in that folder");
+
+  for (const char* name : {"report.html", "influence.html", "weights.safetensors"}) {
+    EXPECT_NO_THROW(check_output((out / name).string()));
+    EXPECT_NO_THROW(check_output((checkpoint / name).string()));
+  }
+  const TemporaryFolder elsewhere;
+  EXPECT_NO_THROW(check_output((elsewhere / "model.safetensors").string()));
+  const std::string own = (elsewhere / "weights.safetensors").string();
+  expand_checkpoint(out.path().string(), own);
+  EXPECT_NO_THROW(check_output(own));  // of an earlier call
+  try {
+    expand_checkpoint(own, own);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is the file that is read"));
+  }
+}
+
+TEST(SmallFiles, OutputsThatCannotBeWrittenAreKnownBeforehand) {
+  const TemporaryFolder out;
+  const auto fails = [](const fs::path& path, const std::string& words) {
+    try {
+      check_output(path.string());
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.what(), HasSubstr(path.string() + ": cannot be written: " + words));
+    }
+  };
+  fails(out / "no/such/page.html", "there is no folder " + (out / "no/such").string());
+  fails(out.path(), "it is a folder; name a file");
+  fails(out / "", "it is a folder; name a file");
+  EXPECT_NO_THROW(check_output("page.html"));
+  EXPECT_NO_THROW(check_output("/dev/stdout"));
+}
+
 }  // namespace
 }  // namespace thinwire

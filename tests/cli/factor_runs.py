@@ -79,7 +79,9 @@ class Factored(program.ProgramTest):
                 (["run", "--calibration", "-1"], 2, r"--calibration"),
                 (["run", "--rnak", "3"], 2, r"unknown option '--rnak'; did you mean '--rank'\?"),
                 (["run", "--out", "run/model.safetensors"], 2, r"would be read in the place of the run's checkpoints"),
-                (["run", "--out", "no/such/file"], 1, r"no/such/file"),
+                (["run", "--out", "run/recipe.toml"], 2, r"run/recipe\.toml: has the name of a file of the run in that folder"),
+                (["run", "--out", "no/such/file"], 1, r"no/such/file: cannot be written: there is no folder no/such\n"),
+                (["nowhere", "--out", "no/such/file"], 1, r"no/such/file: cannot be written"),
                 (["run", "--data", "nowhere"], 2, r"--data nowhere: no such folder"),
                 (["nowhere"], 1, r"nowhere: is not there; name a folder that thinwire train wrote with --out")):
             with self.subTest(words=words):

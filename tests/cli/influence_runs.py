@@ -93,14 +93,33 @@ class Influence(program.ProgramTest):
                 (["run", "--of", "1", "--from", "trainign"], 2, r"--from trainign: unknown; known: test, held-out, training"),
                 (["run", "--self", "--checkpoints", "3"], 2, r"run has 1 checkpoints? and not 3: .*checkpoint\.keep"),
                 (["nowhere", "--self"], 1, r"nowhere: is not there; name a folder that thinwire train wrote with --out"),
-                (["run", "--self", "--page", "no/such/page.html"], 1, r"no/such/page\.html: cannot be written"),
-                (["run", "--self", "--scores", "no/such/file"], 1, r"no/such/file")):
+                (["run", "--self", "--page", "same", "--scores", "same"], 2, r"--page and --scores: both are same"),
+                (["run", "--self", "--page", "no/such/page.html"], 1,
+                 r"no/such/page\.html: cannot be written: there is no folder no/such\n"),
+                (["run", "--self", "--scores", "no/such/file"], 1, r"no/such/file: cannot be written: there is no")):
             with self.subTest(words=words):
                 _, err = self.thinwire("influence", *words, code=code)
                 self.assertRegex(err, message)
         (self.folder / "empty").mkdir()
         _, err = self.thinwire("influence", "empty", "--self", code=1)
         self.assertRegex(err, "empty: holds no checkpoint; thinwire train with --out writes them")
+
+    def test_outputs_take_the_place_of_no_saved_file(self):
+        self.train("run", train__epochs=0.1)
+        [checkpoint] = (self.folder / "run").glob("checkpoint-*")
+        saved = {path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()}
+        for option in ("--scores", "--page"):
+            for path in (checkpoint / "model.safetensors", checkpoint / "progress.json", self.folder / "run" / "metrics.jsonl"):
+                _, err = self.thinwire("influence", "run", "--self", option, str(path), code=2)
+                self.assertIn(f"{path}: has the name of a file of the ", err)
+        _, err = self.thinwire("influence", "run", "--self", "--scores", "run/model.safetensors", code=2)
+        self.assertIn("run/model.safetensors: would be read in the place of the run's checkpoints", err)
+        # Mistakes are found before anything is computed.
+        _, err = self.thinwire("influence", "nowhere", "--self", "--page", "no/such/page.html", code=1)
+        self.assertIn("no/such/page.html: cannot be written", err)
+        for path, content in saved.items():
+            self.assertEqual(path.read_bytes(), content, path)
+        self.assertFalse((self.folder / "run" / "model.safetensors").exists())
 
 
 if __name__ == "__main__":

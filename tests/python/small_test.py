@@ -102,6 +102,23 @@ class Expand(unittest.TestCase):
             with self.assertRaisesRegex(thinwire.IoError, "model-001.small: cannot be read"):
                 thinwire.expand_checkpoint(path)
 
+    def test_a_file_takes_the_place_of_no_saved_one(self):
+        kept = self.folder / "checkpoint-0000000005"
+        shutil.copytree(KEPT, kept)
+        (self.folder / "recipe.toml").write_text("a run's")
+        saved = {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        for path in (kept / "model-001.small", kept / "optimizer.safetensors", self.folder / "recipe.toml"):
+            with self.assertRaisesRegex(thinwire.BadOptionError, f"{path}: has the name of a file of the "):
+                thinwire.expand_checkpoint(kept, to=path)
+        with self.assertRaisesRegex(thinwire.BadOptionError, "would be read in the place of the run's checkpoints"):
+            thinwire.expand_checkpoint(kept, to=self.folder / "model.safetensors")
+        for _ in range(2):  # over its own file, too
+            thinwire.expand_checkpoint(kept, to=kept / "w.safetensors")
+        with self.assertRaisesRegex(thinwire.BadOptionError, "is the file that is read"):
+            thinwire.expand_checkpoint(kept / "w.safetensors", to=kept / "w.safetensors")
+        for path, content in saved.items():
+            self.assertEqual(path.read_bytes(), content)
+
     def test_an_exact_model_is_compared_with_its_checksum(self):
         self.assertEqual(_core.file_checksum(b""), 0x2D06800538D394C2)
         kept = self.folder / "checkpoint-0000000005"
