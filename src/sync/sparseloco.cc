@@ -8,11 +8,39 @@
 // lossless codec nothing is left in e, and at rate 1 this is `average`.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
+#include "thinwire/feedback.h"
 
 namespace thinwire {
 namespace {
 
-std::string decaying_memory(const Options& rule, const SynchroniserOptions& /*options*/) {
+// A memory that the caller names takes the place of e. Then beta says nothing, and a memory that drops what was not sent, or
+// keeps something else, leaves the method without what it is named for.
+void check_named_memory(const SynchroniserOptions& options) {
+  if (options.feedback == "auto") return;
+  const SpecText method = parse_spec("synchroniser", options.method).value();
+  const std::string origin = "synchroniser 'sparseloco': ";
+  for (const auto& [key, value] : method.settings)
+    if (key == "beta")
+      throw Error(ErrorCode::kBadOption,
+                  origin + "beta=" + value + " in the method is that of the memory residual:beta=" +
+                      value + ", and feedback (exchange.feedback) names '" + options.feedback +
+                      "' in its place; leave feedback at auto, or leave beta out of the method and "
+                      "name it there, as in residual:beta=" +
+                      value);
+  const NamedFeedback memory = find_feedback(options.feedback).value();
+  if (memory.entry->owes || is_lossless(options.codec)) return;
+  std::string known;
+  for (const FeedbackEntry* entry : list_feedbacks())
+    if (entry->owes) known += ", " + std::string(entry->name);
+  throw Error(ErrorCode::kBadOption,
+              origin + "feedback '" + options.feedback +
+                  "' (exchange.feedback) does not keep what a round leaves out, which is the "
+                  "momentum of this method; choose auto" +
+                  known + "; or diloco:momentum=0, which takes the same step without it");
+}
+
+std::string decaying_memory(const Options& rule, const SynchroniserOptions& options) {
+  check_named_memory(options);
   return "residual:beta=" + rule.canonical("beta");
 }
 

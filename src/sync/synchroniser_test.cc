@@ -8,6 +8,7 @@
 namespace thinwire::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -78,6 +79,35 @@ TEST(MakeSynchroniser, RefusesCodecsThatGossipCannotUse) {
     });
   };
   EXPECT_THAT(run, ThrowsMessage<Error>(HasSubstr("codec 'int8' is lossy")));
+}
+
+// What a round leaves out is the momentum of sparseloco.
+TEST(MakeSynchroniser, RefusesMemoriesThatSparselocoCannotUse) {
+  const auto with_memory = [](const std::string& method, const std::string& feedback,
+                              const std::string& codec = "topk:density=0.1") {
+    return [=] {
+      make(2, [&](int, SynchroniserOptions& options) {
+        options.method = method;
+        options.feedback = feedback;
+        options.codec = codec;
+      });
+    };
+  };
+  for (const char* feedback : {"residual", "residual:beta=0.9", "none"})
+    EXPECT_THAT(with_memory("sparseloco:tau=5,beta=0.95", feedback),
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr("beta=0.95 in the method"),
+                          HasSubstr("feedback (exchange.feedback) names '" + std::string(feedback)),
+                          HasSubstr("leave feedback at auto, or leave beta out"))));
+  for (const char* feedback : {"none", "ef21"})
+    EXPECT_THAT(with_memory("sparseloco:tau=5", feedback),
+                ThrowsMessage<Error>(AllOf(
+                    HasSubstr("feedback '" + std::string(feedback) + "' (exchange.feedback)"),
+                    HasSubstr("choose auto, residual, lowpass"), HasSubstr("diloco:momentum=0"))));
+  EXPECT_NO_THROW(with_memory("sparseloco:tau=5", "residual:beta=0.9")());
+  EXPECT_NO_THROW(with_memory("sparseloco:tau=5", "dgc")());
+  EXPECT_NO_THROW(with_memory("sparseloco:tau=5,beta=0.95", "auto")());
+  EXPECT_NO_THROW(with_memory("sparseloco:tau=5", "none", "fp32")());  // nothing is left out
 }
 
 TEST(MakeSynchroniser, TellsRanksThatDiffer) {
