@@ -187,8 +187,8 @@ void StepRunner::set_weighted(bool weighted) {
 void StepRunner::settle_attendance() {
   const size_t count = context_.attendance.count();
   context_.factor = combine_.rule->wants_rows() ? 1.0f : context_.attendance.factor();
-  enough_ = count > 0 && lack_of_ranks(combine_, count).empty();
-  if (round_ != nullptr && enough_ && !leaves_out()) round_->begin();
+  enough_ranks_ = count > 0 && lack_of_ranks(combine_, count).empty();
+  if (round_ != nullptr && enough_ranks_ && !leaves_out()) round_->begin();
 }
 
 void StepRunner::begin(uint64_t step) {
@@ -346,9 +346,17 @@ Verdict StepRunner::combine_without_faulty() {
 // Whatever is on its way is abandoned with the methods that wait for it.
 void StepRunner::settle(bool counts) {
   if (!counts) word_ = pack({.rank = context_.group.rank(), .asked = true});
-  for (const auto& section : sections_) section->end(!counts);
-  for (const auto& stream : streams_) stream->end(context_, !counts);
+  end_parts(!counts);
   tensors_.close(!counts);
+  follow_schedules();
+}
+
+void StepRunner::end_parts(bool skipped) {
+  for (const auto& section : sections_) section->end(skipped);
+  for (const auto& stream : streams_) stream->end(context_, skipped);
+}
+
+void StepRunner::follow_schedules() {
   for (const auto& section : sections_) section->follow_schedule(context_.call.step + 1);
 }
 
@@ -371,38 +379,53 @@ std::vector<int> StepRunner::unchosen() const {
 StepReport StepRunner::conclude(const Verdict& verdict, const std::string& stream_at_fault) {
   StepReport report;
   report.step = context_.call.step;
+  add_participants(report);
+  report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !takes_place();
+  report.fault = fault_of(verdict, stream_at_fault, report.participants);
+  if (round_ != nullptr && !report.skipped) report.unchosen = unchosen();
+  const bool held = options_.hold && !report.skipped;
+  if (held)
+    give_results();
+  else
+    end_parts(report.skipped);
+  {
+    const Stopwatch watch(context_.decompress_seconds);
+    tensors_.close(report.skipped);
+  }
+  add_counters(report);
+  if (!held) follow_schedules();
+  return report;
+}
+
+void StepRunner::add_participants(StepReport& report) const {
   report.participants = context_.attendance.count();
   for (const auto& debt : context_.attendance.debts())
     if (options_.debts && debt && debt->step == report.step) report.owed.push_back(debt->owed);
-  if (leaves_out()) {
-    for (const Decision::Entry& entry : faulty_->decision().left_out)
-      report.left_out.push_back(entry.left_out);
-    report.participants -= report.left_out.size();
-  }
-  report.skipped = verdict.code != ErrorCode::kOk || verdict.asked || !takes_place();
+  if (!leaves_out()) return;
+  for (const Decision::Entry& entry : faulty_->decision().left_out)
+    report.left_out.push_back(entry.left_out);
+  report.participants -= report.left_out.size();
+}
+
+Fault StepRunner::fault_of(const Verdict& verdict, const std::string& stream_at_fault,
+                           size_t participants) const {
+  Fault fault;
   if (verdict.code != ErrorCode::kOk)
-    report.fault = {.code = verdict.code, .rank = verdict.rank, .stream = stream_at_fault};
+    fault = {.code = verdict.code, .rank = verdict.rank, .stream = stream_at_fault};
   else if (verdict.asked)
-    report.fault.rank = verdict.rank;
-  else if (!takes_place() && report.participants > 0)
-    report.fault.stream = lack_of_ranks(combine_, report.participants) + ", and " +
-                          std::to_string(report.participants) + " took part";
-  if (round_ != nullptr && !report.skipped) report.unchosen = unchosen();
-  if (options_.hold && !report.skipped) {
-    give_results();
-  } else {
-    for (const auto& section : sections_) section->end(report.skipped);
-    for (const auto& stream : streams_) stream->end(context_, report.skipped);
-  }
+    fault.rank = verdict.rank;
+  else if (!takes_place() && participants > 0)
+    fault.stream = lack_of_ranks(combine_, participants) + ", and " + std::to_string(participants) +
+                   " took part";
+  return fault;
+}
+
+void StepRunner::add_counters(StepReport& report) {
   for (const auto& stream : streams_) {
     report.streams.push_back(stream->counters());
     report.streams.back().codec = stream->codec_text();
     report.streams.back().on_device = stream->on_device();
     report.streams.back().why_staged = stream->why_staged();
-  }
-  {
-    const Stopwatch watch(context_.decompress_seconds);
-    tensors_.close(report.skipped);
   }
   maker_.report(report);
   report.dense_bytes = dense_fp32_bytes(tensors_.total_count(), context_.ranks(), options_.results);
@@ -412,9 +435,6 @@ StepReport StepRunner::conclude(const Verdict& verdict, const std::string& strea
   report.compress_seconds = context_.compress_seconds;
   report.decompress_seconds = context_.decompress_seconds;
   report.wire_seconds = std::chrono::duration<double>(last_receive_ - first_send_).count();
-  if (!options_.hold || report.skipped)
-    for (const auto& section : sections_) section->follow_schedule(report.step + 1);
-  return report;
 }
 
 }  // namespace thinwire

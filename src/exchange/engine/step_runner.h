@@ -48,7 +48,7 @@ class StepRunner final : public Runner {
 
   void begin(uint64_t step) override;
   bool may_begin() const noexcept override { return context_.attendance.known(); }
-  bool takes_place() const noexcept { return enough_; }
+  bool takes_place() const noexcept { return enough_ranks_; }
   void open(size_t tensor, const TensorView& view) override { tensors_.open(tensor, view); }
   void begin_bucket(size_t bucket) override;  // nothing happens unless takes_place
   bool advance() override;
@@ -93,6 +93,15 @@ class StepRunner final : public Runner {
   void settle_faulty_ranks();
   Verdict combine_without_faulty();
   std::vector<int> unchosen() const;
+
+  // The parts of conclude. end_parts commits or takes back what sections and streams did.
+  void add_participants(StepReport& report) const;
+  Fault fault_of(const Verdict& verdict, const std::string& stream_at_fault,
+                 size_t participants) const;
+  void end_parts(bool skipped);
+  void add_counters(StepReport& report);
+  void follow_schedules();
+
   const Method* waiting() const noexcept;
 
   ExchangeOptions options_;
@@ -113,7 +122,7 @@ class StepRunner final : public Runner {
   const NamedCombine combine_;
   StreamMaker maker_;
   std::unique_ptr<StatisticsRound> round_;  // of all sections; null unless a VectorRule decides
-  bool enough_ = true;                      // ranks take part in this step
+  bool enough_ranks_ = true;                // take part in this step
 
   double weight_ = 1;
   std::optional<Abstention> abstains_;  // from the next step
