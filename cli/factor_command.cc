@@ -36,6 +36,25 @@ std::string layers_text(const FactorReport& report) {
   return table.aligned();
 }
 
+// Of layers whose rank ends where the samples do: "100 %" of their variance is then no sign of a good rank.
+std::string limits_text(const FactorReport& report) {
+  std::string text;
+  for (const FactoredLayer& layer : report.layers) {
+    const bool seen = layer.directions > 0;
+    const bool limited = seen && layer.determined < layer.directions &&
+                         (layer.rank == layer.determined || layer.determined == 0);
+    if (limited)
+      text += fmt::format("{}: its outputs at calibration vary in {} of {} directions, {}\n",
+                          layer.name, layer.determined, layer.directions,
+                          layer.rank > 0 ? "so the rank is no higher" : "so it is left as it is");
+  }
+  if (!text.empty() && report.calibration < report.training_samples)
+    text +=
+        fmt::format("More samples may determine more: --calibration is {}, of {}; 0: all\n",
+                    with_thousands(report.calibration), with_thousands(report.training_samples));
+  return text.empty() ? text : text + "\n";
+}
+
 std::string errors_text(const FactorReport& report) {
   Table table({"test", "error", "loss"});
   const auto add = [&](const char* name, const FactorScore& score) {
@@ -49,10 +68,10 @@ std::string errors_text(const FactorReport& report) {
 
 std::string factor_text(const FactorReport& report) {
   return fmt::format(
-      "{} on {}, checkpoint of step {}; outputs of {} of {} training samples\n\n{}\n"
+      "{} on {}, checkpoint of step {}; outputs of {} of {} training samples\n\n{}\n{}"
       "all parameters: {}, factored {} ({})\n\n{}",
       report.model, report.data, with_thousands(report.step), with_thousands(report.calibration),
-      with_thousands(report.training_samples), layers_text(report),
+      with_thousands(report.training_samples), layers_text(report), limits_text(report),
       with_thousands(report.parameters), with_thousands(report.factored),
       ratio(times_smaller(report.parameters, report.factored)), errors_text(report));
 }
@@ -79,6 +98,8 @@ std::string factor_json(const FactorReport& report) {
                 {"rows", layer.rows},
                 {"columns", layer.columns},
                 {"rank", layer.rank > 0 ? Json(layer.rank) : Json(nullptr)},
+                {"determined", layer.determined},
+                {"directions", layer.directions},
                 {"share", layer.share},
                 {"parameters", layer.parameters},
                 {"factored", layer.factored}};

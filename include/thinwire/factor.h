@@ -13,9 +13,9 @@ namespace thinwire {
 struct FactorRequest {
   std::string run = {};   // a folder with checkpoints, or a checkpoint
   std::string data = {};  // folder with data sets; thinwire's own are always found
-  uint64_t rank = 0;     // of every layer that it makes smaller; 0: each has its own, by `keep`
-  double keep = 0.99;    // share of the variance of a layer's outputs
-  std::string out = {};  // safetensors file for the factored network; empty: none
+  uint64_t rank = 0;      // of every layer that it makes smaller; 0: each has its own, by `keep`
+  double keep = 0.99;     // share of the variance of a layer's outputs
+  std::string out = {};   // safetensors file for the factored network; empty: none
   // Training samples, at equal distances, that say what outputs are; 0: all.
   uint64_t calibration = 2048;
 };
@@ -24,9 +24,13 @@ struct FactorRequest {
 struct FactoredLayer {
   std::string name;  // of its module
   bool embedding = false;
-  uint64_t rows = 0;        // of its weights: outputs, or of an embedding its entries
-  uint64_t columns = 0;     // inputs, or of an embedding the length of an entry
-  uint64_t rank = 0;        // 0: left as it is, because factors would not be smaller
+  uint64_t rows = 0;     // of its weights: outputs, or of an embedding its entries
+  uint64_t columns = 0;  // inputs, or of an embedding the length of an entry
+  uint64_t rank = 0;     // 0: left as it is, because factors would not be smaller
+  // In which the outputs at calibration vary, and all that they could vary in. The rank is no higher than `determined`: samples
+  // say nothing of further directions, and n outputs vary in n - 1 of them at most. Both are 0 where no sample reaches the layer.
+  uint64_t determined = 0;
+  uint64_t directions = 0;
   double share = 1;         // of the outputs' variance at calibration that is kept
   uint64_t parameters = 0;  // weights and bias before
   uint64_t factored = 0;    // and after
@@ -45,8 +49,8 @@ struct FactorReport {
   uint64_t calibration = 0;  // samples that were used
   uint64_t test_samples = 0;
   std::vector<FactoredLayer> layers = {};
-  uint64_t parameters = 0;  // of the whole network before
-  uint64_t factored = 0;    // and after
+  uint64_t parameters = 0;      // of the whole network before
+  uint64_t factored = 0;        // and after
   FactorScore trained = {};     // of the network as it is
   FactorScore by_outputs = {};  // of the factored network
   FactorScore by_weights = {};  // of its weights' own singular values instead, at the same ranks

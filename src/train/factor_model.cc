@@ -116,9 +116,14 @@ FactoredLayer factor(const LayerToFactor& layer, const FactorRequest& request, F
     const OutputSubspace outputs = layer.subspace();
     const auto wanted = static_cast<int64_t>(
         std::min<uint64_t>(request.rank, static_cast<uint64_t>(outputs.directions.size(1))));
-    const int64_t rank = request.rank > 0 ? wanted : rank_for_share(outputs, request.keep);
+    const int64_t asked = request.rank > 0 ? wanted : rank_for_share(outputs, request.keep);
     const int64_t length = report.embedding ? columns : rows;  // of an output
-    if (count_factored(rows, columns, rank, length) >= before) return report;
+    const int64_t determined = determined_directions(outputs);
+    report.directions = static_cast<uint64_t>(outputs.directions.size(1));
+    report.determined = static_cast<uint64_t>(determined);
+    // What is asked for decides whether a layer stays as it is: few samples do not make it one that is factored.
+    if (count_factored(rows, columns, asked, length) >= before || determined == 0) return report;
+    const int64_t rank = std::min(asked, determined);
     report.rank = static_cast<uint64_t>(rank);
     report.share = share_of_variance(outputs, rank);
     BothFactors factors{.by_outputs = report.embedding ? factor_embedding(weight, outputs, rank)

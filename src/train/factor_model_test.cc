@@ -1,7 +1,5 @@
 // Tests of factored models: whole runs on small files, whose factors are read back and multiplied out.
 // SPDX-License-Identifier: Apache-2.0
-#include "thinwire/factor.h"
-
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -10,6 +8,7 @@
 #include <numeric>
 
 #include "core/random.h"
+#include "thinwire/factor.h"
 #include "train/checkpoint.h"
 #include "train/data/data_sets.h"
 #include "train/data/data_test_files.h"
@@ -54,9 +53,9 @@ class FactoredRun : public FolderTest {
   }
 
   std::string train(const Settings& more = {}) {
-    Settings all = {{"data.name", "adult"},        {"model.name", "mlp"},
-                    {"model.hidden", "32"},        {"model.embedding", "8"},
-                    {"train.epochs", "6"},         {"train.evaluate_batch", "64"},
+    Settings all = {{"data.name", "adult"},       {"model.name", "mlp"},
+                    {"model.hidden", "32"},       {"model.embedding", "8"},
+                    {"train.epochs", "6"},        {"train.evaluate_batch", "64"},
                     {"optimizer.momentum", "0.9"}};
     all.insert(all.end(), more.begin(), more.end());
     const Recipe recipe = toy_recipe(all);
@@ -170,8 +169,7 @@ TEST_F(FactoredRun, HasTheErrorOfTheFactorsInTheFile) {
   EXPECT_NEAR(loss(), report.by_outputs.loss, 1e-5);
   EXPECT_NE(report.by_outputs.loss, report.trained.loss);
   EXPECT_NE(report.by_weights.loss, report.by_outputs.loss);
-  const auto [wrong, predictions] =
-      one.task.errors(one.task.forward(test.inputs), test.targets);
+  const auto [wrong, predictions] = one.task.errors(one.task.forward(test.inputs), test.targets);
   EXPECT_DOUBLE_EQ(static_cast<double>(wrong) / static_cast<double>(predictions),
                    report.by_outputs.error);
 }
@@ -224,6 +222,32 @@ TEST_F(FactoredRun, WhatWouldNotBecomeSmallerIsLeftAsItIs) {
                   .equal(network(run).task.module->named_parameters()["hidden1.weight"]));
   wanted.rank = 1 << 20;
   EXPECT_EQ(factor_model(wanted).factored, all.parameters);
+}
+
+// Two outputs vary in one direction. A further one would be arbitrary.
+TEST_F(FactoredRun, RanksEndWhereTheSamplesDo) {
+  const std::string run = train();
+  FactorRequest wanted = request(run);
+  wanted.rank = 8;
+  for (const uint64_t samples : {2, 5}) {
+    wanted.calibration = samples;
+    const FactorReport report = factor_model(wanted);
+    for (const FactoredLayer& layer : report.layers) {
+      if (layer.embedding) continue;  // which has several outputs of a sample
+      EXPECT_LE(layer.determined, samples - 1) << layer.name;
+      EXPECT_LE(layer.rank, layer.determined) << layer.name;
+    }
+    EXPECT_EQ(report.layers[1].rank, samples - 1);
+    EXPECT_EQ(report.layers[1].directions, 32u);
+    EXPECT_EQ(report.layers[3].rank,
+              0u);  // rank 8 would not be smaller, and fewer samples are no reason
+  }
+  wanted.calibration = 1;
+  const FactorReport one = factor_model(wanted);
+  EXPECT_EQ(one.layers[1].determined, 0u);
+  EXPECT_EQ(one.layers[1].rank, 0u);
+  wanted.calibration = 0;
+  EXPECT_EQ(factor_model(wanted).layers[1].rank, 8u);
 }
 
 TEST_F(FactoredRun, MoreRanksKeepMore) {

@@ -71,6 +71,12 @@ OutputSubspace subspace_of_inputs(const VectorMoments& inputs, const torch::Tens
   return {.mean = mean, .directions = with_signs(left), .variances = singular.square()};
 }
 
+int64_t determined_directions(const OutputSubspace& subspace) {
+  if (subspace.variances.size(0) == 0) return 0;
+  const double largest = subspace.variances[0].item<double>();
+  return (subspace.variances > kRounding * largest).sum().item<int64_t>();
+}
+
 double share_of_variance(const OutputSubspace& subspace, int64_t rank) {
   const double all = subspace.variances.sum().item<double>();
   if (all <= 0) return 1;

@@ -57,6 +57,14 @@ class Factored(program.ProgramTest):
         self.assertEqual(sizes, sorted(sizes))
         self.assertLess(sizes[0], sizes[2])
 
+    def test_ranks_end_where_the_samples_do_and_it_says_so(self):
+        self.train("run", train__epochs=0.1)
+        text, _ = self.thinwire("factor", "run", "--rank", "8", "--calibration", "2")
+        self.assertIn("hidden1: its outputs at calibration vary in 1 of 64 directions, so the rank is no higher\n", text)
+        self.assertIn("More samples may determine more: --calibration is 2, of 4,000; 0: all\n", text)
+        text, _ = self.thinwire("factor", "run", "--rank", "8")
+        self.assertNotIn("at calibration", text)
+
     def test_outputs_say_more_than_weights(self):
         self.train("run")
         report = json.loads(self.thinwire("factor", "run", "--rank", "4", "--json")[0])
