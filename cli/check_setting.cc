@@ -13,6 +13,7 @@
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
+#include "thinwire/near_miss.h"
 #include "thinwire/synchroniser.h"
 
 namespace thinwire::cli {
@@ -25,6 +26,20 @@ Status fail(ErrorCode code, const std::string& origin, const std::string& why) {
   return Status::fail(code, origin + ": " + why);
 }
 
+// A codec may be auto here, which is none of the registry's.
+Status with_auto(const Status& status, const std::string& text) {
+  auto spec = parse_spec("codec", text);
+  if (status.code() != ErrorCode::kUnknownName || !spec || text.find('|') != text.npos)
+    return status;
+  const std::string& name = spec.value().name;
+  std::vector<std::string> known;
+  for (const CodecEntry* codec : list_codecs()) known.emplace_back(codec->info.name);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return status;
+  known.emplace_back("auto");
+  return Status::fail(status.code(),
+                      fmt::format("unknown codec '{}'; {}", name, known_names(name, known)));
+}
+
 Status check_codec(const Setting& setting) {
   if (is_auto(setting.value)) {
     const Status read = parse_auto(setting.value).status();
@@ -32,7 +47,8 @@ Status check_codec(const Setting& setting) {
   }
   const auto codec = scheduled_codecs(setting.value);
   if (codec) return Status::ok();
-  return fail(codec.status().code(), setting.origin, codec.status().message());
+  return fail(codec.status().code(), setting.origin,
+              with_auto(codec.status(), setting.value).message());
 }
 
 Status check_feedback(const Setting& setting) {
