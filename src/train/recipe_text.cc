@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "thinwire/synchroniser.h"
 #include "thinwire/version.h"
 
 namespace thinwire {
@@ -74,6 +75,14 @@ std::string absent_value(std::string_view key) {
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 
+// A local method with every option spelt out, as one text of it is as good as another. Other values are compared as they are.
+std::string comparable(std::string_view key, const std::string& value) {
+  if (key != "sync.method" || value.empty()) return value;
+  auto method = find_synchroniser(value);
+  if (!method) return value;
+  return std::string(method.value().entry->name) + ':' + method.value().options.canonical();
+}
+
 }  // namespace
 
 std::string agreement_text(const Recipe& recipe) {
@@ -115,7 +124,7 @@ RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
   for (const auto& [key, value] : new_lines) {
     const auto old = old_lines.find(key);
     const std::string was = old == old_lines.end() ? absent_value(key) : old->second;
-    if (was != value) differ(key, was, value);
+    if (comparable(key, was) != comparable(key, value)) differ(key, was, value);
   }
   for (const auto& [key, value] : old_lines)
     if (!new_lines.contains(key)) differ(key, value, "absent");

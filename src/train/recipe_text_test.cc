@@ -64,6 +64,13 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
   EXPECT_THAT(compare_recipes("", "exchange.momentum=optimizer\n").forbidden, ElementsAre());
   EXPECT_THAT(compare_recipes("", "exchange.momentum=auto\n").forbidden,
               ElementsAre("exchange.momentum: optimizer before, auto now"));
+  // The same local method, written out or not.
+  const auto method = [](const std::string& was, const std::string& is) {
+    return compare_recipes("sync.method=" + was + "\n", "sync.method=" + is + "\n").forbidden;
+  };
+  EXPECT_THAT(method("streaming:tau=6", "streaming:delay=0,tau=6"), ElementsAre());
+  EXPECT_THAT(method("streaming:tau=6", "streaming:tau=8"),
+              ElementsAre("sync.method: streaming:tau=6 before, streaming:tau=8 now"));
   // And what there was not.
   const auto newer = compare_recipes(
       "",

@@ -177,6 +177,26 @@ def refused(rank, size, codec):
     return torch.equal(weights_of(model), weights_of(straight)), errors
 
 
+def with_other_options(rank, size):
+    """A state of DiLoCo with three fragments, loaded under other options: what errors say, by the options."""
+    from thinwire.errors import MismatchError
+    model = plain(make_net())
+    first = local(model, "DiLoCo", {"tau": 6, "fragments": 3, "codec": "int8"})
+    train(model, first, rank, 6)
+    saved, errors = first.state_dict(), {}
+    for settings in ({"delay": 0}, {"tau": 12}, {"rate": 0.5}, {"codec": "int8:block=64"}, {"codec": "fp32"},
+                     {"fragments": 2}, {"delay": 1}):
+        other = plain(make_net())
+        optimizer = local(other, "DiLoCo", {"tau": 6, "fragments": 3, "codec": "int8", **settings})
+        try:
+            optimizer.load_state_dict(saved)
+            train(other, optimizer, rank, 6, first=6)
+            errors[str(settings)] = ""
+        except MismatchError as error:
+            errors[str(settings)] = str(error)
+    return errors
+
+
 def at_another_size(rank, size, saved, settings):
     model = make_net()
     optimizer = local(model, "DiLoCo", {**settings, "codec": "int8"}, momentum=0.9)
@@ -363,6 +383,14 @@ class Local(unittest.TestCase):
                 self.assertTrue(torch.equal(anchor, three[0][0]))
                 self.assertTrue(torch.equal(later, three[0][1]))
                 self.assertFalse(torch.equal(anchor, later))  # a round has ended
+
+    def test_the_method_decides_which_options_may_change(self):
+        for errors in on_ranks(2, with_other_options):
+            for settings in ({"delay": 0}, {"tau": 12}, {"rate": 0.5}, {"codec": "int8:block=64"}):
+                self.assertEqual(errors[str(settings)], "", settings)
+            self.assertIn("must be of the same names", errors[str({"codec": "fp32"})])
+            self.assertIn("fragments", errors[str({"fragments": 2})])
+            self.assertNotEqual(errors[str({"delay": 1})], "")
 
     def test_a_refused_state_leaves_a_round_under_way_whole(self):
         for codec in ("fp32", "int8"):

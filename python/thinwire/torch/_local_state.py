@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from ..errors import MismatchError
 from ._fit import Fit
+from ._native import LocalWorker
 from ._saved import Saved, entries, from_tensor, states_for
 
 _OWN = "thinwire"
@@ -39,9 +40,10 @@ def local_states(
 def _require_same(
     own: Mapping[str, Any], method: str, codec: str, tensors: dict[str, list[int]]
 ) -> None:
-    if (own["method"], own["codec"]) != (method, codec):
+    # Other options are the method's and the store's to judge. Another codec would leave what is owed behind.
+    if LocalWorker.kind_of(own["method"], own["codec"]) != LocalWorker.kind_of(method, codec):
         raise MismatchError(f"state of '{own['method']}' with codec '{own['codec']}' for '{method}' with "
-                            f"'{codec}'")
+                            f"'{codec}': the method and the codec must be of the same names; their options may differ")
     fit = Fit()
     fit.compare(own.get("tensors", tensors), tensors)
     fit.require()

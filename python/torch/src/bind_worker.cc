@@ -86,6 +86,7 @@ void bind_worker(py::module_& module) {
       .def("load", &LocalWorker::load, py::call_guard<NoGil>())
       .def("restart", &LocalWorker::restart, py::call_guard<NoGil>())
       .def("tell_all", &LocalWorker::tell_all, py::call_guard<NoGil>())
+      .def_static("kind_of", &LocalWorker::kind_of)
       .def_property_readonly("rank", &LocalWorker::rank)
       .def_property_readonly("size", &LocalWorker::size);
 }

@@ -52,6 +52,18 @@ void LocalWorker::load(const std::vector<std::vector<SavedArray>>& saved) {
   begin_with(load_store(saved, *group_), zeros());
 }
 
+std::string LocalWorker::kind_of(const std::string& method, const std::string& codec) {
+  std::string text = std::string(find_synchroniser(method).value().entry->name) + " of";
+  std::string_view last;
+  const std::vector<NamedCodec> codecs = std::move(scheduled_codecs(codec)).value();
+  for (const NamedCodec& named : codecs) {
+    if (named.codec->info().name == last) continue;
+    last = named.codec->info().name;
+    (text += ' ') += last;
+  }
+  return text;
+}
+
 void LocalWorker::restart(const at::Tensor& parameters) {
   const std::span<float> start = values_of(parameters);
   group_->broadcast(std::as_writable_bytes(start), 0);
