@@ -83,19 +83,28 @@ std::vector<std::byte> code_numbers(std::span<const uint16_t> numbers, uint32_t 
 }
 
 Status read_numbers(std::span<const std::byte> coded, uint32_t count,
-                    std::span<const uint16_t> before, std::span<uint16_t> numbers) {
+                    std::span<const uint16_t> before, uint64_t values,
+                    std::vector<uint16_t>& numbers) {
+  constexpr uint64_t kFirstPiece = 1 << 16;
+  const Status other_bytes =
+      Status::fail(ErrorCode::kCorrupt, "cluster numbers are cut or followed by other bytes");
   NumberModel model(count);
   RangeDecoder decoder(coded);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const uint32_t number =
-        before.empty() ? model.code(decoder, 0) : model.code_change(decoder, 0, before[i]);
-    if (number >= count)
-      return Status::fail(ErrorCode::kCorrupt, "a value belongs to a cluster that is not there");
-    numbers[i] = static_cast<uint16_t>(number);
+  numbers.clear();
+  for (uint64_t i = 0; i < values;) {
+    if (decoder.is_past_end()) return other_bytes;
+    const uint64_t end = std::min(values, std::max(kFirstPiece, 2 * i));
+    numbers.reserve(end);
+    numbers.resize(end);
+    for (; i < end; ++i) {
+      const uint32_t number =
+          before.empty() ? model.code(decoder, 0) : model.code_change(decoder, 0, before[i]);
+      if (number >= count)
+        return Status::fail(ErrorCode::kCorrupt, "a value belongs to a cluster that is not there");
+      numbers[i] = static_cast<uint16_t>(number);
+    }
   }
-  if (!decoder.is_at_end())
-    return Status::fail(ErrorCode::kCorrupt, "cluster numbers are cut or followed by other bytes");
-  return Status::ok();
+  return decoder.is_at_end() ? Status::ok() : other_bytes;
 }
 
 }  // namespace thinwire

@@ -20,8 +20,8 @@ std::vector<uint16_t> draw(size_t size, uint32_t count, uint64_t from) {
 
 std::vector<uint16_t> read(std::span<const std::byte> coded, size_t size, uint32_t count,
                            std::span<const uint16_t> before = {}) {
-  std::vector<uint16_t> numbers(size);
-  read_numbers(coded, count, before, numbers).or_throw();
+  std::vector<uint16_t> numbers;
+  read_numbers(coded, count, before, size, numbers).or_throw();
   return numbers;
 }
 
@@ -69,7 +69,7 @@ TEST(ClusterCode, AnyBytesAreNumbersOrAnError) {
       auto bytes = coded;
       bytes[random_below(kDraw, 2 * i, bytes.size())] ^=
           static_cast<std::byte>(1 + random_below(kDraw, 2 * i + 1, 255));
-      if (!read_numbers(bytes, kCount, from, out)) {
+      if (!read_numbers(bytes, kCount, from, 300, out)) {
         ++refused;
         continue;
       }
@@ -77,8 +77,20 @@ TEST(ClusterCode, AnyBytesAreNumbersOrAnError) {
     }
     EXPECT_GT(refused, 1000);
     for (size_t size = 0; size < coded.size(); ++size)
-      EXPECT_FALSE(read_numbers(std::span(coded).first(size), kCount, from, out)) << size;
+      EXPECT_FALSE(read_numbers(std::span(coded).first(size), kCount, from, 300, out)) << size;
   }
+}
+
+// Memory is that of numbers which the bytes stand for, whatever number of values is asked for.
+TEST(ClusterCode, MemoryIsAskedForPieceByPiece) {
+  constexpr uint32_t kCount = 16;
+  const auto coded = code_numbers(draw(300'000, kCount, 0), kCount);
+  std::vector<uint16_t> numbers;
+  EXPECT_FALSE(read_numbers(coded, kCount, {}, uint64_t{1} << 40, numbers));
+  EXPECT_LT(numbers.capacity(), 1'200'000u);
+  std::vector<uint16_t> few;
+  EXPECT_FALSE(read_numbers(std::span(coded).first(40), kCount, {}, uint64_t{1} << 40, few));
+  EXPECT_LE(few.capacity(), 65'536u);
 }
 
 }  // namespace

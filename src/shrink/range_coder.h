@@ -57,6 +57,9 @@ class RangeDecoder {
   // Whether exactly the bytes were read that the encoder of these bits wrote.
   bool is_at_end() const noexcept { return at_ == bytes_.size(); }
 
+  // Whether bits were read that no byte stands for.
+  bool is_past_end() const noexcept { return at_ > bytes_.size(); }
+
  private:
   uint8_t next() noexcept;
 

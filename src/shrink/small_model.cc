@@ -149,8 +149,7 @@ Status read_clusters_of(ByteReader& reader, uint64_t values, const ArraysByName&
       return Status::fail(ErrorCode::kCorrupt, "has changes of clusters that are not there");
     earlier = found->numbers;
   }
-  clusters.numbers.resize(values);
-  return read_numbers(reader.take(size), clusters.count(), earlier, clusters.numbers);
+  return read_numbers(reader.take(size), clusters.count(), earlier, values, clusters.numbers);
 }
 
 Status read_array(ByteReader& reader, const ArraysByName& before, SmallArray& array) {
