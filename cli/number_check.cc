@@ -1,4 +1,5 @@
-// CLI11's own checks print limits in all their digits, and let its conversion cut off a number that is too large.
+// CLI11's own checks print limits in all their digits, and let its conversion cut off a number that
+// is too large.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/number_check.h"
 

@@ -27,8 +27,10 @@ struct FactoredLayer {
   uint64_t rows = 0;     // of its weights: outputs, or of an embedding its entries
   uint64_t columns = 0;  // inputs, or of an embedding the length of an entry
   uint64_t rank = 0;     // 0: left as it is, because factors would not be smaller
-  // In which the outputs at calibration vary, and all that they could vary in. The rank is no higher than `determined`: samples
-  // say nothing of further directions, and n outputs vary in n - 1 of them at most. Both are 0 where no sample reaches the layer.
+  // The outputs at calibration vary in `determined` of the `directions` that a layer of this shape
+  // has. The rank is no higher than `determined`, because samples say nothing of further
+  // directions: a number of outputs vary in one direction less at most. Both are 0 where no sample
+  // reaches the layer.
   uint64_t determined = 0;
   uint64_t directions = 0;
   double share = 1;         // of the outputs' variance at calibration that is kept
@@ -58,8 +60,9 @@ struct FactorReport {
 
 // Reads the newest weights of the run, and the data that its recipe names. The file has `LAYER.weight.left`,
 // `LAYER.weight.right` and `LAYER.bias` of each factored layer, and every other array under its own name, all float32. Throws
-// Error: kBadOption for `keep` outside (0, 1] and as check_output for `out`; kIo where there is no run, checkpoint or
-// data; kNonFinite for a network whose outputs are not finite; and those of damaged files, by name.
+// Error: kBadOption for `keep` outside (0, 1] and as check_output for `out`; kIo where there is no
+// run, checkpoint or data; kNonFinite for a network whose outputs are not finite; and those of
+// damaged files, by name.
 FactorReport factor_model(const FactorRequest& request);
 
 }  // namespace thinwire

@@ -86,8 +86,9 @@ struct InfluenceReport {
 };
 
 // Throws Error: kBadOption for an index or a number of checkpoints that the run does not have, with those that it
-// has, and for `scores` over a file of a run (check_output); kUnsupported for a network that does not classify samples; kIo where there is no run, checkpoint or data, and
-// those of damaged files, by name.
+// has, and for `scores` over a file of a run (check_output); kUnsupported for a network that does
+// not classify samples; kIo where there is no run, checkpoint or data, and those of damaged files,
+// by name.
 InfluenceReport measure_influence(const InfluenceRequest& request);
 
 }  // namespace thinwire

@@ -212,17 +212,19 @@ struct ExpandedModel {
   uint64_t expanded_bytes = 0;
 };
 
-// Throws Error(kBadOption) where a file at `path` would take the place of a file of a run or a checkpoint, or would be read in the
-// place of one. Everything that is written where a user says is checked by it.
+// Throws Error(kBadOption) where a file at `path` would take the place of a file of a run or a
+// checkpoint, or would be read in the place of one. Everything that is written where a user says is
+// checked by it.
 void protect_saved_files(const std::string& path);
 
-// The same, and Error(kIo) where no file can be written there, as its folder is missing. To be called before the work whose result
-// goes there.
+// The same, and Error(kIo) where no file can be written there, as its folder is missing. To be
+// called before the work whose result goes there.
 void check_output(const std::string& path);
 
 // Writes the weights of a checkpoint, small or exact, as the safetensors file `to`. `from` is a run's folder, a checkpoint's, or a
 // file of one. Throws Error: kIo; naming a file, kBadLength or kCorrupt if it is damaged, kUnsupported for another version, kMismatch
-// without those that it follows; kBadOption as check_output, and where `to` is `from`. It needs no group.
+// without those that it follows; kBadOption as check_output, and where `to` is `from`. It needs no
+// group.
 ExpandedModel expand_checkpoint(const std::string& from, const std::string& to);
 
 // A data set that thinwire reads, and its origin.

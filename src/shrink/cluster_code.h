@@ -20,9 +20,10 @@ namespace thinwire {
 std::vector<std::byte> code_numbers(std::span<const uint16_t> numbers, uint32_t count,
                                     std::span<const uint16_t> before = {});
 
-// Reads `values` numbers from bytes that may be anything. Fails with kCorrupt where they are not what code_numbers writes. Memory is
-// asked for piece by piece: a number of values that the bytes do not stand for costs twice what they do stand for at most, or
-// 128 KB. On failure `numbers` is unspecified.
+// Reads `values` numbers from bytes that may be anything. Fails with kCorrupt where they are not
+// what code_numbers writes. Memory is asked for piece by piece: a number of values that the bytes
+// do not stand for costs twice what they do stand for at most, or 128 KB. On failure `numbers` is
+// unspecified.
 Status read_numbers(std::span<const std::byte> coded, uint32_t count,
                     std::span<const uint16_t> before, uint64_t values,
                     std::vector<uint16_t>& numbers);

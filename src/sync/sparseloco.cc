@@ -13,8 +13,8 @@
 namespace thinwire {
 namespace {
 
-// A memory that the caller names takes the place of e. Then beta says nothing, and a memory that drops what was not sent, or
-// keeps something else, leaves the method without what it is named for.
+// A memory that the caller names takes the place of e. Then beta says nothing, and a memory that
+// drops what was not sent, or keeps something else, leaves the method without what it is named for.
 void check_named_memory(const SynchroniserOptions& options) {
   if (options.feedback == "auto") return;
   const SpecText method = parse_spec("synchroniser", options.method).value();

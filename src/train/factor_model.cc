@@ -121,7 +121,8 @@ FactoredLayer factor(const LayerToFactor& layer, const FactorRequest& request, F
     const int64_t determined = determined_directions(outputs);
     report.directions = static_cast<uint64_t>(outputs.directions.size(1));
     report.determined = static_cast<uint64_t>(determined);
-    // What is asked for decides whether a layer stays as it is: few samples do not make it one that is factored.
+    // What is asked for decides whether a layer stays as it is: few samples do not make it one that
+    // is factored.
     if (count_factored(rows, columns, asked, length) >= before || determined == 0) return report;
     const int64_t rank = std::min(asked, determined);
     report.rank = static_cast<uint64_t>(rank);

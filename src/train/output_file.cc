@@ -1,4 +1,5 @@
-// check_output: keeps what runs have saved, and finds out before the work whether its result can be written.
+// check_output: keeps what runs have saved, and finds out before the work whether its result can be
+// written.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ bool is_checkpoint_name(std::string_view name) {
          name.find_first_not_of("0123456789", kPrefix.size()) == name.npos;
 }
 
-// The names that runs and checkpoints give to their files, but for pages, which are drawn anew at any time.
+// The names that runs and checkpoints give to their files, but for pages, which are drawn anew at
+// any time.
 bool is_saved_name(std::string_view name) {
   constexpr std::string_view kNames[] = {
       "progress.json", "optimizer.safetensors", "optimizer.small", "recipe.toml",

@@ -44,8 +44,8 @@ OutputSubspace subspace_of_outputs(const VectorMoments& outputs);
 OutputSubspace subspace_of_inputs(const VectorMoments& inputs, const torch::Tensor& weight,
                                   const torch::Tensor& bias);
 
-// The directions in which outputs vary, but for rounding of 1e-12 of the largest variance. Those beyond are any that are orthogonal:
-// n vectors determine n - 1 of them at most.
+// The directions in which outputs vary, but for rounding of 1e-12 of the largest variance. Those
+// beyond are any that are orthogonal: n vectors determine n - 1 of them at most.
 int64_t determined_directions(const OutputSubspace& subspace);
 
 // Of the variance of outputs, the part in the first `rank` directions, in [0, 1]; 1 where outputs do not vary.

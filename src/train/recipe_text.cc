@@ -75,7 +75,8 @@ std::string absent_value(std::string_view key) {
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 
-// A local method with every option spelt out, as one text of it is as good as another. Other values are compared as they are.
+// A local method with every option spelt out, as one text of it is as good as another. Other values
+// are compared as they are.
 std::string comparable(std::string_view key, const std::string& value) {
   if (key != "sync.method" || value.empty()) return value;
   auto method = find_synchroniser(value);

@@ -50,7 +50,8 @@ class LocalWorker {
     return python::tell_all(*group_, text);
   }
 
-  // The names of a method and of the codecs that a text comes to, without their options, as "streaming of int8".
+  // The names of a method and of the codecs that a text comes to, without their options, as
+  // "streaming of int8".
   static std::string kind_of(const std::string& method, const std::string& codec);
 
   int rank() const { return group_->rank(); }
