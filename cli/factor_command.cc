@@ -36,8 +36,8 @@ std::string layers_text(const FactorReport& report) {
   return table.aligned();
 }
 
-// Names the layers whose rank ends where the samples do: "100 %" of their variance is then no sign of
-// a good rank.
+// Names the layers whose rank ends where the samples do: "100 %" of their variance is then no
+// sign of a good rank.
 std::string limits_text(const FactorReport& report) {
   std::string text;
   for (const FactoredLayer& layer : report.layers) {
