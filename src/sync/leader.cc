@@ -314,6 +314,15 @@ const SyncRuleEntry& leader_entry() {
           [](const Options& options, const SyncSetup& setup) {
             return std::make_unique<Leader>(setup, make_leader_rule(options, setup));
           },
+      .check =
+          [](const Options& options) {
+            try {
+              read_leader_rule(options);
+            } catch (const Error& error) {
+              return Status::fail(error.code(), error.what());
+            }
+            return Status::ok();
+          },
       .scheduled = false};
   return entry;
 }

@@ -20,9 +20,6 @@ OptionInfo strength_row(std::string_view name, std::string_view fallback, std::s
 // Who misses a round misses what it did to a reference.
 void check_patience(const LeaderRule& rule, const SyncSetup& setup) {
   if (rule.patience.count() == 0) return;
-  if (!rule.asynchronous)
-    throw Error(ErrorCode::kBadOption,
-                "synchroniser 'leader': patience is for asynchronous workers");
   if (!is_lossless(setup.options.codec))
     throw Error(ErrorCode::kUnsupported,
                 "synchroniser 'leader': workers that may be left behind "
@@ -88,6 +85,9 @@ LeaderRule read_leader_rule(const Options& options) {
     throw Error(ErrorCode::kBadOption,
                 "synchroniser 'leader': tau_global must be a multiple of tau, but is " +
                     std::to_string(rule.tau_global) + " at a tau of " + std::to_string(rule.tau));
+  if (rule.patience.count() > 0 && !rule.asynchronous)
+    throw Error(ErrorCode::kBadOption,
+                "synchroniser 'leader': patience is for asynchronous workers");
   return rule;
 }
 

@@ -134,8 +134,8 @@ class Streaming final : public SyncRule {
   RoundReport end(size_t p, std::span<float> parameters) {
     RoundReport report = rounds_[p].take([&](size_t at, std::span<const float> mean) {
       const auto anchor = std::span(anchor_).subspan(at, mean.size());
-      const auto velocity = velocity_.empty() ? std::span<float>()
-                                              : std::span(velocity_).subspan(at, mean.size());
+      const auto velocity =
+          velocity_.empty() ? std::span<float>() : std::span(velocity_).subspan(at, mean.size());
       outer_.apply(anchor, velocity, [&](size_t i) { return anchor[i] - mean[i]; });
       const auto own = parameters.subspan(at, mean.size());
       if (rule_.mix == 0)
@@ -166,13 +166,26 @@ class Streaming final : public SyncRule {
 
 constexpr uint64_t kUsual = 4;  // fragments
 
+Status check_times(const Options& options) {
+  const int64_t period = options.integer("tau"), delay = options.integer("delay"),
+                fragments = options.integer("fragments");
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    return Status::fail(ErrorCode::kBadOption, "streaming: " + what + std::to_string(period) + why);
+  };
+  if (fragments > period)
+    return refuse("fragments is " + std::to_string(fragments) + ", but tau is ",
+                  ": two fragments would begin after one step");
+  if (delay >= period)
+    return refuse("delay is " + std::to_string(delay) + " and tau ",
+                  ": a fragment's round must end before its next one begins; choose a delay of 0 "
+                  "to " +
+                      std::to_string(period - 1));
+  return Status::ok();
+}
+
 uint64_t fragment_count(const Options& options, uint64_t period, uint64_t layers) {
   const auto asked = static_cast<uint64_t>(options.integer("fragments"));
   if (asked == 0) return std::max(uint64_t{1}, std::min({kUsual, period, layers}));
-  if (asked > period)
-    throw Error(ErrorCode::kBadOption, "streaming: fragments is " + std::to_string(asked) +
-                                           ", but tau is " + std::to_string(period) +
-                                           ": two fragments would begin after one step");
   if (asked > std::max(layers, uint64_t{1}))
     throw Error(ErrorCode::kBadOption, "streaming: fragments is " + std::to_string(asked) +
                                            ", but the model has " + std::to_string(layers) +
@@ -187,11 +200,6 @@ std::unique_ptr<SyncRule> make_streaming(const Options& options, const SyncSetup
                      .outer = {.rate = static_cast<float>(options.number("rate")),
                                .momentum = static_cast<float>(options.number("momentum"))},
                      .fragments = {}};
-  if (rule.delay >= rule.period)
-    throw Error(ErrorCode::kBadOption,
-                "streaming: delay is " + std::to_string(rule.delay) + " and tau " +
-                    std::to_string(rule.period) +
-                    ": a fragment's round must end before its next one begins");
   const uint64_t layers = layers_of(setup.tensors).size();
   const FragmentOrder order =
       options.text("order") == "strided" ? FragmentOrder::kStrided : FragmentOrder::kSequential;
@@ -253,6 +261,7 @@ const SyncRuleEntry& streaming_entry() {
                         .max = 0.9999,
                         .help = "of the outer step, Nesterov's"}}},
       .make = make_streaming,
+      .check = check_times,
       .momentum = true,
       .memory = [](const Options& rule, const SynchroniserOptions& options) {
         return outer_memory(options, {.momentum = static_cast<float>(rule.number("momentum"))});

@@ -21,8 +21,13 @@ std::vector<const SyncRuleEntry*> all_rules() {
           &downpour_entry(), &parle_entry(),     &gossip_entry()};
 }
 
-auto find_rule(const std::string& method) {
-  return find_named_row(all_rules(), "synchroniser", method);
+using NamedRule = decltype(find_named_row(all_rules(), "", ""));
+
+NamedRule find_rule(const std::string& method) {
+  NamedRule named = find_named_row(all_rules(), "synchroniser", method);
+  if (!named || named.value().row->check == nullptr) return named;
+  if (Status status = named.value().row->check(named.value().options); !status) return status;
+  return named;
 }
 
 // A rule and the text that selects it, with every option spelt out.

@@ -13,6 +13,8 @@ namespace thinwire {
 struct SyncRuleEntry {
   SynchroniserInfo info;
   std::function<std::unique_ptr<SyncRule>(const Options&, const SyncSetup&)> make;
+  // Fails for options that do not go together, whatever ranks and weights are; absent: all do.
+  Status (*check)(const Options& rule) = nullptr;
   bool scheduled = true;  // the codec may follow a schedule: an exchange carries what is sent
   bool momentum = false;  // on what is sent: SynchroniserOptions::momentum has a meaning
   bool lossless = false;  // the codec must be: peers change, so that a difference refers to nothing

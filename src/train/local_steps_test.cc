@@ -296,6 +296,32 @@ TEST(LocalSteps, JudgingNeedsLeadersAndHeldOutSamples) {
             "data.shards");
 }
 
+TEST(LocalSteps, WhatAMethodCannotDoIsFoundInTheRecipe) {
+  const auto fault = [](const std::string& method, const Settings& more = {}) {
+    Settings settings = more;
+    settings.emplace_back("sync.method", method);
+    const auto found = find_faults(parse_options("test", recipe_keys(), settings).value());
+    return found.empty() ? "" : found.front().key + ": " + found.front().status.message();
+  };
+  for (const SynchroniserInfo& method : list_synchronisers())
+    EXPECT_EQ(fault(std::string(method.name)), "");
+  EXPECT_EQ(fault("diloco", {{"exchange.codec", "topk"}}), "");
+  EXPECT_THAT(fault("streaming:tau=8,delay=8"),
+              HasSubstr("sync.method: streaming: delay is 8 and tau 8: a fragment's round must end "
+                        "before its next one begins; choose a delay of 0 to 7"));
+  EXPECT_THAT(fault("streaming:tau=2,fragments=3"), HasSubstr("sync.method: streaming: fragments"));
+  EXPECT_THAT(fault("leader:tau=4,tau_global=6"), HasSubstr("sync.method: synchroniser 'leader'"));
+  EXPECT_THAT(fault("leader:patience=1"),
+              HasSubstr("sync.method: synchroniser 'leader': patience"));
+  EXPECT_THAT(fault("gossip", {{"exchange.codec", "topk"}}), HasSubstr("exchange.codec: "));
+  EXPECT_THAT(fault("average", {{"exchange.momentum", "memory"}}),
+              HasSubstr("exchange.momentum: "));
+  EXPECT_THAT(fault("average", {{"exchange.codec", "topk"}, {"exchange.feedback", "efx"}}),
+              HasSubstr("exchange.feedback: "));
+  EXPECT_THAT(fault("average", {{"exchange.codec", "topk"}, {"exchange.method", "dense"}}),
+              HasSubstr("exchange.method: "));
+}
+
 TEST(LocalSteps, WrongMethodsAreRefusedWithTheChoices) {
   try {
     run_toy(2, local("lead"));

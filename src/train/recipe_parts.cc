@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "sync/round_terms.h"
 #include "thinwire/auto_codec.h"
 #include "thinwire/trainer.h"
 #include "train/attack.h"
@@ -170,6 +171,30 @@ Result<bool> first_moment_plan(const Options& recipe) {
   return first_moment_acts(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
 }
 
+// What a local method cannot do, as far as that is known without ranks and weights.
+Faults find_round_faults(const Options& recipe) {
+  if (auto found = find_synchroniser(recipe.text("sync.method")); !found)
+    return {{"sync.method", found.status()}};
+  const auto check = [](const SynchroniserOptions& options) {
+    Result<RoundTerms> terms = round_terms(options);
+    if (!terms || !terms.value().exchange) return terms.status();
+    return check_exchange(*terms.value().exchange);
+  };
+  const SynchroniserOptions all = synchroniser_options(recipe);
+  const Status status = check(all);
+  if (status) return {};
+  const std::pair<const char*, std::string SynchroniserOptions::*> settings[] = {
+      {"exchange.momentum", &SynchroniserOptions::momentum},
+      {"exchange.feedback", &SynchroniserOptions::feedback},
+      {"exchange.method", &SynchroniserOptions::exchange}};
+  for (const auto& [key, setting] : settings) {
+    SynchroniserOptions usual = all;
+    usual.*setting = "auto";
+    if (check(usual)) return {{key, status}};
+  }
+  return {{"exchange.codec", status}};
+}
+
 Faults find_exchange_faults(const Options& recipe) {
   const auto not_for = [](const char* key, const std::string& why) -> Faults {
     return {{key, Status::fail(ErrorCode::kUnsupported, why)}};
@@ -199,9 +224,7 @@ Faults find_exchange_faults(const Options& recipe) {
       return not_for("exchange.rules",
                      "rules are not for local methods, whose rounds send all weights as one "
                      "vector");
-    auto found = find_synchroniser(recipe.text("sync.method"));
-    if (found) return {};
-    return {{"sync.method", found.status()}};
+    return find_round_faults(recipe);
   }
   if (levels && !shared.empty())
     return not_for("exchange.inside",
@@ -346,7 +369,7 @@ const std::vector<Check>& checks() {
       {{"model"}, find_model_faults},
       {{"optimizer"}, find_optimizer_faults},
       {{"pipeline", "sync", "train", "data", "model"}, find_pipeline_faults},
-      {{"tensor", "pipeline", "sync", "train", "optimizer"}, find_tensor_faults},
+      {{"tensor", "pipeline", "sync", "train", "optimizer", "model"}, find_tensor_faults},
       {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_exchange_faults},
       {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_flush_faults},
       {{"sync", "data"}, find_judge_faults},

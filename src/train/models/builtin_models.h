@@ -20,6 +20,7 @@ Task make_resnet20(const ModelOptions& options, const SampleShape& shape);
 Task make_resnet18(const ModelOptions& options, const SampleShape& shape);
 Task make_char_lstm(const ModelOptions& options, const SampleShape& shape);
 Task make_gpt_mini(const ModelOptions& options, const SampleShape& shape);
+SharedLayers shared_layers_of_gpt_mini(const ModelOptions& options);
 Task make_dnn_speech(const ModelOptions& options, const SampleShape& shape);
 
 // A Task around a module with a forward(inputs) of its own; loss and errors are the defaults.

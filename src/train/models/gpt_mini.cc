@@ -149,19 +149,24 @@ class Head final : public nn::Module {
 
 }  // namespace
 
-Task make_gpt_mini(const ModelOptions& options, const SampleShape& shape) {
-  if (shape.input.size() != 1 || !shape.categories.empty())
-    throw Error(ErrorCode::kMismatch, "model gpt-mini takes text: one dimension of tokens");
+SharedLayers shared_layers_of_gpt_mini(const ModelOptions& options) {
   const int64_t width = or_default(options.hidden, 128), blocks = or_default(options.layers, 4);
   if (width % kHead != 0)
     throw Error(ErrorCode::kBadOption, "model gpt-mini: hidden must be a multiple of " +
                                            std::to_string(kHead) + ", the width of a head");
+  return {.layers = blocks, .heads = width / kHead, .features = width};
+}
+
+Task make_gpt_mini(const ModelOptions& options, const SampleShape& shape) {
+  if (shape.input.size() != 1 || !shape.categories.empty())
+    throw Error(ErrorCode::kMismatch, "model gpt-mini takes text: one dimension of tokens");
+  const auto [blocks, heads, width] = shared_layers_of_gpt_mini(options);
   std::vector<Layer> layers;
   layers.push_back(layer_of("embedding", std::make_shared<Embedding>(shape.classes, shape.input[0],
                                                                      width, options.dropout)));
   for (int64_t i = 1; i <= blocks; ++i)
     layers.push_back(layer_of("block" + std::to_string(i),
-                              std::make_shared<Block>(width, width / kHead, options.dropout)));
+                              std::make_shared<Block>(width, heads, options.dropout)));
   layers.push_back(layer_of("output", std::make_shared<Head>(width, shape.classes)));
   return make_sequence(std::move(layers));
 }

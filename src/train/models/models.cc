@@ -20,6 +20,7 @@ struct ModelRow {
   bool width = false, hidden = false, layers = false, embedding = false, activation = false,
        dropout = false;
   bool embeds_categories = false;  // has `embedding` where samples have categories
+  SharedLayers (*shared)(const ModelOptions&) = nullptr;
 };
 
 constexpr auto kModels = std::to_array<ModelRow>({
@@ -41,7 +42,12 @@ constexpr auto kModels = std::to_array<ModelRow>({
      .layers = true,
      .embedding = true,
      .dropout = true},
-    {.name = "gpt-mini", .make = make_gpt_mini, .hidden = true, .layers = true, .dropout = true},
+    {.name = "gpt-mini",
+     .make = make_gpt_mini,
+     .hidden = true,
+     .layers = true,
+     .dropout = true,
+     .shared = shared_layers_of_gpt_mini},
     {.name = "dnn-speech",
      .make = make_dnn_speech,
      .hidden = true,
@@ -63,14 +69,15 @@ void check_options(const ModelRow& row, const ModelOptions& options, bool catego
   refuse(row.width, options.width != 0, "width");
   refuse(row.hidden, options.hidden != 0, "hidden");
   refuse(row.layers, options.layers != 0, "layers");
-  refuse(row.embedding || (row.embeds_categories && categories), options.embedding != 0, "embedding",
-         row.embeds_categories ? " for samples without categories" : "");
+  refuse(row.embedding || (row.embeds_categories && categories), options.embedding != 0,
+         "embedding", row.embeds_categories ? " for samples without categories" : "");
   refuse(row.activation, options.activation != "auto", "activation");
   refuse(row.dropout, options.dropout != 0, "dropout");
   if (options.width < 0 || options.hidden < 0 || options.layers < 0 || options.embedding < 0 ||
       options.dropout < 0 || options.dropout >= 1)
     throw Error(ErrorCode::kBadOption,
                 "model " + options.name + ": sizes must not be negative, dropout in [0, 1)");
+  if (row.shared != nullptr) row.shared(options);
 }
 
 }  // namespace
@@ -83,6 +90,12 @@ std::vector<std::string_view> model_names() {
 
 void check_model(const ModelOptions& options, bool categories) {
   check_options(find_model(options.name), options, categories);
+}
+
+std::optional<SharedLayers> shared_layers(const ModelOptions& options) {
+  const ModelRow& row = find_model(options.name);
+  if (row.shared == nullptr) return std::nullopt;
+  return row.shared(options);
 }
 
 Task make_model(const ModelOptions& options, const SampleShape& shape) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,17 @@ std::vector<std::string_view> model_names();
 // Throws Error: kUnknownName with the known names, kBadOption for a setting that the network does not
 // have. `categories`: whether its samples have some (SampleShape).
 void check_model(const ModelOptions& options, bool categories);
+
+// The layers of a network that ranks can share (train/tensor/split_layer.h), all alike.
+struct SharedLayers {
+  int64_t layers = 0;
+  int64_t heads = 0;     // of each layer, which the ranks must divide
+  int64_t features = 0;  // of what ranks sum
+};
+
+// Absent for a network that has none. Throws Error(kBadOption) for settings that do not go
+// together.
+std::optional<SharedLayers> shared_layers(const ModelOptions& options);
 
 // A network for samples of this shape, with initial weights. Throws Error: kUnknownName with the
 // known names, kBadOption for settings it does not have, kMismatch for samples it cannot take.

@@ -3,11 +3,14 @@
 #include "train/tensor/tensor_options.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
+#include "train/models/models.h"
 #include "train/pipeline/autoencoder.h"
+#include "train/recipe_parts.h"
 
 namespace thinwire {
 namespace {
@@ -49,6 +52,51 @@ void find_direction_faults(const Options& recipe, const TensorParallelOptions& o
     faults.push_back(fault(key + "_memory",
                            "takes whole batches only: train.batch must be a multiple of "
                            "train.micro_batches"));
+}
+
+// "1, 2 or 4"
+std::string divisors_of(int64_t number) {
+  std::vector<std::string> all;
+  for (int64_t i = 1; i <= number; ++i)
+    if (number % i == 0) all.push_back(std::to_string(i));
+  std::string text = all.front();
+  for (size_t i = 1; i < all.size(); ++i) text += (i + 1 == all.size() ? " or " : ", ") + all[i];
+  return text;
+}
+
+// Of what ranks are to share. Networks of a caller's own, which no recipe describes, are checked by
+// plan_tensors.
+void find_network_faults(const Options& recipe, const TensorParallelOptions& options,
+                         Faults& faults) {
+  const std::string& name = recipe.text("model.name");
+  std::optional<SharedLayers> shared;
+  try {
+    shared = shared_layers(model_options(recipe));
+  } catch (const Error&) {
+    return;  // find_model_faults says so
+  }
+  if (!shared) {
+    faults.push_back(fault("tensor.ranks", "network " + name +
+                                               " has no layers that ranks can share; choose "
+                                               "model.name = gpt-mini, or tensor.ranks = 0"));
+    return;
+  }
+  if (shared->heads % static_cast<int64_t>(options.ranks) != 0)
+    faults.push_back(fault(
+        "tensor.ranks",
+        std::to_string(options.ranks) + " ranks cannot share the " + std::to_string(shared->heads) +
+            " heads of a block, model.hidden / 32; choose " + divisors_of(shared->heads)));
+  if (options.layers > static_cast<size_t>(shared->layers))
+    faults.push_back(fault("tensor.layers", std::to_string(options.layers) + " layers, of " +
+                                                std::to_string(shared->layers) +
+                                                " that ranks share (model.layers); choose 1 to " +
+                                                std::to_string(shared->layers) + ", or 0 for all"));
+  constexpr uint64_t kMost = uint64_t{1} << 31;
+  const Status width =
+      code_width(options.autoencoder, static_cast<uint64_t>(shared->features)).status();
+  // What is no width at all is a fault found before.
+  if (!width && code_width(options.autoencoder, kMost))
+    faults.push_back({"tensor.autoencoder", width});
 }
 
 }  // namespace
@@ -96,6 +144,8 @@ std::vector<RecipeFault> find_tensor_faults(const Options& recipe) {
     clash(
         "novograd scales by the norm of each tensor, of which a rank has a part; use sgd, signsgd "
         "or adam");
+  else
+    find_network_faults(recipe, options, faults);
   for (const bool backward : {false, true})
     find_direction_faults(recipe, options, backward, faults);
   return faults;
