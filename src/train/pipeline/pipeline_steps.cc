@@ -11,6 +11,7 @@
 #include "train/describe.h"
 #include "train/elapsed_time.h"
 #include "train/finite_gradients.h"
+#include "train/held_options.h"
 #include "train/named_tensors.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_faults.h"
@@ -41,10 +42,8 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
   peers_ = group.split(static_cast<int>(plan_.stage));
 
   stage_ = stage_module(context.task, plan_.begin(), plan_.end());
-  ExchangeOptions among_peers = exchange;
-  among_peers.max_skipped = 0;  // counted here, where it is known which stage it was
-  context.buffers.keep();       // a resumed rank's own, which the next line broadcasts over
-  parallel_ = std::make_unique<DataParallel>(*stage_, *peers_, store, among_peers);
+  context.buffers.keep();  // a resumed rank's own, which the next line broadcasts over
+  parallel_ = std::make_unique<DataParallel>(*stage_, *peers_, store, held_options(exchange));
   context.buffers.restore();
   parallel_->exchange().set_step(first_step);
   parallel_->set_accumulating(true);  // nothing is sent before all stages know that the step counts
@@ -133,6 +132,8 @@ StepOutcome PipelineSteps::take(uint64_t number) {
     if (fault) parallel_->exchange().abstain(Abstention::kSkipsStep);
     outcome.report = parallel_->finish();
     agree_on_exchange(context().group, plan_, outcome.report);
+    // A step that counted for this stage and not for another is taken back, where it is held.
+    parallel_->exchange().settle(!outcome.report.skipped);
     if (fault) outcome.report.fault = *fault;
     end(step, outcome.report.skipped, outcome);
   } catch (const AgreedError&) {  // the others have it too

@@ -47,7 +47,6 @@ std::optional<Fault> find_spoiled_stage(Group& group, const StagePlan& plan, con
 }
 
 void agree_on_exchange(Group& group, const StagePlan& plan, StepReport& report) {
-  if (plan.replicas == 1) return;
   const uint8_t mine = report.skipped ? static_cast<uint8_t>(report.fault.code) : 0;
   const std::vector<uint8_t> all = gather(group, mine);
   const auto culprit = std::find_if(all.begin(), all.end(), [](uint8_t code) { return code != 0; });

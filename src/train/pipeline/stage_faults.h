@@ -15,8 +15,9 @@ namespace thinwire {
 // Called by all ranks with what each of them saw itself.
 std::optional<Fault> find_spoiled_stage(Group& group, const StagePlan& plan, const Spoiled& mine);
 
-// The ranks of one stage may have skipped an exchange that those of another stage did not skip: a frame was
-// corrupt, or a sum overflowed. Then the reports of all ranks say skipped, and name the first such rank.
+// The ranks of one stage may have skipped an exchange that those of another stage did not skip: a
+// frame was corrupt, or a sum overflowed (in a memory it can even with one pipeline). Then the
+// reports of all ranks say skipped, and name the first such rank.
 void agree_on_exchange(Group& group, const StagePlan& plan, StepReport& report);
 
 }  // namespace thinwire
