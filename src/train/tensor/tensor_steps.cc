@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "train/broadcast_weights.h"
 #include "train/draw_context.h"
 #include "train/elapsed_time.h"
 #include "train/finite_gradients.h"
@@ -26,7 +27,6 @@ namespace {
 struct Seen {
   TrainedSums::Spoiled sum = {};
   bool weights = false;  // their gradients
-  uint8_t exchange = 0;  // the code of its fault
 };
 
 template <typename T>
@@ -53,21 +53,6 @@ std::optional<Fault> find_spoiled(Group& group, const TrainedSums& sums, bool we
   if (bad == all.end()) return std::nullopt;
   return Fault{
       .code = ErrorCode::kNonFinite, .rank = rank_of(bad), .stream = "gradients of weights"};
-}
-
-// Replicas of one part may have skipped an exchange that those of another part did not skip.
-void agree_on_exchange(Group& group, const TensorPlan& plan, StepReport& report) {
-  if (plan.replicas == 1) return;
-  const auto all = gather(
-      group,
-      Seen{.exchange = report.skipped ? static_cast<uint8_t>(report.fault.code) : uint8_t{0}});
-  const auto bad =
-      std::find_if(all.begin(), all.end(), [](const Seen& s) { return s.exchange != 0; });
-  if (bad == all.end()) return;
-  report.skipped = true;
-  report.fault = {.code = static_cast<ErrorCode>(bad->exchange),
-                  .rank = static_cast<int>(bad - all.begin()),
-                  .stream = "exchange among replicas"};
 }
 
 // How many replicas there are is known only here.
@@ -103,13 +88,10 @@ TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOpt
   Group& group = context.group;
   ranks_ = group.split(static_cast<int>(plan_.replica));
   peers_ = group.split(static_cast<int>(plan_.rank));
-  ExchangeOptions among_peers = exchange;
-  among_peers.max_skipped = 0;  // counted here, where all parts are known
-  context.buffers.keep();       // a resumed rank's own, which the next line broadcasts over
-  parallel_ = std::make_unique<DataParallel>(parts_.module(), *peers_, store, among_peers);
+  exchange_ = std::make_unique<PartExchange>(parts_, plan_, group, *peers_, exchange, store);
+  context.buffers.keep();  // a resumed rank's own, which the next line broadcasts over
+  broadcast_weights(parts_.module(), *peers_);
   context.buffers.restore();
-  parallel_->exchange().set_step(first_step);
-  parallel_->set_accumulating(true);  // nothing is sent before all ranks know that the step counts
   store.open<StageState>("tensor/optimizer", [&] {
     return std::make_unique<StageState>(parts_.module(), context.optimizer);
   });
@@ -124,7 +106,7 @@ TensorSteps::TensorSteps(const TrainingContext& context, const TensorParallelOpt
   sums_ =
       std::make_unique<TrainedSums>(options_, plan_, context.task, shapes_, shape, *ranks_, store);
   counters_ = std::make_unique<TensorCounters>(plan_, context.task, sums_->names(), shapes_, shape,
-                                               parallel_->exchange().streams());
+                                               exchange_->streams());
 }
 
 StepOutcome TensorSteps::take(uint64_t number) {
@@ -143,9 +125,7 @@ StepOutcome TensorSteps::take(uint64_t number) {
         find_spoiled(context().group, *sums_, !gradients_are_finite(parts_.module()));
     if (clips_own())
       clip_gradients(parts_, *ranks_, clip_norm_ / std::sqrt(static_cast<double>(plan_.replicas)));
-    if (fault) parallel_->exchange().abstain(Abstention::kSkipsStep);
-    outcome.report = parallel_->finish();
-    agree_on_exchange(context().group, plan_, outcome.report);
+    outcome.report = exchange_->finish(/*skips=*/fault.has_value());
     if (fault) outcome.report.fault = *fault;
     end(outcome.report.skipped, counters, outcome);
   } catch (const AgreedError&) {  // the others have it too

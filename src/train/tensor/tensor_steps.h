@@ -11,6 +11,7 @@
 #include "train/pipeline/stage_boundaries.h"
 #include "train/skipped_steps.h"
 #include "train/step_taker.h"
+#include "train/tensor/part_exchange.h"
 #include "train/tensor/rank_parts.h"
 #include "train/tensor/tensor_counters.h"
 #include "train/tensor/tensor_options.h"
@@ -57,7 +58,7 @@ class TensorSteps final : public StepTaker {
   Sampler sampler_;
   uint64_t last_step_;
   std::unique_ptr<Group> ranks_, peers_;  // of this network; this part of all replicas
-  std::unique_ptr<DataParallel> parallel_;
+  std::unique_ptr<PartExchange> exchange_;
   std::vector<SumShapes> shapes_;
   std::unique_ptr<TrainedSums> sums_;
   std::unique_ptr<TensorCounters> counters_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <limits>
 #include <map>
@@ -14,6 +15,7 @@
 namespace thinwire {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -294,6 +296,91 @@ TEST_P(SummedIn, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
+class BetweenNetworks : public ::testing::TestWithParam<Way> {};
+const Settings kAdam = {{"optimizer.name", "adam"}, {"optimizer.lr", "0.003"}};
+const Settings kMomentum = {{"optimizer.momentum", "0.9"}, {"exchange.momentum", "memory"}};
+INSTANTIATE_TEST_SUITE_P(
+    Ways, BetweenNetworks,
+    ::testing::Values(
+        Way{"sidco", with(kAdam, {{"exchange.codec", "sidco:density=0.05"}})},
+        Way{"topk_of_all",
+            with(kAdam, {{"exchange.codec", "topk:density=0.05"}, {"exchange.grouping", "model"}})},
+        Way{"one_threshold", with(kAdam, {{"exchange.codec", "topk:density=0.05"},
+                                          {"exchange.grouping", "global"}})},
+        Way{"int8_of_all",
+            with(kAdam, {{"exchange.codec", "int8"}, {"exchange.grouping", "model"}})},
+        Way{"momentum_of_all", with(kMomentum, {{"exchange.codec", "topk:density=0.05"},
+                                                {"exchange.grouping", "model"}})},
+        Way{"momentum_one_threshold", with(kMomentum, {{"exchange.codec", "topk:density=0.05"},
+                                                       {"exchange.grouping", "global"}})},
+        Way{"ef21_of_all", with(kAdam, {{"exchange.codec", "topk:density=0.05"},
+                                        {"exchange.feedback", "ef21"},
+                                        {"exchange.grouping", "model"}})},
+        Way{"owners", with(kAdam, {{"exchange.codec", "topk:density=0.05"},
+                                   {"exchange.method", "sparse-reduce"},
+                                   {"exchange.grouping", "model"}})}),
+    [](const auto& way) { return way.param.name; });
+
+// run_text fails where weights differ between ranks, after each epoch and at the end.
+TEST_P(BetweenNetworks, WeightsThatRanksHaveWholeStayTheSame) {
+  for (const int workers : {2, 4, 6}) {
+    const StagedResult result = run_text(
+        workers, {.settings = with(with(ranks(2), GetParam().settings), {{"train.epochs", "3"}})});
+    EXPECT_LT(result.steps.back().loss, result.steps.front().loss) << workers;
+    EXPECT_EQ(result.summary.skipped_steps, 0u);
+  }
+}
+
+// Of what a loss was computed from, the weight with these sizes; undefined without one.
+torch::Tensor weight_behind(const torch::autograd::Node* node, torch::IntArrayRef sizes) {
+  if (node == nullptr) return {};
+  if (const auto* end = dynamic_cast<const torch::autograd::AccumulateGrad*>(node))
+    return end->variable.sizes() == sizes ? end->variable : torch::Tensor();
+  for (const auto& edge : node->next_edges())
+    if (torch::Tensor found = weight_behind(edge.function.get(), sizes); found.defined())
+      return found;
+  return {};
+}
+
+// In step 4 the gradients of one rank's own weights are so large, in each network, that their sum
+// over networks overflows; or, for comparison, the loss of that step is infinite.
+StagedResult overflowing(TextOptions options, bool in_exchange) {
+  options.change = [=](int rank, Task& task) {
+    task.loss = [=, calls = std::make_shared<int>(0)](const torch::Tensor& x,
+                                                      const torch::Tensor& targets) {
+      const torch::Tensor loss =
+          torch::nn::functional::cross_entropy(x.flatten(0, 1), targets.flatten());
+      if (!x.requires_grad() || (*calls)++ != 3) return loss;
+      if (!in_exchange) return loss * std::numeric_limits<float>::infinity();
+      if (rank % 2 == 1)
+        weight_behind(loss.grad_fn().get(), {3 * 32, 64})
+            .register_hook([calls](const torch::Tensor& g) {
+              return *calls == 4 ? torch::full_like(g, 3e38) : g;
+            });
+      return loss;
+    };
+  };
+  return run_text(4, options);
+}
+
+// The exchange of one part sees a fault, that of the other part does not. What memories owe stays as
+// it was on all ranks.
+TEST(Tensor, AStepThatOnePartCannotExchangeLeavesNoTrace) {
+  const Settings residual = {{"exchange.codec", "int4"}, {"exchange.feedback", "residual"}};
+  const Settings estimate = {{"exchange.codec", "int4"}, {"exchange.feedback", "ef21"}};
+  for (const Settings& codec :
+       {residual, estimate, with(residual, {{"exchange.grouping", "model"}})}) {
+    const TextOptions options{.settings = with(with(ranks(2), codec), {{"train.epochs", "3"}})};
+    const StagedResult bad = overflowing(options, true), other = overflowing(options, false);
+    EXPECT_EQ(bad.summary.skipped_steps, 1u);
+    EXPECT_EQ(other.summary.skipped_steps, 1u);
+    EXPECT_THAT(bad.notes, Contains(AnyOf(HasSubstr("exchange among replicas' of rank 1"),
+                                          HasSubstr("attend.weight' has a sum"))));
+    EXPECT_TRUE(same_bits(bad.weights, other.weights)) << codec[1].second;
+    EXPECT_FALSE(same_bits(bad.weights, run_text(4, options).weights));
+  }
+}
+
 // Each rank codes its part; all of them learn from the gradient of the sum of codes.
 TEST(Tensor, AutoencodersMatchThoseOfOneRank) {
   const Settings more = {{"tensor.autoencoder", "4x"}, {"optimizer.momentum", "0.9"}};
@@ -351,7 +438,8 @@ TEST(Tensor, RefusesWhatDoesNotFit) {
 
 TEST(Tensor, FindsFaultsInARecipe) {
   const auto fault = [](const Settings& more) {
-    const auto found = find_faults(toy_recipe(with(ranks(2), more)).options);
+    const Settings network = with({{"model.name", "gpt-mini"}}, ranks(2));
+    const auto found = find_faults(toy_recipe(with(network, more)).options);
     return found.empty() ? "" : found.front().key + ": " + found.front().status.message();
   };
   EXPECT_EQ(fault({}), "");
@@ -360,6 +448,14 @@ TEST(Tensor, FindsFaultsInARecipe) {
   EXPECT_THAT(fault({{"tensor.forward_memory", "aqsgd"}}), HasSubstr("choose none, ef"));
   EXPECT_THAT(fault({{"tensor.forward_memory", "ef"}}), HasSubstr("train.drop_last"));
   EXPECT_THAT(fault({{"tensor.autoencoder", "0"}}), HasSubstr("tensor.autoencoder: '0' must be"));
+  EXPECT_THAT(fault({{"model.name", "mlp"}}),
+              HasSubstr("tensor.ranks: network mlp has no layers that ranks can share"));
+  EXPECT_THAT(fault({{"tensor.ranks", "3"}}),
+              HasSubstr("tensor.ranks: 3 ranks cannot share the 4 heads of a block, "
+                        "model.hidden / 32; choose 1, 2 or 4"));
+  EXPECT_THAT(fault({{"tensor.layers", "5"}}), HasSubstr("tensor.layers: 5 layers, of 4"));
+  EXPECT_THAT(fault({{"tensor.autoencoder", "129"}}),
+              HasSubstr("tensor.autoencoder: '129' does not go with 128 features"));
   EXPECT_THAT(fault({{"tensor.ranks", "0"}, {"tensor.autoencoder", "4x"}}),
               HasSubstr("tensor.autoencoder: there is no sum"));
   EXPECT_THAT(fault({{"pipeline.stages", "2"}}), HasSubstr("set one of the two"));
