@@ -112,7 +112,8 @@ def by_torch_checkpoint(rank, size, folder):
 def drawn(rank, size):
     """Sums of equal values, by objects with the default index, with the same index, in another step and with a seed."""
     values = batch(5)
-    one, two, again, seeded = (tw.TensorParallel("qsgd:levels=2", **given) for given in ({}, {}, {"index": 0}, {"seed": 1, "index": 0}))
+    arguments = ({}, {}, {"index": 0}, {"index": 0, "seed": 1})
+    one, two, again, seeded = (tw.TensorParallel("qsgd:levels=2", **given) for given in arguments)
     sums = [tp.reduce_from_ranks(values) for tp in (one, two, again, seeded, one)]
     one.step()
     sums.append(one.reduce_from_ranks(values))

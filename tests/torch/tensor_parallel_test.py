@@ -93,9 +93,49 @@ def in_pairs(rank, size):
     return tp.reduce_from_ranks(torch.full((1, 2), float(10**rank)))
 
 
+class Scaled(nn.Module):
+    def forward(self, x, factor=1.0):
+        return x * factor
+
+
+class AnyInputs(nn.Module):
+    def forward(self, *inputs, **named):
+        return sum((*inputs, *named.values()))
+
+
+def by_keyword(rank, size):
+    """Gradients of inputs of modules with a hook, and what a call says that has no first input."""
+    tp = tw.TensorParallel()
+    values = torch.ones(2, 4, requires_grad=True)
+    scaled, linear, many = Scaled(), nn.Linear(4, 3, bias=False), AnyInputs()
+    nn.init.constant_(linear.weight, rank + 1.0)
+    for module in (scaled, linear, many):
+        tp.column(module)
+    found = []
+    for call in (lambda: scaled(values, rank + 1), lambda: scaled(x=values, factor=rank + 1),
+                 lambda: scaled(values, factor=rank + 1), lambda: scaled(factor=rank + 1, x=values),
+                 lambda: linear(input=values), lambda: linear(values),
+                 lambda: many(values) * (rank + 1), lambda: many(one=values) * (rank + 1)):
+        values.grad = None
+        call().sum().backward()
+        found.append(values.grad)
+    said = []
+    for wrong in (lambda: scaled(factor=2.0), lambda: linear(), lambda: many(one=values, two=values)):
+        try:
+            wrong()
+            said.append("not refused")
+        except thinwire.errors.ContractError as error:
+            said.append(str(error))
+    return found, said
+
+
 def refused(rank, size):
     found = []
-    for wrong in (lambda: tw.TensorParallel("fp17"), lambda: tw.TensorParallel(gradient_codec=3),
+    for wrong in (lambda: tw.TensorParallel(index=-1), lambda: tw.TensorParallel(index=1.5),
+                  lambda: tw.TensorParallel(process_group="all"),
+                  lambda: tw.TensorParallel().copy_to_ranks(torch.ones(2, 4, dtype=torch.int64)),
+                  lambda: tw.TensorParallel().copy_to_ranks([1.0]),
+                  lambda: tw.TensorParallel("fp17"), lambda: tw.TensorParallel(gradient_codec=3),
                   lambda: tw.TensorParallel(per_sample=1), lambda: tw.TensorParallel(codecs="fp16"),
                   lambda: tw.TensorParallel().row(nn.Linear(2, 2)),
                   lambda: tw.TensorParallel().reduce_from_ranks(torch.zeros(0, 4))):
@@ -160,9 +200,16 @@ class TensorParallel(unittest.TestCase):
     def test_groups_of_ranks_sum_apart(self):
         self.assertEqual([found[0, 0].item() for found in on_ranks(4, in_pairs)], [11, 11, 1100, 1100])
 
+    def test_a_hook_finds_the_first_input_by_its_name(self):
+        for gradients, said in on_ranks(2, by_keyword):
+            for gradient, sum_of_ranks in zip(gradients, (3, 3, 3, 3, 9, 9, 3, 3)):
+                self.assertTrue(torch.equal(gradient, torch.full((2, 4), float(sum_of_ranks))))
+            for text, part in zip(said, ("'x'", "'input'", "'one', 'two'")):
+                self.assertIn(part, text)
+
     def test_says_what_is_wrong(self):
-        wanted = ["fp17", "gradient_codec is 3", "per_sample is 1", "no argument is named 'codecs'", "has a bias",
-                  "no samples"]
+        wanted = ["index is -1", "index is 1.5", "process_group is a str", "torch.int64", "list", "fp17",
+                  "gradient_codec is 3", "per_sample is 1", "no argument is named 'codecs'", "has a bias", "no samples"]
         for found in on_ranks(2, refused):
             for text, part in zip(found, wanted):
                 self.assertIn(part, text)

@@ -64,8 +64,8 @@ class RankSum:
             thinwire.errors.Error: on all ranks alike, if ranks differ, or the values of one cannot be summed.
         """
         if self._failure:
-            raise ContractError(f"TensorParallel {head['index']}: an earlier sum failed between the ranks ({self._failure}); all ranks "
-                                "must make the object anew")
+            raise ContractError(f"TensorParallel {head['index']}: an earlier sum failed between the ranks ({self._failure}); "
+                                "all ranks must make the object anew")
         message, limit, problem = torch.empty(0, dtype=torch.uint8), 0, None
         visit = (head["step"], 0, [], 0)
         try:

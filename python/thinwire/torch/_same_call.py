@@ -12,7 +12,7 @@ import torch
 from .. import errors
 from ..errors import CorruptError, MismatchError
 
-HEAD_LIMIT = 1 << 14  # bytes
+HEAD_LIMIT = 1 << 20  # bytes
 
 _LONGEST = 2000  # characters of a problem
 _MUST_AGREE = ("index", "call", "of", "arguments", "step", "shape", "dtype")  # the first that differs explains the others

@@ -25,5 +25,6 @@ def read_state(state: Any) -> tuple[int, int]:
                             f"{sorted(map(str, state))[:6]}")
     for name, most in _MOST.items():
         if type(state[name]) is not int or not 0 <= state[name] <= most:
-            raise CorruptError(f"TensorParallel: {name} of the state is {str(state[name])[:40]}, must be a whole number from 0 to {most}")
+            raise CorruptError(f"TensorParallel: {name} of the state is {str(state[name])[:40]}, must be a whole number "
+                               f"from 0 to {most}")
     return state["index"], state["step"]

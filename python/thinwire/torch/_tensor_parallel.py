@@ -14,6 +14,7 @@ from torch import nn
 from ..codec import Codec
 from ..errors import ContractError, MismatchError
 from ._arguments import Arguments, explains_keywords
+from ._first_input import with_first
 from ._memory import carrier_of
 from ._native import BoundarySender
 from ._rank_sum import RankSum
@@ -102,6 +103,7 @@ class TensorParallel:
         if not dist.is_initialized():
             raise ContractError("TensorParallel: needs torch.distributed.init_process_group first")
         group = process_group or dist.group.WORLD
+        check.kind("process_group", group, dist.ProcessGroup)  # torch has another object for ranks that are not in it
         self._index, self._step = _made.get(group, 0) if index is None else int(index), 0
         self._may_renumber = index is None
         self._settings = {"memory": "none", "sender": 0, "per_sample": per_sample, "micro_batches": 1,
@@ -117,7 +119,15 @@ class TensorParallel:
 
     def copy_to_ranks(self, values: torch.Tensor) -> torch.Tensor:
         """Returns the values, in front of a matrix that is split by columns. In the backward pass their gradient becomes
-        the sum over ranks. All ranks call it in the same order."""
+        the sum over ranks. All ranks call it in the same order.
+
+        Raises:
+            thinwire.errors.ContractError: the values are no tensor that has a gradient, such as integers.
+        """
+        if not isinstance(values, torch.Tensor) or not values.is_floating_point():
+            found = values.dtype if isinstance(values, torch.Tensor) else type(values).__name__
+            raise ContractError(f"copy_to_ranks: the values are {found}, must be a tensor of a floating-point type, whose "
+                                "gradient is summed")
         return _CopyToRanks.apply(values, self)
 
     def reduce_from_ranks(self, values: torch.Tensor) -> torch.Tensor:
@@ -126,11 +136,13 @@ class TensorParallel:
         return _ReduceFromRanks.apply(values, self)
 
     def column(self, module: nn.Module) -> Any:
-        """Registers `copy_to_ranks` in front of a module, for its first input. Returns the handle that removes it."""
-        return module.register_forward_pre_hook(lambda _, given: (self.copy_to_ranks(given[0]), *given[1:]))
+        """Registers `copy_to_ranks` in front of a module, for its first input, also where that is given by its name. Returns
+        the handle that removes it."""
+        return module.register_forward_pre_hook(
+            lambda module, given, named: with_first(module, given, named, self.copy_to_ranks), with_kwargs=True)
 
     def row(self, module: nn.Module) -> Any:
-        """Registers `reduce_from_ranks` behind a module. Returns the handle that removes it.
+        """Registers `reduce_from_ranks` behind a module that gives one tensor. Returns the handle that removes it.
 
         Raises:
             thinwire.errors.ContractError: the module has a bias, which each rank would add.
