@@ -66,15 +66,15 @@ int abort_without_a_number() {
   const std::unique_ptr<Group> other = make_mpi_group().value();
   auto family = std::make_shared<MpiFamily>();
   family->own = world.new_context();
-  family->names = {0, 1, 2};
+  family->world_ranks = {0, 1, 2};
   family->contexts = {family->own, family->own, 0};
-  MpiMembers members{.world = &world,
-                     .rank = world.rank(),
-                     .names = family->names,
-                     .contexts = std::vector<uint32_t>(3, world.new_context()),
-                     .bodies = std::vector<uint32_t>(3),
-                     .cause = {},
-                     .family = family};
+  MpiGroupState members{.world = &world,
+                        .rank = world.rank(),
+                        .world_ranks = family->world_ranks,
+                        .contexts = std::vector<uint32_t>(3, world.new_context()),
+                        .bodies = std::vector<uint32_t>(3),
+                        .cause = {},
+                        .family = family};
   const std::unique_ptr<Group> group = make_group_of(std::move(members));
   other->barrier();
   if (world.rank() == 0) group->abort("no letter came");
