@@ -53,7 +53,7 @@ void run(InfluenceArguments& arguments) {
   request.pictures = !page.empty();
   // Of a RUN that is not there measure_influence says more.
   if (!arguments.page.empty() || (!page.empty() && fs::exists(request.run)))
-    check_output(page.string());
+    check_output(page.string(), Writing::kInPlace);
   if (!page.empty() && page == fs::path(request.scores))
     throw UsageError(
         ErrorCode::kBadOption,

@@ -32,7 +32,7 @@ void report(const ReportArguments& arguments) {
   if (title.empty()) title = single ? folder_name(arguments.folders[0]) : "Runs";
   fs::path out = arguments.out;
   if (out.empty()) out = (single ? fs::path(arguments.folders[0]) : fs::path()) / "report.html";
-  check_output(out.string());
+  check_output(out.string(), Writing::kInPlace);
   write_report(runs, title, out);
   fmt::print("{}\n", out.string());
 }

@@ -217,9 +217,13 @@ struct ExpandedModel {
 // checked by it.
 void protect_saved_files(const std::string& path);
 
-// The same, and Error(kIo) where no file can be written there, as its folder is missing. To be
-// called before the work whose result goes there.
-void check_output(const std::string& path);
+// How a result gets to its file: a file that is there is written anew, or a new one takes its place.
+enum class Writing : uint8_t { kInPlace, kReplaces };
+
+// As protect_saved_files, and throws Error(kIo) where no file can be written in this way: the folder
+// is missing, or may not be written to, or the file may not. Call it before the work whose result
+// goes there.
+void check_output(const std::string& path, Writing how);
 
 // Writes the weights of a checkpoint, small or exact, as the safetensors file `to`. `from` is a run's folder, a checkpoint's, or a
 // file of one. Throws Error: kIo; naming a file, kBadLength or kCorrupt if it is damaged, kUnsupported for another version, kMismatch

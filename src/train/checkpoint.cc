@@ -13,17 +13,13 @@
 #include "train/durable_file.h"
 #include "train/manifest.h"
 #include "train/safetensors.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifest = "progress.json";
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kSmallOptimizer = "optimizer.small";
-constexpr std::string_view kPrefix = "checkpoint-";
 constexpr const char* kTemporary = ".tmp";
 
 std::string formatted(const char* format, auto... numbers) {
@@ -88,10 +84,10 @@ void write_small(const fs::path& folder, const Checkpoint& mine, Manifest& manif
   if (small.optimizer == SavedOptimizer::kHalf) {
     SmallModel halves;
     for (const StateArray& array : mine.optimizer) halves.push_back(make_half(array));
-    manifest.files[kSmallOptimizer] =
-        write_marked(folder / kSmallOptimizer, write_small_model(halves).bytes);
+    manifest.files[kSmallOptimizerName] =
+        write_marked(folder / kSmallOptimizerName, write_small_model(halves).bytes);
   } else if (small.optimizer == SavedOptimizer::kExact || mine.optimizer.empty()) {
-    manifest.files[kOptimizer] = write_arrays(folder / kOptimizer, mine.optimizer);
+    manifest.files[kOptimizerName] = write_arrays(folder / kOptimizerName, mine.optimizer);
   }
 }
 
@@ -145,7 +141,8 @@ void remove_leftovers(const fs::path& out, uint32_t epoch, uint32_t up_to) {
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(out)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kTemporary) && epoch_of(name) <= up_to)
+    if (name.starts_with(kCheckpointPrefix) && name.ends_with(kTemporary) &&
+        epoch_of(name) <= up_to)
       leftovers.push_back(entry.path());
   }
   for (const fs::path& folder : leftovers) remove_folder(folder, epoch);
@@ -201,7 +198,7 @@ fs::path find_checkpoint(const fs::path& from) {
 StateArrays read_listed(const fs::path& folder, const Manifest& manifest, const std::string& name) {
   const auto mark = manifest.files.find(name);
   if (mark == manifest.files.end())
-    throw Error(ErrorCode::kCorrupt, (folder / kManifest).string() + ": does not list " + name);
+    throw Error(ErrorCode::kCorrupt, (folder / kManifestName).string() + ": does not list " + name);
   return read_arrays(folder / name, mark->second);
 }
 
@@ -216,22 +213,22 @@ Checkpoint read_model(const fs::path& folder, const Manifest& manifest) {
                     .ranks = {}};
   loaded.model = manifest.files.contains(small_file_name(0))
                      ? read_small(folder, manifest, loaded.small_from)
-                     : read_listed(folder, manifest, kModel);
+                     : read_listed(folder, manifest, kModelName);
   return loaded;
 }
 
 Checkpoint read_checkpoint(const fs::path& folder, int rank, int size, int inside) {
-  const Manifest manifest = read_manifest(folder / kManifest);
+  const Manifest manifest = read_manifest(folder / kManifestName);
   const auto read = [&](const std::string& name) { return read_listed(folder, manifest, name); };
   Checkpoint loaded = read_model(folder, manifest);
-  const auto halves = manifest.files.find(kSmallOptimizer);
+  const auto halves = manifest.files.find(kSmallOptimizerName);
   if (halves == manifest.files.end()) {
-    if (manifest.files.contains(kOptimizer) || loaded.small_from.empty())
-      loaded.optimizer = read(kOptimizer);
+    if (manifest.files.contains(kOptimizerName) || loaded.small_from.empty())
+      loaded.optimizer = read(kOptimizerName);
     else
       loaded.saved_optimizer = SavedOptimizer::kNone;
   } else {
-    const fs::path path = folder / kSmallOptimizer;
+    const fs::path path = folder / kSmallOptimizerName;
     const auto bytes = read_marked(path, halves->second);
     loaded.optimizer = expand(read_small_model(path.string(), bytes).value()).value();
     if (!loaded.optimizer.empty()) loaded.saved_optimizer = SavedOptimizer::kHalf;
@@ -249,7 +246,7 @@ Checkpoint read_checkpoint(const fs::path& folder, int rank, int size, int insid
 // Whether a checkpoint needs the damaged file too, and its own name for it has the damage.
 bool shares(const fs::path& folder, const DamagedFile& damaged) {
   try {
-    const Manifest manifest = read_manifest(folder / kManifest);
+    const Manifest manifest = read_manifest(folder / kManifestName);
     const auto found = manifest.files.find(damaged.name());
     if (found == manifest.files.end() || found->second.bytes != damaged.mark().bytes ||
         found->second.xxh3 != damaged.mark().xxh3)
@@ -282,12 +279,12 @@ std::string fall_back(const fs::path& folder, const DamagedFile* damaged = nullp
 }  // namespace
 
 Checkpoint load_model(const fs::path& folder) {
-  return read_model(folder, read_manifest(folder / kManifest));
+  return read_model(folder, read_manifest(folder / kManifestName));
 }
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code absent;
-  return fs::exists(folder / kManifest, absent);
+  return fs::exists(folder / kManifestName, absent);
 }
 
 std::vector<fs::path> list_checkpoints(const fs::path& out) {
@@ -295,10 +292,7 @@ std::vector<fs::path> list_checkpoints(const fs::path& out) {
   std::error_code ignored;  // a folder that is not there has none
   for (const auto& entry : fs::directory_iterator(out, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
-    const std::string_view digits = std::string_view(name).substr(kPrefix.size());
-    if (!digits.empty() && digits.find_first_not_of("0123456789") == digits.npos)
-      found.push_back(entry.path());
+    if (is_checkpoint_name(name)) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -321,8 +315,8 @@ fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mi
     mark = write_arrays(growing / rank_file(group.rank(), group.size()), mine.ranks.at(0));
     if (group.rank() != 0) return;
     if (mine.small) return on_disk([&] { write_small(growing, mine, manifest); });
-    manifest.files[kModel] = write_arrays(growing / kModel, mine.model);
-    manifest.files[kOptimizer] = write_arrays(growing / kOptimizer, mine.optimizer);
+    manifest.files[kModelName] = write_arrays(growing / kModelName, mine.model);
+    manifest.files[kOptimizerName] = write_arrays(growing / kOptimizerName, mine.optimizer);
   });
   std::vector<FileMark> marks(static_cast<size_t>(group.size()));
   group.all_gather(std::as_bytes(std::span(&mark, 1)), std::as_writable_bytes(std::span(marks)));
@@ -336,7 +330,7 @@ fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mi
       manifest.totals = mine.totals;
       for (int rank = 0; rank < group.size(); ++rank)
         manifest.files[rank_file(rank, group.size())] = marks[static_cast<size_t>(rank)];
-      write_manifest(growing / kManifest, manifest);
+      write_manifest(growing / kManifestName, manifest);
       sync_folder(growing);
       put_in_place(growing, folder, mine.epoch);
       sync_folder(out);

@@ -195,7 +195,7 @@ FactorReport factor_model(const FactorRequest& request) try {
   if (!(request.keep > 0 && request.keep <= 1))
     throw Error(ErrorCode::kBadOption, "keep is " + std::to_string(request.keep) +
                                            ", but must be a share above 0 and not above 1");
-  if (!request.out.empty()) check_output(request.out);
+  if (!request.out.empty()) check_output(request.out, Writing::kReplaces);
   const torch::NoGradGuard no_grad;
   const fs::path run = without_slash(request.run);
   const fs::path newest = find_checkpoints(run).back();

@@ -182,7 +182,7 @@ std::string_view to_string(SamplePart part) noexcept {
 }
 
 InfluenceReport measure_influence(const InfluenceRequest& request) try {
-  if (!request.scores.empty()) check_output(request.scores);
+  if (!request.scores.empty()) check_output(request.scores, Writing::kReplaces);
   const fs::path run = without_slash(request.run);
   const auto folders = chosen(run, find_checkpoints(run), request.checkpoints);
   const Options recipe = recipe_of(load_model(folders.back()), folders.back());

@@ -12,13 +12,12 @@
 #include "train/checkpoint.h"
 #include "train/durable_file.h"
 #include "train/manifest.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kSummary = "summary.json";
 
 Json kinds_json(const Kinds& kinds) {
   Json json = Json::object();
@@ -157,7 +156,7 @@ void check_out(const std::filesystem::path& out, bool continuing) {
   if (is_checkpoint(out))
     throw Error(ErrorCode::kBadOption,
                 out.string() + ": is a checkpoint; name another folder with --out");
-  if (!continuing && !list_checkpoints(out).empty() && !finished(out / kSummary))
+  if (!continuing && !list_checkpoints(out).empty() && !finished(out / kSummaryName))
     throw Error(ErrorCode::kIo, out.string() + ": holds checkpoints of an unfinished run; resume " +
                                     "it, remove them, or choose another folder");
 }
@@ -167,16 +166,16 @@ void clear_out(const std::filesystem::path& out, bool continuing) {
   std::error_code error;
   // A run's final weights would be read in the place of later checkpoints. Without a run's metrics beside it, the file is
   // somebody else's.
-  if (fs::exists(out / "metrics.jsonl", error) && !is_checkpoint(out))
-    fs::remove(out / "model.safetensors", error);
+  if (fs::exists(out / kMetricsName, error) && !is_checkpoint(out))
+    fs::remove(out / kModelName, error);
   if (!continuing)
     for (const fs::path& checkpoint : list_checkpoints(out)) fs::remove_all(checkpoint, error);
   // After the checkpoints, which it allows to remove. If it stayed, a run that is killed would look finished, and the next
   // one would remove its checkpoints.
-  fs::remove(out / kSummary, error);
-  fs::remove(out / "decisions.txt", error);
+  fs::remove(out / kSummaryName, error);
+  fs::remove(out / kDecisionsName, error);
   if (continuing) return;
-  for (const auto& signal : fs::directory_iterator(out / "signals", error))
+  for (const auto& signal : fs::directory_iterator(out / kSignalsFolder, error))
     fs::remove_all(signal.path(), error);
   for (const auto& file : event_files(out)) fs::remove(file, error);
 }

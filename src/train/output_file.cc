@@ -14,32 +14,24 @@
 #include "shrink/small_chain.h"
 #include "thinwire/trainer.h"
 #include "train/checkpoint.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kModel = "model.safetensors";
-
-bool is_weights(std::string_view name) { return name == kModel || place_of_small_file(name); }
-
-// Of "checkpoint-0000000120" and what else list_checkpoints takes for one.
-bool is_checkpoint_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "checkpoint-";
-  return name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
-         name.find_first_not_of("0123456789", kPrefix.size()) == name.npos;
-}
+bool is_weights(std::string_view name) { return name == kModelName || place_of_small_file(name); }
 
 // The names that runs and checkpoints give to their files, but for pages, which are drawn anew at
 // any time.
 bool is_saved_name(std::string_view name) {
-  constexpr std::string_view kNames[] = {
-      "progress.json", "optimizer.safetensors", "optimizer.small", "recipe.toml",
-      "metrics.jsonl", "summary.json",          "decisions.txt",   "log.txt"};
+  constexpr std::string_view kNames[] = {kManifestName,  kOptimizerName, kSmallOptimizerName,
+                                         kRecipeName,    kMetricsName,   kSummaryName,
+                                         kDecisionsName, kLogName};
   return is_weights(name) || is_checkpoint_name(name) ||
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
-         (name.starts_with("state-rank-") && name.ends_with(".safetensors")) ||
+         (name.starts_with(kRankPrefix) && name.ends_with(".safetensors")) ||
          name.find("tfevents") != name.npos;
 }
 
@@ -49,11 +41,11 @@ bool has(const fs::path& folder, const char* name) {
 }
 
 bool is_run(const fs::path& folder) {
-  return !list_checkpoints(folder).empty() || has(folder, "metrics.jsonl");
+  return !list_checkpoints(folder).empty() || has(folder, kMetricsName);
 }
 
 bool holds_checkpoint(const fs::path& folder) {
-  if (has(folder, "progress.json") || has(folder, "optimizer.safetensors")) return true;
+  if (has(folder, kManifestName) || has(folder, kOptimizerName)) return true;
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder, absent))
     if (place_of_small_file(entry.path().filename().string())) return true;
@@ -65,7 +57,7 @@ void protect(const std::string& named, const fs::path& path) {
   const std::string name = path.filename().string();
   const fs::path folder = fs::absolute(path).parent_path();
   const bool run = is_run(folder);
-  const bool signals = folder.filename() == "signals" && is_run(folder.parent_path());
+  const bool signals = folder.filename() == kSignalsFolder && is_run(folder.parent_path());
   if (!(signals || (is_saved_name(name) && (run || holds_checkpoint(folder))))) return;
   std::error_code absent;
   const char* owner = run || signals ? "run" : "checkpoint";
@@ -96,7 +88,7 @@ void protect_saved_files(const std::string& path) {
   if (!error) protect(path, target);
 }
 
-void check_output(const std::string& path) {
+void check_output(const std::string& path, Writing how) {
   protect_saved_files(path);
   const fs::path file = path, folder = fs::absolute(file).parent_path();
   std::error_code error;
@@ -104,9 +96,10 @@ void check_output(const std::string& path) {
     cannot_be_written(path, "it is a folder; name a file");
   if (!fs::is_directory(folder, error))
     cannot_be_written(path, "there is no folder " + file.parent_path().string());
-  // What is there and no ordinary file, such as /dev/stdout, is written in its place.
-  const bool device = fs::exists(file, error) && !fs::is_regular_file(file, error);
-  const fs::path& asked = device ? file : folder;
+  // What is there and no ordinary file, such as /dev/stdout, is written to as it is.
+  const bool there = fs::exists(file, error);
+  const bool replaced = how == Writing::kReplaces && fs::is_regular_file(file, error);
+  const fs::path& asked = there && !replaced ? file : folder;
   if (::access(asked.c_str(), W_OK) != 0)
     cannot_be_written(path, asked.string() + ": " + std::strerror(errno));
 }

@@ -11,11 +11,10 @@
 #include "train/durable_file.h"
 #include "train/recipe_text.h"
 #include "train/safetensors.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
-
-constexpr const char* kWeights = "model.safetensors";
 
 std::filesystem::path absolute_folder(const std::string& name) {
   const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(name));
@@ -58,7 +57,8 @@ void RunFiles::check() {
   const std::filesystem::path out = places_.out;
   check_out(out, continues_);
   if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
-    recorder_ = std::make_unique<SignalRecorder>(out / "signals", static_cast<uint64_t>(every));
+    recorder_ =
+        std::make_unique<SignalRecorder>(out / kSignalsFolder, static_cast<uint64_t>(every));
 }
 
 void RunFiles::open(uint64_t step) {
@@ -66,14 +66,14 @@ void RunFiles::open(uint64_t step) {
   clear_out(out, continues_);
   remove_unfinished_checkpoints(out);
   const std::string toml = recipe_toml(recipe_);
-  replace_durably(out / "recipe.toml", std::as_bytes(std::span(toml)));
+  replace_durably(out / kRecipeName, std::as_bytes(std::span(toml)));
   // Lines that are there are of another run, unless this one goes on with it.
   open_metrics(continues_ ? step : 0);
 }
 
 void RunFiles::open_metrics(uint64_t step) {
-  metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(places_.out) / "metrics.jsonl",
-                                           step, recipe_.options.flag("run.stream_metrics"),
+  metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(places_.out) / kMetricsName, step,
+                                           recipe_.options.flag("run.stream_metrics"),
                                            places_.tensorboard);
   // Another process may go on with the file at any time.
   if (recipe_.options.flag("run.elastic")) metrics_->flush_every_line();
@@ -94,17 +94,17 @@ std::filesystem::path RunFiles::save(Group& group, Checkpoint checkpoint) {
 
 void RunFiles::write_weights(const StateArrays& model) const {
   const auto bytes = write_safetensors({.metadata = {{"format", "pt"}}, .arrays = model});
-  replace_durably(std::filesystem::path(places_.out) / kWeights, bytes);
+  replace_durably(std::filesystem::path(places_.out) / kModelName, bytes);
 }
 
 void RunFiles::write_decisions(AllowedLoss loss, const std::vector<AutoDecision>& decisions) const {
   const std::string text = record_text(loss, decisions);
-  replace_durably(std::filesystem::path(places_.out) / "decisions.txt",
+  replace_durably(std::filesystem::path(places_.out) / kDecisionsName,
                   std::as_bytes(std::span(text)));
 }
 
 void RunFiles::write_summary(const RunSummary& summary, const RunTotals& totals) const {
-  thinwire::write_summary(std::filesystem::path(places_.out) / "summary.json", summary, totals,
+  thinwire::write_summary(std::filesystem::path(places_.out) / kSummaryName, summary, totals,
                           recipe_);
 }
 

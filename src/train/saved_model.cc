@@ -14,14 +14,12 @@
 #include "train/durable_file.h"
 #include "train/manifest.h"
 #include "train/safetensors.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kManifest = "progress.json";
 
 // A small model, with the files that it follows if it follows some. One that stands alone may have any name.
 SavedModel read_small(const fs::path& path, std::vector<std::byte> own) {
@@ -57,7 +55,7 @@ std::optional<size_t> last_place(const fs::path& folder) {
 SavedModel read_listed_files(const fs::path& folder) {
   Checkpoint loaded = load_model(folder);
   SavedModel model{.from = loaded.small_from, .arrays = std::move(loaded.model)};
-  if (model.from.empty()) model.from = (folder / kModel).string();
+  if (model.from.empty()) model.from = (folder / kModelName).string();
   const fs::path last = model.from;
   model.bytes = fs::file_size(last);
   const auto place = place_of_small_file(last.filename().string());
@@ -77,23 +75,23 @@ SavedModel read_small_folder(const fs::path& folder) {
 
 // Of a checkpoint. Without a manifest it is a folder that others made of its files.
 SavedModel read_weights_in(const fs::path& folder) {
-  if (fs::exists(folder / kManifest)) return read_listed_files(folder);
-  return fs::exists(folder / kModel) ? read_saved_model(folder / kModel)
-                                     : read_small_folder(folder);
+  if (fs::exists(folder / kManifestName)) return read_listed_files(folder);
+  return fs::exists(folder / kModelName) ? read_saved_model(folder / kModelName)
+                                         : read_small_folder(folder);
 }
 
 // Small models have checksums of their own.
 bool is_listed(const fs::path& file) {
-  const fs::path manifest = file.parent_path() / kManifest;
-  return file.filename() == kModel && fs::exists(manifest) &&
-         read_manifest(manifest).files.contains(kModel);
+  const fs::path manifest = file.parent_path() / kManifestName;
+  return file.filename() == kModelName && fs::exists(manifest) &&
+         read_manifest(manifest).files.contains(kModelName);
 }
 
 }  // namespace
 
 SavedModel read_saved_model(const fs::path& from) {
   if (fs::is_directory(from)) {
-    if (fs::exists(from / kManifest) || fs::exists(from / kModel) || last_place(from))
+    if (fs::exists(from / kManifestName) || fs::exists(from / kModelName) || last_place(from))
       return read_weights_in(from);
     const auto checkpoints = list_checkpoints(from);
     if (checkpoints.empty())
@@ -111,7 +109,7 @@ SavedModel read_saved_model(const fs::path& from) {
 
 ExpandedModel expand_checkpoint(const std::string& from, const std::string& to) {
   try {
-    check_output(to);
+    check_output(to, Writing::kReplaces);
     std::error_code absent;
     if (fs::equivalent(from, to, absent))
       throw Error(ErrorCode::kBadOption,

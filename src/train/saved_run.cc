@@ -9,6 +9,7 @@
 
 #include "train/named_tensors.h"
 #include "train/recipe_text.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 fs::path without_slash(fs::path run) { return run.has_filename() ? run : run.parent_path(); }
 
 std::vector<fs::path> find_checkpoints(const fs::path& run) {
-  if (fs::exists(run / "progress.json")) return {run};
+  if (fs::exists(run / kManifestName)) return {run};
   const auto refuse = [&](const std::string& why) {
     return Error(ErrorCode::kIo, run.string() + ": " + why);
   };
@@ -35,7 +36,7 @@ std::vector<fs::path> find_checkpoints(const fs::path& run) {
 }
 
 Options recipe_of(const Checkpoint& checkpoint, const fs::path& folder) {
-  return read_agreement((folder / "progress.json").string(), checkpoint.recipe).value();
+  return read_agreement((folder / kManifestName).string(), checkpoint.recipe).value();
 }
 
 void show_weights(const StateArrays& arrays, const std::string& from, const Options& recipe,
