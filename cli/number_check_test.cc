@@ -13,14 +13,17 @@ namespace {
 std::string said(const CLI::Validator& check, const std::string& text) { return check(text); }
 
 TEST(NumberCheck, SaysWhichWholeNumbersMayBeWritten) {
-  for (const char* good : {"1", "7", "1024"}) EXPECT_EQ(said(whole_number(1, 1024), good), "");
-  for (const std::string bad : {"0", "1025", "-1", "1.5", "a", "", "3 ", "99999999999999999999"})
+  for (const char* good : {"1", "7", " 7", "1024"})
+    EXPECT_EQ(said(whole_number(1, 1024), good), "");
+  for (const std::string bad :
+       {"0", "1025", "-1", "1.5", "a", "", "3 ", " ", "99999999999999999999"})
     EXPECT_EQ(said(whole_number(1, 1024), bad),
               "'" + bad + "' is not a whole number from 1 to 1024");
 }
 
 TEST(NumberCheck, SaysWhichNumberIsTooLarge) {
-  for (const char* good : {"0", "9007199254740992"}) EXPECT_EQ(said(whole_number(0), good), "");
+  for (const char* good : {"0", " 3", "9007199254740992"})
+    EXPECT_EQ(said(whole_number(0), good), "");
   for (const std::string bad : {"-1", "a", ""})
     EXPECT_EQ(said(whole_number(0), bad), "'" + bad + "' is not a whole number of at least 0");
   for (const std::string large : {"9007199254740993", "99999999999999999999"})
