@@ -216,9 +216,9 @@ void add(std::vector<std::byte>& to, std::span<const std::byte> values) {
 
 Status Store::add_owed(const StateArrays& owed) {
   for (const StateArray& other : owed) {
-    const bool is_zero = std::all_of(other.data.begin(), other.data.end(),
-                                     [](std::byte one) { return one == std::byte{0}; });
-    if (!is_zero && !objects_.contains(other.name.substr(0, other.name.rfind('/'))))
+    if (objects_.contains(other.name.substr(0, other.name.rfind('/')))) continue;
+    if (std::any_of(other.data.begin(), other.data.end(),
+                    [](std::byte one) { return one != std::byte{0}; }))
       return Status::fail(
           ErrorCode::kMismatch,
           "store: nothing here takes over what another rank owes of '" + other.name + "'");

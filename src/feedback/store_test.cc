@@ -151,6 +151,21 @@ TEST(Store, AnObjectWhoseDeviceFailsLeavesTheOthersAsTheyWere) {
   expect_unchanged();
 }
 
+TEST(Store, TakesOverNoDebtThatNothingHereKeeps) {
+  Store leaver, heir;
+  Memory& owing = open(leaver, "w");
+  open(leaver, "v").owed[0] = 7;
+  Memory& own = open(heir, "v");
+  EXPECT_TRUE(heir.add_owed(leaver.save_owed()))
+      << "nothing is owed under the key that is not there";
+  EXPECT_EQ(own.owed[0], 7);
+  owing.owed[3] = 1;
+  const Status refused = heir.add_owed(leaver.save_owed());
+  EXPECT_EQ(refused.code(), ErrorCode::kMismatch);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'w/owed'"));
+  EXPECT_EQ(own.owed[0], 7);
+}
+
 TEST(Store, OpensOneObjectPerKey) {
   Store store;
   Memory& first = open(store, "a");
