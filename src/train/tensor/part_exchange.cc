@@ -22,7 +22,7 @@ namespace {
 struct Found {
   int32_t rank = -1;  // at fault, among all ranks
   uint8_t code = 0;
-  bool skipped = false;
+  uint8_t skipped = 0;
 };
 
 // Of one step, in two exchanges at the same time.
@@ -143,7 +143,7 @@ void PartExchange::agree(StepReport& report) const {
                                           static_cast<int>(plan_.rank);
   std::vector<Found> found(static_cast<size_t>(all_.size()));
   all_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(found)));
-  const auto bad = std::ranges::find_if(found, [](const Found& one) { return one.skipped; });
+  const auto bad = std::ranges::find_if(found, [](const Found& one) { return one.skipped != 0; });
   if (bad == found.end()) return;
   report.skipped = true;
   report.fault = {.code = static_cast<ErrorCode>(bad->code),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "exchange/levels/holders.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 #include "train/models/models.h"
@@ -54,16 +55,6 @@ void find_direction_faults(const Options& recipe, const TensorParallelOptions& o
                            "train.micro_batches"));
 }
 
-// "1, 2 or 4"
-std::string divisors_of(int64_t number) {
-  std::vector<std::string> all;
-  for (int64_t i = 1; i <= number; ++i)
-    if (number % i == 0) all.push_back(std::to_string(i));
-  std::string text = all.front();
-  for (size_t i = 1; i < all.size(); ++i) text += (i + 1 == all.size() ? " or " : ", ") + all[i];
-  return text;
-}
-
 // Of what ranks are to share. Networks of a caller's own, which no recipe describes, are checked by
 // plan_tensors.
 void find_network_faults(const Options& recipe, const TensorParallelOptions& options,
@@ -82,10 +73,11 @@ void find_network_faults(const Options& recipe, const TensorParallelOptions& opt
     return;
   }
   if (shared->heads % static_cast<int64_t>(options.ranks) != 0)
-    faults.push_back(fault(
-        "tensor.ranks",
-        std::to_string(options.ranks) + " ranks cannot share the " + std::to_string(shared->heads) +
-            " heads of a block, model.hidden / 32; choose " + divisors_of(shared->heads)));
+    faults.push_back(
+        fault("tensor.ranks", std::to_string(options.ranks) + " ranks cannot share the " +
+                                  std::to_string(shared->heads) +
+                                  " heads of a block, model.hidden / 32; choose one of " +
+                                  divisors_text(static_cast<int>(shared->heads))));
   if (options.layers > static_cast<size_t>(shared->layers))
     faults.push_back(fault("tensor.layers", std::to_string(options.layers) + " layers, of " +
                                                 std::to_string(shared->layers) +

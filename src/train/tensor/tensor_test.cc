@@ -452,7 +452,7 @@ TEST(Tensor, FindsFaultsInARecipe) {
               HasSubstr("tensor.ranks: network mlp has no layers that ranks can share"));
   EXPECT_THAT(fault({{"tensor.ranks", "3"}}),
               HasSubstr("tensor.ranks: 3 ranks cannot share the 4 heads of a block, "
-                        "model.hidden / 32; choose 1, 2 or 4"));
+                        "model.hidden / 32; choose one of 1, 2, 4"));
   EXPECT_THAT(fault({{"tensor.layers", "5"}}), HasSubstr("tensor.layers: 5 layers, of 4"));
   EXPECT_THAT(fault({{"tensor.autoencoder", "129"}}),
               HasSubstr("tensor.autoencoder: '129' does not go with 128 features"));
