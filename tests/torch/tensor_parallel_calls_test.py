@@ -1,4 +1,5 @@
 """Sums over ranks after calls in which ranks differ, or to which one does not come. SPDX-License-Identifier: Apache-2.0"""
+import json
 import os
 import resource
 import time
@@ -9,6 +10,7 @@ import torch
 import thinwire.errors
 import thinwire.torch as tw
 from ranks import on_ranks
+from thinwire.torch._same_call import require_same
 
 DEADLINE = 3
 
@@ -101,7 +103,27 @@ def many_lengths(rank, size):
     return resident_mb() - before
 
 
+WHOLE = {"index": 0, "call": 1, "of": "activations", "step": 0, "size": 5, "arguments": "", "shape": [2], "dtype": "x"}
+
+# What a rank may send in the place of what it says of its call.
+HOSTILE = (b"\xff", b"{", b"[" * 100_000, b"[]", b"7", b"{}", *(json.dumps(one).encode() for one in (
+    {**WHOLE, "index": "0"}, {**WHOLE, "of": 3}, {**WHOLE, "size": None}, {**WHOLE, "step": True},
+    {key: value for key, value in WHOLE.items() if key != "shape"},
+    *({**WHOLE, "problem": problem} for problem in ("no", ["Error"], [3, "why"], ["Error", None])))))
+
+
 class TensorParallelCalls(unittest.TestCase):
+    def test_what_another_rank_says_of_its_call_may_be_anything(self):
+        def read(said):
+            return require_same([torch.frombuffer(bytearray(said), dtype=torch.uint8)], 10, None)
+
+        self.assertEqual(read(json.dumps(WHOLE).encode()), [5])
+        for said in HOSTILE:
+            with self.subTest(said=said[:80]), self.assertRaisesRegex(thinwire.errors.CorruptError, "rank 0"):
+                read(said)
+        with self.assertRaisesRegex(thinwire.errors.CorruptError, "announces 11 bytes"):
+            read(json.dumps({**WHOLE, "size": 11}).encode())
+
     def test_all_ranks_say_the_same_of_a_wrong_call_and_go_on(self):
         found = on_ranks(2, wrong_calls)
         for (_, parts), (said, total), (other_said, other_total) in zip(WRONG, *found):

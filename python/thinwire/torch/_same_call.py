@@ -54,9 +54,18 @@ def require_same(heads: Sequence[torch.Tensor], limit: int, own_problem: Optiona
 
 def _read(rank: int, head: torch.Tensor) -> dict[str, Any]:
     try:
-        return json.loads(head.numpy().tobytes())
-    except ValueError as error:
+        said = json.loads(head.numpy().tobytes())
+    except (ValueError, RecursionError) as error:
         raise CorruptError(f"TensorParallel: what rank {rank} says of its call cannot be read: {error}") from None
+    whole = isinstance(said, dict) and all(type(said.get(key)) is int for key in ("index", "call", "step", "size"))
+    if whole and "problem" in said:
+        problem = said["problem"]
+        whole = isinstance(problem, list) and len(problem) == 2 and all(isinstance(one, str) for one in problem)
+    elif whole:
+        whole = all(key in said for key in _MUST_AGREE)
+    if not whole or not isinstance(said.get("of"), str):
+        raise CorruptError(f"TensorParallel: what rank {rank} says of its call lacks an entry, or has one of a wrong type")
+    return said
 
 
 def _class_named(name: str) -> type[errors.Error]:
