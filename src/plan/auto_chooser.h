@@ -36,8 +36,9 @@ class AutoChooser {
  private:
   void measure_codecs();
   void probe(double seconds);
-  // After steps that were watched: for how many seconds to probe the link before codecs are looked at again, 0 for not at all; nothing
-  // if what holds stays. The same on all ranks; `steps` is rank 0's.
+  // After steps that were watched: for how many seconds to probe the link before codecs are looked
+  // at again, 0 for not at all; nothing if what holds stays. The same on all ranks; `steps` is
+  // rank 0's.
   std::optional<double> look(const WatchedStep& steps);
   Situation situation(const WatchedStep& steps) const;
   std::string decide(const WatchedStep& steps, const AutoDecision& now);

@@ -15,8 +15,8 @@
 namespace thinwire {
 namespace {
 
-// What can be wrong with a decision whatever came before it. The sums of a library may have other bits each time, so that a run with
-// them could not be repeated.
+// What can be wrong with a decision whatever came before it. The sums of a library may have other
+// bits each time, so that a run with them could not be repeated.
 Status check_decision(const AutoDecision& decision, const std::vector<TensorSpec>& tensors) {
   const auto refuse = [](const std::string& why) {
     return Status::fail(ErrorCode::kBadOption, why);
@@ -38,9 +38,9 @@ Status check_decision(const AutoDecision& decision, const std::vector<TensorSpec
   return Status::ok();
 }
 
-// A plan that cannot be followed to its end is refused before the first step. It is followed here from its first decision on, as the
-// exchange does it, as though owners owed something of every section: a memory that holds what is owed stays, and not every
-// codec goes with it.
+// A plan that cannot be followed to its end is refused before the first step. It is followed here
+// from its first decision on, as the exchange does it, as though owners owed something of every
+// section: a memory that holds what is owed stays, and not every codec goes with it.
 Status check_plan(const ExchangeOptions& base, const std::vector<TensorSpec>& tensors,
                   const std::vector<AutoDecision>& decisions) {
   std::optional<ExchangeOptions> now;

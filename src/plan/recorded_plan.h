@@ -28,9 +28,10 @@ class RecordedPlan {
   std::vector<AutoDecision> decisions_;
 };
 
-// The plan in the file `path` on rank 0, on all ranks; `base` has the codec "auto". Called by all ranks. Throws on all of them:
-// Error(kIo) if the file cannot be read, Error(kCorrupt) if it holds no decisions, Error(kBadOption) and Error(kUnsupported) for
-// decisions that an exchange of `tensors` could not follow to their end.
+// The plan in the file `path` on rank 0, on all ranks; `base` has the codec "auto". Called by all
+// ranks. Throws on all of them: Error(kIo) if the file cannot be read, Error(kCorrupt) if it holds
+// no decisions, Error(kBadOption) and Error(kUnsupported) for decisions that an exchange of
+// `tensors` could not follow to their end.
 RecordedPlan read_plan(AutoLink& link, const ExchangeOptions& base,
                        const std::vector<TensorSpec>& tensors, const std::string& path);
 

@@ -181,7 +181,8 @@ bool DeskService::listen(int rank) {
   return true;
 }
 
-// A worker may die after it said that it failed, and before it said why. Others do not wait for that.
+// A worker may die after it said that it failed, and before it said why. Others do not wait for
+// that.
 bool DeskService::hear_reason(int rank) {
   Line& line = lines_[static_cast<size_t>(rank)];
   if (line.reason_in->done()) {

@@ -126,8 +126,9 @@ void ThreadedExchange::hand_over(bool leaves) {
       while (leaving[heir] != 0) heir = (heir + 1) % n;
       return heir;
     };
-    // No heir adds anything before every heir has received what it inherits: a failure until then leaves every debt where it was.
-    // One in the second on_all may leave a debt both with who leaves and with its heir.
+    // No heir adds anything before every heir has received what it inherits: a failure until then
+    // leaves every debt where it was. One in the second on_all may leave a debt both with who leaves
+    // and with its heir.
     std::vector<StateArrays> inherited;
     on_all(group, "handed over", [&] {
       if (leaves) {
