@@ -25,9 +25,10 @@ void require_dense(const TrainableParameter& parameter) {
                 "tensor '" + parameter.spec.name + "' is not a contiguous tensor");
 }
 
-// Of a gradient's memory inside a hook: the parameter's, and autograd's until the hook returns. With
-// more, it is a view of what another parameter or the rest of the backward pass still reads (of both
-// a and b in a.view({2, 3}) + b.view({2, 3})), and the exchange must not write the mean there.
+// Of a gradient's memory inside a hook: the parameter's, and autograd's until the hook returns.
+// With more, it is a view of what another parameter or the rest of the backward pass still reads
+// (of both a and b in a.view({2, 3}) + b.view({2, 3})), and the exchange must not write the mean
+// there.
 constexpr uint64_t kOwnReferences = 2;
 
 }  // namespace
@@ -124,20 +125,24 @@ void DataParallel::set_accumulating(bool accumulating) noexcept {
 }
 
 StepReport DataParallel::finish() {
-  std::vector<size_t> absent;  // of a single rank: as a plain loop has it, the optimiser skips them
+  // Of a single rank: as a plain loop has it, the optimiser skips them unless a memory gave what it
+  // owed.
+  std::vector<size_t> absent;
   for (size_t i = 0; i < state_->started.size(); ++i) {
     if (state_->started[i]) continue;
     if (state_->alone && !state_->parameters[i].grad().defined()) absent.push_back(i);
     state_->start(i);
   }
   StepReport report = state_->exchange->finish();
-  for (const size_t i : absent) state_->parameters[i].mutable_grad().reset();
+  for (const size_t i : absent)
+    if (torch::Tensor& mean = state_->parameters[i].mutable_grad(); !mean.any().item<bool>())
+      mean.reset();
   state_->started.assign(state_->started.size(), false);
   return report;
 }
 
-Regrouped DataParallel::regroup(Group& group, uint32_t epoch) {
-  Regrouped how = state_->exchange->regroup(group, epoch);
+Regrouped DataParallel::regroup(Group& group, uint32_t generation) {
+  Regrouped how = state_->exchange->regroup(group, generation);
   state_->started.assign(state_->names.size(), false);
   state_->alone = group.size() == 1;
   return how;

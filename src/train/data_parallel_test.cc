@@ -81,8 +81,6 @@ TEST(DataParallel, AParameterWithoutAGradientCountsAsZero) {
   });
 }
 
-// Autograd hands both parameters views of one gradient; their means must not share memory, nor may
-// the layer below see one of them.
 // A plain loop has none either, and its optimiser skips the parameter.
 TEST(DataParallel, OfASingleRankAParameterWithoutAGradientStaysWithout) {
   run_local(1, [](Group& group) {
@@ -99,6 +97,25 @@ TEST(DataParallel, OfASingleRankAParameterWithoutAGradientStaysWithout) {
   });
 }
 
+TEST(DataParallel, OfASingleRankAParameterWithoutAGradientGetsWhatItsMemoryOwes) {
+  run_local(1, [](Group& group) {
+    Two net;
+    Store store;
+    DataParallel parallel(net, group, store, {.codec = "topk:density=0.5", .feedback = "residual"});
+    net.spare(input_of(2)).sum().backward();
+    parallel.finish();
+    const torch::Tensor sent = net.spare->weight.grad().clone();
+    net.zero_grad();
+    net.used(input_of(0)).sum().backward();
+    parallel.finish();
+    ASSERT_TRUE(net.spare->weight.grad().defined());
+    EXPECT_FALSE(sent.allclose(input_of(2).expand({2, 3})));
+    EXPECT_TRUE((sent + net.spare->weight.grad()).allclose(input_of(2).expand({2, 3})));
+  });
+}
+
+// Autograd hands both parameters views of one gradient; their means must not share memory, nor may
+// the layer below see one of them.
 TEST(DataParallel, GradientsThatAreViewsOfOneAreKeptApart) {
   struct Sum : torch::nn::Module {
     torch::Tensor a = register_parameter("a", torch::ones(6));

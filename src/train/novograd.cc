@@ -20,14 +20,14 @@ using torch::optim::AdamOptions;
 
 void take_step(torch::Tensor& weights, const AdamOptions& options, NovoGradState& state) {
   const auto [beta1, beta2] = options.betas();
-  const bool first = !state.momentum.defined();
   // measure adds in the same order on every processor, unlike libtorch's norm.
   const torch::Tensor values = moved(weights.grad(), torch::kCPU);
   const double square =
       measure({values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}).square_sum;
-  state.square = first ? square : beta2 * state.square + (1 - beta2) * square;
+  // The first gradient that is not zero begins the mean: among zeros it would count as little.
+  state.square = state.square == 0 ? square : beta2 * state.square + (1 - beta2) * square;
   const double scale = state.square == 0 ? 1 : 1 / (std::sqrt(state.square) + options.eps());
-  if (first) state.momentum = torch::zeros_like(weights);
+  if (!state.momentum.defined()) state.momentum = torch::zeros_like(weights);
   state.momentum.mul_(beta1).add_(weights.grad(), scale);
   if (options.weight_decay() != 0) state.momentum.add_(weights, options.weight_decay());
   weights.sub_(state.momentum, options.lr());

@@ -77,6 +77,22 @@ TEST(NovoGrad, GradientsOfZerosChangeNothing) {
   EXPECT_TRUE(weights.isfinite().all().item<bool>());
 }
 
+// A last layer that begins with zeros gives the layers before it no gradient in the first step.
+TEST(NovoGrad, AfterGradientsOfZerosAStepIsAsLongAsAFirstOne) {
+  torch::Tensor weights = torch::ones({2, 3}), fresh = torch::ones({2, 3});
+  NovoGrad optimizer = novograd(weights, options().weight_decay(0));
+  NovoGrad other = novograd(fresh, options().weight_decay(0));
+  for (int i = 0; i < 3; ++i) {
+    weights.mutable_grad() = torch::zeros({2, 3});
+    optimizer.step();
+  }
+  weights.mutable_grad() = gradient(1);
+  optimizer.step();
+  fresh.mutable_grad() = gradient(1);
+  other.step();
+  EXPECT_TRUE(torch::allclose(weights, fresh));
+}
+
 TEST(NovoGrad, TrainsAndGivesAllRanksTheSameWeights) {
   const auto run = run_toy(2, {.settings = {{"optimizer.name", "novograd"},
                                             {"optimizer.lr", "0.02"},
