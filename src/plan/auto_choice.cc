@@ -1,4 +1,5 @@
-// AutoChoice: one codec for all tensors first, then others for those of a size where that is faster.
+// AutoChoice: one codec for all tensors first, then others for those of a size where that is
+// faster.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/auto_choice.h"
 
@@ -10,32 +11,41 @@
 #include <utility>
 
 #include "exchange/engine/sections.h"
+#include "thinwire/codec_and_method.h"
 
 namespace thinwire {
 namespace {
 
 constexpr double kWorthMoreLoss = 1.02;
 constexpr double kWorthAnException = 1.01;
-// In the laboratory steps of 10 ms took up to 1.8 times what was predicted beside other codecs; most of that was communication.
+// In the laboratory steps of 10 ms took up to 1.8 times what was predicted beside other codecs;
+// most of that was communication.
 constexpr double kSurelyNeeded = 0.6;
-// Of the predicted time in which the wire is busy, where a codec's bytes are known: the rate of the link is, from a short probe.
+// Of the predicted time in which the wire is busy, where a codec's bytes are known: the rate of the
+// link is, from a short probe.
 constexpr double kSurelyOnTheWire = 0.8;
 constexpr double kWorthATrial = 1.05;
-// Of predicted steps. In docs/results/plan.md 127 of 128 codecs are within 1.3 times of the median one of their recipe and link, as shares
-// of what is predicted.
+// Of predicted steps. In docs/results/plan.md 127 of 128 codecs are within 1.3 times of the median
+// one of their recipe and link, as shares of what is predicted.
 constexpr double kError = 0.3;
-// Of the time in which messages are on the wire: a thread that looks for them takes turns with the arithmetic on one core.
+// Of the time in which messages are on the wire: a thread that looks for them takes turns with the
+// arithmetic on one core.
 constexpr double kTakenByMessages = 0.5;
 
-// Values: a tensor of the first class is smaller than its frames' costs, one of the last is in chunks of its own.
+// Predicted steps that are so near each other may be the other way round: predictions are mostly
+// within 15 % (docs/results/plan.md).
+constexpr double kAlike = 1.15;
+
+// Values: a tensor of the first class is smaller than its frames' costs, one of the last is in
+// chunks of its own.
 constexpr std::array<size_t, 3> kClassEnds = {size_t{1} << 12, size_t{1} << 16, SIZE_MAX};
 
 // Of an exchange or a rule.
 template <typename Setting>
 void set_codec(Setting& setting, const std::string& text) {
-  const size_t at = text.find(" @ ");
-  setting.codec = text.substr(0, at);
-  setting.method = at == std::string::npos ? "auto" : text.substr(at + 3);
+  CodecAndMethod parts = codec_and_method(text);
+  setting.codec = std::move(parts.codec);
+  setting.method = std::move(parts.method);
   setting.grouping = Grouping::kTensor;
 }
 
@@ -102,7 +112,8 @@ AutoChoice::AutoChoice(ExchangeOptions base, std::vector<TensorSpec> tensors, Co
       candidates_(auto_candidates(parse_auto(base_.codec).value().loss)),
       costs_(std::move(costs)) {}
 
-// Momentum may be in the memory of every codec, fp32 included, while what stays dense has no memory.
+// Momentum may be in the memory of every codec, fp32 included, while what stays dense has no
+// memory.
 std::vector<ExchangeOptions> settings_to_measure(const ExchangeOptions& base,
                                                  const std::vector<TensorSpec>& tensors) {
   std::vector<ExchangeOptions> all;
@@ -144,9 +155,10 @@ double AutoChoice::expected(const Situation& now, const AutoDecision& decision) 
   return predicted({.timeline = known->timeline, .request = now.request}, decision) * known->factor;
 }
 
-void AutoChoice::learn(const Situation& now, const AutoDecision& decision, double seconds) {
+void AutoChoice::learn(const Situation& now, const AutoDecision& decision, double seconds,
+                       bool of_start) {
   const double factor = std::clamp(seconds / predicted(now, decision), 0.1, 10.0);
-  tried_.learn(decision, now.timeline, factor);
+  tried_.learn(decision, now.timeline, factor, of_start);
   codecs_tried_.insert(decision.codec);
 }
 
@@ -159,13 +171,15 @@ bool AutoChoice::was_tried(const AutoDecision& decision) const {
   return tried_.find(decision) != nullptr;
 }
 
-// Whether a codec that most tensors did not have yet would be the fastest of all if its communication took only a part of what is
-// predicted, and computation got back the time for which the messages of what holds delay it.
+// Whether a codec that most tensors did not have yet would be the fastest of all if its
+// communication took only a part of what is predicted, and computation got back the time for which
+// the messages of what holds delay it.
 bool AutoChoice::promises(const Situation& now, const StepPrediction& held,
                           const AutoDecision& other, const StepPrediction& step,
                           double least) const {
   if (codecs_tried_.contains(other.codec)) return false;
-  // The bytes alone would take as long as the fastest step. Those of sparse codecs depend on the gradients.
+  // The bytes alone would take as long as the fastest step. Those of sparse codecs depend on the
+  // gradients.
   if (loss_of(other) != AllowedLoss::kAny && kSurelyOnTheWire * step.wire_seconds >= least)
     return false;
   const double taken = now.request.own_core ? 0 : kTakenByMessages * held.wire_seconds;
@@ -176,8 +190,8 @@ bool AutoChoice::promises(const Situation& now, const StepPrediction& held,
   return kWorthATrial * at_best < least;
 }
 
-// Whether it would be the fastest of all if predictions were as wrong as they may be. The luckiest codec so far is as
-// far from a common error of all predictions as any may be, or less.
+// Whether it would be the fastest of all if predictions were as wrong as they may be. The luckiest
+// codec so far is as far from a common error of all predictions as any may be, or less.
 bool AutoChoice::is_close(const AutoDecision& other, const StepPrediction& step,
                           double least) const {
   if (was_tried(other) || loss_of(other) != AllowedLoss::kAny) return false;
@@ -187,8 +201,9 @@ bool AutoChoice::is_close(const AutoDecision& other, const StepPrediction& step,
   return kWorthATrial * at_best < least;
 }
 
-// A codec that loses more than what holds must promise something. Those that round differ by their bytes, and little else. The four
-// that need a memory take between 0.73 and 1.35 times what is predicted of them in docs/results/plan.md.
+// A codec that loses more than what holds must promise something. Those that round differ by their
+// bytes, and little else. The four that need a memory take between 0.73 and 1.35 times what is
+// predicted of them in docs/results/plan.md.
 std::optional<AutoDecision> AutoChoice::worth_trying(const Situation& now,
                                                      const AutoDecision& current) {
   Result<StepPrediction> held = play(now, current);
@@ -208,6 +223,16 @@ std::optional<AutoDecision> AutoChoice::worth_trying(const Situation& now,
     found = other;
   }
   return found;
+}
+
+std::optional<AutoDecision> AutoChoice::dense_again(const Situation& now,
+                                                    const AutoDecision& current) {
+  AutoDecision dense{.step = 0, .codec = "fp32", .why = {}};
+  if (current.codec == dense.codec && current.others.empty()) return std::nullopt;
+  const TriedDecisions::Tried* known = tried_.find(dense);
+  if (known == nullptr || !known->of_start) return std::nullopt;
+  if (predicted(now, dense) > kAlike * predicted(now, current)) return std::nullopt;
+  return dense;
 }
 
 bool AutoChoice::is_free(const TensorSpec& tensor) const {

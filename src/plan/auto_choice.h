@@ -1,4 +1,5 @@
-// AutoChoice: finds the codecs with which the predicted step is shortest, tensors of one size together.
+// AutoChoice: finds the codecs with which the predicted step is shortest, tensors of one size
+// together.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +13,15 @@
 
 namespace thinwire {
 
-// The options of an exchange that does what was decided; `base` says auto. The rules of `base` come first.
+// The options of an exchange that does what was decided; `base` says auto. The rules of `base` come
+// first.
 ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decision);
 
 // "int8"; "int8, fp32 for 3 of 8 tensors".
 std::string name_of(const AutoDecision& decision, size_t tensors);
 
-// Of one codec and memory each: all whose costs predictions need, whatever is decided. The first are those of the candidates.
+// Of one codec and memory each: all whose costs predictions need, whatever is decided. The first
+// are those of the candidates.
 std::vector<ExchangeOptions> settings_to_measure(const ExchangeOptions& base,
                                                  const std::vector<TensorSpec>& tensors);
 
@@ -42,19 +45,26 @@ class AutoChoice {
   double expected(const Situation& now, const AutoDecision& decision);
   bool was_tried(const AutoDecision& decision) const;
 
-  // Steps with `decision` took `seconds`. Decisions that were never tried are taken to be as far from their predictions
-  // as the worst of those that were, so that one codec that disappoints speaks for all.
-  void learn(const Situation& now, const AutoDecision& decision, double seconds);
+  // Steps with `decision` took `seconds`. Decisions that were never tried are taken to be as far
+  // from their predictions as the worst of those that were, so that one codec that disappoints
+  // speaks for all.
+  // `of_start`: they were the first steps of a run.
+  void learn(const Situation& now, const AutoDecision& decision, double seconds,
+             bool of_start = false);
   // What others took was under other conditions.
   void forget();
 
   // A decision with more loss is chosen if it is at least 2 % faster than those before it.
   AutoDecision best(const Situation& now);
 
-  // A codec for all tensors that is worth a trial; of several the one with the shortest predicted step. It might be the fastest of all
-  // if its communication took only a part of what is predicted; or, if both it and `current` lose more than rounding does, if
-  // predictions of whole steps are as wrong as they may be.
+  // A codec for all tensors that is worth a trial; of several the one with the shortest predicted
+  // step. It might be the fastest of all if its communication took only a part of what is
+  // predicted; or, if both it and `current` lose more than rounding does, if predictions of whole
+  // steps are as wrong as they may be.
   std::optional<AutoDecision> worth_trying(const Situation& now, const AutoDecision& current);
+  // fp32 for all tensors, if it was seen in the first steps alone, which may take longer than later
+  // ones, and its predicted step is not much longer than that of `current`.
+  std::optional<AutoDecision> dense_again(const Situation& now, const AutoDecision& current);
 
  private:
   Result<StepPrediction> play(const Situation& now, const AutoDecision& decision);

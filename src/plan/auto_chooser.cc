@@ -14,8 +14,8 @@ namespace thinwire {
 namespace {
 
 constexpr size_t kFirstSteps = 3, kSteps = 10, kUnsteady = 2;
-// After a change: as many steps as took 0.3 s before it. Where steps are short, their times spread by 15 %, and the median of six
-// by 8 %.
+// After a change: as many steps as took 0.3 s before it. Where steps are short, their times spread
+// by 15 %, and the median of six by 8 %.
 constexpr double kStepsOfATrial = 6, kMostStepsOfATrial = 30;
 constexpr double kSecondsOfATrial = 0.3;
 // Of steps, for trials, beside those with which each candidate is tried once.
@@ -121,8 +121,9 @@ AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
   return resumed != nullptr ? *resumed : first;
 }
 
-// What a codec does to the arithmetic beside it is no other condition, so predictions of the step with what holds are compared
-// while it holds, and of what fp32 adds to the arithmetic at all times.
+// What a codec does to the arithmetic beside it is no other condition, so predictions of the step
+// with what holds are compared while it holds, and of what fp32 adds to the arithmetic at all
+// times.
 void AutoChooser::forget_other_conditions(const Situation& there, const AutoDecision& now) {
   const double dense = choice_->predicted(there, {.step = 0, .codec = "fp32", .why = {}}) -
                        there.timeline.compute_seconds;
@@ -134,12 +135,12 @@ void AutoChooser::forget_other_conditions(const Situation& there, const AutoDeci
   step_ = step;
 }
 
-// On rank 0: the text of what is to hold; empty if that is what holds now. What promises enough is tried first, then what
-// might do better than is predicted. In the end what took least time stays.
+// On rank 0: the text of what is to hold; empty if that is what holds now. What promises enough is
+// tried first, then what might do better than is predicted. In the end what took least time stays.
 std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& now) {
   const Situation there = situation(steps);
   forget_other_conditions(there, now);
-  choice_->learn(there, now, steps.step);
+  choice_->learn(there, now, steps.step, steps_ <= kFirstSteps);
   AutoDecision next = choice_->best(there);
   const auto is_now = [&] { return next.codec == now.codec && next.others == now.others; };
   const auto is_dense = [](const AutoDecision& one) {
@@ -158,6 +159,13 @@ std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& no
       next = std::move(*trial);
       change = true;
       aim = "; a trial";
+      ++trials_;
+    }
+  if (!change && may_try)
+    if (std::optional<AutoDecision> dense = choice_->dense_again(there, now)) {
+      next = std::move(*dense);
+      change = true;
+      aim = "; a trial, since it was measured in the first steps alone";
       ++trials_;
     }
   if (!change) return {};

@@ -1,4 +1,5 @@
-// Tests of which codecs auto tries, and of what it makes of their times: predictions that are wrong by 30 %, noisy steps.
+// Tests of which codecs auto tries, and of what it makes of their times: predictions that are wrong
+// by 30 %, noisy steps.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,13 +45,14 @@ struct End {
 
 // `error`: how many times the predicted seconds steps with a codec take.
 End end_of(World world, const std::function<double(const std::string&)>& error, uint64_t seed,
-           double noise, uint64_t steps) {
+           double noise, uint64_t steps, AllowedLoss loss = AllowedLoss::kAny) {
   world.wrong = [&](const AutoDecision& decision, uint64_t step) {
     return error(decision.codec) * (1 + noise * chance(seed, step));
   };
   End end;
   run_local(2, [&](Group& group) {
-    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    const bool small = loss == AllowedLoss::kSmall;
+    SimulatedRun run(group, world, {.codec = small ? "auto:loss=small" : "auto:loss=any"});
     run.steps(steps);
     if (group.rank() != 0) return;
     end.decisions = run.exchange().decisions();
@@ -59,13 +61,14 @@ End end_of(World world, const std::function<double(const std::string&)>& error, 
     };
     end.seconds = seconds(run.decision());
     end.least = std::numeric_limits<double>::infinity();
-    for (const std::string& codec : auto_candidates(AllowedLoss::kAny))
+    for (const std::string& codec : auto_candidates(loss))
       end.least = std::min(end.least, seconds({.step = 0, .codec = codec, .why = {}}));
   });
   return end;
 }
 
-// Where all take about as long, because of the arithmetic, none promises anything; but predictions may be wrong.
+// Where all take about as long, because of the arithmetic, none promises anything; but predictions
+// may be wrong.
 TEST(AutoTrials, TriesWhatIsAsCloseAsPredictionsAreWrong) {
   for (const std::string fast : {"powersgd:rank=4", "sidco:density=0.01", "topk:density=0.01",
                                  "topk:density=0.01 @ sparse-reduce"}) {
@@ -107,7 +110,8 @@ TEST(AutoTrials, EndWithTheBestWhereErrorsAreLargeAndStepsNoisy) {
   }
 }
 
-// A codec beside which the arithmetic takes longer is known by the arithmetic that was seen with it.
+// A codec beside which the arithmetic takes longer is known by the arithmetic that was seen with
+// it.
 TEST(AutoTrials, LeaveACodecThatSlowsTheArithmetic) {
   for (const std::string slow : {"powersgd:rank=4", "sidco:density=0.01", "topk:density=0.01",
                                  "topk:density=0.01 @ sparse-reduce"}) {
@@ -120,13 +124,32 @@ TEST(AutoTrials, LeaveACodecThatSlowsTheArithmetic) {
   }
 }
 
-// Where codecs are as fast as is predicted, those with a memory are tried once each, whatever the noise.
+// Where codecs are as fast as is predicted, those with a memory are tried once each, whatever the
+// noise.
 TEST(AutoTrials, AreFew) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const End end = end_of(
         always(kThin, 0.3), [](const std::string&) { return 1.0; }, seed, 0.15, 400);
     EXPECT_LE(std::count_if(end.decisions.begin(), end.decisions.end(), is_trial), 4);
   }
+}
+
+// Machines become faster in the first steps of a run. What is tried after these is compared with
+// fp32 as it is then.
+TEST(AutoTrials, FP32GetsAnotherTrialWhereARunBeginsSlowly) {
+  World world = always({.bits_per_second = 3e8, .latency_seconds = 1e-5}, 0.01);
+  world.compute = [](uint64_t step, int) { return step < 9 ? 0.014 : 0.01; };
+  const End end = end_of(
+      world, [](const std::string& codec) { return codec == "fp32" ? 1.0 : 1.2; }, 1, 0, 200,
+      AllowedLoss::kSmall);
+  EXPECT_GT(end.decisions.size(), 2u);  // others were tried
+  EXPECT_EQ(end.decisions.back().codec, "fp32");
+  EXPECT_EQ(std::count_if(end.decisions.begin(), end.decisions.end(),
+                          [](const AutoDecision& decision) {
+                            return decision.why.find("in the first steps alone") !=
+                                   std::string::npos;
+                          }),
+            1);
 }
 
 TEST(AutoTrials, AfterAChangeOfTheLinkTheRightOnesHold) {
@@ -171,7 +194,21 @@ TEST(TriedDecisions, AreAllFasterWhereOneThatIsHeldIs) {
   EXPECT_EQ(tried.find(a), nullptr);
 }
 
-// A first decision comes at once. Trials of what promises nearly the same end within 50 steps, most of the time.
+TEST(TriedDecisions, TheFirstStepsOfARunDoNotCountBesideLaterOnes) {
+  const AutoDecision a{.step = 1, .codec = "fp32", .why = {}};
+  const AutoDecision b{.step = 2, .codec = "fp16", .why = {}};
+  TriedDecisions tried;
+  tried.learn(a, timeline_of(4), 1.5, true);
+  EXPECT_TRUE(tried.find(a)->of_start);
+  tried.learn(b, timeline_of(2), 0.5);
+  tried.learn(a, timeline_of(3), 1.1);
+  EXPECT_FALSE(tried.find(a)->of_start);
+  EXPECT_EQ(tried.find(a)->factor, 1.1);
+  EXPECT_EQ(tried.find(a)->timeline.compute_seconds, 3);
+}
+
+// A first decision comes at once. Trials of what promises nearly the same end within 50 steps, most
+// of the time.
 TEST(AutoTrials, AChangedLinkIsSettledSoon) {
   constexpr uint64_t kChange = 60, kSteps = 200, kRuns = 24;
   size_t prompt = 0;
@@ -200,7 +237,8 @@ TEST(AutoTrials, AChangedLinkIsSettledSoon) {
   EXPECT_GE(prompt, kRuns * 3 / 4);
 }
 
-// One codec took much less than was predicted, so others might, too; but not less than their bytes take.
+// One codec took much less than was predicted, so others might, too; but not less than their bytes
+// take.
 TEST(AutoTrials, WhatTheLinkCannotCarryIsNotTried) {
   const auto tried = [](LinkSpec link, double compute) {
     const ExchangeOptions base{.codec = "auto"};

@@ -1,4 +1,5 @@
-// TriedDecisions: factors and timelines are means over the windows of a decision, later ones count more.
+// TriedDecisions: factors and timelines are means over the windows of a decision, later ones count
+// more.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/tried_decisions.h"
 
@@ -35,13 +36,17 @@ std::string key_of(AutoDecision decision) {
 }  // namespace
 
 void TriedDecisions::learn(const AutoDecision& decision, const StepTimeline& timeline,
-                           double factor) {
+                           double factor, bool of_start) {
   const std::string key = key_of(decision);
   const bool held = std::exchange(latest_, key) == key;
-  const auto [at, is_first] =
-      all_.try_emplace(key, Tried{.timeline = timeline, .factor = factor});
+  Tried seen{.timeline = timeline, .factor = factor, .of_start = of_start};
+  const auto [at, is_first] = all_.try_emplace(key, seen);
   if (is_first) return;
   Tried& known = at->second;
+  if (known.of_start) {
+    known = std::move(seen);
+    return;
+  }
   known.factor = (known.factor + factor) / 2;  // a window may be lucky
   if (!held) {
     known.timeline = mean_of(std::move(known.timeline), timeline);
