@@ -66,7 +66,8 @@ Status check_synchroniser(const Setting& setting) {
   return fail(method.status().code(), setting.origin, method.status().message());
 }
 
-// A run keeps its settings in files of JSON, which has no other text. What is wrong would also spoil the message.
+// A run keeps its settings in files of JSON, which has no other text. What is wrong would also
+// spoil the message.
 Status check_text(const Setting& setting) {
   using Json = nlohmann::json;
   const auto written = [](const std::string& text) {

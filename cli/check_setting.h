@@ -1,4 +1,5 @@
-// Checks a setting against a table of keys: every complaint names the place, the key and the choices.
+// Checks a setting against a table of keys: every complaint names the place, the key and the
+// choices.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -10,11 +10,13 @@
 
 namespace thinwire::cli {
 
-// One process. It is in a process group of its own, so that Ctrl-C reaches it through its parent alone,
-// and is asked to end when the parent dies. Used by the thread that made it, which must live as long.
+// One process. It is in a process group of its own, so that Ctrl-C reaches it through its parent
+// alone, and is asked to end when the parent dies. Used by the thread that made it, which must live
+// as long.
 class ChildProcess {
  public:
-  // Starts this program with `arguments`; its output is appended to the file `log`. Throws Error(kIo).
+  // Starts this program with `arguments`; its output is appended to the file `log`. Throws
+  // Error(kIo).
   ChildProcess(const std::vector<std::string>& arguments, const std::string& log);
   ~ChildProcess();  // ends it the hard way where it still runs
   ChildProcess(ChildProcess&& other) noexcept;

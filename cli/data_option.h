@@ -7,9 +7,9 @@
 
 namespace thinwire::cli {
 
-// Adds --data to `command`. `folder` receives what it says, or else THINWIRE_DATA, or else the default. A
-// folder that was named must exist: otherwise parsing throws UsageError with the folder and the choices.
-// The default need not exist.
+// Adds --data to `command`. `folder` receives what it says, or else THINWIRE_DATA, or else the
+// default. A folder that was named must exist: otherwise parsing throws UsageError with the folder
+// and the choices. The default need not exist.
 void add_data_option(CLI::App& command, std::string& folder);
 
 }  // namespace thinwire::cli

@@ -15,7 +15,8 @@ std::string influence_page(const InfluenceReport& report, bool ranking, const st
 // "lenet on mnist, 5 checkpoints, 60,000 training samples".
 std::string influence_about(const InfluenceReport& report);
 
-// "93.1% of 2,981 wrong labels are among the 10% of the training samples with the largest ..."; of three shares.
+// "93.1% of 2,981 wrong labels are among the 10% of the training samples with the largest ..."; of
+// three shares.
 std::string found_sentence(const WrongLabelsFound& found);
 
 }  // namespace thinwire::cli

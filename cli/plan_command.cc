@@ -17,6 +17,7 @@
 #include "cli/plan_subject.h"
 #include "cli/plan_table.h"
 #include "cli/text.h"
+#include "thinwire/codec_and_method.h"
 #include "thinwire/trainer.h"
 
 namespace thinwire::cli {
@@ -41,7 +42,7 @@ std::vector<PlanRow> rows_of(const PlanSubject& subject, const PlanArguments& ar
     try {
       row.step = subject.predict(codec, request, costs);
       if (subject.has_known_accuracy()) {
-        const std::string name = parse_candidate(codec).codec;
+        const std::string name = codec_and_method(codec).codec;
         row.accuracy = accuracy_of(name);
         row.wants_short_trial = wants_short_trial(name);
       }
@@ -72,7 +73,8 @@ std::optional<FlatSteps> flat_of(const PlanSubject& subject, const PlanTable& pl
   return flat;
 }
 
-// Measures the link between mpirun's ranks, which are those of the plan. Whether this rank is the one that plans.
+// Measures the link between mpirun's ranks, which are those of the plan. Whether this rank is the
+// one that plans.
 bool probe(PlanArguments& arguments) {
   if (!arguments.probes) return true;
   if (!mpirun_world())

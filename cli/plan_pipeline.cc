@@ -23,7 +23,8 @@ class PlannedStages final : public PlanSubject {
         threads_(threads),
         pipeline_(recipe_pipeline(recipe_, {.data = arguments.data, .out = {}, .resume = {}}, ranks,
                                   arguments.step_seconds > 0 ? 0 : arguments.steps)) {
-    // The time given is that of one rank, which has one stage: of each micro-batch a pass forward and one backward.
+    // The time given is that of one rank, which has one stage: of each micro-batch a pass forward
+    // and one backward.
     const double pass = arguments.step_seconds / (3 * static_cast<double>(pipeline_.micro_batches));
     for (PlannedStage& stage : pipeline_.stages) {
       if (arguments.step_seconds > 0) {

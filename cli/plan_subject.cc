@@ -10,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/recipe_file.h"
 #include "cli/tensor_list.h"
+#include "thinwire/codec_and_method.h"
 #include "thinwire/local_plan.h"
 #include "thinwire/recipe_plan.h"
 
@@ -26,7 +27,7 @@ class SharedOrLocal : public PlanSubject {
 
   StepPrediction predict(const std::string& codec, const PlanRequest& request,
                          CostTable& costs) const override {
-    const CodecAndMethod candidate = parse_candidate(codec);
+    const CodecAndMethod candidate = codec_and_method(codec);
     if (sync_.method.empty())
       return predict_step(timeline_, exchange(candidate, request.per_machine), request, costs)
           .value();
@@ -41,7 +42,7 @@ class SharedOrLocal : public PlanSubject {
                     double speed_up) const override {
     if (!sync_.method.empty()) return PlanSubject::break_even(codec, request, costs, speed_up);
     const auto of = [&](const std::string& text) {
-      return exchange(parse_candidate(text), request.per_machine);
+      return exchange(codec_and_method(text), request.per_machine);
     };
     return break_even_rate(timeline_, of(codec), of("fp32"), request, costs, speed_up).value();
   }
@@ -49,7 +50,7 @@ class SharedOrLocal : public PlanSubject {
   std::optional<StepPrediction> predict_flat(const std::string& codec, const PlanRequest& request,
                                              CostTable& costs) const override {
     if (request.per_machine == 1 || !sync_.method.empty()) return std::nullopt;
-    return predict_step(timeline_, exchange(parse_candidate(codec), 1), request, costs).value();
+    return predict_step(timeline_, exchange(codec_and_method(codec), 1), request, costs).value();
   }
 
   std::vector<std::string> notes() const override {
@@ -168,12 +169,6 @@ std::optional<StepPrediction> PlanSubject::predict_flat(const std::string& /*cod
   return std::nullopt;
 }
 
-CodecAndMethod parse_candidate(const std::string& text) {
-  const size_t at = text.find(" @ ");
-  return {.codec = text.substr(0, at),
-          .method = at == std::string::npos ? "auto" : text.substr(at + 3)};
-}
-
 int cores_of(const PlanArguments& arguments) {
   return arguments.cores.value_or(static_cast<int>(std::thread::hardware_concurrency()));
 }
@@ -203,8 +198,8 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
   RunArguments own = arguments;
   if (!arguments.sync.empty()) own.sets.push_back("sync.method=" + arguments.sync);
   Recipe recipe = load_recipe(own, "", ranks);
-  // Computation is measured with the threads that a rank has among those of its machine. A run has as many as it likes where nobody
-  // says how many, so that leaves the exchange no core.
+  // Computation is measured with the threads that a rank has among those of its machine. A run has
+  // as many as it likes where nobody says how many, so that leaves the exchange no core.
   const int64_t threads = recipe.options.integer("run.threads");
   if (const int here = ranks_per_machine(arguments, recipe); here > 1 && threads == 0) {
     own.sets.push_back("run.threads=" + std::to_string(std::max(1, cores_of(arguments) / here)));

@@ -1,4 +1,5 @@
-// What thinwire plan predicts steps of: a recipe, or a list of tensors, trained in one of three ways.
+// What thinwire plan predicts steps of: a recipe, or a list of tensors, trained in one of three
+// ways.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cli/session.h"
+#include "thinwire/codec_and_method.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire::cli {
@@ -45,7 +47,8 @@ class PlanSubject {
   // Throws Error for a codec that it cannot have.
   virtual StepPrediction predict(const std::string& codec, const PlanRequest& request,
                                  CostTable& costs) const = 0;
-  // The rate below which the codec is `speed_up` times as fast as fp32, as break_even_rate gives it.
+  // The rate below which the codec is `speed_up` times as fast as fp32, as break_even_rate gives
+  // it.
   virtual double break_even(const std::string& codec, const PlanRequest& request, CostTable& costs,
                             double speed_up) const;
 
@@ -68,19 +71,14 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
 std::unique_ptr<PlanSubject> make_pipeline_subject(const PlanArguments& arguments, Recipe recipe,
                                                    int ranks, int64_t threads);
 
-// A codec and its method, "topk @ gather"; the method is "auto" unless it is named.
-struct CodecAndMethod {
-  std::string codec, method;
-};
-CodecAndMethod parse_candidate(const std::string& text);
-
 // The links and machines that arguments name.
 PlanRequest request_of(const PlanArguments& arguments, int ranks, int per_machine, bool own_core);
 
 // Of each machine.
 int cores_of(const PlanArguments& arguments);
 
-// Whether the exchange has a core of its own: ranks that were given so many threads each leave one on their machine.
+// Whether the exchange has a core of its own: ranks that were given so many threads each leave one
+// on their machine.
 bool leaves_a_core(const PlanArguments& arguments, int64_t threads, int per_machine);
 
 }  // namespace thinwire::cli

@@ -1,4 +1,5 @@
-// The outcome of thinwire plan: predicted steps of several codecs, ranked, and what follows from them.
+// The outcome of thinwire plan: predicted steps of several codecs, ranked, and what follows from
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -55,7 +56,8 @@ std::string plan_text(const PlanTable& plan);
 // For programs.
 std::string plan_json(const PlanTable& plan);
 
-// The same of one subject at several numbers of ranks: two tables, times and bytes; and a list of plans.
+// The same of one subject at several numbers of ranks: two tables, times and bytes; and a list of
+// plans.
 std::string scale_text(const std::vector<PlanTable>& plans);
 std::string scale_json(const std::vector<PlanTable>& plans);
 

@@ -1,4 +1,5 @@
-// Runs the program: reads the command line, prints one line for each mistake or failure, and returns the exit code.
+// Runs the program: reads the command line, prints one line for each mistake or failure, and
+// returns the exit code.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 
@@ -72,8 +73,8 @@ std::string usage_error(const CLI::App& program, const CLI::Error& error, int ar
   return std::string(first_line(error.what())) + see;
 }
 
-// A file that is opened must not get the number of a standard stream that the caller closed: what is printed
-// would land in it. What stands in their place here fails when it is used.
+// A file that is opened must not get the number of a standard stream that the caller closed: what
+// is printed would land in it. What stands in their place here fails when it is used.
 void hold_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
     if (fcntl(stream, F_GETFD) < 0 &&
@@ -81,7 +82,8 @@ void hold_standard_streams() {
       return;
 }
 
-// Where printing fails in mid-command, `output_error` receives its errno, and nothing is said about it.
+// Where printing fails in mid-command, `output_error` receives its errno, and nothing is said about
+// it.
 int run_command(int argc, char** argv, int& output_error) {
   CLI::App program("Trains neural networks across thin links.", "thinwire");
   int exit_code = kExitOk;

@@ -4,8 +4,8 @@
 
 namespace thinwire::cli {
 
-// All of thinwire: SIGINT and SIGTERM are watched from now on. Returns the exit code; what went wrong
-// stands on stderr.
+// All of thinwire: SIGINT and SIGTERM are watched from now on. Returns the exit code; what went
+// wrong stands on stderr.
 int run_program(int argc, char** argv);
 
 }  // namespace thinwire::cli

@@ -87,7 +87,8 @@ std::string_view wanted(OptionType type) {
   return "text in quotes";
 }
 
-// A mistake and its line, to tell of mistakes in the order of the file: a TOML table has its keys in another.
+// A mistake and its line, to tell of mistakes in the order of the file: a TOML table has its keys
+// in another.
 using Lines = std::vector<std::pair<uint32_t, Mistake>>;
 
 // Reads the keys below `table`, whose own name is `prefix` ("train." or nothing).

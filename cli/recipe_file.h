@@ -39,9 +39,9 @@ Result<Setting> codec_setting(std::string_view codec, std::string_view origin,
 using FindFaults = std::function<std::vector<RecipeFault>(const Options& options,
                                                           std::span<const std::string> unsure)>;
 
-// Puts the settings together; of several for one key the last counts. Fails with all mistakes: those that
-// were found before, and what `check_together` finds wrong with the rest, said to be where the key to blame
-// was written.
+// Puts the settings together; of several for one key the last counts. Fails with all mistakes:
+// those that were found before, and what `check_together` finds wrong with the rest, said to be
+// where the key to blame was written.
 Result<Recipe> make_recipe(std::string name, Written written, std::span<const OptionInfo> keys,
                            const FindFaults& check_together = nullptr);
 

@@ -194,8 +194,8 @@ TEST(RecipeFile, NamesTheMistakesOfFileArgumentsAndKeysTogether) {
                           StartsWith("a.toml:6: 'pipeline.backward_memory': aqsgd")));
 }
 
-// Which data set was meant is not known, so nothing is said about what it has; nor about anything where
-// the section is not known.
+// Which data set was meant is not known, so nothing is said about what it has; nor about anything
+// where the section is not known.
 TEST(RecipeFile, KeysOfASectionWithAMistakeAreNotJudgedTogether) {
   const auto said = [](std::string_view toml) {
     return split(

@@ -11,7 +11,8 @@
 
 namespace thinwire::cli {
 
-// One key and its value, checked against the table. `path` is for messages, which name the line too.
+// One key and its value, checked against the table. `path` is for messages, which name the line
+// too.
 Result<Setting> setting_of(const std::string& key, const toml::node& node, const std::string& path,
                            std::span<const OptionInfo> keys);
 

@@ -1,4 +1,5 @@
-// Looks for checkpoints, for the recipe of a run, and for the summary that says that it is finished.
+// Looks for checkpoints, for the recipe of a run, and for the summary that says that it is
+// finished.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/run_folder.h"
 

@@ -20,8 +20,8 @@ class RunLog {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // The last line of progress without its margin, "step 101/1000  epoch 1.01  loss 0.5000"; empty before the
-  // first. Notes and warnings are none.
+  // The last line of progress without its margin, "step 101/1000  epoch 1.01  loss 0.5000"; empty
+  // before the first. Notes and warnings are none.
   std::string progress() const;
 
   // What the run complained of in its last line; empty where it did not.

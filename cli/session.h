@@ -23,9 +23,8 @@ struct RunArguments {
 
 void add_run_arguments(CLI::App& command, RunArguments& arguments);
 
-// The recipe with the changes of --set, and with `codec`, if any, in place of its own. `workers` is how
-// many there are, once that is known. Throws Error with all that is wrong with it, a
-// line each.
+// The recipe with the changes of --set, and with `codec`, if any, in place of its own. `workers` is
+// how many there are, once that is known. Throws Error with all that is wrong with it, a line each.
 Recipe load_recipe(const RunArguments& arguments, const std::string& codec = {},
                    std::optional<int> workers = {});
 

@@ -1,4 +1,5 @@
-// thinwire sweep: makes the runs of one file, each in a process of its own, and one table of their results.
+// thinwire sweep: makes the runs of one file, each in a process of its own, and one table of their
+// results.
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>  // program_invocation_name
 #include <fmt/format.h>

@@ -32,9 +32,9 @@ struct Sweep {
   std::vector<SweepRun> runs;
 };
 
-// The runs of the file at `path`, in the order they are to be made: all of the first seed, then all of the
-// next. `sets` come after what the file says. docs/training.md has the form. Errors name file, line, key
-// and choices; every run's recipe is checked.
+// The runs of the file at `path`, in the order they are to be made: all of the first seed, then all
+// of the next. `sets` come after what the file says. docs/training.md has the form. Errors name
+// file, line, key and choices; every run's recipe is checked.
 Result<Sweep> read_sweep(const std::string& path, std::span<const Setting> sets,
                          std::span<const OptionInfo> keys);
 

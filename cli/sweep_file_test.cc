@@ -190,7 +190,8 @@ TEST(SweepFile, RunsNeverShareAFolder) {
               HasSubstr("two runs are called 'a-b-seed1'"));
 }
 
-// --- what runs came to --------------------------------------------------------------------------------
+// --- what runs came to
+// --------------------------------------------------------------------------------
 
 class FinishedSummary : public ::testing::Test {
  protected:

@@ -44,7 +44,8 @@ Measured measure_key(const std::vector<const SweepResult*>& results, const std::
   return mean_and_interval(values);
 }
 
-// Differences to the run that each is compared with, of the same case and seed, where both have the figure.
+// Differences to the run that each is compared with, of the same case and seed, where both have the
+// figure.
 std::vector<double> paired(const std::vector<const SweepResult*>& results,
                            const std::vector<SweepResult>& all, const std::string& key) {
   std::vector<double> differences;

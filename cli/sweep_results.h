@@ -12,9 +12,9 @@
 
 namespace thinwire::cli {
 
-// The run's summary.json at `path`, if it is of a finished run. Empty where there is none; `difference`
-// names the first setting in which a finished run's recipe is not this one ("train.epochs: 3 before, 5
-// now"), and there is none then either.
+// The run's summary.json at `path`, if it is of a finished run. Empty where there is none;
+// `difference` names the first setting in which a finished run's recipe is not this one
+// ("train.epochs: 3 before, 5 now"), and there is none then either.
 std::optional<nlohmann::json> finished_summary(const std::string& path, const SweepRun& run,
                                                std::string& difference);
 
@@ -55,15 +55,16 @@ struct SweepRow {
   Measured seconds;
 };
 
-// In the order of the sweep; rows none of whose runs finished or failed are left out. A figure is measured over the runs that
-// have it; where none has, or all failed, its count is 0.
+// In the order of the sweep; rows none of whose runs finished or failed are left out. A figure is
+// measured over the runs that have it; where none has, or all failed, its count is 0.
 std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>& results,
                               const std::vector<SweepFailure>& failures = {});
 
 // Rows with failed runs are marked so beside the number of seeds that count.
 Table table_of(const std::vector<SweepRow>& rows);
 
-// Why runs failed: a line for each row and reason, "sparse, 2 failed (sparse-seed1, sparse-seed2): out of memory".
+// Why runs failed: a line for each row and reason, "sparse, 2 failed (sparse-seed1, sparse-seed2):
+// out of memory".
 std::vector<std::string> failures_of(const std::vector<SweepRow>& rows);
 
 nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows);

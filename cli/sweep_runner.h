@@ -28,8 +28,8 @@ struct RunnerOptions {
   double report_every = 30;  // seconds between two lines about each run under way
 };
 
-// Makes all jobs that are not done, first to last. Whether all ended well: one that fails leaves the
-// others alone, a stop that the user asks for is for all. Lines about them go to stderr.
+// Makes all jobs that are not done, first to last. Whether all ended well: one that fails leaves
+// the others alone, a stop that the user asks for is for all. Lines about them go to stderr.
 bool make_runs(const RunnerOptions& options, std::vector<Job>& jobs);
 
 }  // namespace thinwire::cli

@@ -21,8 +21,8 @@ std::string ratio(double factor);             // three digits and a cross: "97.3
 std::string repeat(std::string_view text, size_t times);
 std::string join(const std::vector<std::string>& items, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);
-// What stands between semicolons, trimmed, without what is empty. Semicolons in brackets divide nothing:
-// "fp32; topk:density=warmup(0.01;1)" has two parts.
+// What stands between semicolons, trimmed, without what is empty. Semicolons in brackets divide
+// nothing: "fp32; topk:density=warmup(0.01;1)" has two parts.
 std::vector<std::string> split_codecs(std::string_view list);
 std::string_view trim(std::string_view text);
 std::string_view first_line(std::string_view text);

@@ -25,8 +25,9 @@ struct TrainArguments : RunArguments {
   bool tensorboard = false;
 };
 
-// The folder of the run that --resume names: itself, or the one that holds the named checkpoint. Throws UsageError where a
-// checkpoint stands in no run's folder, as one that was copied: nobody said where its run shall write.
+// The folder of the run that --resume names: itself, or the one that holds the named checkpoint.
+// Throws UsageError where a checkpoint stands in no run's folder, as one that was copied: nobody
+// said where its run shall write.
 std::string run_folder(const std::string& resume) {
   const std::filesystem::path path(resume.ends_with('/') ? resume.substr(0, resume.size() - 1)
                                                          : resume);

@@ -1,10 +1,11 @@
-// Times a rule over rows of a file, on one thread, beside one read of the same memory; compare_rules.py runs it.
+// Times a rule over rows of a file, on one thread, beside one read of the same memory;
+// compare_rules.py runs it.
 //
 //   rule_time ROWS RANKS RULE TIMES RESULT
 //
-// ROWS holds floats, one row after another. Prints a line for each of TIMES rounds: seconds of the rule, with
-// its statistics, and seconds of one read of the rows. The result goes to the file RESULT. What the rule keeps
-// from step to step is as before the first step.
+// ROWS holds floats, one row after another. Prints a line for each of TIMES rounds: seconds of the
+// rule, with its statistics, and seconds of one read of the rows. The result goes to the file
+// RESULT. What the rule keeps from step to step is as before the first step.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>

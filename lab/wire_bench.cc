@@ -3,9 +3,9 @@
 //
 //   lab/thin_links.py --rate 1gbit -- build/wire_bench
 //
-// A round runs every method once, from a barrier until the last rank has the mean; rounds follow each
-// other, so that all methods see the same machine. The wire time of a method is 8 x the bytes that a
-// rank sends (frames included, headers of TCP and below not) / rate.
+// A round runs every method once, from a barrier until the last rank has the mean; rounds follow
+// each other, so that all methods see the same machine. The wire time of a method is 8 x the bytes
+// that a rank sends (frames included, headers of TCP and below not) / rate.
 // SPDX-License-Identifier: Apache-2.0
 #include <mpi.h>
 #include <sys/resource.h>

@@ -12,13 +12,15 @@ namespace thinwire::cli {
 // `runs` is an array of what read_run gives.
 std::string report_page(const std::string& title, const nlohmann::json& runs);
 
-// Reads the runs in these folders and writes their report to `path`. Runs whose folders have the same name are told
-// apart by the folder above. Throws as read_run does, and kIo where the file cannot be written.
+// Reads the runs in these folders and writes their report to `path`. Runs whose folders have the
+// same name are told apart by the folder above. Throws as read_run does, and kIo where the file
+// cannot be written.
 void write_report(const std::vector<std::filesystem::path>& runs, const std::string& title,
                   const std::filesystem::path& path);
 
-// The same for all runs in the folder `out`, to report.html there, as the last act of a command whose results are on
-// disk already: a failure is said on stderr, and the command goes on. Returns whether there is a page.
+// The same for all runs in the folder `out`, to report.html there, as the last act of a command
+// whose results are on disk already: a failure is said on stderr, and the command goes on. Returns
+// whether there is a page.
 bool add_report(const std::filesystem::path& out, const std::string& title);
 
 }  // namespace thinwire::cli

@@ -12,7 +12,8 @@ namespace {
 using testing::EndsWith;
 
 TEST(PictureUri, RowsGoFromTheBottomUpAndAreFilledToFourBytes) {
-  // The headers, then fe fe fe ff ff ff 0 0 and 01 01 01 02 02 02 0 0; from Python's struct and base64.
+  // The headers, then fe fe fe ff ff ff 0 0 and 01 01 01 02 02 02 0 0; from Python's struct and
+  // base64.
   EXPECT_EQ(
       picture_uri({.width = 2, .height = 2, .channels = 1, .values = {1, 2, 0xfe, 0xff}}),
       "data:image/bmp;base64,Qk1GAAAAAAAAADYAAAAoAAAAAgAAAAIAAAABABgAAAAAABAAAAATCwAAEwsAAAAAAAAA"

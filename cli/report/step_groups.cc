@@ -1,4 +1,5 @@
-// StepGroups: adds the steps of a run to groups, and merges neighbouring groups when there are too many.
+// StepGroups: adds the steps of a run to groups, and merges neighbouring groups when there are too
+// many.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/report/step_groups.h"
 

@@ -11,8 +11,8 @@
 
 namespace thinwire::cli {
 
-// All groups but the last hold the same number of steps, a power of two. There are never more than twice
-// `most` groups: when one more would begin, each two neighbours become one.
+// All groups but the last hold the same number of steps, a power of two. There are never more than
+// twice `most` groups: when one more would begin, each two neighbours become one.
 class StepGroups {
  public:
   explicit StepGroups(size_t most) : most_(most) {}
@@ -24,7 +24,8 @@ class StepGroups {
   size_t steps() const noexcept { return steps_; }
   size_t groups() const noexcept { return groups_; }
 
-  // One number for each group, null where the group has no value of the column; five significant digits.
+  // One number for each group, null where the group has no value of the column; five significant
+  // digits.
   nlohmann::json means(const std::string& column) const;
   nlohmann::json least(const std::string& column) const;
   nlohmann::json largest(const std::string& column) const;

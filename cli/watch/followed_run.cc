@@ -1,4 +1,5 @@
-// Reads the lines that were added to metrics.jsonl, and whether summary.json speaks of the same run.
+// Reads the lines that were added to metrics.jsonl, and whether summary.json speaks of the same
+// run.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch/followed_run.h"
 

@@ -12,14 +12,14 @@
 
 namespace thinwire::cli {
 
-// Reads metrics.jsonl from where it stopped the time before, so that a look costs what was added since. Not
-// shared between threads.
+// Reads metrics.jsonl from where it stopped the time before, so that a look costs what was added
+// since. Not shared between threads.
 class FollowedRun {
  public:
   explicit FollowedRun(std::filesystem::path folder);
 
-  // Reads what the run wrote since the last call. A file that became shorter is read again from its start: the run
-  // was resumed from an earlier step, or begun again.
+  // Reads what the run wrote since the last call. A file that became shorter is read again from its
+  // start: the run was resumed from an earlier step, or begun again.
   void update();
 
   struct Step {

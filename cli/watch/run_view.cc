@@ -1,4 +1,5 @@
-// Formats a followed run: how far it is, its loss as a sparkline, where the time of a step goes, its bytes.
+// Formats a followed run: how far it is, its loss as a sparkline, where the time of a step goes,
+// its bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch/run_view.h"
 

@@ -13,8 +13,8 @@ namespace thinwire::cli {
 // One line for a run that is finished, five for another. No line is wider than the terminal.
 std::vector<std::string> lines_of(const FollowedRun& run, const Terminal& terminal);
 
-// Values as a row of blocks of eight heights, or of letters where the terminal has no blocks; the largest is the
-// highest. At most `width` columns: then each shows the mean of its neighbours.
+// Values as a row of blocks of eight heights, or of letters where the terminal has no blocks; the
+// largest is the highest. At most `width` columns: then each shows the mean of its neighbours.
 std::string sparkline(const std::vector<double>& values, size_t width, const Terminal& terminal);
 
 }  // namespace thinwire::cli

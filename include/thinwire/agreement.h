@@ -8,9 +8,9 @@
 
 namespace thinwire {
 
-// Throws Error(kMismatch) on every rank if `text` (lines) differs between ranks. The error names a rank whose text
-// differs from that of most ranks, and the first line in which it differs. `what` is the subject: "recipe". Called by all
-// ranks.
+// Throws Error(kMismatch) on every rank if `text` (lines) differs between ranks. The error names a
+// rank whose text differs from that of most ranks, and the first line in which it differs. `what`
+// is the subject: "recipe". Called by all ranks.
 void require_agreement(Group& group, std::string_view what, std::string_view text);
 
 }  // namespace thinwire

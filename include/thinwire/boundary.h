@@ -119,8 +119,8 @@ struct BoundaryMemory {
 
   // Its vectors have the shape of a micro-batch: every one must have BoundarySpec::samples samples.
   bool whole_batches = false;
-  // It has an estimate of each sample, or of each mini-batch, by its id. The activations of both change
-  // slowly; their gradients do not.
+  // It has an estimate of each sample, or of each mini-batch, by its id. The activations of both
+  // change slowly; their gradients do not.
   bool by_id = false;
   // Of those: whether, with these options, mini-batches must be the same in every epoch. Empty: no.
   std::function<bool(const Options&)> fixed_batches = nullptr;

@@ -15,8 +15,9 @@ namespace thinwire {
 // backend that cannot send tensors in CPU memory (NCCL alone).
 std::unique_ptr<Group> make_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
-// Releases one process group, for a program that goes on with another: its threads end, and no group made of it may be
-// used any more. The other ranks that are left call it, too. Waits 2 s for them at most.
+// Releases one process group, for a program that goes on with another: its threads end, and no
+// group made of it may be used any more. The other ranks that are left call it, too. Waits 2 s for
+// them at most.
 void close_c10d_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group) noexcept;
 
 // Releases every process group. Call it before the interpreter ends.

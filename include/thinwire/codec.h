@@ -64,8 +64,8 @@ struct CodecInfo {
   bool fresh = false;      // uses Signal::fresh
   ValueFormat values = ValueFormat::kFp32;  // if sparse: as the options say
   // Sparse, and selects by a threshold, in the place of which Grouping::kGlobal may put one for
-  // several streams. Codec::target says how many values a stream should keep. The payload is that of
-  // docs/wire-format.md, Sparse positions and values.
+  // several streams. Codec::target says how many values a stream should keep. The payload is that
+  // of docs/wire-format.md, Sparse positions and values.
   bool global_threshold = false;
   Grouping grouping = Grouping::kTensor;  // if the user does not choose one
   Agreed agreed = Agreed::kNothing;
@@ -218,7 +218,8 @@ struct CodecEntry {
   CodecInfo info;
   std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Codec>(const Options&)> make;
-  // Makes the codec for values in a device's memory; null for options that have no such form. Absent: none has.
+  // Makes the codec for values in a device's memory; null for options that have no such form.
+  // Absent: none has.
   std::function<std::unique_ptr<Codec>(const Options&, std::shared_ptr<device::DeviceWork>)>
       on_device = nullptr;
 };

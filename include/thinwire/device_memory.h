@@ -1,4 +1,5 @@
-// The memory of a GPU, as far as an exchange needs it: copies to the processor and back, and room for kernels.
+// The memory of a GPU, as far as an exchange needs it: copies to the processor and back, and room
+// for kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +14,8 @@ namespace device {
 class Launcher;
 }
 
-// A queue of a device: what is put into it happens in order. Queues wait for each other by events alone. CUDA calls a
-// queue a stream and its handle CUstream.
+// A queue of a device: what is put into it happens in order. Queues wait for each other by events
+// alone. CUDA calls a queue a stream and its handle CUstream.
 using DeviceQueue = void*;
 
 // A place in a queue.
@@ -23,8 +24,9 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-// Functions return at once; what they ask for happens later, in the order of its queue. They throw Error(kIo), which
-// names the device, if the device reports an error. May be used by several threads at once.
+// Functions return at once; what they ask for happens later, in the order of its queue. They throw
+// Error(kIo), which names the device, if the device reports an error. May be used by several
+// threads at once.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -36,8 +38,9 @@ class DeviceMemory {
   virtual std::byte* allocate_host(size_t bytes) = 0;
   virtual void free_host(std::byte* memory) noexcept = 0;
 
-  // A queue that waits for no other unless told. It lives until free_queue, or as long as this object. What a freed queue
-  // still holds happens all the same; nothing may be put into it any more.
+  // A queue that waits for no other unless told. It lives until free_queue, or as long as this
+  // object. What a freed queue still holds happens all the same; nothing may be put into it any
+  // more.
   virtual DeviceQueue make_queue() = 0;
   virtual void free_queue(DeviceQueue /*queue*/) noexcept {}
 
@@ -53,19 +56,21 @@ class DeviceMemory {
 
   virtual bool reached(const DeviceEvent& event) = 0;
 
-  // Memory of the device, at a multiple of 256 bytes; null where there is no room. A device that runs no kernels has none to
-  // give. What still works on memory must have ended when it is freed.
+  // Memory of the device, at a multiple of 256 bytes; null where there is no room. A device that
+  // runs no kernels has none to give. What still works on memory must have ended when it is freed.
   virtual void* allocate(size_t bytes);
   virtual void free(void* /*memory*/) noexcept {}
 
-  // Runs thinwire's kernels in a queue; null where this device runs none, and `why` then says what is missing.
+  // Runs thinwire's kernels in a queue; null where this device runs none, and `why` then says what
+  // is missing.
   virtual std::unique_ptr<device::Launcher> make_launcher(DeviceQueue queue, std::string& why);
 };
 
-// The memory of CUDA device number `device`, by the driver's interface (libcuda.so.1), which is looked for when this is
-// called. All who have it at the same time share one object, and the kernels that it has loaded. Queues are streams of the
-// device's primary context, which PyTorch uses too. Throws Error(kUnsupported), which says what is missing. Kernels need
-// NVRTC: libnvrtc.so of these folders, or else of the loader's path.
+// The memory of CUDA device number `device`, by the driver's interface (libcuda.so.1), which is
+// looked for when this is called. All who have it at the same time share one object, and the
+// kernels that it has loaded. Queues are streams of the device's primary context, which PyTorch
+// uses too. Throws Error(kUnsupported), which says what is missing. Kernels need NVRTC: libnvrtc.so
+// of these folders, or else of the loader's path.
 std::shared_ptr<DeviceMemory> make_cuda_memory(int device = 0,
                                                std::vector<std::string> nvrtc_folders = {});
 

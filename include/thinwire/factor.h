@@ -1,6 +1,7 @@
-// Factored models: two thin factors in the place of a linear layer's or an embedding's weights, which reproduce the subspace
-// of the layer's outputs [unified low-rank compression for click-through models, KDD 2024, arXiv 2405.18146].
-// docs/training.md, Factored models, has the formulas.
+// Factored models: two thin factors in the place of a linear layer's or an embedding's weights,
+// which reproduce the subspace of the layer's outputs [unified low-rank compression for
+// click-through models, KDD 2024, arXiv 2405.18146]. docs/training.md, Factored models, has the
+// formulas.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -58,11 +59,11 @@ struct FactorReport {
   FactorScore by_weights = {};  // of its weights' own singular values instead, at the same ranks
 };
 
-// Reads the newest weights of the run, and the data that its recipe names. The file has `LAYER.weight.left`,
-// `LAYER.weight.right` and `LAYER.bias` of each factored layer, and every other array under its own name, all float32. Throws
-// Error: kBadOption for `keep` outside (0, 1] and as check_output for `out`; kIo where there is no
-// run, checkpoint or data; kNonFinite for a network whose outputs are not finite; and those of
-// damaged files, by name.
+// Reads the newest weights of the run, and the data that its recipe names. The file has
+// `LAYER.weight.left`, `LAYER.weight.right` and `LAYER.bias` of each factored layer, and every
+// other array under its own name, all float32. Throws Error: kBadOption for `keep` outside (0, 1]
+// and as check_output for `out`; kIo where there is no run, checkpoint or data; kNonFinite for a
+// network whose outputs are not finite; and those of damaged files, by name.
 FactorReport factor_model(const FactorRequest& request);
 
 }  // namespace thinwire

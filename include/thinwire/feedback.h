@@ -49,10 +49,11 @@ class Feedback : public Stateful {
   // it. The values are not saved. REQUIRES: one for each tensor; no step under way.
   virtual void set_momentum(std::span<const Momentum> /*of_tensors*/) {}
 
-  // Takes over `debt`, which this rank owes to the mean beside what the memory owes. From then on the debt counts one
-  // n-th, like all that the memory sends, and no momentum and no weight of gradients is applied to it. Returns false, and
-  // changes nothing, if the caller may as well add the debt to the next gradient. REQUIRES: as many values as the stream
-  // has, in the processor's memory; no step under way.
+  // Takes over `debt`, which this rank owes to the mean beside what the memory owes. From then on
+  // the debt counts one n-th, like all that the memory sends, and no momentum and no weight of
+  // gradients is applied to it. Returns false, and changes nothing, if the caller may as well add
+  // the debt to the next gradient. REQUIRES: as many values as the stream has, in the processor's
+  // memory; no step under way.
   virtual bool owe(std::span<const float> /*debt*/) { return false; }
 
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps
@@ -91,7 +92,8 @@ struct FeedbackEntry {
   std::string_view paper = {};
   std::vector<OptionInfo> options = {};
   std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&)> make;
-  // Makes the memory for gradients in a device's memory; null for options that have no such form. Absent: none has.
+  // Makes the memory for gradients in a device's memory; null for options that have no such form.
+  // Absent: none has.
   std::function<std::unique_ptr<Feedback>(const Options&, const StreamSpec&,
                                           std::shared_ptr<device::DeviceWork>)>
       on_device = nullptr;

@@ -61,8 +61,8 @@ class Group {
   // baseline, and its bits may differ from run to run. Groups make no other sums of floats.
   virtual void library_all_reduce(std::span<float> values) = 0;
 
-  // The longest time that a single wait may take. It is 60 s until set; from 0 to a year, and what is set
-  // beyond these counts as the nearer of them.
+  // The longest time that a single wait may take. It is 60 s until set; from 0 to a year, and what
+  // is set beyond these counts as the nearer of them.
   std::chrono::milliseconds deadline() const noexcept { return deadline_; }
   void set_deadline(std::chrono::milliseconds deadline) noexcept;
 

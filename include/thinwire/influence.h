@@ -1,5 +1,5 @@
-// Influence: the training samples to which a run's network owes its predictions, by TracInCP [Pruthi et al., NeurIPS
-// 2020, arXiv 2002.08484]. docs/influence.md has the formula.
+// Influence: the training samples to which a run's network owes its predictions, by TracInCP
+// [Pruthi et al., NeurIPS 2020, arXiv 2002.08484]. docs/influence.md has the formula.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,8 +47,8 @@ struct InfluenceSample {
   SamplePicture picture = {};
 };
 
-// Samples that make the loss of `sample` smaller when they are trained on, and those that make it larger, the
-// strongest first. A sample is in no list of its own.
+// Samples that make the loss of `sample` smaller when they are trained on, and those that make it
+// larger, the strongest first. A sample is in no list of its own.
 struct InfluenceOf {
   InfluenceSample sample;
   std::vector<InfluenceSample> proponents = {};
@@ -62,8 +62,8 @@ struct InfluenceCheckpoint {
   bool small = false;        // its weights are those of a small checkpoint
 };
 
-// How many of the wrong labels that data.wrong_labels planted are among the training samples that come first in the
-// ranking by self-influence.
+// How many of the wrong labels that data.wrong_labels planted are among the training samples that
+// come first in the ranking by self-influence.
 struct WrongLabelsFound {
   struct Share {
     double looked_at = 0;  // share of the training samples
@@ -85,10 +85,10 @@ struct InfluenceReport {
   std::optional<WrongLabelsFound> wrong = {};
 };
 
-// Throws Error: kBadOption for an index or a number of checkpoints that the run does not have, with those that it
-// has, and for `scores` over a file of a run (check_output); kUnsupported for a network that does
-// not classify samples; kIo where there is no run, checkpoint or data, and those of damaged files,
-// by name.
+// Throws Error: kBadOption for an index or a number of checkpoints that the run does not have, with
+// those that it has, and for `scores` over a file of a run (check_output); kUnsupported for a
+// network that does not classify samples; kIo where there is no run, checkpoint or data, and those
+// of damaged files, by name.
 InfluenceReport measure_influence(const InfluenceRequest& request);
 
 }  // namespace thinwire

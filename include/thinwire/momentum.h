@@ -37,8 +37,8 @@ struct MomentumPlan {
 //   "auto"       in the memory, if the codec leaves most values to a residual in every step and no
 //                other memory is named; otherwise on the mean
 //
-// The optimiser has one momentum for all tensors. So with rules it is in all memories if "auto" puts
-// it into that of one of them.
+// The optimiser has one momentum for all tensors. So with rules it is in all memories if "auto"
+// puts it into that of one of them.
 //
 // Fails if momentum would act twice, if the memory that `options` name cannot hold it, and as
 // check_exchange does. `usual` is the memory that "auto" means if it is not the codec's default.

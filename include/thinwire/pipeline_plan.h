@@ -1,4 +1,5 @@
-// Plans of pipelines: stages, micro-batches, what crosses the cuts, and exchanges among several pipelines.
+// Plans of pipelines: stages, micro-batches, what crosses the cuts, and exchanges among several
+// pipelines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,10 +48,11 @@ struct PipelinePrediction {
 };
 
 // Plays the operations of all stages: rank r is stage r mod s of pipeline r / s. A stage computes,
-// encodes and sends, and receives and decodes, each one thing after another, as the trainer's do; without a
-// core of its own coding delays the computation. Pipelines exchange gradients when all micro-batches are
-// through. Decoupled stages do not wait for what they receive; they decode what they send, too. Memories
-// of boundaries cost what the exchange's do; aqsgd is past the first epoch.
+// encodes and sends, and receives and decodes, each one thing after another, as the trainer's do;
+// without a core of its own coding delays the computation. Pipelines exchange gradients when all
+// micro-batches are through. Decoupled stages do not wait for what they receive; they decode what
+// they send, too. Memories of boundaries cost what the exchange's do; aqsgd is past the first
+// epoch.
 //
 // Fails for ranks that are not whole pipelines, machines that divide pipelines unevenly, and as
 // make_boundary_sender and predict_step do.

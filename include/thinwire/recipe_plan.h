@@ -21,9 +21,10 @@ ExchangeOptions recipe_exchange(const Recipe& recipe);
 // Those of its synchroniser; without a method if ranks share each step.
 SynchroniserOptions recipe_synchroniser(const Recipe& recipe);
 
-// The stages of a recipe with pipeline.stages, cut as train_recipe cuts them, and what crosses the cuts. Times of
-// passes are medians of `steps` steps of all stages, one after another, on a micro-batch, after two that do
-// not count; with no steps they are 0. Throws Error as train_recipe does for recipes and data.
+// The stages of a recipe with pipeline.stages, cut as train_recipe cuts them, and what crosses the
+// cuts. Times of passes are medians of `steps` steps of all stages, one after another, on a
+// micro-batch, after two that do not count; with no steps they are 0. Throws Error as train_recipe
+// does for recipes and data.
 PlannedPipeline recipe_pipeline(const Recipe& recipe, const RunPlaces& places, int ranks,
                                 int steps);
 

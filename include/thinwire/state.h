@@ -64,8 +64,9 @@ class Stateful {
   // Whether save returns arrays with OnResize::kShared.
   virtual bool shares_state() const noexcept { return false; }
 
-  // The sum of the squares of what it owes to other ranks: of all floats that save returns with OnResize::kOwedToMean
-  // or kJoin; 0 if it shares state. Objects that need no copy for it override it.
+  // The sum of the squares of what it owes to other ranks: of all floats that save returns with
+  // OnResize::kOwedToMean or kJoin; 0 if it shares state. Objects that need no copy for it override
+  // it.
   virtual double owed_squares() const;
 
   // Restores a saved state. On failure the object is as it was before.

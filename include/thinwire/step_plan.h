@@ -17,8 +17,8 @@
 
 namespace thinwire {
 
-// The way from one machine to another, or from one rank of a machine to another. Each has one link of its
-// own, over which it sends and receives at the same time.
+// The way from one machine to another, or from one rank of a machine to another. Each has one link
+// of its own, over which it sends and receives at the same time.
 struct LinkSpec {
   double bits_per_second = 0;  // of the network card, headers included; 0: no limit
   double latency_seconds = 0;  // one way
@@ -33,10 +33,11 @@ Result<LinkSpec> parse_link(std::string_view text);
 // "1 Gbit/s, 20 ms"; "no limit".
 std::string to_string(const LinkSpec& link);
 
-// Measures the links between the ranks of a group for about `seconds`, half a second for messages of 10 Mbit/s: each
-// rank sends to another one while it receives from one. Ranks of one machine share its link to others then, and the rate
-// is a rank's part of it. The latency and the rate are those of the slowest rank, the same on all ranks. A rate of
-// 100 Gbit/s and more counts as no limit. Called by all ranks; a single rank has no limit.
+// Measures the links between the ranks of a group for about `seconds`, half a second for messages
+// of 10 Mbit/s: each rank sends to another one while it receives from one. Ranks of one machine
+// share its link to others then, and the rate is a rank's part of it. The latency and the rate are
+// those of the slowest rank, the same on all ranks. A rate of 100 Gbit/s and more counts as no
+// limit. Called by all ranks; a single rank has no limit.
 LinkSpec probe_link(Group& group, double seconds = 0.5);
 
 // A rank's own arithmetic in one step, without any exchange. Seconds count from the step's start.
@@ -64,8 +65,8 @@ struct CodecCost {
   double memory_bytes_per_value = 0;  // kept from step to step, with the copy that a step needs
 };
 
-// Costs by setting, what a byte of a message costs, and the processor on which they were measured. Fill it once and keep it in a
-// file: a codec takes about a quarter of a second to measure.
+// Costs by setting, what a byte of a message costs, and the processor on which they were measured.
+// Fill it once and keep it in a file: a codec takes about a quarter of a second to measure.
 class CostTable {
  public:
   // An empty table for this machine.
@@ -93,18 +94,21 @@ class CostTable {
   std::optional<double> copies_;
 };
 
-// The file that keeps costs from run to run, ~/.cache/thinwire/costs.txt; empty if there is no such folder.
+// The file that keeps costs from run to run, ~/.cache/thinwire/costs.txt; empty if there is no such
+// folder.
 std::string usual_cost_file();
 
-// The table in a file; an empty one if there is none, and if the usual file is of another processor.
+// The table in a file; an empty one if there is none, and if the usual file is of another
+// processor.
 Result<CostTable> read_costs(const std::string& path);
 Status write_costs(const std::string& path, const CostTable& costs);
 
 // Runs the exchange of one rank with these options on heavy-tailed values, and measures it.
 CodecCost measure_codec(const ExchangeOptions& options);
 
-// Seconds of one core for each byte that goes through a TCP connection of this machine to itself, sending and receiving
-// together. What a network card costs is not in it. Nothing if the connection cannot be made, or fails.
+// Seconds of one core for each byte that goes through a TCP connection of this machine to itself,
+// sending and receiving together. What a network card costs is not in it. Nothing if the connection
+// cannot be made, or fails.
 std::optional<double> measure_copies();
 
 // Consecutive ranks share a machine, and its link in proportion to what they send.
@@ -114,16 +118,18 @@ struct PlanRequest {
   bool own_core = true;  // the exchange's thread has a core that the arithmetic does not use
   int per_machine = 1;   // ranks; 1: as many as ExchangeOptions::inside
   LinkSpec inside = {};  // of each rank, to the others of its machine
-  // The exchange's thread needs so many times the seconds that costs say: by it a step that was measured without a link
-  // counts what costs leave out, such as copies into and out of the system. For predict_step alone.
+  // The exchange's thread needs so many times the seconds that costs say: by it a step that was
+  // measured without a link counts what costs leave out, such as copies into and out of the system.
+  // For predict_step alone.
   double thread_factor = 1;
-  // Of the exchange's thread, for a byte that it sends between machines and one that it receives (measure_copies); 0: not
-  // counted. For predict_step alone: rounds of leaders and messages at the cuts of pipelines do not count it.
+  // Of the exchange's thread, for a byte that it sends between machines and one that it receives
+  // (measure_copies); 0: not counted. For predict_step alone: rounds of leaders and messages at the
+  // cuts of pipelines do not count it.
   double copy_seconds_per_byte = 0;
 };
 
-// kCoding: the exchange's thread, with what it does for messages. kInside: the link inside machines. The other links are
-// those between machines.
+// kCoding: the exchange's thread, with what it does for messages. kInside: the link inside
+// machines. The other links are those between machines.
 enum class StepLimit : uint8_t { kComputation, kBandwidth, kLatency, kCoding, kInside };
 std::string_view to_string(StepLimit limit) noexcept;
 
@@ -138,9 +144,9 @@ struct StepPrediction {
   double wire_seconds = 0;  // in which this rank's links carry something, added up
   StepLimit limit = StepLimit::kComputation;
   std::vector<double> sent_bytes;  // of each rank: mean over the steps 0 to 2 n - 1
-  // Part of these, to other ranks of the machine. Empty where that is not known: if ranks of one machine
-  // exchange as with all others, without a hierarchy, also in rounds that are means; and for pipelines with
-  // several ranks on a machine.
+  // Part of these, to other ranks of the machine. Empty where that is not known: if ranks of one
+  // machine exchange as with all others, without a hierarchy, also in rounds that are means; and
+  // for pipelines with several ranks on a machine.
   std::vector<double> inside_bytes;
   bool bytes_exact = false;  // those that the exchange counts; otherwise an estimate
   double memory_bytes = 0;   // of a rank: memories and encoder states
@@ -151,11 +157,11 @@ struct StepPrediction {
 };
 
 // Plays a step of the exchange's own schedule: streams, buckets, chunks and rounds are those of
-// make_exchange with these options, in a hierarchy those of both levels. Ranks of a group differ by what
-// they hold, and the slowest counts. Fails as make_exchange does, and for what is not played: the
-// method library, columns, rules that combine otherwise than by the mean, results that are shards,
-// groups (ExchangeOptions::inside) that are not machines, and codecs that change over time. `costs` is
-// filled with what it lacks.
+// make_exchange with these options, in a hierarchy those of both levels. Ranks of a group differ by
+// what they hold, and the slowest counts. Fails as make_exchange does, and for what is not played:
+// the method library, columns, rules that combine otherwise than by the mean, results that are
+// shards, groups (ExchangeOptions::inside) that are not machines, and codecs that change over time.
+// `costs` is filled with what it lacks.
 Result<StepPrediction> predict_step(const StepTimeline& timeline, const ExchangeOptions& options,
                                     const PlanRequest& request, CostTable& costs);
 
@@ -165,16 +171,18 @@ struct AllReduceCost {
   double seconds_per_message = 0;  // beyond its bytes
 };
 
-// Plays a step in which another library adds up the gradients uncompressed, as gloo does for torch's
-// DistributedDataParallel: buckets of the tensors in the order in which they are complete, 1 MiB in the first and 25 MiB
-// in the others, each summed over a ring of all ranks, which sends an n-th of it in 2 (n - 1) messages
-// [Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009]. Bytes are without headers, and not exact. Fails for a timeline without
-// tensors, and for ranks that do not fill machines.
+// Plays a step in which another library adds up the gradients uncompressed, as gloo does for
+// torch's DistributedDataParallel: buckets of the tensors in the order in which they are complete,
+// 1 MiB in the first and 25 MiB in the others, each summed over a ring of all ranks, which sends an
+// n-th of it in 2 (n - 1) messages [Patarasuk and Yuan, J. Parallel Distrib. Comput. 2009]. Bytes
+// are without headers, and not exact. Fails for a timeline without tensors, and for ranks that do
+// not fill machines.
 Result<StepPrediction> predict_all_reduce(const StepTimeline& timeline, const PlanRequest& request,
                                           const AllReduceCost& cost);
 
-// The rate, in bits per second, below which `pays` says yes: found by halving between 1 kbit/s and 1 Tbit/s.
-// 0 if it does not even say so at the lowest of these rates, infinite if it does at the highest.
+// The rate, in bits per second, below which `pays` says yes: found by halving between 1 kbit/s and
+// 1 Tbit/s. 0 if it does not even say so at the lowest of these rates, infinite if it does at the
+// highest.
 double break_even_rate(const std::function<bool(double bits_per_second)>& pays);
 
 // The rate, in bits per second, below which `compressed` is at least `speed_up` times as fast as

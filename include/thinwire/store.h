@@ -21,7 +21,8 @@ namespace thinwire {
 // loaded.
 class Store {
  public:
-  // A random number that no other store has: members of a group whose ranks change are known by it. It is not saved.
+  // A random number that no other store has: members of a group whose ranks change are known by it.
+  // It is not saved.
   uint64_t identity() const noexcept { return identity_; }
 
   // The object under `key`. The first call makes it by `make` and gives it its loaded state, if
@@ -37,7 +38,8 @@ class Store {
   // Whether there is an object, or a loaded state, under `key`.
   bool holds(const std::string& key) const;
 
-  // Whether there is an object under `key` that follows what all ranks share (Stateful::shares_state).
+  // Whether there is an object under `key` that follows what all ranks share
+  // (Stateful::shares_state).
   bool shares_state(const std::string& key) const;
 
   // Forgets the object under `key`, for example because a stream changes its method for good.
@@ -47,11 +49,12 @@ class Store {
   // and never opened are included.
   StateArrays save() const;
 
-  // Has `settle` called at the beginning of each save and load, on its thread, by an owner whose objects change in the
-  // background; null ends that. What it throws, they throw.
+  // Has `settle` called at the beginning of each save and load, on its thread, by an owner whose
+  // objects change in the background; null ends that. What it throws, they throw.
   void before_save(const void* owner, std::function<void()> settle);
 
-  // Calls what owners gave before_save. Afterwards they may end, and others go on with their objects.
+  // Calls what owners gave before_save. Afterwards they may end, and others go on with their
+  // objects.
   void settle() const;
 
   // Loads the share of `rank`, one of `size` ranks, from the states that `saved.size()` ranks wrote
@@ -62,22 +65,24 @@ class Store {
   // was saved, kMismatch if the old ranks' states contradict each other.
   Status load(const std::vector<StateArrays>& saved, int rank, int size, int inside = 1);
 
-  // The state that all ranks hold alike (OnResize::kShared), named as by save; and the objects that are here take that
-  // of another rank, beside what is their own. Fails with kMismatch, and nothing has changed, if it does not fit.
+  // The state that all ranks hold alike (OnResize::kShared), named as by save; and the objects that
+  // are here take that of another rank, beside what is their own. Fails with kMismatch, and nothing
+  // has changed, if it does not fit.
   StateArrays save_shared() const;
   Status take_shared(const StateArrays& shared);
 
-  // What this rank owes (OnResize::kOwedToMean and kJoin), and addition of what another rank owed. add_owed fails with
-  // kMismatch, and nothing has changed, if it does not fit.
+  // What this rank owes (OnResize::kOwedToMean and kJoin), and addition of what another rank owed.
+  // add_owed fails with kMismatch, and nothing has changed, if it does not fit.
   StateArrays save_owed() const;
   Status add_owed(const StateArrays& owed);
-  // Makes what this rank owes nothing, because another rank took it over or it is settled; of all objects, or of those
-  // under keys for which `of` says so.
+  // Makes what this rank owes nothing, because another rank took it over or it is settled; of all
+  // objects, or of those under keys for which `of` says so.
   void drop_owed(const std::function<bool(const std::string& key)>& of = {});
   double owed_norm() const;  // l2, of all floats of save_owed
 
-  // The memories were of one of `before` ranks and go on as those of one of `now`: what is owed to the mean is
-  // multiplied by now / before, and objects that know their ranks follow (FollowsRanks).
+  // The memories were of one of `before` ranks and go on as those of one of `now`: what is owed to
+  // the mean is multiplied by now / before, and objects that know their ranks follow
+  // (FollowsRanks).
   void follow_ranks(size_t before, size_t now);
 
   // Ranks per group of the exchange whose memories these are, which a group holds once; 1 without a

@@ -60,8 +60,9 @@ struct RoundReport {
   bool skipped = false;
   Fault fault;  // if skipped: parameters and memories are as they were
 
-  // For methods whose rounds are of a part of the parameters and may overlap local steps: the part, counted from 0,
-  // and this worker's local steps when its values were taken. fragment is -1 for other methods.
+  // For methods whose rounds are of a part of the parameters and may overlap local steps: the part,
+  // counted from 0, and this worker's local steps when its values were taken. fragment is -1 for
+  // other methods.
   int fragment = -1;
   uint64_t begun = 0;
 
@@ -154,8 +155,8 @@ struct NamedSynchroniser {
   Options options;
 };
 
-// Finds the row that SynchroniserOptions::method names, as far as that is known without ranks. Errors name
-// the known methods or options.
+// Finds the row that SynchroniserOptions::method names, as far as that is known without ranks.
+// Errors name the known methods or options.
 Result<NamedSynchroniser> find_synchroniser(const std::string& method);
 
 // Builds this rank's side. Throws Error(kMismatch), which names the first difference, unless all

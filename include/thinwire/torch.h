@@ -85,8 +85,9 @@ class DataParallel {
   DataParallel(torch::nn::Module& module, Group& group, Store& store,
                const ExchangeOptions& options);
 
-  // The same in a group whose other ranks call regroup or this, and with weights as they are: `how` says whether this rank
-  // is to take those of another (join_exchange). options.generation is the epoch.
+  // The same in a group whose other ranks call regroup or this, and with weights as they are: `how`
+  // says whether this rank is to take those of another (join_exchange). options.generation is the
+  // number of the group.
   DataParallel(torch::nn::Module& module, Group& group, Store& store,
                const ExchangeOptions& options, Regrouped& how);
   ~DataParallel();
@@ -101,9 +102,9 @@ class DataParallel {
   // If the report says skipped, the optimiser must not step.
   StepReport finish();
 
-  // Exchange::regroup. Gradients must be where the last step left them, even if it failed. If the step counted, they hold
-  // its means then.
-  Regrouped regroup(Group& group, uint32_t epoch);
+  // Exchange::regroup. Gradients must be where the last step left them, even if it failed. If the
+  // step counted, they hold its means then.
+  Regrouped regroup(Group& group, uint32_t generation);
 
   Exchange& exchange() noexcept;
 
@@ -127,9 +128,9 @@ struct TaskData {
 RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Group& group, Task task,
                       const TaskData& data, const RunEvents& events);
 
-// The same in a run whose workers come and go, with run.elastic: docs/elastic.md. Every rank has `events`, and those of the
-// first worker that is left are called. Throws SurvivedError on a worker that failed while others are left, and on one
-// without which they went on.
+// The same in a run whose workers come and go, with run.elastic: docs/elastic.md. Every rank has
+// `events`, and those of the first worker that is left are called. Throws SurvivedError on a worker
+// that failed while others are left, and on one without which they went on.
 RunSummary train_task(const Recipe& recipe, const RunPlaces& places, Members& members, Task task,
                       const TaskData& data, const RunEvents& events);
 

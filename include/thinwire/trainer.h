@@ -51,8 +51,8 @@ struct RunPlaces {
 };
 
 // The tensors that crossed the boundaries of a pipeline in one step, all micro-batches and replicas
-// together. The report is the same on every rank. With tensor.ranks: what ranks summed, by pair of matrices; each message
-// counts once for each rank that it is sent to.
+// together. The report is the same on every rank. With tensor.ranks: what ranks summed, by pair of
+// matrices; each message counts once for each rank that it is sent to.
 struct PipelineReport {
   struct Direction {
     uint64_t values = 0;         // of the activations; of these, not of codes, if they are encoded
@@ -67,8 +67,9 @@ struct PipelineReport {
   std::vector<Boundary> boundaries;
   double idle_share = 0;    // share of all stages' time spent in waiting for other stages
   bool warming_up = false;  // nothing was compressed
-  // Of a decoupled step, absent in others: (beta / 2) |activation - auxiliary variable|^2, over all boundaries,
-  // the mean of its samples. The loss of such a step is that of the last stage for its auxiliary variables.
+  // Of a decoupled step, absent in others: (beta / 2) |activation - auxiliary variable|^2, over all
+  // boundaries, the mean of its samples. The loss of such a step is that of the last stage for its
+  // auxiliary variables.
   std::optional<double> penalty = std::nullopt;
 };
 
@@ -182,7 +183,8 @@ struct RunSummary {
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Group& group,
                         const RunEvents& events);
 
-// The same for a run whose workers come and go, with run.elastic; train_task with Members (thinwire/torch.h) says more.
+// The same for a run whose workers come and go, with run.elastic; train_task with Members
+// (thinwire/torch.h) says more.
 RunSummary train_recipe(const Recipe& recipe, const RunPlaces& places, Members& members,
                         const RunEvents& events);
 
@@ -217,18 +219,19 @@ struct ExpandedModel {
 // checked by it.
 void protect_saved_files(const std::string& path);
 
-// How a result gets to its file: a file that is there is written anew, or a new one takes its place.
+// How a result gets to its file: a file that is there is written anew, or a new one takes its
+// place.
 enum class Writing : uint8_t { kInPlace, kReplaces };
 
-// As protect_saved_files, and throws Error(kIo) where no file can be written in this way: the folder
-// is missing, or may not be written to, or the file may not. Call it before the work whose result
-// goes there.
+// As protect_saved_files, and throws Error(kIo) where no file can be written in this way: the
+// folder is missing, or may not be written to, or the file may not. Call it before the work whose
+// result goes there.
 void check_output(const std::string& path, Writing how);
 
-// Writes the weights of a checkpoint, small or exact, as the safetensors file `to`. `from` is a run's folder, a checkpoint's, or a
-// file of one. Throws Error: kIo; naming a file, kBadLength or kCorrupt if it is damaged, kUnsupported for another version, kMismatch
-// without those that it follows; kBadOption as check_output, and where `to` is `from`. It needs no
-// group.
+// Writes the weights of a checkpoint, small or exact, as the safetensors file `to`. `from` is a
+// run's folder, a checkpoint's, or a file of one. Throws Error: kIo; naming a file, kBadLength or
+// kCorrupt if it is damaged, kUnsupported for another version, kMismatch without those that it
+// follows; kBadOption as check_output, and where `to` is `from`. It needs no group.
 ExpandedModel expand_checkpoint(const std::string& from, const std::string& to);
 
 // A data set that thinwire reads, and its origin.

@@ -1,4 +1,5 @@
-// step_plan.h and codec_choice.h: predicted steps, dictionaries here and dataclasses in the package; which one to choose.
+// step_plan.h and codec_choice.h: predicted steps, dictionaries here and dataclasses in the
+// package; which one to choose.
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -62,8 +63,8 @@ PlanRequest request_of(int ranks, std::pair<double, double> link, bool own_core,
           .thread_factor = thread_factor};
 }
 
-// A codec takes about a quarter of a second to measure, in which other threads may run. Buckets are those of exchanges; those of
-// rounds (`sync`) have a size of their own.
+// A codec takes about a quarter of a second to measure, in which other threads may run. Buckets are
+// those of exchanges; those of rounds (`sync`) have a size of their own.
 nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
                  double backward_seconds, double compute_seconds, const std::string& codec,
                  const std::string& method, int ranks, std::pair<double, double> link,

@@ -52,7 +52,7 @@ _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 class Loss(NamedTuple):
     """A replica that was lost, and with it what its memory of one vector owed."""
 
-    epoch: int
+    generation: int
     """The number of the group that it was in."""
     rank: int
     """Its rank there."""
@@ -75,7 +75,7 @@ class _Vector:
         self.name, self.tensors = name, tensors
         self.counts = [math.prod(shape) for _, shape, _ in tensors]
         self.engine: Optional[Engine] = None
-        self.epoch = 0
+        self.generation = 0
         self.step: Optional[int] = None  # of the manager, in which its last step was, until that is settled
 
 
@@ -150,14 +150,14 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         self._parameters: list[Parameter] = []  # of the call that is about to be made, where they are known
         self._manager: Any = None
         self._vectors: dict[str, _Vector] = {}
-        self._epoch = 0
-        self._joined: Optional[dist.ProcessGroup] = None  # the group of this epoch
-        self._at: tuple[int, int] = (0, -1)  # the epoch and the manager's step of the calls that are counted
+        self._generation = 0
+        self._joined: Optional[dist.ProcessGroup] = None  # the group of this generation
+        self._at: tuple[int, int] = (0, -1)  # the generation and the manager's step of the calls that are counted
         self._calls = 0
         self._report: dict[str, int] = {}
         self._owed: dict[int, float] = {}  # by rank: the sum of squares over the vectors of the step
         self._losses: list[Loss] = []
-        self._heard: set[tuple[int, int, str]] = set()  # epochs, ranks and vectors of replicas that were lost
+        self._heard: set[tuple[int, int, str]] = set()  # generations, ranks and vectors of replicas that were lost
 
     def attach(self, manager: Any) -> None:
         """Names the manager that has this group. It says which steps count and which replicas take part."""
@@ -200,7 +200,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
 
     def metrics(self) -> dict[str, int]:
         """What this replica sent in its last step: sent_bytes, and dense_bytes that an uncompressed all-reduce
-        would send; vectors, participants and epoch. Empty before the first step."""
+        would send; vectors, participants and generation. Empty before the first step."""
         return dict(self._report)
 
     def getBackendName(self) -> str:
@@ -209,10 +209,10 @@ class ProcessGroup(_groups.ProcessGroupGloo):
     def _create_pg(self, store: Any, rank: int, world_size: int) -> dist.ProcessGroup:
         self._leave()
         group = super()._create_pg(store, rank, world_size)
-        # Ranks come from different epochs, and must take one that is new to all.
-        store.set(f"thinwire/epoch/{rank}", str(self._epoch))
-        told = [int(store.get(f"thinwire/epoch/{one}")) for one in range(world_size)]
-        self._epoch = max(told) + 1
+        # Ranks come from different generations, and must take one that is new to all.
+        store.set(f"thinwire/generation/{rank}", str(self._generation))
+        told = [int(store.get(f"thinwire/generation/{one}")) for one in range(world_size)]
+        self._generation = max(told) + 1
         self._joined = group
         return group
 
@@ -279,9 +279,9 @@ class ProcessGroup(_groups.ProcessGroupGloo):
 
     def _vector_of_call(self, step: int, tensor: torch.Tensor) -> _Vector:
         """All replicas make the same calls in a step. What the step before left open is settled first."""
-        if self._at != (self._epoch, step):
-            self._at, self._calls = (self._epoch, step), 0
-            self._report = {"epoch": self._epoch, "vectors": 0, "participants": 0, "sent_bytes": 0,
+        if self._at != (self._generation, step):
+            self._at, self._calls = (self._generation, step), 0
+            self._report = {"generation": self._generation, "vectors": 0, "participants": 0, "sent_bytes": 0,
                             "received_bytes": 0, "dense_bytes": 0}
             self._owed = {}
             self._settle(step)
@@ -295,7 +295,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
                          "%.3g that it owed is lost. With DiLoCo, give ProcessGroup the number of its fragments",
                          name, tensor.numel(), sum(vector.counts), owed)
             if vector.engine is not None:
-                self._losses.append(Loss(vector.epoch, vector.engine.rank, name, owed, 0))
+                self._losses.append(Loss(vector.generation, vector.engine.rank, name, owed, 0))
             vector = None
         if vector is None:
             vector = self._vectors[name] = _Vector(name, tensors)
@@ -327,24 +327,24 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         return pattern in first
 
     def _join(self, vector: _Vector) -> None:
-        if vector.epoch == self._epoch:
+        if vector.generation == self._generation:
             return
         if vector.engine is None:
             own = {pattern: rule for pattern, rule in self._rules.items() if self._decides(pattern)}
             options = {**self._options, "rules": self._with_defaults(by_plain_names(self._parameters, own))}
-            vector.engine = Engine.join(self._joined, vector.tensors, options, self._timeout.total_seconds(), self._epoch)
+            vector.engine = Engine.join(self._joined, vector.tensors, options, self._timeout.total_seconds(), self._generation)
         else:
-            vector.engine.regroup(self._joined, self._epoch)
-        vector.epoch = self._epoch
+            vector.engine.regroup(self._joined, self._generation)
+        vector.generation = self._generation
         joined = vector.engine.joined()
-        for epoch, rank, owed, since in joined["lost"]:
-            loss = Loss(epoch, rank, vector.name, owed, joined["step"] - since)
+        for generation, rank, owed, since in joined["lost"]:
+            loss = Loss(generation, rank, vector.name, owed, joined["step"] - since)
             if loss[:3] in self._heard:  # it is said again until a step has counted
                 continue
             self._heard.add(loss[:3])
             self._losses.append(loss)
-            _log.warning("thinwire.torchft: rank %d of epoch %d was lost, and with it what it owed of vector %s: a norm "
-                         "of %.3g as of %d steps ago", rank, epoch, vector.name, owed, loss.steps)
+            _log.warning("thinwire.torchft: rank %d of generation %d was lost, and with it what it owed of vector %s: a norm "
+                         "of %.3g as of %d steps ago", rank, generation, vector.name, owed, loss.steps)
 
 
 # By manager: the group that it was attached to, and the parameters of models that it has.

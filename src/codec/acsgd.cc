@@ -4,14 +4,14 @@
 //   c     = x 2^(k-1) / (scale + 1e-6) rounded to nearest, from -2^(k-1) to 2^(k-1) - 1
 //   decode(encode(x))[i] = c scale / 2^(k-1)
 //
-// The authors add 1e-6 to a tensor of half floats: 1e-6 and the sum are rounded to binary16. Scales from
-// 2^-8 up stay as they are.
+// The authors add 1e-6 to a tensor of half floats: 1e-6 and the sum are rounded to binary16. Scales
+// from 2^-8 up stay as they are.
 //
 // As in the notebooks of Rudakov et al. (arXiv:2401.07788), which took it from AC-SGD (Wang et al.,
-// NeurIPS 2022). Two things follow from its rule. It is not symmetric: +scale arrives one step short,
-// at k = 2 as scale / 2. And it is made for activations: magnitudes below 3e-8 round to a scale of 0
-// and all is lost, below 1e-4 the 1e-6 shrinks what arrives by more than 1 %; those above 65504
-// saturate. Feedback carries all of that.
+// NeurIPS 2022). Two things follow from its rule. It is not symmetric: +scale arrives one step
+// short, at k = 2 as scale / 2. And it is made for activations: magnitudes below 3e-8 round to a
+// scale of 0 and all is lost, below 1e-4 the 1e-6 shrinks what arrives by more than 1 %; those
+// above 65504 saturate. Feedback carries all of that.
 //
 // Payload, per tensor or block:
 //

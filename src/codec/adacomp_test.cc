@@ -90,8 +90,8 @@ Floats oracle(const Floats& g, const Floats& dw, size_t bin, float s) {
   return quantised;
 }
 
-// Checks 1, 2 and 9 of the method: equality with the definition, conservation, and the round trip, on
-// several steps with a residue and bins of every length that matters.
+// Checks 1, 2 and 9 of the method: equality with the definition, conservation, and the round trip,
+// on several steps with a residue and bins of every length that matters.
 TEST(AdaComp, EqualsTheDefinitionStepAfterStep) {
   for (const size_t bin : {1, 2, 50, 63, 64, 65, 500, 16383}) {
     for (const float s : {1.0f, 1.5f, 2.0f, 3.0f}) {

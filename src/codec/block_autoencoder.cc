@@ -12,8 +12,8 @@
 namespace thinwire {
 namespace {
 
-// Sums and differences of magnitudes up to the first are finite; products of the second with values of V
-// are normal numbers.
+// Sums and differences of magnitudes up to the first are finite; products of the second with values
+// of V are normal numbers.
 constexpr float kLargest = std::numeric_limits<float>::max() / 2;
 constexpr float kSmallest = 0x1p-100f;
 
@@ -73,7 +73,8 @@ size_t BlockAutoencoder::code_size(size_t values, size_t block, size_t code) noe
   return values / block * code + std::min(values % block, code);
 }
 
-// What two runs leave behind their whole blocks is together values % block, or a block more than that.
+// What two runs leave behind their whole blocks is together values % block, or a block more than
+// that.
 size_t BlockAutoencoder::most_codes_of_two(size_t values, size_t block, size_t code) noexcept {
   const size_t whole = values / block, left = values % block;
   const size_t most = whole * code + std::min(left, 2 * code);

@@ -1,4 +1,5 @@
-// Tests of the linear autoencoder: means of codes, projections, training, what is left behind whole blocks.
+// Tests of the linear autoencoder: means of codes, projections, training, what is left behind whole
+// blocks.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/block_autoencoder.h"
 

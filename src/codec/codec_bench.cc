@@ -1,9 +1,9 @@
 // Benchmark of every codec of the registry with its defaults: speed, size and error.
 //
-// One message of 25 M values of a Laplace law (a matrix of 5000 x 5000), from memory: encoding without
-// a remainder, and decode_add. Counters besides those of side_by_side, whose times are those of both
-// together: encode_gb_s and decode_gb_s (4 bytes a value), bits (of payload a value), ratio (to fp32),
-// relative_error (l2 norm of what the payload loses over that of the values).
+// One message of 25 M values of a Laplace law (a matrix of 5000 x 5000), from memory: encoding
+// without a remainder, and decode_add. Counters besides those of side_by_side, whose times are
+// those of both together: encode_gb_s and decode_gb_s (4 bytes a value), bits (of payload a value),
+// ratio (to fp32), relative_error (l2 norm of what the payload loses over that of the values).
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <vector>

@@ -22,8 +22,9 @@ inline RandomKey codec_random_key(const Call& call, std::string_view stream) {
           .step = call.step};
 }
 
-// The key that a payload carries where receivers repeat the draws. `stream` is a checksum of its name. Two draws: the
-// first takes in what all ranks know, the second who sends, unless all ranks share the key.
+// The key that a payload carries where receivers repeat the draws. `stream` is a checksum of its
+// name. Two draws: the first takes in what all ranks know, the second who sends, unless all ranks
+// share the key.
 inline uint64_t payload_key(const Call& call, uint64_t stream, bool shared) {
   const auto first_64 = [](const RandomKey& key, uint64_t block) {
     const std::array<uint32_t, 4> words = random_block(key, block);

@@ -15,9 +15,9 @@
 
 namespace thinwire {
 
-// `codec` of an exchange or a boundary, taken apart. A pure function of the step, and of a stream's regime where it
-// has an accordion, so that ranks agree by agreeing on the text, and a resumed run needs no more than its step and
-// those regimes.
+// `codec` of an exchange or a boundary, taken apart. A pure function of the step, and of a stream's
+// regime where it has an accordion, so that ranks agree by agreeing on the text, and a resumed run
+// needs no more than its step and those regimes.
 class CodecSchedule {
  public:
   // Fails unless every codec that it comes to can be made.
@@ -26,13 +26,15 @@ class CodecSchedule {
   // The codec of `step` as make_codec takes it, for streams in a critical regime or for the others.
   std::string at(uint64_t step, uint64_t steps_per_epoch, bool critical = true) const;
 
-  // What decides in `step` whether a stream is in a critical regime; absent where no option depends on it.
+  // What decides in `step` whether a stream is in a critical regime; absent where no option depends
+  // on it.
   std::optional<RegimeRule> regime_rule(uint64_t step, uint64_t steps_per_epoch) const;
 
   // Of each phase that has an accordion: the codec in critical regimes, and the one outside.
   std::vector<std::pair<std::string, std::string>> regimes() const;
 
-  // Fails where some phase has an accordion. `what` is the origin, and `why` says what is missing there.
+  // Fails where some phase has an accordion. `what` is the origin, and `why` says what is missing
+  // there.
   Status check_no_regimes(std::string_view what, std::string_view why) const;
 
   // Those of every phase, with options at the ends of their courses: all between them are alike.
@@ -41,8 +43,8 @@ class CodecSchedule {
   bool is_constant() const noexcept;
   bool counts_epochs() const noexcept;  // some time in it is in epochs
 
-  // Fails, saying what to give, where it counts in epochs of which nobody knows how long they are (0). `what` is
-  // the origin: "exchange".
+  // Fails, saying what to give, where it counts in epochs of which nobody knows how long they are
+  // (0). `what` is the origin: "exchange".
   Status check_epochs(std::string_view what, uint64_t steps_per_epoch) const;
 
   std::string canonical() const;

@@ -1,31 +1,34 @@
-// countsketch: every value is added, with a random sign, to one of few buckets of each row [Charikar, Chen and
-// Farach-Colton, ICALP 2002]; FetchSGD sends such sketches of gradients [Rothchild et al., ICML 2020, arXiv:2007.07682].
+// countsketch: every value is added, with a random sign, to one of few buckets of each row
+// [Charikar, Chen and Farach-Colton, ICALP 2002]; FetchSGD sends such sketches of gradients
+// [Rothchild et al., ICML 2020, arXiv:2007.07682].
 //
 //   B[r][b] = f(v) sum of s[r][i] x[i] over the v values i that row r puts into bucket b
 //   estimate of x[i] = median over rows of s[r][i] B[r][bucket of i]
 //
-// A row has m = k / rows buckets, k = density x count. Its hash takes the values in runs of m and turns each run by a
-// random number of places: value j of run t is in bucket (j + c[r][t]) mod m. Two values of one run never share a
-// bucket, and two of different runs do with a probability of 1 / m, which is all that the analysis of the sketch asks
-// of a hash. A bucket has count / m values, rounded down or up. And both directions add neighbouring values, where a
-// hash of each value would jump through memory. Signs and turns follow from a key that ranks share, so buckets are
-// added as they are (sketch_codec.h).
+// A row has m = k / rows buckets, k = density x count. Its hash takes the values in runs of m and
+// turns each run by a random number of places: value j of run t is in bucket (j + c[r][t]) mod m.
+// Two values of one run never share a bucket, and two of different runs do with a probability of 1
+// / m, which is all that the analysis of the sketch asks of a hash. A bucket has count / m values,
+// rounded down or up. And both directions add neighbouring values, where a hash of each value would
+// jump through memory. Signs and turns follow from a key that ranks share, so buckets are added as
+// they are (sketch_codec.h).
 //
 //   f(v) = 1 / (1 + w (v - 1)), w = 1, 0.449, 0.287 with 1, 3, 5 rows;   f(v) = 1 if `scaled`
 //
-// If `scaled`, the estimate is unbiased, because the other values of a bucket come with random signs. Its variance is
-// w (v - 1) times the mean square: at a density of 0.1, with one row, the noise has nine times the energy of dense
-// values. Use it without a memory, if at all.
+// If `scaled`, the estimate is unbiased, because the other values of a bucket come with random
+// signs. Its variance is w (v - 1) times the mean square: at a density of 0.1, with one row, the
+// noise has nine times the energy of dense values. Use it without a memory, if at all.
 //
-// Otherwise f is what leaves least of values that are alike in size: w is the variance of the median of that many
-// normal numbers. With one row f(v) is 1 / v, the estimate is an orthogonal projection, and it leaves 1 - m / count of
-// |x|^2 on average over draws and never more than there was: as much as randomk and srht leave. (Independent hashes
-// have buckets of different sizes. One factor for all, m / (m + count - 1), would leave 1 - m / (m + count - 1).) Use
-// it with a memory.
+// Otherwise f is what leaves least of values that are alike in size: w is the variance of the
+// median of that many normal numbers. With one row f(v) is 1 / v, the estimate is an orthogonal
+// projection, and it leaves 1 - m / count of |x|^2 on average over draws and never more than there
+// was: as much as randomk and srht leave. (Independent hashes have buckets of different sizes. One
+// factor for all, m / (m + count - 1), would leave 1 - m / (m + count - 1).) Use it with a memory.
 //
-// More rows pay where few values are large: most rows estimate a large value from a bucket without another large one.
-// Of values alike in size, 3 rows take 0.071 of |x|^2 at a density of 0.1, 5 rows 0.066, and one row 0.1. The
-// server of FetchSGD keeps only the largest estimates; here all values are estimated.
+// More rows pay where few values are large: most rows estimate a large value from a bucket without
+// another large one. Of values alike in size, 3 rows take 0.071 of |x|^2 at a density of 0.1, 5
+// rows 0.066, and one row 0.1. The server of FetchSGD keeps only the largest estimates; here all
+// values are estimated.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -180,7 +183,8 @@ class CountSketch final : public Sketch {
     return work;
   }
 
-  // Calls each(at, bucket, length) for values [begin, begin + size), cut where a run ends or buckets begin anew.
+  // Calls each(at, bucket, length) for values [begin, begin + size), cut where a run ends or
+  // buckets begin anew.
   template <typename Each>
   void each_stretch(Turns& turns, size_t begin, size_t size, const Each& each) const {
     for (size_t at = begin, length = 0; at < begin + size; at += length) {
@@ -192,7 +196,8 @@ class CountSketch final : public Sketch {
     }
   }
 
-  // Times f, which knows how many values a bucket has: one more in those that the last run, a short one, reaches.
+  // Times f, which knows how many values a bucket has: one more in those that the last run, a short
+  // one, reaches.
   void scale(Turns& turns, float factor, std::span<float> own) const {
     const size_t runs = count_ / buckets_, left = count_ % buckets_;
     const float few = factor_of(runs), many = factor_of(runs + 1);

@@ -91,7 +91,8 @@ TEST(CountSketch, HasFewerRowsWhereThereAreFewSums) {
   }
 }
 
-// Two values share a bucket once in m draws, or never: of the oracle, which the sketch equals (above).
+// Two values share a bucket once in m draws, or never: of the oracle, which the sketch equals
+// (above).
 TEST(CountSketch, ValuesMeetAsOftenAsTheAnalysisAsks) {
   constexpr size_t kBuckets = 20;
   constexpr uint64_t kKeys = 20'000;

@@ -1,11 +1,13 @@
 // DctTiles: cuts the tensors of a stream into tiles and transforms them, there and back.
 //
-// A tensor is a matrix of its first extent and all others together; one of fewer than two dimensions is a single row.
-// Tiles have `edge` rows and columns, those at the ends fewer. Tile after tile, row-major in the matrix, and inside a
-// tile row-major again: this is the order of coefficients.
+// A tensor is a matrix of its first extent and all others together; one of fewer than two
+// dimensions is a single row. Tiles have `edge` rows and columns, those at the ends fewer. Tile
+// after tile, row-major in the matrix, and inside a tile row-major again: this is the order of
+// coefficients.
 //
-//   C[u][v] = sum over y of R[u][y] (sum over x of X[y][x] K[v][x])      R, K: the DCT-II bases of a tile's rows and
-//   X[y][x] = sum over u of R[u][y] (sum over v of C[u][v] K[v][x])      columns
+//   C[u][v] = sum over y of R[u][y] (sum over x of X[y][x] K[v][x])
+//   X[y][x] = sum over u of R[u][y] (sum over v of C[u][v] K[v][x])
+//   R, K: the DCT-II bases of a tile's rows and columns
 //
 // All sums are in float from the first term up, so that every machine has the same bits.
 // SPDX-License-Identifier: Apache-2.0
@@ -70,13 +72,14 @@ class DctTiles {
     each_tile(matrices_, edge_, body);
   }
 
-  // Writes the coefficients of a tile whose values are the first of `values` and so on, in rows that are `stride` apart.
-  // REQUIRES: no sum overflows.
+  // Writes the coefficients of a tile whose values are the first of `values` and so on, in rows
+  // that are `stride` apart. REQUIRES: no sum overflows.
   void forward(const DctTile& tile, std::span<const float> values, size_t stride,
                std::span<float> coefficients, Scratch& scratch) const;
 
-  // Returns the values of a tile, row-major, whose coefficients are `kept` at `positions`, and 0 elsewhere. Positions
-  // ascend; tile.first is that of the tile's first coefficient. Good until the next call. REQUIRES: some are kept.
+  // Returns the values of a tile, row-major, whose coefficients are `kept` at `positions`, and 0
+  // elsewhere. Positions ascend; tile.first is that of the tile's first coefficient. Good until the
+  // next call. REQUIRES: some are kept.
   std::span<const float> inverse(const DctTile& tile, std::span<const uint32_t> positions,
                                  std::span<const float> kept, Scratch& scratch) const;
 

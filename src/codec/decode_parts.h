@@ -12,8 +12,9 @@
 
 namespace thinwire {
 
-// `blocks_of(part)` says how a part is cut into blocks, and so its size in bytes; `add(bytes, blocks, out)` adds
-// what they stand for, or returns false where they cannot be right, which is then an error that `wrong` explains.
+// `blocks_of(part)` says how a part is cut into blocks, and so its size in bytes; `add(bytes,
+// blocks, out)` adds what they stand for, or returns false where they cannot be right, which is
+// then an error that `wrong` explains.
 template <typename BlocksOf, typename Add>
 Status decode_parts(std::string_view codec, std::span<const Part> parts,
                     std::span<const std::byte> payload, std::span<float> out,

@@ -1,20 +1,25 @@
-// demo: the largest coefficients of cosine transforms [DeMo: Peng, Quesnelle and Kingma, arXiv:2411.19870].
+// demo: the largest coefficients of cosine transforms [DeMo: Peng, Quesnelle and Kingma,
+// arXiv:2411.19870].
 //
-//   the stream's tensors are cut into tiles of chunk x chunk values, vectors into pieces of chunk (dct_tiles.h)
-//   C = the DCT-II of a tile,   the density x tile largest |C| are sent, at least one,   decode = the inverse of these
+//   the stream's tensors are cut into tiles of chunk x chunk values, vectors into pieces of chunk
+//   (dct_tiles.h)
+//   C = the DCT-II of a tile,   the density x tile largest |C| are sent, at least one,
+//   decode = the inverse of these
 //
-// A few coefficients of a tile change all of its values, so that nearly every weight moves in every step. The published
-// setting is chunk 64 and 32 coefficients of each tile of 4096 values. The published program cuts each extent into equal
-// parts by its largest divisor up to 64, and has no tensors of more than two dimensions; here the last tile is smaller.
+// A few coefficients of a tile change all of its values, so that nearly every weight moves in every
+// step. The published setting is chunk 64 and 32 coefficients of each tile of 4096 values. The
+// published program cuts each extent into equal parts by its largest divisor up to 64, and has no
+// tensors of more than two dimensions; here the last tile is smaller.
 //
-// The memory is residual with beta 0.999, the decoupled momentum: m <- beta m + g, and what is sent is taken out of m.
-// The update is the sign of the mean, which is the optimiser's part (signsgd).
+// The memory is residual with beta 0.999, the decoupled momentum: m <- beta m + g, and what is sent
+// is taken out of m. The update is the sign of the mean, which is the optimiser's part (signsgd).
 //
-// Equal magnitudes are taken from the lowest position up, zeros never. Coefficients are at most 2^86 in magnitude, so
-// that neither a decoded value nor the remainder overflows; values above 1e21 may be sent in part.
+// Equal magnitudes are taken from the lowest position up, zeros never. Coefficients are at most
+// 2^86 in magnitude, so that neither a decoded value nor the remainder overflows; values above 1e21
+// may be sent in part.
 //
-// Payload: as in sparse_payload.h, of coefficients. A decoder refuses magnitudes above 2^87, which no format's rounding
-// reaches.
+// Payload: as in sparse_payload.h, of coefficients. A decoder refuses magnitudes above 2^87, which
+// no format's rounding reaches.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
@@ -40,7 +45,8 @@ const CodecInfo kInfo{.name = "demo",
                       .selective = true,
                       .feedback = "residual:beta=0.999"};
 
-// The largest values whose transforms are far from overflow; larger ones are multiplied by kSmall before.
+// The largest values whose transforms are far from overflow; larger ones are multiplied by kSmall
+// before.
 constexpr float kLarge = 0x1p70f, kSmall = 0x1p-24f;
 constexpr float kMostSent = 0x1p86f, kMostRead = 0x1p87f;
 
@@ -70,8 +76,8 @@ struct Reading {
   DctTiles::Scratch scratch;
 };
 
-// Calls each(begin, row) for the rows of all tiles of which something is kept: where a row begins in the stream, and its
-// values.
+// Calls each(begin, row) for the rows of all tiles of which something is kept: where a row begins
+// in the stream, and its values.
 template <typename Each>
 void decode_rows(const DctTiles& tiles, Reading& reading, const Each& each) {
   const Kept& kept = reading.kept;

@@ -1,4 +1,5 @@
-// demo against cosine transforms in double by their definition, and what it keeps, leaves and refuses.
+// demo against cosine transforms in double by their definition, and what it keeps, leaves and
+// refuses.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

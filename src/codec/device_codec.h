@@ -18,10 +18,11 @@
 
 namespace thinwire {
 
-// The codec that `spec` names, whose encoders are given values, fresh and rest in the device's memory, and whose decoders
-// add to sums there. Payloads are in the processor's memory, and they are those of make_codec(spec), byte for byte; so is
-// what encoders save. It is used by the thread that uses `work`. Fails with kUnsupported, and names the codecs that have such
-// a form, if this one has none with these options.
+// The codec that `spec` names, whose encoders are given values, fresh and rest in the device's
+// memory, and whose decoders add to sums there. Payloads are in the processor's memory, and they
+// are those of make_codec(spec), byte for byte; so is what encoders save. It is used by the thread
+// that uses `work`. Fails with kUnsupported, and names the codecs that have such a form, if this
+// one has none with these options.
 Result<NamedCodec> make_device_codec(std::string_view spec, SharedWork work);
 
 // "adacomp, bf16, ...": the codecs of which make_device_codec makes some.
@@ -40,7 +41,8 @@ struct BlockKernels {
       add;
 };
 
-// `codec` with such kernels, for streams cut into parts of `block` values, or into tensors where that is 0.
+// `codec` with such kernels, for streams cut into parts of `block` values, or into tensors where
+// that is 0.
 std::unique_ptr<Codec> make_block_device_codec(
     std::unique_ptr<Codec> codec, size_t block, SharedWork work,
     std::function<BlockKernels(const StreamSpec&)> kernels_of);

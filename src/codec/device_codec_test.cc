@@ -1,4 +1,5 @@
-// Codecs on a device, whose kernels run on the processor: payloads, remainders, sums and states are the codec's own.
+// Codecs on a device, whose kernels run on the processor: payloads, remainders, sums and states are
+// the codec's own.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/device_codec.h"
 
@@ -241,7 +242,8 @@ struct SparseReceiver {
   std::unique_ptr<const Decoder> decoder;
 };
 
-// Packed positions are unpacked on the device: what is sent there is the payload, and where blocks of 512 lie.
+// Packed positions are unpacked on the device: what is sent there is the payload, and where blocks
+// of 512 lie.
 TEST(SparseDeviceCodecs, DecodersAreSentThePayloadAndLittleMore) {
   for (const std::string density : {"0.001", "0.01", "0.1", "0.5", "1"})
     for (const std::string format : {"fp32", "fp16", "bf16"})

@@ -1,4 +1,5 @@
-// Sparse payloads made on a device; those received are checked by the processor, and unpacked and added there.
+// Sparse payloads made on a device; those received are checked by the processor, and unpacked and
+// added there.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/device_sparse.h"
 
@@ -113,8 +114,9 @@ void add_values(DeviceWork& work, const uint32_t* positions, ValueFormat format,
                           out);
 }
 
-// The processor reads all of a payload first. Nothing of one that breaks a rule comes to the device, and of others it knows
-// where the blocks of positions lie, so that they are read side by side there.
+// The processor reads all of a payload first. Nothing of one that breaks a rule comes to the
+// device, and of others it knows where the blocks of positions lie, so that they are read side by
+// side there.
 class SparseDeviceDecoder final : public DeviceDecoder {
  public:
   SparseDeviceDecoder(SharedWork work, std::unique_ptr<const Decoder> decoder, ValueFormat format)

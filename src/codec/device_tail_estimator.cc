@@ -27,8 +27,8 @@ const DeviceTailEstimator::List& DeviceTailEstimator::list_above(float threshold
   if (from != nullptr && *from->threshold == threshold) return *from;
   const auto source = from != nullptr ? from->values() : values();
   const DeviceExceeding exceeding = device_exceeding(*work_, source, threshold);
-  // The first has the lowest threshold and serves every number of stages. Those that follow each other in a stage alternate
-  // between the others, so that none is written while it is read.
+  // The first has the lowest threshold and serves every number of stages. Those that follow each
+  // other in a stage alternate between the others, so that none is written while it is read.
   List& to = !lists_[0].threshold ? lists_[0] : from == &lists_[1] ? lists_[2] : lists_[1];
   if (to.memory == nullptr || to.memory->values().size() < exceeding.count) {
     to.memory.reset();

@@ -16,8 +16,9 @@
 
 namespace thinwire {
 
-// Passes read the vector where it lies, and lists of what exceeds a threshold stay there: a stage brings a few numbers to the
-// processor. There are three lists. They hold a few percent of the values as a rule, and all at worst.
+// Passes read the vector where it lies, and lists of what exceeds a threshold stay there: a stage
+// brings a few numbers to the processor. There are three lists. They hold a few percent of the
+// values as a rule, and all at worst.
 class DeviceTailEstimator final : public TailEstimator {
  public:
   DeviceTailEstimator(const TailMethod& method, SharedWork work)

@@ -1,5 +1,5 @@
-// dgc: what reaches a threshold taken from a sample, re-selected when far too much does [Lin et al.,
-// ICLR 2018, section on hierarchical selection].
+// dgc: what reaches a threshold taken from a sample, re-selected when far too much does [Lin et
+// al., ICLR 2018, section on hierarchical selection].
 //
 //   k = density x count           j = density x sample size, rounded
 //   t = the j-th largest magnitude of the sample

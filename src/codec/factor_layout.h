@@ -10,8 +10,8 @@
 
 namespace thinwire {
 
-// A tensor of the stream, and where it lies in the stream, in all P, in all Q and in all that travels as
-// it is. Counted in values.
+// A tensor of the stream, and where it lies in the stream, in all P, in all Q and in all that
+// travels as it is. Counted in values.
 struct FactorPiece {
   kernel::ThinShape shape;  // rank 0: travels as it is, shape.columns values
   size_t begin = 0;

@@ -8,9 +8,9 @@
 //
 // Gradients are rarely normal, and the adjustment is coarse: it may step over the target and back,
 // and stops wherever it is after its last one. So the number kept scatters widely, and needs bounds
-// that the paper does not have: at most `cap` targets are kept, the largest. Where nothing
-// exceeds the last threshold, all values are alike (sigma = 0), or the target is everything, exactly
-// k are kept, the largest; zeros never.
+// that the paper does not have: at most `cap` targets are kept, the largest. Where nothing exceeds
+// the last threshold, all values are alike (sigma = 0), or the target is everything, exactly k are
+// kept, the largest; zeros never.
 //
 // With the paper's mu in place of |mu| a vector and its negative would keep different values.
 //

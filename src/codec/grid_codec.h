@@ -12,8 +12,8 @@
 namespace thinwire {
 
 // `blocks.block` 0 stands for whole tensors. Payload, per block: the grid and the codes, as
-// kernel/grid_blocks.h writes them. With `info.agreed` = kScale, where ranks make rounds, all take the
-// largest scale of each block; REQUIRES then a rule of one scale.
+// kernel/grid_blocks.h writes them. With `info.agreed` = kScale, where ranks make rounds, all take
+// the largest scale of each block; REQUIRES then a rule of one scale.
 std::unique_ptr<Codec> make_grid_codec(const CodecInfo& info, const kernel::GridBlocks& blocks,
                                        bool random);
 

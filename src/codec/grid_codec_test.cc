@@ -1,4 +1,5 @@
-// uniform, acsgd, qsgd, terngrad and natural through the public interface: grids, errors, draws, sizes.
+// uniform, acsgd, qsgd, terngrad and natural through the public interface: grids, errors, draws,
+// sizes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -134,8 +135,8 @@ TEST(Acsgd, FollowsTheRuleOfThePaper) {
 TEST(Acsgd, AddsItsMillionthInSixteenBits) {
   // 1.5 steps of 1/4, which 1 + 1e-6 would take for fewer.
   EXPECT_EQ(code("acsgd:bits=3", {1, 0.375f}).decoded, (std::vector<float>{0.75f, 0.5f}));
-  // 1e-6 is 17 x 2^-24, and 1025 x 2^-23 + 8.5 x 2^-23 rounds to the even 1034 x 2^-23. 1e-6 itself is
-  // 8.4 x 2^-23, which would give 1033 x 2^-23.
+  // 1e-6 is 17 x 2^-24, and 1025 x 2^-23 + 8.5 x 2^-23 rounds to the even 1034 x 2^-23. 1e-6 itself
+  // is 8.4 x 2^-23, which would give 1033 x 2^-23.
   const float scale = 1025 * 0x1p-23f, sum = 1034 * 0x1p-23f;
   const float half_way = 1.5f * sum / 128, step = scale / 128;
   const auto coded = code("acsgd:bits=8", {scale, half_way * 1.0001f, half_way * 0.9999f});

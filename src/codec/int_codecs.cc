@@ -14,8 +14,8 @@
 //       codes    two's complement, 8 or 4 bits each, from bit 0 up; c = -m - 1 does not occur
 //
 // A part of a stream that starts at a multiple of the block has the bytes that it has in the whole.
-// At the default block of 256 values take 8.125 and 4.125 bits. Each value is read twice, the second
-// time from cache, and `rest` is written once.
+// At the default block of 256 values take 8.125 and 4.125 bits. Each value is read twice, the
+// second time from cache, and `rest` is written once.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <utility>

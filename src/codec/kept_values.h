@@ -35,8 +35,8 @@ inline constexpr size_t kValueBlock = 512;
 // Bytes of `kept` values.
 size_t value_bytes(ValueFormat format, size_t kept) noexcept;
 
-// The mean that `sign` and `mean` send, summed in double one by one, of at(0) .. at(kept - 1). 0 for
-// other formats, which need none.
+// The mean that `sign` and `mean` send, summed in double one by one, of at(0) .. at(kept - 1). 0
+// for other formats, which need none.
 template <typename At>
 float sent_mean(ValueFormat format, size_t kept, At at) {
   if (kept == 0 || (format != ValueFormat::kSign && format != ValueFormat::kMean)) return 0;

@@ -4,28 +4,31 @@
 //   I = positions of the k largest |x| of the leader, rank (step mod n), in the order of its values
 //   own = what the code of a rank's x on I decodes to;  decoded = mean of own, else 0
 //
-// The autoencoder is linear (block_autoencoder.h), so ranks add up codes: the mean of codes decodes to the
-// mean of what each rank sent. A rank keeps x - own, so nothing is lost. Values that are coded together have
-// one sign and are about as large on the leader (value_order.h), which is what makes a short code good; the
-// paper sorts them for its convolutions. A rank's *innovation*, which its code lacks, goes separately: at
-// the positions that the leader's code reproduces worst, all ranks' values are averaged as they are.
+// The autoencoder is linear (block_autoencoder.h), so ranks add up codes: the mean of codes decodes
+// to the mean of what each rank sent. A rank keeps x - own, so nothing is lost. Values that are
+// coded together have one sign and are about as large on the leader (value_order.h), which is what
+// makes a short code good; the paper sorts them for its convolutions. A rank's *innovation*, which
+// its code lacks, goes separately: at the positions that the leader's code reproduces worst, all
+// ranks' values are averaged as they are.
 //
-// With `train` values are averaged instead of codes, and every rank takes the same step of training on
-// their mean. So no matrix is ever sent. The paper's three phases are a schedule of codecs:
-// "fp32 | 1: lgc:train=true | 2: lgc". Before any training the code of a block is its mean, and with a longer
-// code its slope and so on.
+// With `train` values are averaged instead of codes, and every rank takes the same step of training
+// on their mean. So no matrix is ever sent. The paper's three phases are a schedule of codecs:
+// "fp32 | 1: lgc:train=true | 2: lgc". Before any training the code of a block is its mean, and
+// with a longer code its slope and so on.
 //
 // Rounds, of method shared-index:
 //
-//   0  from the root   u32 kept; where values are coded and `innovation` is not 0: u32 innovations, u32 size,
-//                      their numbers among the kept values (position code, `size` bytes); where values
-//                      are coded or trained on: bit string of labels of the others; positions[kept]
-//   1  mean            f32: codes of the positive values, codes of the negative ones, innovations; or all
-//                      values in ascending order of position; then zeros
+//   0, from the root:  u32 kept; where values are coded and `innovation` is not 0: u32 innovations,
+//                      u32 size, their numbers among the kept values (position code, `size` bytes);
+//                      where values are coded or trained on: bit string of labels of the others;
+//                      positions[kept]
+//   1, a mean:         f32: codes of the positive values, codes of the negative ones, innovations;
+//                      or all values in ascending order of position; then zeros
 //
 // A stream whose codes would be no fewer floats than its values sends values, without labels.
 //
-// Payload: as in sparse_payload.h, in fp32. Encoded by itself, without rounds, a rank decodes its own code.
+// Payload: as in sparse_payload.h, in fp32. Encoded by itself, without rounds, a rank decodes its
+// own code.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -152,7 +155,8 @@ class LgcEncoder final : public Encoder {
   }
   bool shares_state() const noexcept override { return true; }
 
-  // A matrix of another shape is of no use: training starts afresh, and nothing that is owed is lost.
+  // A matrix of another shape is of no use: training starts afresh, and nothing that is owed is
+  // lost.
   Status load(const StateArrays& arrays) override {
     int64_t shape[2] = {};
     if (Status status = copy_state(arrays, "shape", shape); !status) return status;

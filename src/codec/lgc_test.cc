@@ -1,4 +1,5 @@
-// Tests of lgc: what each rank sends of its values, training that is the same everywhere, hostile offers.
+// Tests of lgc: what each rank sends of its values, training that is the same everywhere, hostile
+// offers.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

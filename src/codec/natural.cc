@@ -4,8 +4,8 @@
 //                                               sign(x) 2^e otherwise
 //
 // Unbiased, and the variance is at most x^2 / 8 whatever the range of the values is: there is no
-// scale that an outlier could spoil. Nine bits a value. Magnitudes below 2^-126, the subnormals, take
-// 0 and 2^-126 for powers; those above 2^127 become 2^127.
+// scale that an outlier could spoil. Nine bits a value. Magnitudes below 2^-126, the subnormals,
+// take 0 and 2^-126 for powers; those above 2^127 become 2^127.
 //
 // Payload, per 8 values (fewer at the end take fewer exponents):
 //

@@ -6,9 +6,9 @@
 //   onebit  high = mean of those x that are at least 0, low = mean of the others
 //                                                       [Seide et al., Interspeech 2014]
 //
-// Means are taken over a block of values or, with `block=tensor`, over a tensor as in EF-signSGD. No
-// other levels give a smaller squared error. Seide et al. take them over columns of a matrix, which
-// for a convolution would cost more than the bits; blocks here are consecutive values.
+// Means are taken over a block of values or, with `block=tensor`, over a tensor as in EF-signSGD.
+// No other levels give a smaller squared error. Seide et al. take them over columns of a matrix,
+// which for a convolution would cost more than the bits; blocks here are consecutive values.
 //
 // 0 has no sign that a bit can hold: it counts as not negative, -0 too, and arrives as `high`. What
 // that adds to a vector of many zeros is for feedback to take back.

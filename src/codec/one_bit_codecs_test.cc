@@ -1,4 +1,5 @@
-// sign and onebit through the public interface: sizes, tensors, the document's example, contraction.
+// sign and onebit through the public interface: sizes, tensors, the document's example,
+// contraction.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

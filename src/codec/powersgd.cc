@@ -5,26 +5,27 @@
 //   decode = P^ Q^T
 //
 // The mean over ranks of M is projected on the columns of P^: one step of power iteration a step,
-// since Q is kept. What ranks add up are factors, r (a + b) floats a tensor. `rest` is M - decode, the
-// paper's convention: a rank remembers what the mean lacks. Its mean over ranks is mean(M) - decode,
-// as in the other convention.
+// since Q is kept. What ranks add up are factors, r (a + b) floats a tensor. `rest` is M - decode,
+// the paper's convention: a rank remembers what the mean lacks. Its mean over ranks is mean(M) -
+// decode, as in the other convention.
 //
 // With `alternate` each step renews one factor, even steps P and odd steps Q, and the other, made
-// orthonormal, stays: decode = P Q^^T with P = mean M Q^, then P^ Q^T with Q = mean M^T P^ [Zhang et
-// al., arXiv:2306.08881]. The very first step projects on a random Q^; the authors of PowerSGD, whose
-// package alternates too, renew the other first and never use the Q that they start with.
+// orthonormal, stays: decode = P Q^^T with P = mean M Q^, then P^ Q^T with Q = mean M^T P^ [Zhang
+// et al., arXiv:2306.08881]. The very first step projects on a random Q^; the authors of PowerSGD,
+// whose package alternates too, renew the other first and never use the Q that they start with.
 //
-// Tensors of fewer than two dimensions, and those that factors would not make `min_compression` times
-// smaller, travel as they are. r is at most min(a, b). Columns of P that depend on others are dropped
-// (a zero gradient has no others); columns of Q that are dropped, or were never there, are drawn from
-// the seed, the stream and the step, so that they are the same on all ranks. So nothing is divided by
-// zero, and no column is lost for good.
+// Tensors of fewer than two dimensions, and those that factors would not make `min_compression`
+// times smaller, travel as they are. r is at most min(a, b). Columns of P that depend on others are
+// dropped (a zero gradient has no others); columns of Q that are dropped, or were never there, are
+// drawn from the seed, the stream and the step, so that they are the same on all ranks. So nothing
+// is divided by zero, and no column is lost for good.
 //
-// Columns of P^ and Q^ have a power of two for their norm (thin_basis.h), so that no product overflows
-// where M does not. Where |P^| |Q|^T could, Q is halved until it cannot: values above
+// Columns of P^ and Q^ have a power of two for their norm (thin_basis.h), so that no product
+// overflows where M does not. Where |P^| |Q|^T could, Q is halved until it cannot: values above
 // 2^126 / (r sqrt(a)) may shrink.
 //
-// Payload, per tensor in order, f32: a r values of P, column after column, and b r of Q; or the values.
+// Payload, per tensor in order, f32: a r values of P, column after column, and b r of Q; or the
+// values.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -304,8 +305,8 @@ class PowersgdDecoder final : public Decoder {
   }
 
  private:
-  // Every piece of the payload with its place: raw(bytes, to), which says whether they were finite, or
-  // product(p, q, shape, to) of finite factors with a finite product.
+  // Every piece of the payload with its place: raw(bytes, to), which says whether they were finite,
+  // or product(p, q, shape, to) of finite factors with a finite product.
   template <typename Raw, typename Product>
   Status each(std::span<const std::byte> payload, std::span<float> out, const Raw& raw,
               const Product& product) const {

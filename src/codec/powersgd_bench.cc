@@ -19,7 +19,8 @@ StreamSpec stream() {
   return single_tensor({.name = "w", .shape = {kRows, kRows}, .kind = TensorKind::kLinear});
 }
 
-// values = gradient + residual with their moments, then both rounds of a rank alone and the remainder.
+// values = gradient + residual with their moments, then both rounds of a rank alone and the
+// remainder.
 void step(benchmark::State& state, const std::string& spec, const Budget& budget) {
   const auto codec = std::move(make_codec(spec).value().codec);
   const auto encoder = codec->make_encoder(stream());

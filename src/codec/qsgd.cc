@@ -7,8 +7,8 @@
 // Rounding t itself is rounding |t| up with probability |t| - floor |t|, the paper's rule, with the
 // sign put back: both choose between the same two levels with the same odds.
 //
-// With norm=max an error is at most S / s. With norm=l2 the expected number of levels that are not 0
-// is at most s (s + sqrt(bucket)), few enough for coding=elias: gaps, signs and magnitudes in the
+// With norm=max an error is at most S / s. With norm=l2 the expected number of levels that are not
+// 0 is at most s (s + sqrt(bucket)), few enough for coding=elias: gaps, signs and magnitudes in the
 // gamma code, which for numbers below 128 is no longer than the paper's recursive one.
 //
 // Payload, per bucket of `block` values (the last may be shorter):

@@ -1,4 +1,5 @@
-// Every quantiser on 25 M Gaussian values: encoding, encoding in place with the remainder, decoding.
+// Every quantiser on 25 M Gaussian values: encoding, encoding in place with the remainder,
+// decoding.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>

@@ -1,5 +1,5 @@
-// randomk: k = density x count values at random positions, which cost nothing [Stich et al., NeurIPS
-// 2018].
+// randomk: k = density x count values at random positions, which cost nothing [Stich et al.,
+// NeurIPS 2018].
 //
 //   decode(encode(x))[i] = s x[i] at k positions, else 0      s = d/k if scaled, else 1
 //
@@ -8,8 +8,8 @@
 // the same positions, and their values could be added position by position. Otherwise the rank's
 // salt takes part: ranks send different positions, and together cover more of the vector.
 //
-// Shared, it has one round, of method shared-index: the mean over ranks of the k values, f32. Nothing
-// else travels.
+// Shared, it has one round, of method shared-index: the mean over ranks of the k values, f32.
+// Nothing else travels.
 //
 // Scaled it is unbiased, of variance d/k - 1 times |x|^2: do not use that with feedback, which it
 // makes diverge. Unscaled it is a contraction by 1 - k/d, on average: use it with feedback.

@@ -13,9 +13,9 @@
 // threshold knows no bound). Where nothing exceeds the threshold or all magnitudes are alike
 // exactly k are kept; zeros never.
 //
-// The routine that public code attributes to RedSync differs: it stops at a resolution of 0.2, after
-// three midpoints wherever the count may be; raises the threshold while k/2 to k pass; does not
-// accept exactly k; and its trimmed form sends all of the survivors.
+// The routine that public code attributes to RedSync differs: it stops at a resolution of 0.2,
+// after three midpoints wherever the count may be; raises the threshold while k/2 to k pass; does
+// not accept exactly k; and its trimmed form sends all of the survivors.
 //
 // Payload: codec/sparse_payload.h; quantized: in its format `mean`, so that a value costs its
 // position alone.

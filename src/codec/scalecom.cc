@@ -1,12 +1,13 @@
 // scalecom: the k largest magnitudes of one rank, which all ranks send in that step [Chen et al.,
 // NeurIPS 2020, arXiv:2104.11125: CLT-k].
 //
-//   I = positions of the k largest |x| of the leader, rank (step mod n);  decoded = mean of x on I, else 0
+//   I = positions of the k largest |x| of the leader, rank (step mod n);
+//   decoded = mean of x on I, else 0
 //
 // With one set of positions for all, sums of what is sent are sent sums: values add up position by
 // position, and a rank's traffic does not grow with the ranks. It works as far as the ranks' values
-// are alike, for which their residuals are filtered (feedback/lowpass.cc). Encoded by itself, without
-// rounds, it is topk. Biased: do not use it without feedback.
+// are alike, for which their residuals are filtered (feedback/lowpass.cc). Encoded by itself,
+// without rounds, it is topk. Biased: do not use it without feedback.
 //
 // Rounds, of method shared-index:
 //

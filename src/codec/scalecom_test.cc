@@ -1,4 +1,5 @@
-// Tests of scalecom: all ranks adopt the leader's positions, their size is near the entropy, and corrupt positions are refused.
+// Tests of scalecom: all ranks adopt the leader's positions, their size is near the entropy, and
+// corrupt positions are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

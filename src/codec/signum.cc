@@ -1,16 +1,16 @@
-// signum: the sign of every value and nothing else, for majority votes [Bernstein et al., ICML 2018,
-// arXiv:1802.04434; with fault tolerance ICLR 2019, arXiv:1810.05291].
+// signum: the sign of every value and nothing else, for majority votes [Bernstein et al., ICML
+// 2018, arXiv:1802.04434; with fault tolerance ICLR 2019, arXiv:1810.05291].
 //
 //   decode(encode(x))[i] = 1 if x[i] > 0, -1 if x[i] < 0
 //
 // In a scatter-reduce owners encode the mean of the ranks' signs again, so that everybody gets the
-// sign of the majority. A bit has no third value: 0, which a tie between an even number of ranks gives
-// too, becomes 1 where position + step is even and -1 elsewhere, which moves nothing in the mean over
-// two steps. Public implementations differ here: some take +1 always, which with two ranks that
-// disagree half the time drifts.
+// sign of the majority. A bit has no third value: 0, which a tie between an even number of ranks
+// gives too, becomes 1 where position + step is even and -1 elsewhere, which moves nothing in the
+// mean over two steps. Public implementations differ here: some take +1 always, which with two
+// ranks that disagree half the time drifts.
 //
-// The step's size is the learning rate alone, as in the paper; it wants a far smaller one than SGD. The
-// memory is `momentum`; a remainder against values of another scale would grow without bound.
+// The step's size is the learning rate alone, as in the paper; it wants a far smaller one than SGD.
+// The memory is `momentum`; a remainder against values of another scale would grow without bound.
 //
 // Payload: u8 bits[], 1 = negative, from bit 0 up; unused bits are not looked at.
 // SPDX-License-Identifier: Apache-2.0

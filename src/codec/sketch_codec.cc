@@ -1,9 +1,10 @@
 // What sketches share: keys, rounds, payloads and what is left.
 //
-// Without an agreement what is left is values - estimate. Ranks that agree send the mean of their sums, and each must
-// keep a remainder such that the mean of remainders is the mean of values minus the estimate of what was sent. With c
-// the sums of a rank, m their mean and f what the format makes of m, that is values - E(c - m + f) if E, the estimate,
-// is linear; otherwise it is values - L(c - m) - E(f) with a linear L.
+// Without an agreement what is left is values - estimate. Ranks that agree send the mean of their
+// sums, and each must keep a remainder such that the mean of remainders is the mean of values minus
+// the estimate of what was sent. With c the sums of a rank, m their mean and f what the format
+// makes of m, that is values - E(c - m + f) if E, the estimate, is linear; otherwise it is values -
+// L(c - m) - E(f) with a linear L.
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/sketch_codec.h"
 

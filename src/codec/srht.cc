@@ -1,24 +1,28 @@
-// srht: random coefficients of a Walsh-Hadamard transform of the values with random signs, the subsampled randomised
-// Hadamard transform [Tropp, Adv. Adapt. Data Anal. 2011, arXiv:1011.1595].
+// srht: random coefficients of a Walsh-Hadamard transform of the values with random signs, the
+// subsampled randomised Hadamard transform [Tropp, Adv. Adapt. Data Anal. 2011, arXiv:1011.1595].
 //
-//   the stream is cut into pieces of `chunk` values; what is left is cut into powers of two, the largest first
+//   the stream is cut into pieces of `chunk` values; what is left is cut into powers of two, the
+//   largest first
 //   c = H S x        S: a random sign for each value;   H: the orthonormal transform of each piece
-//   k = density x count random coefficients are sent;   estimate = S H c, with zeros in place of the others
+//   k = density x count random coefficients are sent;
+//   estimate = S H c, with zeros in place of the others
 //
-// Signs and positions follow from a key that ranks share, so coefficients travel without positions, and are added as
-// they are (sketch_codec.h). The transform spreads every value over its piece: a part of each value arrives in each
-// step, where randomk sends it whole or not at all.
+// Signs and positions follow from a key that ranks share, so coefficients travel without positions,
+// and are added as they are (sketch_codec.h). The transform spreads every value over its piece: a
+// part of each value arrives in each step, where randomk sends it whole or not at all.
 //
-// The estimate is an orthogonal projection: |x - estimate|^2 is never more than |x|^2, and it is 1 - k / count of it on
-// average over draws, for every x. Use it with a memory. If `scaled`, coefficients are sent times count / k. The
-// estimate is then unbiased, of variance count / k - 1 times |x|^2, which is spread over all values of a piece alike:
-// use it without a memory. The program of [Bian et al., MLSys 2024, arXiv:2301.02654] has this form for activations,
-// with rows drawn with replacement and one draw for all samples.
+// The estimate is an orthogonal projection: |x - estimate|^2 is never more than |x|^2, and it is 1
+// - k / count of it on average over draws, for every x. Use it with a memory. If `scaled`,
+// coefficients are sent times count / k. The estimate is then unbiased, of variance count / k - 1
+// times |x|^2, which is spread over all values of a piece alike: use it without a memory. The
+// program of [Bian et al., MLSys 2024, arXiv:2301.02654] has this form for activations, with rows
+// drawn with replacement and one draw for all samples.
 //
-// Powers of two keep the coefficients as many as the values. A padded piece would have more of them, for nothing.
+// Powers of two keep the coefficients as many as the values. A padded piece would have more of
+// them, for nothing.
 //
-// A transform of 4096 values is 12 stages of additions in the nearest cache. Values are read once for their
-// coefficients, and once more for a remainder.
+// A transform of 4096 values is 12 stages of additions in the nearest cache. Values are read once
+// for their coefficients, and once more for a remainder.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
@@ -92,13 +96,15 @@ class Srht final : public Sketch {
   }
 
  private:
-  // `chunk` values, or those that are left; and the coefficients of it that are kept, [from, until).
+  // `chunk` values, or those that are left; and the coefficients of it that are kept, [from,
+  // until).
   struct Section {
     size_t begin, size;
     std::span<const uint32_t> positions;  // of all sections
     size_t from, until;
 
-    // Calls each(at, size, from, until) for its powers of two: where one begins, and what of it is kept.
+    // Calls each(at, size, from, until) for its powers of two: where one begins, and what of it is
+    // kept.
     template <typename Each>
     void each_piece(const Each& each) const {
       size_t next = from;
@@ -116,7 +122,8 @@ class Srht final : public Sketch {
     return static_cast<float>(1 / std::sqrt(static_cast<double>(size)));
   }
 
-  // Calls each(section, work) for all sections of which something is kept; `work` is as long as the section.
+  // Calls each(section, work) for all sections of which something is kept; `work` is as long as the
+  // section.
   template <typename Each>
   void each_section(uint64_t key, SketchScratch& scratch, const Each& each) const {
     const auto positions = scratch.positions.draw(key, count_, kept_);

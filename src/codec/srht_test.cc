@@ -22,8 +22,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kCount = 1000;
 
-// An orthonormal transform of pieces: the double sum of the definition, or for long pieces H(2n) = (H H; H -H), by which
-// the sum of n log n terms is the same.
+// An orthonormal transform of pieces: the double sum of the definition, or for long pieces H(2n) =
+// (H H; H -H), by which the sum of n log n terms is the same.
 std::vector<double> transform(const std::vector<double>& x, size_t chunk) {
   std::vector<double> to(x.size());
   for (size_t at = 0; at < x.size();) {
@@ -92,7 +92,8 @@ TEST(Srht, IsTheTransformByItsDefinition) {
   }
 }
 
-// A projection: what is left has nothing of what was sent, and what was sent arrives whole if sent again.
+// A projection: what is left has nothing of what was sent, and what was sent arrives whole if sent
+// again.
 TEST(Srht, IsAnOrthogonalProjection) {
   const auto values = draw(laplace, 0, kCount);
   for (const std::string spec : {"srht:density=0.1", "srht:density=0.7,shared=false"}) {
@@ -106,7 +107,8 @@ TEST(Srht, IsAnOrthogonalProjection) {
   }
 }
 
-// A spike reaches all of its piece, and the share of its energy that arrives is that of the coefficients.
+// A spike reaches all of its piece, and the share of its energy that arrives is that of the
+// coefficients.
 TEST(Srht, SpreadsASpikeOverItsPiece) {
   constexpr size_t kPiece = 4096;
   std::vector<float> spike(kPiece);

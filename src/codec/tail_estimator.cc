@@ -84,8 +84,8 @@ float TailEstimator::first_threshold(double ratio) {
       break;
   }
   if (!gamma_) {
-    // ln(a + epsilon) of magnitudes over their norm, taken in units of the mean; the authors' guard is the
-    // float64 machine epsilon, 2^-52.
+    // ln(a + epsilon) of magnitudes over their norm, taken in units of the mean; the authors' guard
+    // is the float64 machine epsilon, 2^-52.
     constexpr double kGuard = std::numeric_limits<double>::epsilon();
     const double logs = log_sum(kGuard * norm_, mean_);
     gamma_ = fit_gamma(mean_, -logs / static_cast<double>(values_.size()));

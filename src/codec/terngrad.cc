@@ -7,9 +7,9 @@
 // lost, unless a memory is asked for. Values all alike have no deviation to clip at and are not
 // clipped, where the authors' rule loses them.
 //
-// Every sender has the scale of its own values, or all have the largest (`shared_scale`), as Wen et al.
-// have it so that sums of codes are codes of the sum. No sum is made of codes here, so all it changes is
-// that draws are as coarse as those of the rank with the largest values.
+// Every sender has the scale of its own values, or all have the largest (`shared_scale`), as Wen et
+// al. have it so that sums of codes are codes of the sum. No sum is made of codes here, so all it
+// changes is that draws are as coarse as those of the rank with the largest values.
 //
 // Payload, per tensor or block, as int8's with two bits per code:
 //

@@ -10,10 +10,10 @@
 
 namespace thinwire {
 
-// For methods that try thresholds until the count is right. A read of memory lists what exceeds one;
-// that answers for all higher ones, and for lower ones when the list is too long already. The next
-// vector's first list reaches down to the lowest threshold that needed one, so that in the long run
-// one read is enough. Answers never depend on that.
+// For methods that try thresholds until the count is right. A read of memory lists what exceeds
+// one; that answers for all higher ones, and for lower ones when the list is too long already. The
+// next vector's first list reaches down to the lowest threshold that needed one, so that in the
+// long run one read is enough. Answers never depend on that.
 class ThresholdProbe {
  public:
   // A new vector, of which the caller needs no exact counts above `enough`.

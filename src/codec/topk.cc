@@ -10,7 +10,8 @@
 // Payload: as in sparse_payload.h.
 //
 // Encoding reads the values once and what it keeps twice more (top_selector.h,
-// block_top_selector.h), and writes `rest` only where something was kept if that is `values` itself.
+// block_top_selector.h), and writes `rest` only where something was kept if that is `values`
+// itself.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <utility>

@@ -4,11 +4,11 @@
 //   mid = (lo + hi) / 2,  step = (hi - lo) / (2^k - 1)
 //
 // This is lo + c' (hi - lo) / (2^k - 1) of Rudakov et al. (arXiv:2401.07788) with c' = c + 2^(k-1):
-// lo and hi are on the grid but for rounding in fp32, zero in general is not. Counted from the middle
-// no intermediate result overflows, whatever lo and hi are. Equal values arrive as they are.
+// lo and hi are on the grid but for rounding in fp32, zero in general is not. Counted from the
+// middle no intermediate result overflows, whatever lo and hi are. Equal values arrive as they are.
 //
-// `rounding=nearest` is biased, with an error of at most step / 2; `random` is unbiased, with at most
-// step. The paper's lo and hi are those of a whole batch tensor: `block=tensor`.
+// `rounding=nearest` is biased, with an error of at most step / 2; `random` is unbiased, with at
+// most step. The paper's lo and hi are those of a whole batch tensor: `block=tensor`.
 //
 // Payload, per block or tensor:
 //

@@ -8,7 +8,8 @@
 
 namespace thinwire {
 
-// "members: the run begins with all 4 workers, but 1, 3 left or did not come in time". REQUIRES: somebody is missing.
+// "members: the run begins with all 4 workers, but 1, 3 left or did not come in time". REQUIRES:
+// somebody is missing.
 std::string first_group_without(const std::vector<int>& missing, size_t workers);
 
 }  // namespace thinwire

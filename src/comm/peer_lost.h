@@ -10,8 +10,8 @@ namespace thinwire {
 
 class PeerLost : public Error {
  public:
-  // `cause` says who is lost and why; `transfer` is what was waited for, such as "receive of 4 bytes
-  // from rank 1".
+  // `cause` says who is lost and why; `transfer` is what was waited for, such as "receive of 4
+  // bytes from rank 1".
   PeerLost(const std::string& cause, const std::string& transfer)
       : Error(ErrorCode::kPeerLost, cause + "; no end to the " + transfer), cause_(cause) {}
 

@@ -54,8 +54,8 @@ std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subjec
   return words;
 }
 
-// By the hops of Group::max. Each hop checks what it takes: a fault that became no fault on its way would
-// be lost in the maximum.
+// By the hops of Group::max. Each hop checks what it takes: a fault that became no fault on its way
+// would be lost in the maximum.
 uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject) {
   const int n = group.size();
   for (int distance = 1; distance < n; distance *= 2) {

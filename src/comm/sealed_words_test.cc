@@ -1,4 +1,5 @@
-// Tests of sealed words that arrive, and of words that belong to something else. leader_tampering_test has damage on the way.
+// Tests of sealed words that arrive, and of words that belong to something else.
+// leader_tampering_test has damage on the way.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/sealed_words.h"
 

@@ -11,8 +11,8 @@
 namespace thinwire {
 namespace {
 
-// Scattered writes into 100 MB, a few per 4 KB page, take two thirds of the time in pages of 2 MB, and
-// passes from end to end lose a tenth.
+// Scattered writes into 100 MB, a few per 4 KB page, take two thirds of the time in pages of 2 MB,
+// and passes from end to end lose a tenth.
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kHugeFrom = 2 * kHugePage;  // smaller arrays would waste too much of a page
 

@@ -10,7 +10,8 @@ namespace thinwire {
 
 inline constexpr size_t kCacheLine = 64;  // bytes: what non-temporal stores of whole vectors need
 
-// Memory that starts on a cache line. Throws std::bad_alloc. Given back with the size it was asked for.
+// Memory that starts on a cache line. Throws std::bad_alloc. Given back with the size it was asked
+// for.
 void* allocate_aligned(size_t size);
 void free_aligned(void* memory, size_t size) noexcept;
 

@@ -12,8 +12,8 @@
 
 namespace thinwire {
 
-// Bytes that are not initialised: pages that no payload reaches are never touched, so a buffer may be
-// as large as the worst case and cost what is used.
+// Bytes that are not initialised: pages that no payload reaches are never touched, so a buffer may
+// be as large as the worst case and cost what is used.
 class Buffer {
  public:
   Buffer() = default;
@@ -29,8 +29,8 @@ class Buffer {
   size_t capacity_ = 0;  // a power of two
 };
 
-// Gives out what was given back last, which is still in cache; allocates only when there is none, so
-// that in the long run it has what is on its way at the same time. Not shared between threads.
+// Gives out what was given back last, which is still in cache; allocates only when there is none,
+// so that in the long run it has what is on its way at the same time. Not shared between threads.
 class BufferPool {
  public:
   Buffer take(size_t size) {

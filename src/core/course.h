@@ -30,9 +30,9 @@ struct RunTime {
   static Result<RunTime> parse(std::string_view text);  // >= 0
 };
 
-// Whether a stream is in a critical regime of training, in which it is compressed weakly [Agarwal et
-// al., MLSys 2021]: the norm of its accumulated gradient has changed by `eta` of itself, or more, since
-// `interval` ago.
+// Whether a stream is in a critical regime of training, in which it is compressed weakly [Agarwal
+// et al., MLSys 2021]: the norm of its accumulated gradient has changed by `eta` of itself, or
+// more, since `interval` ago.
 struct RegimeRule {
   double eta = 0;
   RunTime interval;
@@ -40,16 +40,16 @@ struct RegimeRule {
   bool operator==(const RegimeRule&) const = default;
 };
 
-// A function of the step, and of the regime where it says so. With T a RunTime and t the whole units of
-// T done so far:
+// A function of the step, and of the regime where it says so. With T a RunTime and t the whole
+// units of T done so far:
 //
 //   0.01                      always that
-//   warmup(v;T)               v^((t + 1) / (T + 1)) before T, then v: DGC's exponential warm-up from
-//                             about 1 [Lin et al., ICLR 2018; the authors' repository]
+//   warmup(v;T)               v^((t + 1) / (T + 1)) before T, then v: DGC's exponential warm-up
+//                             from about 1 [Lin et al., ICLR 2018; the authors' repository]
 //   linear(a;b;T)             a + (b - a) t / T before T, then b
 //   table(a;b@T;c@U)          a before T, b from T on, c from U on; T < U, all in the same unit
-//   accordion(a;b;eta;T)      a in critical regimes, b outside; eta is 0.5 and T 10 epochs if absent,
-//                             the paper's
+//   accordion(a;b;eta;T)      a in critical regimes, b outside; eta is 0.5 and T 10 epochs if
+//                             absent, the paper's
 //
 // Values are rounded to six digits, so that machines whose pow() differs in its last bit agree.
 class Course {

@@ -43,8 +43,8 @@ std::string_view row_name(const Row& row) {
     return info_of(row).name;
 }
 
-// The row called `name`. Fails with "<origin>unknown <what> '<name>'", the names that there are, and the
-// one that was probably meant.
+// The row called `name`. Fails with "<origin>unknown <what> '<name>'", the names that there are,
+// and the one that was probably meant.
 template <typename Table>
 Result<const RowOf<Table>*> find_row(const Table& table, std::string_view what,
                                      std::string_view name, std::string_view origin = "") {
@@ -72,8 +72,8 @@ struct NamedRow {
   }
 };
 
-// The row that `text`, "name:key=value,key=value", names, with its options checked against the row's. Fails
-// with the known names or options.
+// The row that `text`, "name:key=value,key=value", names, with its options checked against the
+// row's. Fails with the known names or options.
 template <typename Table>
 Result<NamedRow<RowOf<Table>>> find_named_row(const Table& table, std::string_view what,
                                               std::string_view text) {

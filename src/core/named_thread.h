@@ -9,8 +9,8 @@
 
 namespace thinwire {
 
-// Runs `work` on a new thread. `name`: at most 15 characters, which is what the system keeps. The name is
-// there when this returns.
+// Runs `work` on a new thread. `name`: at most 15 characters, which is what the system keeps. The
+// name is there when this returns.
 template <typename Work>
 std::thread named_thread(const char* name, Work work) {
   std::thread thread(std::move(work));

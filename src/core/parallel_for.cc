@@ -30,7 +30,8 @@ struct Job {
   }
 };
 
-// Threads are started when first needed, wait for the next job between two, and end with the process.
+// Threads are started when first needed, wait for the next job between two, and end with the
+// process.
 class Pool {
  public:
   // False, having done nothing, while it works for another thread.
@@ -85,8 +86,8 @@ class Pool {
 
 std::atomic<Pool*> pool{nullptr};
 
-// Never destroyed, as its threads go on to the end of the process. A forked process has none of them,
-// and whatever state the pool was in.
+// Never destroyed, as its threads go on to the end of the process. A forked process has none of
+// them, and whatever state the pool was in.
 Pool& the_pool() {
   static const bool made = [] {
     pool = new Pool;

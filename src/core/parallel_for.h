@@ -13,12 +13,12 @@ namespace thinwire {
 inline constexpr size_t kLeastPerThread = size_t{1} << 17;  // values
 inline constexpr size_t kLeastParallel = 4 * kLeastPerThread;
 
-// Calls call(context, i) for every i below `parts`, on this thread and others, and returns when all are
-// done. Calls must not throw.
+// Calls call(context, i) for every i below `parts`, on this thread and others, and returns when all
+// are done. Calls must not throw.
 void run_parts(size_t parts, void (*call)(void* context, size_t part), void* context) noexcept;
 
-// Calls body(begin, end) for ranges that together are 0 to count, each but the last of a multiple of
-// `unit` values. What body does must not depend on how they are cut, and must not throw.
+// Calls body(begin, end) for ranges that together are 0 to count, each but the last of a multiple
+// of `unit` values. What body does must not depend on how they are cut, and must not throw.
 template <class Body>
 void parallel_for(size_t count, size_t unit, const Body& body) noexcept {
   const auto threads = static_cast<size_t>(codec_threads());

@@ -7,8 +7,8 @@
 namespace thinwire {
 namespace {
 
-// Where the set that begins with the '[' at `open` ends: at its ']', which may not be the first character
-// in it. npos: the '[' stands for itself.
+// Where the set that begins with the '[' at `open` ends: at its ']', which may not be the first
+// character in it. npos: the '[' stands for itself.
 size_t end_of_set(std::string_view pattern, size_t open) {
   size_t first = open + 1;
   if (first < pattern.size() && pattern[first] == '!') ++first;
@@ -30,7 +30,8 @@ bool is_in_set(char c, std::string_view set) {
   return found != others;
 }
 
-// Whether the element at `at`, which is no '*', stands for `c`; `next` is where the one behind it begins.
+// Whether the element at `at`, which is no '*', stands for `c`; `next` is where the one behind it
+// begins.
 bool stands_for(std::string_view pattern, size_t at, char c, size_t& next) {
   next = at + 1;
   if (pattern[at] == '?') return true;

@@ -12,9 +12,10 @@
 
 namespace thinwire::device {
 
-// Pointers are to memory that the launcher's kernels reach; bytes may lie at any address. Everything is queued and
-// returns at once. What a function does is said beside its namesake of src/kernel. A `rest` may be null, or `values`
-// themselves. `bad` is one word, which is set to 1 where the namesake returns false and is left alone otherwise.
+// Pointers are to memory that the launcher's kernels reach; bytes may lie at any address.
+// Everything is queued and returns at once. What a function does is said beside its namesake of
+// src/kernel. A `rest` may be null, or `values` themselves. `bad` is one word, which is set to 1
+// where the namesake returns false and is left alone otherwise.
 
 enum class Float16 : uint8_t { kHalf, kBfloat };
 
@@ -33,8 +34,8 @@ void quantise_blocks(Launcher& on, const float* values, size_t count, kernel::Sc
 void add_blocks(Launcher& on, const std::byte* bytes, size_t count, kernel::ScaledBlocks blocks,
                 float weight, float* out, uint32_t* bad);
 
-// kernel::quantise_grid and add_grid, of the rules kMinMax and kMax; what kMax wrote add_blocks reads. `scratch` has
-// grid_scratch_bytes(count, blocks) bytes, at a multiple of 8.
+// kernel::quantise_grid and add_grid, of the rules kMinMax and kMax; what kMax wrote add_blocks
+// reads. `scratch` has grid_scratch_bytes(count, blocks) bytes, at a multiple of 8.
 size_t grid_scratch_bytes(size_t count, const kernel::GridBlocks& blocks) noexcept;
 void quantise_grid(Launcher& on, const float* values, size_t count,
                    const kernel::GridBlocks& blocks, const kernel::Dither* dither, std::byte* bytes,
@@ -42,8 +43,8 @@ void quantise_grid(Launcher& on, const float* values, size_t count,
 void add_grid(Launcher& on, const std::byte* bytes, size_t count, const kernel::GridBlocks& blocks,
               float weight, float* out, uint32_t* bad);
 
-// kernel::encode_levels and add_levels. `scratch` has level_scratch_bytes(count, blocks) bytes, at a multiple of 8; null
-// where that is 0.
+// kernel::encode_levels and add_levels. `scratch` has level_scratch_bytes(count, blocks) bytes, at
+// a multiple of 8; null where that is 0.
 size_t level_scratch_bytes(size_t count, kernel::LevelBlocks blocks) noexcept;
 void encode_levels(Launcher& on, const float* values, size_t count, kernel::LevelBlocks blocks,
                    std::byte* bytes, float* rest, void* scratch);

@@ -1,4 +1,5 @@
-// Codecs' kernel texts, run on the processor, against the SIMD kernels on every target, bit for bit.
+// Codecs' kernel texts, run on the processor, against the SIMD kernels on every target, bit for
+// bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/coded_values.h"
 

@@ -1,4 +1,5 @@
-// DeviceWork: one thread's work on a device: kernels and copies in a queue, and scratch memory for them.
+// DeviceWork: one thread's work on a device: kernels and copies in a queue, and scratch memory for
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +26,9 @@ using SharedWork = std::shared_ptr<device::DeviceWork>;
 
 namespace thinwire::device {
 
-// What is asked for happens in its order. fetch and await return once all has happened that was asked for before, send once
-// there is room in page-locked memory, 16 MiB at most, the others at once. All throw the device's errors. For one thread.
+// What is asked for happens in its order. fetch and await return once all has happened that was
+// asked for before, send once there is room in page-locked memory, 16 MiB at most, the others at
+// once. All throw the device's errors. For one thread.
 class DeviceWork {
  public:
   // Throws Error(kUnsupported), which says why, if the device runs no kernels.
@@ -42,11 +44,12 @@ class DeviceWork {
   // Different for every object of this process.
   uint64_t number() const noexcept { return number_; }
 
-  // How long fetch and await wait at most. Then they throw Error(kTimeout), which names the device, and from then on after a
-  // second, until the device has caught up.
+  // How long fetch and await wait at most. Then they throw Error(kTimeout), which names the device,
+  // and from then on after a second, until the device has caught up.
   void set_patience(std::chrono::milliseconds patience) noexcept { patience_ = patience; }
 
-  // Memory of the device. Throws Error(kIo), which says how much was asked for, if there is no room.
+  // Memory of the device. Throws Error(kIo), which says how much was asked for, if there is no
+  // room.
   void* allocate(size_t bytes);
 
   // All scratch memory is free again. REQUIRES: nothing asked for is still to happen that uses it.
@@ -72,7 +75,8 @@ class DeviceWork {
   uint64_t bytes_sent() const noexcept { return bytes_sent_; }
   uint64_t bytes_fetched() const noexcept { return bytes_fetched_; }
 
-  // As await, for ends: whether memory may be freed. It may not if the device is stuck, which may still use it.
+  // As await, for ends: whether memory may be freed. It may not if the device is stuck, which may
+  // still use it.
   bool settle() noexcept;
 
  private:

@@ -13,7 +13,8 @@ struct KernelText {
   std::string_view source;  // without the prelude
 };
 
-// All texts but the prelude and the part that all have in common. CMake writes the table: embed_texts.cmake.
+// All texts but the prelude and the part that all have in common. CMake writes the table:
+// embed_texts.cmake.
 std::span<const KernelText> kernel_texts() noexcept;
 
 // What a compiler for GPUs is given: prelude, common part, text.

@@ -1,4 +1,5 @@
-// The texts as GPUs get them: compiled for three architectures, without fused or inexact arithmetic.
+// The texts as GPUs get them: compiled for three architectures, without fused or inexact
+// arithmetic.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/kernel_texts.h"
 
@@ -50,8 +51,8 @@ TEST(KernelTexts, UnknownNameNamesTheChoices) {
   }
 }
 
-// Instructions of PTX that round otherwise than the processor, or take what is small for zero. One exact use of fma
-// is left: div.rn calls no function and is one instruction.
+// Instructions of PTX that round otherwise than the processor, or take what is small for zero. One
+// exact use of fma is left: div.rn calls no function and is one instruction.
 std::vector<std::string> forbidden_in(const std::string& ptx) {
   const std::regex instruction(
       "\\b(fma|mad\\.(?:rn|rz)\\.?f|[a-z0-9.]+\\.approx|[a-z0-9.]+\\.ftz)[.\\w]*");

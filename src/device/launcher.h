@@ -25,8 +25,9 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  // Queues a kernel, "half_float/encode_half" for example, the name of a text and of a kernel in it. Kernels
-  // of a launcher run one after another. REQUIRES: the arguments have the sizes of the kernel's parameters.
+  // Queues a kernel, "half_float/encode_half" for example, the name of a text and of a kernel in
+  // it. Kernels of a launcher run one after another. REQUIRES: the arguments have the sizes of the
+  // kernel's parameters.
   virtual void launch(std::string_view kernel, Grid grid, std::span<const Argument> arguments) = 0;
 };
 

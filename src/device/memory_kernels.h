@@ -1,4 +1,5 @@
-// Memories' passes on a device, with the bits of kernel/memory_passes.h and kernel/vector_moments.h.
+// Memories' passes on a device, with the bits of kernel/memory_passes.h and
+// kernel/vector_moments.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace thinwire::device {
 
-// Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at once. What a function
-// does is said beside its namesake of src/kernel, aliasing too.
+// Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at
+// once. What a function does is said beside its namesake of src/kernel, aliasing too.
 
 // Moments on the way: of a chunk, or of all.
 struct ChunkMoments {
@@ -21,7 +22,8 @@ struct ChunkMoments {
   uint32_t unused;
 };
 
-// Room for the moments of `count` values: the first is the total once all is done, which moments_of reads.
+// Room for the moments of `count` values: the first is the total once all is done, which moments_of
+// reads.
 constexpr size_t moment_entries(size_t count) noexcept { return 1 + (count + 8191) / 8192; }
 Moments moments_of(const ChunkMoments& total) noexcept;
 

@@ -104,7 +104,8 @@ TEST(PositionTexts, UnpackWhatTheKernelPacks) {
     expect_unpacked(pack(positions), positions);
 }
 
-// An encoder is free in its choice of parameters: one bit at a time, with those of a function of the block.
+// An encoder is free in its choice of parameters: one bit at a time, with those of a function of
+// the block.
 Bytes pack_with(const Positions& positions, const std::function<unsigned(size_t)>& parameter_of) {
   Bytes code;
   std::vector<bool> low, high;

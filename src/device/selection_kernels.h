@@ -1,5 +1,5 @@
-// Selection, and the statistics that it goes by, on a device, with the bits of kernel/select.h, kernel/kth_magnitude.h,
-// kernel/value_sample.h and kernel/tail_moments.h.
+// Selection, and the statistics that it goes by, on a device, with the bits of kernel/select.h,
+// kernel/kth_magnitude.h, kernel/value_sample.h and kernel/tail_moments.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,23 +14,24 @@
 
 namespace thinwire::device {
 
-// Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at once.
+// Pointers are to memory that the launcher's kernels reach. Everything is queued and returns at
+// once.
 
 constexpr size_t tiles_of(size_t count) noexcept { return (count + 1023) / 1024; }
 constexpr size_t tile_room(size_t count) noexcept { return sum_room(tiles_of(count)); }
 
-// Selection in two steps, because how many there are may decide what is done. Count: how many values have |x| > threshold;
-// `tiles` has room for tile_room(count).
+// Selection in two steps, because how many there are may decide what is done. Count: how many
+// values have |x| > threshold; `tiles` has room for tile_room(count).
 void count_above(Launcher& on, const float* values, size_t count, float threshold, uint64_t* tiles,
                  uint64_t* found);
 
-// With these tiles, the values of the first `most` of them and, unless null, their positions. A rest that is not null receives the values, with
-// zeros where one was kept; it may be `values`.
+// With these tiles, the values of the first `most` of them and, unless null, their positions. A
+// rest that is not null receives the values, with zeros where one was kept; it may be `values`.
 void write_above(Launcher& on, const float* values, size_t count, float threshold, size_t most,
                  const uint64_t* tiles, uint32_t* positions, float* kept, float* rest);
 
-// Both, without a limit, and with the first `ties` of the values with |x| = threshold. Twice as many tiles; `found` has
-// two entries: how many are above, and how many are equal.
+// Both, without a limit, and with the first `ties` of the values with |x| = threshold. Twice as
+// many tiles; `found` has two entries: how many are above, and how many are equal.
 void select_top(Launcher& on, const float* values, size_t count, float threshold, size_t ties,
                 uint32_t* positions, float* kept, float* rest, uint64_t* tiles, uint64_t* found);
 
@@ -62,14 +63,16 @@ void tail_moments(Launcher& on, const float* values, size_t count, float thresho
                   TailEntry* entries);
 kernel::TailMoments tail_of(const TailEntry& total, float largest) noexcept;
 
-// kernel::log_sum, but for the logarithms: chunks for kernel::LogTotal. REQUIRES: count a multiple of kernel::kLogLanes.
+// kernel::log_sum, but for the logarithms: chunks for kernel::LogTotal. REQUIRES: count a multiple
+// of kernel::kLogLanes.
 constexpr size_t log_chunks_of(size_t count) noexcept {
   return (count + kernel::kTailChunk - 1) / kernel::kTailChunk;
 }
 void log_chunks(Launcher& on, const float* values, size_t count, double guard, double unit,
                 kernel::LogChunk* chunks);
 
-// out[positions[k]] += weight * values[k]; rest[positions[k]] = values[k]. REQUIRES: positions that differ.
+// out[positions[k]] += weight * values[k]; rest[positions[k]] = values[k]. REQUIRES: positions that
+// differ.
 void add_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float weight,
             float* out);
 void put_at(Launcher& on, const uint32_t* positions, const float* values, size_t kept, float* rest);

@@ -1,4 +1,5 @@
-// Selection and sums over tails as texts, run on the processor, against the kernels of src/kernel, bit for bit.
+// Selection and sums over tails as texts, run on the processor, against the kernels of src/kernel,
+// bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/selection_kernels.h"
 

@@ -18,8 +18,8 @@ constexpr size_t sum_room(size_t count) noexcept {
   return segments > 1 ? count + sum_room(segments) : count;
 }
 
-// Each number becomes the sum of those before it, and *total that of all. Overwrites what is behind the numbers, up to
-// sum_room(count) entries. Queued.
+// Each number becomes the sum of those before it, and *total that of all. Overwrites what is behind
+// the numbers, up to sum_room(count) entries. Queued.
 void sum_before(Launcher& on, uint64_t* numbers, uint64_t count, uint64_t* total);
 
 }  // namespace thinwire::device

@@ -1,5 +1,5 @@
-// ahead: momentum before the exchange, of which a value that is sent takes the rest along, the more of it the longer
-// the value waited.
+// ahead: momentum before the exchange, of which a value that is sent takes the rest along, the more
+// of it the longer the value waited.
 //
 //   u' = momentum u + (1 - dampening) g          u' = g in the first step
 //   d = u', or (1 - dampening) g + momentum u' with nesterov
@@ -11,15 +11,16 @@
 //
 // tail = momentum / (1 - momentum), or momentum^2 / (1 - momentum) with nesterov.
 //
-// Every gradient counts 1 / (1 - momentum) times in the end, as in SGD with momentum: v + tail u + what was sent
-// grows by (1 - dampening) g / (1 - momentum) in every step. Momentum that goes on after a value was sent (`dgc`
-// without a mask) counts as much, but arrives when the value is sent again, many steps later. Momentum that ends there
-// (`dgc`, the mask of Lin et al., ICLR 2018, section 3.2) is lost, which makes the learning rate smaller, the more the
-// oftener a value is sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
+// Every gradient counts 1 / (1 - momentum) times in the end, as in SGD with momentum: v + tail u +
+// what was sent grows by (1 - dampening) g / (1 - momentum) in every step. Momentum that goes on
+// after a value was sent (`dgc` without a mask) counts as much, but arrives when the value is sent
+// again, many steps later. Momentum that ends there (`dgc`, the mask of Lin et al., ICLR 2018,
+// section 3.2) is lost, which makes the learning rate smaller, the more the oftener a value is
+// sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
 //
-// The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and f need no buffers:
-// they are formed again. Four buffers of 4 bytes per value. With a lossless codec and nothing that waits a step is that
-// of `velocity` (VelocityMemory).
+// The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and
+// f need no buffers: they are formed again. Four buffers of 4 bytes per value. With a lossless
+// codec and nothing that waits a step is that of `velocity` (VelocityMemory).
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>

@@ -7,23 +7,23 @@
 //   v' <- v' - decode(encode(v'))                 what was left
 //   u' <- 0 where something was sent              momentum factor masking, if `mask`
 //
-// nesterov: v' = v + (1 - dampening) g + momentum u', torch's step. The authors' repository remembers
-// momentum times this u, which enters v alike as long as momentum stays the same.
+// nesterov: v' = v + (1 - dampening) g + momentum u', torch's step. The authors' repository
+// remembers momentum times this u, which enters v alike as long as momentum stays the same.
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice.
 //
 // Clipping comes before anything is accumulated, at clip / sqrt(n), n being how many ranks are
-// averaged: the sum of n gradients clipped there is about as long as one clipped at `clip`. The norm
-// is that of the stream: the model's where it is one vector, else the tensor's, as in the repository.
-// n is a property of each step, not an option: a resumed run may have other ranks.
+// averaged: the sum of n gradients clipped there is about as long as one clipped at `clip`. The
+// norm is that of the stream: the model's where it is one vector, else the tensor's, as in the
+// repository. n is a property of each step, not an option: a resumed run may have other ranks.
 //
-// Masking is against velocities that outlived their gradients: what a position sent after many steps has
-// in it the momentum of all of them. A position counts as sent where what everybody decoded is not zero,
-// that is where less than v' is left. The paper's mask, |v'| > threshold, is the same for exact values;
-// this one holds for every codec. v' needs no buffer to compare with: it is formed again, everywhere, or
-// at the positions that a sparse codec kept where there are few of them. Where a part of the stream was
-// sent whole, with nothing left of it, nothing of it had waited, and its velocities go on: a codec that
-// leaves nothing gives SGD with momentum.
+// Masking is against velocities that outlived their gradients: what a position sent after many
+// steps has in it the momentum of all of them. A position counts as sent where what everybody
+// decoded is not zero, that is where less than v' is left. The paper's mask, |v'| > threshold, is
+// the same for exact values; this one holds for every codec. v' needs no buffer to compare with: it
+// is formed again, everywhere, or at the positions that a sparse codec kept where there are few of
+// them. Where a part of the stream was sent whole, with nothing left of it, nothing of it had
+// waited, and its velocities go on: a codec that leaves nothing gives SGD with momentum.
 //
 // v' + sent = v + u' in every step. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0

@@ -118,7 +118,8 @@ TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
   }
 }
 
-// The positions that a codec kept say where to look; a value that was kept and decodes to zero is not sent.
+// The positions that a codec kept say where to look; a value that was kept and decodes to zero is
+// not sent.
 TEST(Dgc, MasksAtPositionsAsByAPass) {
   StreamSpec stream{.name = "all", .tensors = {}};
   for (const size_t count : {3000, 0, 7, 4000, 3000})

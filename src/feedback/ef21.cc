@@ -4,9 +4,10 @@
 //   rank i:    c_i = decode(encode(g_i - h_i)),   h_i <- h_i + c_i,   h_i = 0 at first
 //   everybody: H <- H + (1/n) sum of c_i,          the mean gradient is H
 //
-// H is the mean of the h_i, so what a step's mean brings is the estimate, not what was sent. Nothing
-// is owed: g_i - h_i is formed anew from each gradient. Needs a codec whose error is a share of its
-// input (top-k, a quantiser with a scale), and gradients that change slowly: large batches.
+// H is the mean of the h_i, so what a step's mean brings is the estimate, not what was sent.
+// Nothing is owed: g_i - h_i is formed anew from each gradient. Needs a codec whose error is a
+// share of its input (top-k, a quantiser with a scale), and gradients that change slowly: large
+// batches.
 //
 // What was sent is g - h minus what is left: where nothing was sent h stays as it is, bit for bit,
 // and where an exact value was sent h takes the sum that H takes in. H is added to once a step that
@@ -75,8 +76,8 @@ class Ef21 final : public Feedback, public FollowsRanks {
   }
   bool shares_state() const noexcept override { return true; }
 
-  // The estimates of ranks that are gone are part of H, and those of new ranks are not: so all ranks begin with H,
-  // whose mean over any ranks is H, and no message is needed.
+  // The estimates of ranks that are gone are part of H, and those of new ranks are not: so all
+  // ranks begin with H, whose mean over any ranks is H, and no message is needed.
   void follow_ranks(size_t /*before*/, size_t /*now*/) override {
     std::copy(mean_.begin(), mean_.end(), own_.now.begin());
   }

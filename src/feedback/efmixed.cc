@@ -1,18 +1,18 @@
-// efmixed: half of what may be sent goes to the gradient, half to what was left before [Rudakov et al.,
-// arXiv:2401.07788; the rule is only described there, not defined].
+// efmixed: half of what may be sent goes to the gradient, half to what was left before [Rudakov et
+// al., arXiv:2401.07788; the rule is only described there, not defined].
 //
 //   k = density x count, rounded, at least 1
 //   sent: the k - k/2 largest |g| and the k/2 largest |e|; where both are, g + e
 //   e <- what was not sent of either
 //
 // In plain error feedback a residual that has grown large displaces the gradient; here both have
-// their share. The selection is the memory's: a sparsifier that gets it at the same density finds at
-// most k values that are not zero, and sends them all. What any codec leaves of them returns to e,
-// so that sent + e is g + e_old, each value rounded twice at most.
+// their share. The selection is the memory's: a sparsifier that gets it at the same density finds
+// at most k values that are not zero, and sends them all. What any codec leaves of them returns to
+// e, so that sent + e is g + e_old, each value rounded twice at most.
 //
 // Ties go to the lowest position, zeros are never selected. Three buffers of 4 bytes per value, and
-// about 12 bytes for each of the k. Two exact selections, as of topk: of large vectors little more than
-// one read each.
+// about 12 bytes for each of the k. Two exact selections, as of topk: of large vectors little more
+// than one read each.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

@@ -90,8 +90,8 @@ void expect_equal_floats(const StateArrays& got, const StateArrays& want) {
   }
 }
 
-// Being told that the codec is lossless changes neither what is sent nor what is kept. Step 5 begins with a state that
-// owes something.
+// Being told that the codec is lossless changes neither what is sent nor what is kept. Step 5
+// begins with a state that owes something.
 void expect_same_where_told(const std::string& spec) {
   auto told = make(spec);
   const auto untold = make(spec);
@@ -248,8 +248,8 @@ TEST_P(Memory, ForeignStateIsRefusedAndChangesNothing) {
   expect_same_state(memory->save(), before);
 }
 
-// (1/n) x the sum over ranks is kept: of what is owed, of velocities, of estimates. What all ranks share
-// stays what it is.
+// (1/n) x the sum over ranks is kept: of what is owed, of velocities, of estimates. What all ranks
+// share stays what it is.
 TEST_P(Memory, AnotherWorldSizeKeepsTheMean) {
   constexpr uint32_t kBefore = 3;
   const bool eight_bits = GetParam().starts_with("loco");

@@ -13,7 +13,8 @@
 
 namespace thinwire {
 
-// Both start as zeros, in the memory of one place. A step writes `next` only, so that forgetting it takes nothing.
+// Both start as zeros, in the memory of one place. A step writes `next` only, so that forgetting it
+// takes nothing.
 class KeptVector {
  public:
   explicit KeptVector(size_t count, SharedPlace place = on_processor())

@@ -1,11 +1,12 @@
-// loco: adds a moving average of errors, kept in eight bits and cleared now and then [Xie et al., TPAMI
-// 2025, arXiv:2407.04480].
+// loco: adds a moving average of errors, kept in eight bits and cleared now and then [Xie et al.,
+// TPAMI 2025, arXiv:2407.04480].
 //
-//   h = g + e,   e <- beta e + (1 - beta) (h - decode(encode(h))),   e <- 0 after every `reset` steps
+//   h = g + e,   e <- beta e + (1 - beta) (h - decode(encode(h))),
+//   e <- 0 after every `reset` steps
 //
 // The paper's codec is four bits per value with a scale per group. The average does not account for
-// what was lost: at beta > 0 a share 1 - beta of an error comes back, and what is sent and kept does
-// not add up to what is owed. It bounds e instead, so that eight bits hold it.
+// what was lost: at beta > 0 a share 1 - beta of an error comes back, and what is sent and kept
+// does not add up to what is owed. It bounds e instead, so that eight bits hold it.
 //
 // e lies as a scale per 256 values and a byte each (kernel/scaled_blocks.h): a byte of its own more
 // than the values that the encoder gets. Resets follow the step number, which ranks share and a

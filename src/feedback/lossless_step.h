@@ -1,4 +1,5 @@
-// LosslessStep: whether a step leaves nothing to a memory, because the codec is lossless and nothing waits.
+// LosslessStep: whether a step leaves nothing to a memory, because the codec is lossless and
+// nothing waits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,12 +11,12 @@
 
 namespace thinwire {
 
-// Of a memory whose vector of owed values is all zeros when nothing waits. Codec auto goes back to fp32 where nothing else
-// pays, and its steps must then cost no more than without a memory.
+// Of a memory whose vector of owed values is all zeros when nothing waits. Codec auto goes back to
+// fp32 where nothing else pays, and its steps must then cost no more than without a memory.
 class LosslessStep {
  public:
-  // At every prepare of a step: the answer stays the same until it ends. Reads `owed.now` at the first lossless step after
-  // others, and on a processor stops at the first value that waits.
+  // At every prepare of a step: the answer stays the same until it ends. Reads `owed.now` at the
+  // first lossless step after others, and on a processor stops at the first value that waits.
   void begin(const Call& call, const KeptVector& owed) {
     if (call.lossless && waiting_ == Waiting::kUnknown)
       waiting_ = owed.place().any_nonzero(owed.now) ? Waiting::kSome : Waiting::kNothing;

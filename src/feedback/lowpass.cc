@@ -1,12 +1,12 @@
-// lowpass: ScaleCom's residual, which takes in what was not sent only by and by [Chen et al., NeurIPS
-// 2020, arXiv:2104.11125].
+// lowpass: ScaleCom's residual, which takes in what was not sent only by and by [Chen et al.,
+// NeurIPS 2020, arXiv:2104.11125].
 //
 //   p = m + g,   m' = (1 - beta) m + beta (p - sent),   m = 0 at first,   0 < beta <= 1
 //
-// Where nothing was sent that is m + beta g, where all was sent (1 - beta) m: below beta = 1 what was
-// sent is not wholly cleared, and what is sent and kept does not add up to what is owed. The filter
-// makes memories of ranks alike, on which shared positions depend, at large learning rates. beta = 1
-// is `residual`, to the bit; ScaleCom takes 0.1 for large batches and 1 at the usual ones.
+// Where nothing was sent that is m + beta g, where all was sent (1 - beta) m: below beta = 1 what
+// was sent is not wholly cleared, and what is sent and kept does not add up to what is owed. The
+// filter makes memories of ranks alike, on which shared positions depend, at large learning rates.
+// beta = 1 is `residual`, to the bit; ScaleCom takes 0.1 for large batches and 1 at the usual ones.
 //
 // Two buffers, as in `residual`; below beta = 1 a second pass filters what the encoder left.
 // SPDX-License-Identifier: Apache-2.0

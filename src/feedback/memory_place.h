@@ -1,4 +1,5 @@
-// MemoryPlace: where a memory's vectors lie, the processor's memory or a device's, and the passes over them there.
+// MemoryPlace: where a memory's vectors lie, the processor's memory or a device's, and the passes
+// over them there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,9 +16,9 @@
 
 namespace thinwire {
 
-// Every span of floats is of memory of this place, unless said otherwise. Passes are those of kernel/memory_passes.h of the
-// same name, with the same bits everywhere. On a device they take scratch memory anew, and may return before they are done;
-// those that return something wait.
+// Every span of floats is of memory of this place, unless said otherwise. Passes are those of
+// kernel/memory_passes.h of the same name, with the same bits everywhere. On a device they take
+// scratch memory anew, and may return before they are done; those that return something wait.
 class MemoryPlace {
  public:
   virtual ~MemoryPlace() = default;

@@ -1,4 +1,5 @@
-// Memories whose vectors lie on a device: signals, moments, remainders and saved states are the processor's.
+// Memories whose vectors lie on a device: signals, moments, remainders and saved states are the
+// processor's.
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/memory_place.h"
 

@@ -1,10 +1,10 @@
-// momentum: sends a moving average of gradients, for methods that keep no remainder [Signum: Bernstein
-// et al., ICML 2018, algorithm 2].
+// momentum: sends a moving average of gradients, for methods that keep no remainder [Signum:
+// Bernstein et al., ICML 2018, algorithm 2].
 //
 //   m' = beta m + (1 - beta) g,   m = 0 at first
 //
-// What is sent is m'; what a message could not carry of it is lost, and the mean's owners keep nothing
-// either. Two buffers that commit swaps, so that rollback has nothing to undo.
+// What is sent is m'; what a message could not carry of it is lost, and the mean's owners keep
+// nothing either. Two buffers that commit swaps, so that rollback has nothing to undo.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>

@@ -1,4 +1,5 @@
-// The momentum of a stream's tensors, each in its own range of values, and whether there was a step yet.
+// The momentum of a stream's tensors, each in its own range of values, and whether there was a step
+// yet.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -76,8 +77,8 @@ class MomentumRules {
 
   void commit() noexcept { begun_ = true; }
 
-  // Whether there was a step yet counts where gradients are dampened, and is saved there alone: also where they were
-  // when this was made, since whoever loads it is made of the same options.
+  // Whether there was a step yet counts where gradients are dampened, and is saved there alone:
+  // also where they were when this was made, since whoever loads it is made of the same options.
   void write(StateArrays& arrays) const {
     if (!any_dampening() && !made_dampened_) return;
     arrays.push_back({.name = "begun",

@@ -13,7 +13,8 @@
 
 namespace thinwire {
 
-// A step reads kept_.now and writes kept_.next, which commit swaps. Saved under the name of the array.
+// A step reads kept_.now and writes kept_.next, which commit swaps. Saved under the name of the
+// array.
 class OneVectorMemory : public Feedback {
  public:
   Signal prepare(std::span<const float> gradient, const Call& call) override {

@@ -1,5 +1,5 @@
-// A memory for each tensor of a stream, seen as one: such memories are the same whatever else travels with
-// the tensor.
+// A memory for each tensor of a stream, seen as one: such memories are the same whatever else
+// travels with the tensor.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace thinwire {
 
-// Of memories that keep no remainder: what is sent of a tensor depends on its own gradient alone. Saved by
-// whoever owns them.
+// Of memories that keep no remainder: what is sent of a tensor depends on its own gradient alone.
+// Saved by whoever owns them.
 class PerTensor final : public Feedback {
  public:
   // In the stream's order, each of so many values; they must outlive this.

@@ -14,9 +14,9 @@ namespace thinwire {
 //
 //   frame = encode(x - r),   r <- r + decode(frame)
 //
-// on the sender and on all who receive the frame, so that r has the same bits everywhere. A step of the
-// sender is prepare and receive, that of the others receive alone. What a frame lacks of x needs no memory:
-// it is in the next difference, whoever sends that.
+// on the sender and on all who receive the frame, so that r has the same bits everywhere. A step of
+// the sender is prepare and receive, that of the others receive alone. What a frame lacks of x
+// needs no memory: it is in the next difference, whoever sends that.
 //
 // Not in the registry, because it has to be told the start. 8 bytes per value.
 class Reference final : public Feedback {

@@ -4,13 +4,13 @@
 //
 // With both weights 1, the default, this is the classic rule [Seide et al., Interspeech 2014;
 // Karimireddy et al., ICML 2019]; the weights are those of [Xu et al., GRACE, ICDCS 2021]. beta < 1
-// forgets: what is sent and kept adds up to what is owed only at beta = 1. gamma = the learning rate
-// keeps the memory in units of steps of the weights [Karimireddy et al.].
+// forgets: what is sent and kept adds up to what is owed only at beta = 1. gamma = the learning
+// rate keeps the memory in units of steps of the weights [Karimireddy et al.].
 //
 // Two buffers of 4 bytes per value: the committed residual, which a step only reads, and u, which
 // the encoder turns into the next residual where it lies. Commit swaps them; rollback has nothing
-// to undo. A third holds gamma g unless gamma is 1. With a lossless codec and nothing that waits the
-// signal is gamma g, for gamma = 1 the gradient where it lies, as without a memory.
+// to undo. A third holds gamma g unless gamma is 1. With a lossless codec and nothing that waits
+// the signal is gamma g, for gamma = 1 the gradient where it lies, as without a memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 

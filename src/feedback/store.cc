@@ -57,8 +57,8 @@ void give_back_what_can_be(const Objects& objects, const States& before) noexcep
   }
 }
 
-// Each object loads the state under its key, if there is one. When one refuses, those before it get their own back, and
-// the Status begins with `whose`; when one throws, all do that can.
+// Each object loads the state under its key, if there is one. When one refuses, those before it get
+// their own back, and the Status begins with `whose`; when one throws, all do that can.
 Status load_all(const Objects& objects, const States& states, const std::string& whose) {
   States before;
   try {
@@ -146,8 +146,8 @@ StateArrays Store::save_of(
   return all;
 }
 
-// Calls into(own, other) for each array of `others` that an object here has, whose `own` is empty if it lacks it; then
-// the objects load what became of theirs. On failure nothing has changed.
+// Calls into(own, other) for each array of `others` that an object here has, whose `own` is empty
+// if it lacks it; then the objects load what became of theirs. On failure nothing has changed.
 Status Store::merge(const StateArrays& others,
                     const std::function<Status(StateArray&, const StateArray&)>& into) {
   std::map<std::string, StateArrays> merged;
@@ -297,7 +297,8 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size, in
     taken[key].push_back(std::move(array));
   }
 
-  // Objects that are open take theirs now. What still changes them in the background would change what they took.
+  // Objects that are open take theirs now. What still changes them in the background would change
+  // what they took.
   settle();
   if (Status status = load_all(objects_, taken, "store: the saved state of"); !status)
     return status;

@@ -1,10 +1,11 @@
-// velocity: the momentum of SGD on each rank's gradient, for codecs that leave nothing to remember, and for
-// the tensors that travel uncompressed beside a stream of `dgc`.
+// velocity: the momentum of SGD on each rank's gradient, for codecs that leave nothing to remember,
+// and for the tensors that travel uncompressed beside a stream of `dgc`.
 //
 //   u' = momentum u + (1 - dampening) g,   u' = g in the first step
 //
-// What is sent is u', or (1 - dampening) g + momentum u' with nesterov. The mean of velocities is the velocity of the mean,
-// so this is SGD with momentum to rounding where all arrives. The optimiser must have none of its own.
+// What is sent is u', or (1 - dampening) g + momentum u' with nesterov. The mean of velocities is
+// the velocity of the mean, so this is SGD with momentum to rounding where all arrives. The
+// optimiser must have none of its own.
 //
 // Two buffers of 4 bytes per value, and with nesterov a third of what is sent.
 // SPDX-License-Identifier: Apache-2.0

@@ -1,4 +1,5 @@
-// The base of memories that keep a velocity and, of what it added up to, the part that was not sent.
+// The base of memories that keep a velocity and, of what it added up to, the part that was not
+// sent.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +17,10 @@
 
 namespace thinwire {
 
-// A step reads the vectors' `now` and writes their `next`, which commit swaps: four buffers of 4 bytes
-// per value. The signal is in residual_.next.
-// With a lossless codec and nothing that waits, these memories are SGD with momentum. Such a step costs what a step of
-// `velocity` costs, and has no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
+// A step reads the vectors' `now` and writes their `next`, which commit swaps: four buffers of 4
+// bytes per value. The signal is in residual_.next. With a lossless codec and nothing that waits,
+// these memories are SGD with momentum. Such a step costs what a step of `velocity` costs, and has
+// no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
 class VelocityMemory : public Feedback {
  public:
   void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }

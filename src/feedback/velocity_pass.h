@@ -1,4 +1,5 @@
-// form_velocity: the momentum of SGD on a gradient, as `velocity` sends it, and others in a step in which nothing waits.
+// form_velocity: the momentum of SGD on a gradient, as `velocity` sends it, and others in a step in
+// which nothing waits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

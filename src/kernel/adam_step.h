@@ -6,7 +6,8 @@
 
 namespace thinwire::kernel {
 
-// The numbers of one step, for all values of a tensor. In step t of [Kingma & Ba, arXiv:1412.6980, Algorithm 1]:
+// The numbers of one step, for all values of a tensor. In step t of [Kingma & Ba, arXiv:1412.6980,
+// Algorithm 1]:
 struct AdamNumbers {
   float beta1 = 0;
   float rest1 = 1;  // 1 - beta1
@@ -25,8 +26,8 @@ struct AdamNumbers {
 //   v <- beta2 v + (rest2 g) g
 //   w <- w - (rate m) / (sqrt(v) / square_scale + epsilon)
 //
-// Square roots are correctly rounded, as IEEE 754 asks for. Those of libtorch come from MKL, whose last bit depends on
-// the processor. REQUIRES: all four have the same length.
+// Square roots are correctly rounded, as IEEE 754 asks for. Those of libtorch come from MKL, whose
+// last bit depends on the processor. REQUIRES: all four have the same length.
 void adam_step(const AdamNumbers& numbers, std::span<const float> gradient, std::span<float> mean,
                std::span<float> square, std::span<float> weights) noexcept;
 

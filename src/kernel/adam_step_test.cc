@@ -41,7 +41,8 @@ void step_by_loop(const AdamNumbers& n, Values& values) {
     values.mean[i] = old_mean + new_mean;
     const float old_square = n.beta2 * values.square[i], part = n.rest2 * g, new_square = part * g;
     values.square[i] = old_square + new_square;
-    // The root in double is within 2^-52 of the exact one, and no root of a float is as near to where floats round.
+    // The root in double is within 2^-52 of the exact one, and no root of a float is as near to
+    // where floats round.
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(values.square[i])));
     const float scaled = root / n.square_scale, under = scaled + n.epsilon;
     const float over = n.rate * values.mean[i], change = over / under;

@@ -9,8 +9,8 @@ namespace thinwire::kernel {
 // values[i] *= factor.
 void scale(std::span<float> values, float factor) noexcept;
 
-// values[i] = value. std::fill stores them one by one where loops are not vectorised, as at -O2: 0.4 ms
-// for a million.
+// values[i] = value. std::fill stores them one by one where loops are not vectorised, as at -O2:
+// 0.4 ms for a million.
 void fill(std::span<float> values, float value) noexcept;
 
 }  // namespace thinwire::kernel

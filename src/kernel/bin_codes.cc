@@ -11,8 +11,8 @@ namespace thinwire::kernel {
 namespace {
 
 // Codes of long bins that are looked at early, to fetch the lines they will change: those lines are
-// too few and too far apart for the processor to foresee. Adding a sent share of one in ninety to an
-// array in memory takes 0.43, 0.29, 0.20, 0.14 of a stream over it at 16, 32, 64, 128 codes.
+// too few and too far apart for the processor to foresee. Adding a sent share of one in ninety to
+// an array in memory takes 0.43, 0.29, 0.20, 0.14 of a stream over it at 16, 32, 64, 128 codes.
 constexpr size_t kAhead = 128;
 
 // One code after another, with the bin that it belongs to. `at` must not be the end of the codes.
@@ -39,8 +39,8 @@ struct Cursor {
   }
 };
 
-// Reads the codes of bins of exactly `length` values each, which fill `out`. Returns where they end,
-// or null when they are cut off or break a rule.
+// Reads the codes of bins of exactly `length` values each, which fill `out`. Returns where they
+// end, or null when they are cut off or break a rule.
 template <typename Code>
 const std::byte* add_equal_bins(const std::byte* codes, const std::byte* end, size_t length,
                                 float magnitude, std::span<float> out) noexcept {

@@ -30,7 +30,8 @@ HWY_INLINE uint64_t BitsOf(D d, hn::Mask<D> mask) {
   return hn::MaxLanes(d) > 8 ? bits[0] | uint64_t{bits[1]} << 8 : bits[0];
 }
 
-// Bit i: |G + factor * fresh| reaches max and G has a sign. The latter also keeps bins of zeros silent.
+// Bit i: |G + factor * fresh| reaches max and G has a sign. The latter also keeps bins of zeros
+// silent.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE uint64_t Chosen(D d, V g, V fresh, V factor, V max) {
   const auto h = hn::Add(g, hn::Mul(factor, fresh));

@@ -27,8 +27,9 @@ constexpr size_t kCodeGroup = hn::MaxLanes(D8());  // codes of a vector
 constexpr size_t kPackReach = 32;  // bytes from the first that storing or loading them may touch
 
 // Codes lie eight bits apart. A step joins neighbours by shifts: pairs, then fours, then eights, at
-// four operations a vector. As soon as what was joined is whole bytes, a shuffle within 128 bits does
-// the rest: after 3 steps for odd k, 2 for 2 and 6 bits, 1 for 4. Unpacking goes the same way back.
+// four operations a vector. As soon as what was joined is whole bytes, a shuffle within 128 bits
+// does the rest: after 3 steps for odd k, 2 for 2 and 6 bits, 1 for 4. Unpacking goes the same way
+// back.
 constexpr size_t packer_steps(size_t bits) {
   return bits % 2 != 0 ? 3 : bits % 4 != 0 ? 2 : bits % 8 != 0 ? 1 : 0;
 }

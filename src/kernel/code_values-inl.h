@@ -93,8 +93,8 @@ HWY_INLINE V8 CodeGroup(const Rule& rule, const CodeOrder& order, const float* x
   return order.Join(words);
 }
 
-// Packs the codes of `count` values into packer.size(count) bytes, and perhaps zeros after them, but
-// never at `end` or later. A rest that is not null may be x.
+// Packs the codes of `count` values into packer.size(count) bytes, and perhaps zeros after them,
+// but never at `end` or later. A rest that is not null may be x.
 template <class Rule, class Packer>
 HWY_INLINE void EncodeCodes(const Rule& rule, const CodeOrder& order, const Packer& packer,
                             const float* x, size_t count, std::byte* out, const std::byte* end,

@@ -1,5 +1,5 @@
-// Products by blocks of four rows and two vectors, whose sums stay in registers. A lane is one column, so that the
-// order of its additions does not depend on the length of vectors.
+// Products by blocks of four rows and two vectors, whose sums stay in registers. A lane is one
+// column, so that the order of its additions does not depend on the length of vectors.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/dct.h"
 
@@ -82,7 +82,8 @@ namespace {
 
 HWY_EXPORT(Multiply);
 
-// The sums 1 - x^2 / 2! + ... and x - x^3 / 3! + ..., up to pi / 4 to the last bit of a double or so.
+// The sums 1 - x^2 / 2! + ... and x - x^3 / 3! + ..., up to pi / 4 to the last bit of a double or
+// so.
 double series(double x, bool sine) {
   const double square = x * x;
   double sum = 1;

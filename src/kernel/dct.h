@@ -1,5 +1,5 @@
-// What a discrete cosine transform is made of: its basis, and products of small matrices. Bit-identical on every SIMD
-// target.
+// What a discrete cosine transform is made of: its basis, and products of small matrices.
+// Bit-identical on every SIMD target.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace thinwire::kernel {
 
-// The orthonormal DCT-II of n values: basis[u * n + x] is the float nearest to s cos(pi (2 x + 1) u / (2 n)), where s is
-// sqrt(1 / n) for u = 0 and sqrt(2 / n) for all others. No library's cosine is asked, as those differ.
-// REQUIRES: n * n values.
+// The orthonormal DCT-II of n values: basis[u * n + x] is the float nearest to s cos(pi (2 x + 1) u
+// / (2 n)), where s is sqrt(1 / n) for u = 0 and sqrt(2 / n) for all others. No library's cosine is
+// asked, as those differ. REQUIRES: n * n values.
 void dct_basis(size_t n, std::span<float> basis) noexcept;
 
 struct ProductShape {
@@ -25,8 +25,9 @@ struct FactorSteps {
   size_t inner = 0;
 };
 
-// out[i * columns + j] = 0 + left(i, 0) right[0][j] + left(i, 1) right[1][j] + ..., added from the left in float, nothing
-// fused. `right` is inner x columns, row-major. REQUIRES: `out` is neither of the factors.
+// out[i * columns + j] = 0 + left(i, 0) right[0][j] + left(i, 1) right[1][j] + ..., added from the
+// left in float, nothing fused. `right` is inner x columns, row-major. REQUIRES: `out` is neither
+// of the factors.
 void multiply(std::span<const float> left, FactorSteps steps, std::span<const float> right,
               const ProductShape& shape, std::span<float> out) noexcept;
 

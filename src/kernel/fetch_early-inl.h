@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 
-// For every 32 floats that the second pass over a block is done with. The first pass, a maximum or a
-// sum, is over too soon to keep memory busy, and the second finds the block in cache: left alone,
+// For every 32 floats that the second pass over a block is done with. The first pass, a maximum or
+// a sum, is over too soon to keep memory busy, and the second finds the block in cache: left alone,
 // their times add up.
 HWY_INLINE void FetchEarly(const float* x) {
   constexpr size_t kAhead = 1024;  // 4 KB: beyond the block at hand, well within the first cache

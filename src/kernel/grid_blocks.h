@@ -50,13 +50,14 @@ struct Dither {
 };
 
 // A value lies at t = (x - mid) (1 / step) - 1/2 or x (1 / scale), in f32 arithmetic, and t is kept
-// within the range of codes; kHalf has x (2^(bits-1) / (scale + 1e-6)), 1e-6 and the sum in binary16. Without `dither` its code is t rounded to nearest, ties to even; with
-// it floor(t + u), u = draw / 2^15 and t rounded to a multiple of 2^-15 first: the mean over draws is
-// t to within 2^-16, and a value on the grid is always itself. Steps and scales below 2^-126 become
-// 0, and then every value mid, or 0.
-// A non-empty `rest` receives x - value; it is as long as `values` and may be `values`.
-// Non-empty `scales` of kMax, kNorm or kClip, one for each block, stand in for those of the values.
-// REQUIRES: finite values; bytes.size() == blocks.size(values.size()); scales at least +0, finite.
+// within the range of codes; kHalf has x (2^(bits-1) / (scale + 1e-6)), 1e-6 and the sum in
+// binary16. Without `dither` its code is t rounded to nearest, ties to even; with it floor(t + u),
+// u = draw / 2^15 and t rounded to a multiple of 2^-15 first: the mean over draws is t to within
+// 2^-16, and a value on the grid is always itself. Steps and scales below 2^-126 become 0, and then
+// every value mid, or 0. A non-empty `rest` receives x - value; it is as long as `values` and may
+// be `values`. Non-empty `scales` of kMax, kNorm or kClip, one for each block, stand in for those
+// of the values. REQUIRES: finite values; bytes.size() == blocks.size(values.size()); scales at
+// least +0, finite.
 void quantise_grid(std::span<const float> values, const GridBlocks& blocks, const Dither* dither,
                    std::span<std::byte> bytes, std::span<float> rest = {},
                    std::span<const float> scales = {}) noexcept;

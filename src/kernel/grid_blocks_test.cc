@@ -131,7 +131,8 @@ struct Coded {
 Coded oracle_code(const GridBlocks& blocks, const Header& header, float x, const uint16_t* half) {
   const auto codes = static_cast<float>(1 << (blocks.bits - 1));
   float least = -codes, most = codes - 1, inverse = header.step == 0 ? 0 : 1 / header.step;
-  // The sum is exact in float below 2^-8; from there up what is added is less than half an ulp of binary16.
+  // The sum is exact in float below 2^-8; from there up what is added is less than half an ulp of
+  // binary16.
   if (blocks.rule == GridRule::kHalf)
     inverse = codes / half_of(header.step * codes + half_of(1e-6f));
   if (blocks.rule != GridRule::kHalf && blocks.rule != GridRule::kMinMax) {

@@ -1,8 +1,8 @@
 // AdaComp's selection in bins of more than 63 values, with codes of two bytes.
 //
-// At bins of 500 about one value in ninety is sent. 64 values become one word of bits; its first two
-// set bits are written as codes whether they exist or not, and the end moves by the population count,
-// so that only "more than two in 64" is a branch, and rarely taken.
+// At bins of 500 about one value in ninety is sent. 64 values become one word of bits; its first
+// two set bits are written as codes whether they exist or not, and the end moves by the population
+// count, so that only "more than two in 64" is a branch, and rarely taken.
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <cassert>
@@ -27,8 +27,8 @@ using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 
 // A bin is read twice: G alone, then G, now in cache, with `fresh`. Left to itself the processor
-// fetches one of the two at a time. So the first look fetches the bin's `fresh`, and the second look
-// fetches G this many values ahead: together 1.1 instead of 1.4 times the reading alone.
+// fetches one of the two at a time. So the first look fetches the bin's `fresh`, and the second
+// look fetches G this many values ahead: together 1.1 instead of 1.4 times the reading alone.
 constexpr size_t kAhead = 1024;
 
 // The largest |x[i]| in all lanes; meanwhile fetches `next`, as long as x. REQUIRES: n > 0.

@@ -9,8 +9,8 @@
 
 namespace thinwire::kernel {
 
-// All spans of floats in a call have one length. Every product and sum below is rounded to float, in
-// the order written, nothing fused: the bits of the plain loop, on every SIMD target.
+// All spans of floats in a call have one length. Every product and sum below is rounded to float,
+// in the order written, nothing fused: the bits of the plain loop, on every SIMD target.
 
 // out = p a + q b; returns moments(out). `out` may be `a` or `b`.
 Moments weighted_sum_with_moments(float p, std::span<const float> a, float q,
@@ -43,8 +43,8 @@ void mask_velocity_at(const MomentumRule& rule, std::span<const uint32_t> positi
                       std::span<const float> gradient, std::span<const float> sum,
                       std::span<const float> rest, std::span<float> new_velocity) noexcept;
 
-// What a velocity will still add after this step is `tail` u', with tail = m / (1 - m), or m^2 / (1 - m)
-// with Nesterov's form. A value takes along the share 1 - f of it:
+// What a velocity will still add after this step is `tail` u', with tail = m / (1 - m), or m^2 / (1
+// - m) with Nesterov's form. A value takes along the share 1 - f of it:
 //   d = u', or s g + m u' with Nesterov's form;  v' = v + d
 //   f = d / v' within [0, 1], 1 where v' is 0:   1 where nothing waited, near 0 after many steps
 //   signal = v' + ((1 - f) tail) u'
@@ -53,8 +53,9 @@ Moments form_ahead(const MomentumRule& rule, float tail, std::span<const float> 
                    std::span<const float> velocity, std::span<const float> sum,
                    std::span<float> new_velocity, std::span<float> signal) noexcept;
 
-// After the signal was sent, of which `rest` is left: where nothing was sent, `rest` becomes v'; elsewhere
-// u' becomes f u'. `new_velocity` is u' as form_ahead wrote it, and the other arguments are the same.
+// After the signal was sent, of which `rest` is left: where nothing was sent, `rest` becomes v';
+// elsewhere u' becomes f u'. `new_velocity` is u' as form_ahead wrote it, and the other arguments
+// are the same.
 void settle_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
                   std::span<const float> sum, std::span<float> new_velocity,
                   std::span<float> rest) noexcept;

@@ -72,8 +72,8 @@ struct MomentLanes {
   }
 };
 
-// Moments of at(i) and tail(i), as ReduceChunks calls them; or, unless `chunks` is null, those of each
-// chunk, without `finite`, to there.
+// Moments of at(i) and tail(i), as ReduceChunks calls them; or, unless `chunks` is null, those of
+// each chunk, without `finite`, to there.
 template <class At, class Tail, class... Sources>
 HWY_INLINE Moments ReduceMoments(Moments* chunks, size_t count, const At& at, const Tail& tail,
                                  Sources... sources) {
@@ -85,8 +85,8 @@ HWY_INLINE Moments ReduceMoments(Moments* chunks, size_t count, const At& at, co
   return sums.total;
 }
 
-// An ordinary store reads the line it is about to overwrite: a stream that non-temporal stores save.
-// They only pay where the result would not have stayed in cache.
+// An ordinary store reads the line it is about to overwrite: a stream that non-temporal stores
+// save. They only pay where the result would not have stayed in cache.
 constexpr size_t kStreamFrom = size_t{1} << 21;  // values
 
 // `whole` is the length of all of the vector.

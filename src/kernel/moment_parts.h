@@ -13,8 +13,8 @@
 
 namespace thinwire::kernel {
 
-// reduce(begin, end, chunks) returns the moments of a part if `chunks` is null, and otherwise writes
-// those of each of its chunks there.
+// reduce(begin, end, chunks) returns the moments of a part if `chunks` is null, and otherwise
+// writes those of each of its chunks there.
 template <class Reduce>
 Moments moments_of_parts(size_t count, const Reduce& reduce) noexcept {
   static_assert(kPartUnit % kSumChunk == 0);

@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-// A product of floats is exact in double, so that MulAdd rounds once whether or not the target fuses
-// it.
+// A product of floats is exact in double, so that MulAdd rounds once whether or not the target
+// fuses it.
 struct ProductLanes {
   VD sum[2 * kVectors];
 

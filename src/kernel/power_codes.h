@@ -15,11 +15,11 @@ namespace thinwire::kernel {
 // fewer exponents.
 constexpr size_t power_bytes(size_t count) noexcept { return count + (count + 7) / 8; }
 
-// A magnitude between two powers of two becomes the upper one with probability (its mantissa rounded
-// to sixteen bits, draw apart): the mean over draws is the magnitude to within 2^-16 of it. Below
-// 2^-126 the powers are 0 and 2^-126; above 2^127 it becomes 2^127.
-// A non-empty `rest` receives x - value; it is as long as `values` and may be `values`.
-// REQUIRES: finite values; bytes.size() == power_bytes(values.size()).
+// A magnitude between two powers of two becomes the upper one with probability (its mantissa
+// rounded to sixteen bits, draw apart): the mean over draws is the magnitude to within 2^-16 of it.
+// Below 2^-126 the powers are 0 and 2^-126; above 2^127 it becomes 2^127. A non-empty `rest`
+// receives x - value; it is as long as `values` and may be `values`. REQUIRES: finite values;
+// bytes.size() == power_bytes(values.size()).
 void round_to_powers(std::span<const float> values, const Dither& dither,
                      std::span<std::byte> bytes, std::span<float> rest = {}) noexcept;
 

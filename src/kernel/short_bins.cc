@@ -1,8 +1,9 @@
 // AdaComp's selection in bins of up to 63 values, with codes of one byte.
 //
-// At bins of 50 about one value in ten is sent, so that almost every group of eight has some and any
-// branch on the data is a coin toss. There is none: the codes of a group are moved to its front by a
-// table lookup, all eight are stored, and the next group overwrites those that were not selected.
+// At bins of 50 about one value in ten is sent, so that almost every group of eight has some and
+// any branch on the data is a coin toss. There is none: the codes of a group are moved to its front
+// by a table lookup, all eight are stored, and the next group overwrites those that were not
+// selected.
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <cassert>
@@ -30,8 +31,8 @@ using V = hn::Vec<D>;
 // reads of `fresh` come in bursts, which the processor does not foresee well.
 constexpr size_t kAhead = 256;
 
-// Eight values of G from `i` on. Those of the last group that belong to the next bin become zero, which
-// is never selected; `keep` has the bits of the others set.
+// Eight values of G from `i` on. Those of the last group that belong to the next bin become zero,
+// which is never selected; `keep` has the bits of the others set.
 template <size_t kGroups>
 HWY_INLINE V LoadKept(const float* g, size_t i, const uint32_t* keep) {
   const D d;
@@ -41,8 +42,8 @@ HWY_INLINE V LoadKept(const float* g, size_t i, const uint32_t* keep) {
   return hn::And(values, hn::BitCast(d, hn::Load(du, keep + i % 8)));
 }
 
-// Codes of one bin of kGroups groups of eight, the last of which may be partial; returns where they end.
-// Reads and writes all 8 * kGroups values and bytes.
+// Codes of one bin of kGroups groups of eight, the last of which may be partial; returns where they
+// end. Reads and writes all 8 * kGroups values and bytes.
 template <size_t kGroups>
 HWY_INLINE std::byte* PutBin(const float* HWY_RESTRICT g, const float* HWY_RESTRICT fresh, V factor,
                              const uint32_t* keep, BinSum& max_sum, std::byte* out) {

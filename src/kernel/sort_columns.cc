@@ -1,5 +1,5 @@
-// Sorts columns tile by tile: 64 columns of all rows lie in the first-level cache while a network of
-// comparators runs over them.
+// Sorts columns tile by tile: 64 columns of all rows lie in the first-level cache while a network
+// of comparators runs over them.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/sort_columns.h"
 
@@ -27,8 +27,8 @@ using DI = hn::CappedTag<int32_t, kTileColumns>;
 using DF = hn::RebindToFloat<DI>;
 
 // The bits of a float as an integer of the same order, and back: negative floats have their order
-// reversed. Minima and maxima of integers treat zeros of both signs alike on every target, and those
-// of floats do not.
+// reversed. Minima and maxima of integers treat zeros of both signs alike on every target, and
+// those of floats do not.
 HWY_INLINE hn::Vec<DI> Ordered(hn::Vec<DI> bits) {
   return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(DI(), 0x7FFFFFFF)));
 }

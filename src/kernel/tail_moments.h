@@ -30,7 +30,8 @@ struct TailMoments {
 // finite.
 TailMoments tail_moments(std::span<const float> values, float threshold, float largest) noexcept;
 
-// How tail_moments scales: e is multiplied by tail_unit(largest) before it is summed, and `unscaled` takes that back.
+// How tail_moments scales: e is multiplied by tail_unit(largest) before it is summed, and
+// `unscaled` takes that back.
 float tail_unit(float largest) noexcept;
 TailMoments unscaled(TailMoments scaled, float largest) noexcept;
 

@@ -10,8 +10,8 @@ namespace thinwire::kernel {
 
 // A is rows x columns, row-major. P is rows x rank and Q is columns x rank, both one column after
 // another. Sums are in float, in an order that depends on the shape alone, nothing fused. Rows of
-// times_right, columns of times_left and values of the others do not depend on each other, so they may
-// be shared out among threads.
+// times_right, columns of times_left and values of the others do not depend on each other, so they
+// may be shared out among threads.
 struct ThinShape {
   size_t rows = 0;
   size_t columns = 0;

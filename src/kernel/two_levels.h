@@ -1,5 +1,5 @@
-// One bit per value and two levels per block: what sign and onebit put on the wire. Bit-identical on
-// every SIMD target.
+// One bit per value and two levels per block: what sign and onebit put on the wire. Bit-identical
+// on every SIMD target.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,8 +38,8 @@ struct LevelBlocks {
   }
 };
 
-// The levels of one block. Value i of each 8192 is added to lane i mod 16, in float for 512 values and
-// then in double.
+// The levels of one block. Value i of each 8192 is added to lane i mod 16, in float for 512 values
+// and then in double.
 Levels measure_levels(std::span<const float> values, LevelRule rule) noexcept;
 
 // Writes the bits of one block whose levels are known. A non-empty `rest` receives x minus the
@@ -52,13 +52,14 @@ void pack_levels(std::span<const float> values, Levels levels, std::span<std::by
 // REQUIRES: bits.size() == code_bytes(out.size(), 1).
 void add_level_bits(std::span<const std::byte> bits, Levels levels, std::span<float> out) noexcept;
 
-// Measures and packs every block. REQUIRES: finite values; bytes.size() == blocks.size(values.size()).
+// Measures and packs every block. REQUIRES: finite values; bytes.size() ==
+// blocks.size(values.size()).
 void encode_levels(std::span<const float> values, LevelBlocks blocks, std::span<std::byte> bytes,
                    std::span<float> rest = {}) noexcept;
 
 // out[i] += weight x level. Returns false, `out` then being unspecified, unless all levels are
-// finite, every high is at least +0 and every low that is on the wire at most 0. Unused bits are not
-// looked at. REQUIRES: bytes.size() == blocks.size(out.size()).
+// finite, every high is at least +0 and every low that is on the wire at most 0. Unused bits are
+// not looked at. REQUIRES: bytes.size() == blocks.size(out.size()).
 bool add_levels(std::span<const std::byte> bytes, LevelBlocks blocks, float weight,
                 std::span<float> out) noexcept;
 

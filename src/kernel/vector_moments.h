@@ -19,8 +19,8 @@ Moments moments(std::span<const float> values) noexcept;
 Moments add_with_moments(std::span<const float> a, std::span<const float> b,
                          std::span<float> out) noexcept;
 
-// Sum of x, in double, in the order of moments: the sum of a vector is that of its parts of kSumChunk
-// values, added in order. The same bits on every SIMD target.
+// Sum of x, in double, in the order of moments: the sum of a vector is that of its parts of
+// kSumChunk values, added in order. The same bits on every SIMD target.
 inline constexpr size_t kSumChunk = 8192;
 double value_sum(std::span<const float> values) noexcept;
 

@@ -1,6 +1,7 @@
-// Two stages at a time: four vectors are loaded, paired twice and stored, which halves the passes over memory. 4096
-// values, 16 KiB, stay in the nearest cache for all of their twelve stages. A value is a tree of additions whose shape
-// is that of the stages, so that it does not depend on the length of vectors.
+// Two stages at a time: four vectors are loaded, paired twice and stored, which halves the passes
+// over memory. 4096 values, 16 KiB, stay in the nearest cache for all of their twelve stages. A
+// value is a tree of additions whose shape is that of the stages, so that it does not depend on the
+// length of vectors.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/walsh.h"
 

@@ -1,4 +1,5 @@
-// The transform against its definition and against plain stages, and signs bit by bit, on every target.
+// The transform against its definition and against plain stages, and signs bit by bit, on every
+// target.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/walsh.h"
 

@@ -1,5 +1,5 @@
-// AuxiliaryVariables: what the stage behind a cut takes as its input while stages are decoupled, one vector
-// for each sample, at one side of the cut.
+// AuxiliaryVariables: what the stage behind a cut takes as its input while stages are decoupled,
+// one vector for each sample, at one side of the cut.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,17 +24,17 @@ struct AuxiliaryForm {
   std::string folder = {};  // of what is beyond
 };
 
-// lambda of a sample, its activation x = F(lambda of the cut before; w) in front of the cut, and g, the
-// gradient of the sample's local loss behind the cut with respect to lambda. The penalty method adds
-// (beta / 2) |lambda - x|^2 to the sample's loss [Sun et al., arXiv:2009.01462]:
+// lambda of a sample, its activation x = F(lambda of the cut before; w) in front of the cut, and g,
+// the gradient of the sample's local loss behind the cut with respect to lambda. The penalty method
+// adds (beta / 2) |lambda - x|^2 to the sample's loss [Sun et al., arXiv:2009.01462]:
 //
 //   serial      lambda <- x
 //   decoupled   lambda <- (1 - rho) lambda + rho (x - g / beta)
 //
-// The second is a step of length rho / beta down the gradient of both terms, g + beta (lambda - x); with
-// rho = 1 it ends where that gradient, for a constant g, is 0. Both sides of the cut do it with the same
-// products and sums, rounded alike on every machine, so that from the same x and g they have the same
-// bits.
+// The second is a step of length rho / beta down the gradient of both terms, g + beta (lambda - x);
+// with rho = 1 it ends where that gradient, for a constant g, is 0. Both sides of the cut do it
+// with the same products and sums, rounded alike on every machine, so that from the same x and g
+// they have the same bits.
 //
 // Changes are seen from commit on. Threads must not share an object.
 class AuxiliaryVariables final : public Stateful {
@@ -48,9 +48,9 @@ class AuxiliaryVariables final : public Stateful {
   void read(std::span<const uint64_t> ids, std::span<float> out) const;
 
   // Stage changes of samples that no other change of the step has. `gradients` holds scale * g.
-  // change returns whether the results are finite; without it the step must be rolled back. REQUIRES:
-  // `count` values of each id; for change, hold(ids). Throw Error(kIo) where there is no room for
-  // more, Error(kBadOption) where there is no folder for it.
+  // change returns whether the results are finite; without it the step must be rolled back.
+  // REQUIRES: `count` values of each id; for change, hold(ids). Throw Error(kIo) where there is no
+  // room for more, Error(kBadOption) where there is no folder for it.
   void set(std::span<const uint64_t> ids, std::span<const float> activations);
   [[nodiscard]] bool change(std::span<const uint64_t> ids, std::span<const float> activations,
                             std::span<const float> gradients, double scale);

@@ -16,8 +16,8 @@ class BodyDecoder {
   // `plan` outlives this.
   explicit BodyDecoder(const BoundaryPlan& plan);
 
-  // Adds what the body says to `values`: to those of the first `coded` samples what their streams say,
-  // to the others what is there in full. Takes any bytes. On failure `values` are unspecified.
+  // Adds what the body says to `values`: to those of the first `coded` samples what their streams
+  // say, to the others what is there in full. Takes any bytes. On failure `values` are unspecified.
   Status add(std::span<const std::byte> body, size_t coded, std::span<float> values);
 
   void change_codec();  // to the plan's

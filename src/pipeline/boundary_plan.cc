@@ -107,7 +107,8 @@ Status check_sizes(const BoundarySpec& spec, size_t& sample_count) {
   return Status::ok();
 }
 
-// Notes are of what is sent, so that it must be all that arrives; and gradients there are as they are.
+// Notes are of what is sent, so that it must be all that arrives; and gradients there are as they
+// are.
 Status check_positions(const BoundaryPlan& plan) {
   const BoundarySpec& spec = plan.spec;
   const auto all = [&](const auto& is) {

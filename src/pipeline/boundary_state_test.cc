@@ -22,8 +22,8 @@ Ids batch_of(uint64_t epoch, size_t batch) {
   return {begin, batch + 1 < kBatches ? begin + 8 : order.end()};
 }
 
-// All steps of some epochs; those in `skip` are rolled back at one end before and at the other after
-// the message came, and taken again with other values.
+// All steps of some epochs; those in `skip` are rolled back at one end before and at the other
+// after the message came, and taken again with other values.
 std::vector<Values> run_epochs(Pair& pair, uint64_t first, uint64_t end, bool skip = true) {
   std::vector<Values> arrived;
   for (uint64_t step = first * kBatches; step < end * kBatches; ++step) {

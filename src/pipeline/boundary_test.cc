@@ -261,8 +261,8 @@ TEST(Boundary, FirstVisitsTakeThePrecisionAsked) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(arrived[i], as_half(x[i]));
 }
 
-// Ends do what the row of their memory says: those of whole batches take no fewer samples, and those by id take
-// no sample without its id.
+// Ends do what the row of their memory says: those of whole batches take no fewer samples, and
+// those by id take no sample without its id.
 TEST(Boundary, RowsSayWhatMemoriesNeed) {
   const Ids ids = numbers(0, 8);
   const Values x = activations(ids, 0);

@@ -40,8 +40,8 @@ class EstimateStore {
   // So that `more` new keys can be written without fail. Throws as SlotMemory::grow.
   void reserve(size_t more);
 
-  // Under a key that is there or was reserved for. Beyond `values` an estimate is 0. Rounds to nearest;
-  // fp16 and bf16 saturate.
+  // Under a key that is there or was reserved for. Beyond `values` an estimate is 0. Rounds to
+  // nearest; fp16 and bf16 saturate.
   void write(uint64_t key, uint64_t tag, std::span<const float> values);
 
   void clear();

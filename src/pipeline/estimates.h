@@ -15,11 +15,12 @@ namespace thinwire {
 // h, an estimate of x; m, what is sent of x - h:
 //
 //   first visit   m = x, in full; h <- m          (aqsgd)
-//   later         m = C(x - h);   h <- h + m      (aqsgd [Wang et al., NeurIPS 2022]; ef21, from h = 0)
+//   later         m = C(x - h);   h <- h + m
+//                 (aqsgd [Wang et al., NeurIPS 2022]; ef21, from h = 0)
 //
-// and h + m is what arrives. Both ends form it by the same decoder from the same bytes and round it to
-// the cache's precision alike: their estimates have the same bits. A history, the checksum of all
-// messages that counted, in order, says so in every message.
+// and h + m is what arrives. Both ends form it by the same decoder from the same bytes and round it
+// to the cache's precision alike: their estimates have the same bits. A history, the checksum of
+// all messages that counted, in order, says so in every message.
 class Estimates final : public Stateful {
  public:
   // `plan`, which has estimates, outlives this.

@@ -1,5 +1,5 @@
-// Gradients at the positions that their activations' messages kept: values only, both ends know where
-// [Rudakov et al., arXiv:2401.07788, the shared masks of the GPT-2 runs].
+// Gradients at the positions that their activations' messages kept: values only, both ends know
+// where [Rudakov et al., arXiv:2401.07788, the shared masks of the GPT-2 runs].
 //
 // The body is one stream, whatever per_sample says: u32 size, then the values in ascending order of
 // position, each 4 or 2 bytes.

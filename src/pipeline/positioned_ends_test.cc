@@ -100,7 +100,8 @@ TEST(PositionedEnds, WhatWasNotNotedIsAnError) {
   EXPECT_NO_THROW(cut.backward(x, {}));
 }
 
-// A step whose activations are not finite has no positions: NaN comes back, the next step is as ever.
+// A step whose activations are not finite has no positions: NaN comes back, the next step is as
+// ever.
 TEST(PositionedEnds, WhatIsNotFiniteHasNoPositionsAndComesBackAsSuch) {
   for (const bool per_sample : {false, true}) {
     Cut cut(per_sample);

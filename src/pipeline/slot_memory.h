@@ -12,8 +12,8 @@
 namespace thinwire {
 
 // Slots stay where they were made: samples are visited once an epoch in random order, so that no
-// choice of which to keep in memory would find more of them there. The system's page cache does what
-// can be done. The file has no name and is gone with the process.
+// choice of which to keep in memory would find more of them there. The system's page cache does
+// what can be done. The file has no name and is gone with the process.
 class SlotMemory {
  public:
   // Sizes in bytes; a budget of 0 is none. REQUIRES: slot_size > 0.

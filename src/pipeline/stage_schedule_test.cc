@@ -1,4 +1,5 @@
-// Tests of stage schedules: complete, executable, and with the stash and idle time that they promise.
+// Tests of stage schedules: complete, executable, and with the stash and idle time that they
+// promise.
 // SPDX-License-Identifier: Apache-2.0
 #include "pipeline/stage_schedule.h"
 

@@ -10,8 +10,8 @@
 
 namespace thinwire {
 
-// Adds arrays below a level ("streams/"). An end stays where its neighbour is: nothing of it is owed to
-// a mean over ranks, so that all are copied when their number changes.
+// Adds arrays below a level ("streams/"). An end stays where its neighbour is: nothing of it is
+// owed to a mean over ranks, so that all are copied when their number changes.
 inline void add_level(StateArrays from, std::string_view level, StateArrays& to) {
   for (StateArray& array : from) {
     array.name = std::string(level) + array.name;

@@ -15,8 +15,8 @@ class StepMarks {
   explicit StepMarks(const BoundaryPlan& plan)
       : plan_(plan), passed_(plan.spec.micro_batches), next_step_(plan.spec.first_step) {}
 
-  // Checks what the caller gave, and takes the micro-batch's turn. Without its done() the step cannot count.
-  // Returns the number of samples.
+  // Checks what the caller gave, and takes the micro-batch's turn. Without its done() the step
+  // cannot count. Returns the number of samples.
   size_t begin(size_t values, const Visit& visit) {
     const std::string origin = plan_.origin();
     THINWIRE_CHECK(visit.micro_batch < passed_.size(), origin + "no such micro-batch");

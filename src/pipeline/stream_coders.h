@@ -20,8 +20,8 @@ class StreamCoders final : public Stateful {
  public:
   explicit StreamCoders(const BoundaryPlan& plan);
 
-  // Writes u32 size and payload of one stream and returns the bytes. `place` is that of its sample in
-  // the micro-batch; `samples` are those of the stream.
+  // Writes u32 size and payload of one stream and returns the bytes. `place` is that of its sample
+  // in the micro-batch; `samples` are those of the stream.
   std::optional<size_t> encode(std::span<const float> values, const Visit& visit, size_t place,
                                size_t samples, std::span<std::byte> out);
   void commit();

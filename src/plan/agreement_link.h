@@ -1,4 +1,5 @@
-// The link over which all ranks agree: that inside a machine if all are on one, else the one between machines.
+// The link over which all ranks agree: that inside a machine if all are on one, else the one
+// between machines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -52,7 +52,8 @@ class AutoChooser {
   std::optional<RecordedPlan> plan_;  // to be followed, if there is one
   LinkSpec speed_;
   std::unique_ptr<AutoChoice> choice_;  // of rank 0
-  // Predicted at the last look: what fp32 adds to the arithmetic of a step, and a step with what holds since then.
+  // Predicted at the last look: what fp32 adds to the arithmetic of a step, and a step with what
+  // holds since then.
   std::optional<double> dense_, step_;
   AutoJudge judge_;
   uint64_t steps_ = 0;  // that were watched

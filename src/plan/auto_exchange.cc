@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/agreement_text.h"
 #include "exchange/engine/terms.h"
 #include "plan/auto_chooser.h"
 #include "plan/auto_state.h"
@@ -25,7 +26,8 @@ bool allows_bypass(const ExchangeOptions& asked) {
          !asked.debts && !asked.hold && !asked.norms && !asked.observe && asked.device == nullptr;
 }
 
-// Whether memories add nothing to what fp32 sends, once a step with fp32 has counted: a plain residual is zero then.
+// Whether memories add nothing to what fp32 sends, once a step with fp32 has counted: a plain
+// residual is zero then.
 bool memories_are_idle(const ExchangeOptions& options, uint64_t step) {
   const std::string memory = resolve_terms(options, step).value().feedback;
   if (memory == "none") return true;
@@ -105,7 +107,7 @@ class AutoExchange final : public Exchange, private Bypass {
   }
   void settle(bool counts) override { inner_->settle(counts); }
   void hand_over(bool leaves) override { inner_->hand_over(leaves); }
-  Regrouped regroup(Group& /*group*/, uint32_t /*epoch*/) override {
+  Regrouped regroup(Group& /*group*/, uint32_t /*generation*/) override {
     throw Error(ErrorCode::kUnsupported,
                 "regroup: codec 'auto' goes on with the ranks that it began with; change to the "
                 "codec of its last decision, in an exchange of its own");
@@ -176,8 +178,9 @@ class AutoExchange final : public Exchange, private Bypass {
   StepReport end(StepReport report) {
     const std::scoped_lock lock(mutex_);
     if (under_way_ && report.step == next_step_) {
-      // A step outside needs one inside before it in which all ranks take part: that sends what memories owe after a change. It
-      // also needs one after a fault: the exchange itself names the rank.
+      // A step outside needs one inside before it in which all ranks take part: that sends what
+      // memories owe after a change. It also needs one after a fault: the exchange itself names the
+      // rank.
       const bool faulty = report.skipped && report.fault.code != ErrorCode::kOk;
       const bool whole =
           !report.skipped && report.participants == static_cast<uint64_t>(chooser_.link().size());
@@ -209,7 +212,7 @@ class AutoExchange final : public Exchange, private Bypass {
   std::vector<Momentum> momenta_;
   OutsideStep outside_;       // under way, if it is not empty
   const bool allows_bypass_;  // on all ranks
-  bool decides_ = true;  // until the caller changes the codec
+  bool decides_ = true;       // until the caller changes the codec
 
   // A thread that waits for a step may end it while another begins the next one.
   std::mutex mutex_;
@@ -219,7 +222,7 @@ class AutoExchange final : public Exchange, private Bypass {
   std::atomic<bool> asks_to_skip_ = false;  // this rank, for the next step
   std::atomic<bool> counted_ = false;  // a step of the exchange itself, since its codecs changed
   std::atomic<bool> ended_ = false;    // by wait, and finish was not called since
-  uint64_t sent_ = 0, received_ = 0;  // in the step, beside the exchange
+  uint64_t sent_ = 0, received_ = 0;   // in the step, beside the exchange
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Tests of codec auto under adversity: links, computation and ranks that change, predictions that are wrong.
+// Tests of codec auto under adversity: links, computation and ranks that change, predictions that
+// are wrong.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -135,7 +136,8 @@ TEST(AutoExchange, AllRanksProbeForTheSameTime) {
   EXPECT_GT(std::abs(1e6 * seconds[0] - std::round(1e6 * seconds[0])), 1e-6) << seconds[0];
 }
 
-// What would be measured later would not be kept in the file, and all ranks would wait for it at once.
+// What would be measured later would not be kept in the file, and all ranks would wait for it at
+// once.
 TEST(AutoExchange, AllCostsAreMeasuredBeforeTheFirstPrediction) {
   const ExchangeOptions base{
       .codec = "auto:loss=none",
@@ -217,8 +219,8 @@ TEST(AutoExchange, ATrialOfShortStepsHasMoreOfThem) {
   EXPECT_EQ(shortest_trial({.bits_per_second = 1e5, .latency_seconds = 1e-5}), 8u);
 }
 
-// What is known of codecs is forgotten when the link seems to be another one, and then they are tried again. Steps of a second
-// are probed after every ten.
+// What is known of codecs is forgotten when the link seems to be another one, and then they are
+// tried again. Steps of a second are probed after every ten.
 TEST(AutoExchange, TrialsAreFewWhereProbesDisagree) {
   World world = always({}, 0.005);
   world.link = [](uint64_t step) {
@@ -251,8 +253,9 @@ TEST(AutoExchange, NoiseChangesNothing) {
   });
 }
 
-// Two codecs that are equally fast are both tried, and then one of them stays, although steps take up to 8 % longer for some
-// ten steps in a row. Steps are long, so that a look at the link, after which codecs may change, is due in every third window.
+// Two codecs that are equally fast are both tried, and then one of them stays, although steps take
+// up to 8 % longer for some ten steps in a row. Steps are long, so that a look at the link, after
+// which codecs may change, is due in every third window.
 TEST(AutoExchange, NoiseDoesNotMakeCodecsAlternate) {
   World world = always({.bits_per_second = 1e5, .latency_seconds = 1e-5}, 0.005);
   world.wrong = [](const AutoDecision&, uint64_t step) {

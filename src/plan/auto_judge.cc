@@ -11,7 +11,8 @@ namespace {
 constexpr double kOdd = 0.15;
 constexpr double kVeryOdd = 2;  // times as long, or as short
 constexpr int kOddInARow = 2;
-// Then a probe of 50 ms is due even if steps are as they were: with few bytes, they do not tell of a link that got faster.
+// Then a probe of 50 ms is due even if steps are as they were: with few bytes, they do not tell of
+// a link that got faster.
 constexpr double kSecondsWithoutProbe = 5;
 constexpr double kShareOfProbes = 0.01, kShareAfterOdd = 0.1;  // of the time since the last one
 

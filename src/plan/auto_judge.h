@@ -22,7 +22,8 @@ class AutoJudge {
   // Other codecs from here on, so that steps are others, too.
   void changed() { known_ = false; }
 
-  // Of a probe: 1 % of what passed since the last one, 10 % if steps take another time; 20 ms to half a second.
+  // Of a probe: 1 % of what passed since the last one, 10 % if steps take another time; 20 ms to
+  // half a second.
   double probe_seconds() const;
   void probed() { since_probe_ = 0; }
 
@@ -37,8 +38,9 @@ class AutoJudge {
   double share_ = 0;  // of that, for the next one
 };
 
-// How many times as fast as steps of now those of another decision must be: 1.05; between two codecs that lose something and were
-// both tried 1.02. For a return to fp32, which loses nothing, they may be 2 % longer.
+// How many times as fast as steps of now those of another decision must be: 1.05; between two
+// codecs that lose something and were both tried 1.02. For a return to fp32, which loses nothing,
+// they may be 2 % longer.
 double needed_gain(bool from_dense, bool to_dense, bool tried) noexcept;
 
 }  // namespace thinwire

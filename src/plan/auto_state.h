@@ -1,4 +1,5 @@
-// AutoState: what codec "auto" decided, as checkpoints have it: under "auto/decisions", the same on all ranks.
+// AutoState: what codec "auto" decided, as checkpoints have it: under "auto/decisions", the same on
+// all ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

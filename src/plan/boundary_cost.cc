@@ -10,8 +10,8 @@
 namespace thinwire {
 namespace {
 
-// With the memory of the same rule that exchanges have, if it goes with the codec there, else without.
-// Estimates are taken to cost what ef21 does.
+// With the memory of the same rule that exchanges have, if it goes with the codec there, else
+// without. Estimates are taken to cost what ef21 does.
 const CodecCost& cost_of(const BoundaryPlan& plan, CostTable& costs) {
   ExchangeOptions options{.codec = plan.codec_text,
                           .feedback = plan.estimates ? "ef21" : plan.feedback};

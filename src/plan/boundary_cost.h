@@ -15,8 +15,9 @@ struct BoundaryCost {
   bool exact = true;        // the bytes that messages have
 };
 
-// Laid out by the plan that both ends are made from. With estimates, of samples that were seen before.
-// `noted` are values per sample that the other direction keeps, where only those are sent; else it is 0.
+// Laid out by the plan that both ends are made from. With estimates, of samples that were seen
+// before. `noted` are values per sample that the other direction keeps, where only those are sent;
+// else it is 0.
 Result<BoundaryCost> boundary_cost(const BoundarySpec& spec, double noted, CostTable& costs);
 
 }  // namespace thinwire

@@ -31,8 +31,9 @@ constexpr std::array<Column, 6> kColumns = {{{&CodecCost::encode_seconds_per_val
                                              {&CodecCost::bytes_per_frame, kMostBytes},
                                              {&CodecCost::memory_bytes_per_value, kMostBytes}}};
 
-// Norms are one more pass over the values. `thinwire train` measures them, as is usual, and tw.compress does not unless it is asked
-// to. Both keep their costs in one file, and each is predicted by its own.
+// Norms are one more pass over the values. `thinwire train` measures them, as is usual, and
+// tw.compress does not unless it is asked to. Both keep their costs in one file, and each is
+// predicted by its own.
 std::string key_of(const ExchangeOptions& options) {
   const Terms terms = resolve_terms(options, options.first_step).value();
   return terms.codec_text + " / " + terms.feedback + (options.norms ? "" : " / without norms");

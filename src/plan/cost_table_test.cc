@@ -44,8 +44,8 @@ TEST(CostTable, IsReadBackFromItsText) {
   EXPECT_EQ(read.size(), 3u);
 }
 
-// Plans of `thinwire train` measure norms and those of tw.compress do not, and both know the same file. Files of before tell none
-// apart: theirs are those with norms.
+// Plans of `thinwire train` measure norms and those of tw.compress do not, and both know the same
+// file. Files of before tell none apart: theirs are those with norms.
 TEST(CostTable, CostsWithNormsAndWithoutAreTwo) {
   CostTable table;
   table.set({.codec = "int8", .norms = true}, kCost);

@@ -4,8 +4,8 @@
 
 namespace thinwire {
 
-// From docs/results/runs/defaults.jsonl, else methods.jsonl: error in points above that of fp32, same
-// recipe and seeds; on held-out samples where there are some.
+// From docs/results/runs/defaults.jsonl, else methods.jsonl: error in points above that of fp32,
+// same recipe and seeds; on held-out samples where there are some.
 std::span<const KnownAccuracy> known_accuracies() {
   static constexpr KnownAccuracy kAll[] = {
       {"acsgd:bits=4", "char-lstm", 2, -0.43, 1},

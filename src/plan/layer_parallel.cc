@@ -1,4 +1,5 @@
-// The cost model of Das et al., "Distributed deep learning using synchronous stochastic gradient descent", 2016.
+// The cost model of Das et al., "Distributed deep learning using synchronous stochastic gradient
+// descent", 2016.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layer_parallel.h"
 

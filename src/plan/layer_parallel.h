@@ -26,7 +26,8 @@ double layer_operations(const LayerShape& layer, double samples) noexcept;
 // them, so that each needs all inputs of its group's samples, and their gradients; groups add the
 // gradients of weights. A node sends and receives, in float32,
 //
-//   8 ifm in_area minibatch / G      unless G = N: data parallelism, no part of the layer is elsewhere
+//   8 ifm in_area minibatch / G
+//     unless G = N: data parallelism, no part of the layer is elsewhere
 //   + 4 weights (2 - overlap) G / N  unless G = 1: model parallelism, nobody else has these weights
 //
 // bytes per step. `overlap` is the share of one way of the gradients that other work hides, 0 to 1.
@@ -37,8 +38,8 @@ double layer_bytes(const LayerShape& layer, double minibatch, size_t nodes, size
 // layer without overlap, whether it has more outputs than the minibatch has samples.
 bool prefers_model(const LayerShape& layer, double minibatch, double overlap = 0) noexcept;
 
-// Where the derivative of layer_bytes by G is 0: sqrt(N minibatch / ofm) for a fully connected layer
-// without overlap. It may lie outside of 1 to N.
+// Where the derivative of layer_bytes by G is 0: sqrt(N minibatch / ofm) for a fully connected
+// layer without overlap. It may lie outside of 1 to N.
 double stationary_groups(const LayerShape& layer, double minibatch, size_t nodes,
                          double overlap = 0) noexcept;
 
@@ -46,9 +47,9 @@ double stationary_groups(const LayerShape& layer, double minibatch, size_t nodes
 size_t best_groups(const LayerShape& layer, double minibatch, size_t nodes,
                    double overlap = 0) noexcept;
 
-// How much faster `nodes` nodes take a step than one. Bytes of layers with a kernel are hidden behind
-// the work of other layers; those of the others are not, and each layer has its best number of groups.
-// `operations_per_byte`: operations that a node could do while it sends a byte.
+// How much faster `nodes` nodes take a step than one. Bytes of layers with a kernel are hidden
+// behind the work of other layers; those of the others are not, and each layer has its best number
+// of groups. `operations_per_byte`: operations that a node could do while it sends a byte.
 double predicted_speed_up(std::span<const LayerShape> layers, double minibatch, size_t nodes,
                           double operations_per_byte) noexcept;
 

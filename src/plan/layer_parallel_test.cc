@@ -88,7 +88,8 @@ TEST(LayerParallel, ConvolutionsOfBothNetworksAreDataParallelAtTheirMinibatches)
       EXPECT_EQ(prefers_model(layer, minibatch), layer.kernel == 1) << layer.inputs;
 }
 
-// Of all numbers of groups, not only divisors, none sends less than those next to the stationary one.
+// Of all numbers of groups, not only divisors, none sends less than those next to the stationary
+// one.
 TEST(LayerParallel, TheStationaryNumberOfGroupsIsTheBest) {
   for (const double outputs : {512.0, 1024.0, 2048.0})
     for (const double minibatch : {256.0, 512.0}) {
@@ -118,7 +119,8 @@ TEST(LayerParallel, ConvolutionsAloneScaleWithTheNodes) {
   EXPECT_DOUBLE_EQ(predicted_speed_up(layers, 256, 64, 1e3), 64);
 }
 
-// Part-reduce sends each strip of the gradient to its owner, part-broadcast hands out the owners' strips: method dense.
+// Part-reduce sends each strip of the gradient to its owner, part-broadcast hands out the owners'
+// strips: method dense.
 TEST(LayerParallel, PartReduceAndPartBroadcastAreADenseExchange) {
   const LayerShape layer = connected(1024, 512);
   CostTable costs;
@@ -161,10 +163,10 @@ TEST(LayerParallel, TheCurveRisesTo128Nodes) {
   }
 }
 
-// The paper's 53 x for VGG-A on 64 nodes fixes what a node computes in the time of a byte. From that
-// follow 42 x for OverFeat-FAST on as many nodes within a tenth, and 90 x for VGG-A on 128 nodes from
-// above: four images per node as before, whose convolutions no longer run at full speed, are not in
-// the model.
+// The paper's 53 x for VGG-A on 64 nodes fixes what a node computes in the time of a byte. From
+// that follow 42 x for OverFeat-FAST on as many nodes within a tenth, and 90 x for VGG-A on 128
+// nodes from above: four images per node as before, whose convolutions no longer run at full speed,
+// are not in the model.
 TEST(LayerParallel, ScalesAsThePaperMeasured) {
   const double operations = operations_per_byte_of_the_paper();
   EXPECT_NEAR(predicted_speed_up(overfeat_fast(), 256, 64, operations), 42, 4.2);

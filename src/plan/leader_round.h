@@ -21,7 +21,8 @@ struct LeaderRound {
 // The frames that each rank sends and receives, by the routes and collectives that workers use.
 std::vector<RankTrace> trace_leader_round(const LeaderRound& round);
 
-// What a rank sends besides, in a circle of so many that talk: its loss to all, and words of agreement.
+// What a rank sends besides, in a circle of so many that talk: its loss to all, and words of
+// agreement.
 struct LeaderWords {
   double bytes = 0;
   int messages = 0;  // one after another, those of losses counted as one

@@ -103,8 +103,8 @@ void LevelsLayout::add_sums(size_t place, Moves& to) const {
   }
 }
 
-// Buckets between groups begin in their order, each when the tensors that it needs are summed: when a
-// move without work has ended, the gate of the bucket.
+// Buckets between groups begin in their order, each when the tensors that it needs are summed: when
+// a move without work has ended, the gate of the bucket.
 void LevelsLayout::add_between(size_t place, size_t group, uint64_t step, Moves& to) const {
   const StepLayout& layout = between(place);
   std::vector<size_t> gates, last_inside;

@@ -1,4 +1,5 @@
-// LevelsLayout: the layout of an exchange with or without groups inside, by the places of ranks in their groups.
+// LevelsLayout: the layout of an exchange with or without groups inside, by the places of ranks in
+// their groups.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +16,8 @@
 
 namespace thinwire {
 
-// Ranks of one place in their groups do the same for their groups. Without a hierarchy each rank is a
-// group, and there is one place. Laid out by the functions that the exchange itself uses.
+// Ranks of one place in their groups do the same for their groups. Without a hierarchy each rank is
+// a group, and there is one place. Laid out by the functions that the exchange itself uses.
 class LevelsLayout {
  public:
   // Fails as make_exchange does, and for what cannot be played (step_plan.h).

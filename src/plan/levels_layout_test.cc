@@ -1,5 +1,5 @@
-// Tests of predicted hierarchies: bytes at both levels are those that the exchange counts, times those of schedules worked
-// out by hand.
+// Tests of predicted hierarchies: bytes at both levels are those that the exchange counts, times
+// those of schedules worked out by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/levels_layout.h"
 
@@ -35,7 +35,8 @@ struct Counted {
   std::vector<double> inside, between;  // by rank
 };
 
-// Over so many steps that each group's holders were the root of even and of odd steps equally often.
+// Over so many steps that each group's holders were the root of even and of odd steps equally
+// often.
 Counted count(int ranks, const std::vector<TensorSpec>& model, const ExchangeOptions& options) {
   const uint64_t steps = std::lcm(2, ranks / options.inside);
   const auto n = static_cast<size_t>(ranks);
@@ -103,8 +104,8 @@ TEST(LevelsLayout, BytesAreThoseOfEachRuleForItsTensors) {
 
 constexpr size_t kFrame = 48;
 
-// Two tensors of 100,000 values, one for each place of 2 groups of 2. A rank sends one whole inside, then
-// halves of the other between groups and back, then the other whole inside.
+// Two tensors of 100,000 values, one for each place of 2 groups of 2. A rank sends one whole
+// inside, then halves of the other between groups and back, then the other whole inside.
 TEST(LevelsLayout, SecondsAreThoseOfBothLinksOneAfterTheOther) {
   const std::vector<TensorSpec> model = {{"a", {100000}, TensorKind::kLinear},
                                          {"b", {100000}, TensorKind::kLinear}};
@@ -138,7 +139,8 @@ TEST(LevelsLayout, BucketsOverlapTheBackwardPass) {
   const StepTimeline timeline{
       .tensors = model, .ready_seconds = {3, 1}, .backward_seconds = 3, .compute_seconds = 3};
   const PlanRequest request{.ranks = 4, .link = {.bits_per_second = 1e7}};
-  // "last" is at place 1. Place 0 sends its own tensor between groups when the backward pass has ended.
+  // "last" is at place 1. Place 0 sends its own tensor between groups when the backward pass has
+  // ended.
   const double one = 2 * 8 * (4e5 + kFrame + 8) * 1.048 / 1e7;
   EXPECT_NEAR(predict_step(timeline, options, request, costs).value().seconds, 3 + one, 1e-9);
 }

@@ -36,7 +36,8 @@ std::string in_unit(double number, const std::array<Unit, kUnits>& units,
                     const std::array<std::string_view, kUnits>& names) {
   size_t unit = 0;
   while (unit + 1 < kUnits && number >= units[unit + 1].factor) ++unit;
-  // Divisions of decimal numbers end in ...03: what differs by rounding alone is told as the shorter number.
+  // Divisions of decimal numbers end in ...03: what differs by rounding alone is told as the
+  // shorter number.
   const double exact = number / units[unit].factor, rounded = std::round(1e6 * exact) / 1e6;
   return shortest(std::abs(rounded - exact) < 1e-14 * exact ? rounded : exact) + " " +
          std::string(names[unit]);

@@ -1,4 +1,5 @@
-// measure_codec: times the exchange of a single rank, whose steps encode and decode as any rank's do.
+// measure_codec: times the exchange of a single rank, whose steps encode and decode as any rank's
+// do.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -14,14 +15,15 @@
 namespace thinwire {
 namespace {
 
-// Long enough that neither caches nor what a frame costs matter, short enough for a quarter of a second.
+// Long enough that neither caches nor what a frame costs matter, short enough for a quarter of a
+// second.
 constexpr uint64_t kSide = 1024;
 constexpr size_t kSmallStreams = 64;
 constexpr uint64_t kSmallSide = 32;
 constexpr uint64_t kSteps = 7;  // the first ones allocate, and codecs settle
 
-// Two-sided, with tails between those of a Laplace and of a normal law to the third power: gradients
-// of trained networks have such tails [SIDCo, section 2.2].
+// Two-sided, with tails between those of a Laplace and of a normal law to the third power:
+// gradients of trained networks have such tails [SIDCo, section 2.2].
 std::vector<float> gradient(size_t count, uint64_t step, uint32_t stream) {
   const RandomKey key{.seed = 1, .use = RandomUse::kTest, .step = step, .stream = stream};
   std::vector<float> values(count);
@@ -36,7 +38,8 @@ std::vector<float> gradient(size_t count, uint64_t step, uint32_t stream) {
   return values;
 }
 
-// Most methods code chunks that are too short for several threads, and each rank of a machine has a core at most.
+// Most methods code chunks that are too short for several threads, and each rank of a machine has a
+// core at most.
 class OneThread {
  public:
   OneThread() { set_codec_threads(1); }

@@ -60,7 +60,8 @@ bool add(ssize_t moved, size_t& sum) {
   return moved > 0 || (moved < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-// Sends `out` and receives as much, in turns. False if the connection fails, or nothing comes for a second.
+// Sends `out` and receives as much, in turns. False if the connection fails, or nothing comes for a
+// second.
 bool pass(const Socket& sender, const Socket& receiver, const std::vector<std::byte>& out,
           std::vector<std::byte>& in) {
   size_t sent = 0, received = 0;

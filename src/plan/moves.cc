@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/moves.h"
 
+#include "comm/sealed_words.h"
 #include "core/check.h"
 
 namespace thinwire {
@@ -32,7 +33,7 @@ Moves moves_of(const StepLayout& layout, size_t rank, uint64_t step) {
 
 double agreement_bytes(size_t ranks) noexcept {
   double bytes = 0;
-  for (size_t distance = 1; distance < ranks; distance *= 2) bytes += sizeof(uint64_t);
+  for (size_t distance = 1; distance < ranks; distance *= 2) bytes += sizeof(SealedWord);
   return bytes;
 }
 

@@ -13,8 +13,9 @@ namespace thinwire {
 // Between groups of a hierarchy, or, without one, among all ranks; and inside a group.
 enum class Level : uint8_t { kBetween, kInside };
 
-// Work of the exchange's thread, then messages, then the wait for those of other ranks. All ranks are
-// taken to do the same at the same time: what a rank waits for was sent when its own messages were.
+// Work of the exchange's thread, then messages, then the wait for those of other ranks. All ranks
+// are taken to do the same at the same time: what a rank waits for was sent when its own messages
+// were.
 struct Leg {
   double encode_seconds = 0;
   double decode_seconds = 0;
@@ -46,7 +47,8 @@ Moves moves_of(const StepLayout& layout, size_t rank, uint64_t step);
 // The root of rounds in a step, which sends more than others do.
 inline size_t root_of(uint64_t step, size_t ranks) noexcept { return step % ranks; }
 
-// Bytes that a rank sends for the agreement at the end of a step, in as many messages of 8 bytes.
+// Bytes that a rank sends for the agreement at the end of a step, each message of which is a
+// SealedWord.
 double agreement_bytes(size_t ranks) noexcept;
 
 // The moves of one section, added to those that are there: dense, scatter-reduce and

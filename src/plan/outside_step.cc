@@ -63,7 +63,7 @@ StepReport OutsideStep::finish(Group& channel, const std::vector<StreamSpec>& st
     }
   }
   const Verdict verdict =
-      read_verdict(channel.max(faults.word()), channel.size(), streams.size(), "auto");
+      read_verdict(worst_of_all(channel, faults.word()), channel.size(), streams.size(), "auto");
   report.skipped = verdict.code != ErrorCode::kOk || verdict.asked;
   report.participants = ranks;
   if (report.skipped)

@@ -21,8 +21,9 @@ class OutsideStep {
   // Throws Error(kContract) for a tensor that is there.
   void add(size_t tensor, std::span<float> values);
 
-  // Sums become means, or zeros. The report counts what a ring of all ranks sends. Called by all ranks of `channel`, each of which
-  // may ask to skip the step. Throws Error(kContract) if a tensor is missing.
+  // Sums become means, or zeros. The report counts what a ring of all ranks sends. Called by all
+  // ranks of `channel`, each of which may ask to skip the step. Throws Error(kContract) if a tensor
+  // is missing.
   StepReport finish(Group& channel, const std::vector<StreamSpec>& streams,
                     const std::vector<TensorSpec>& tensors, uint64_t step, bool asks_to_skip);
 

@@ -1,4 +1,5 @@
-// Tests of steps that bypass the exchange of codec auto: means, decisions, faults, and when there are none.
+// Tests of steps that bypass the exchange of codec auto: means, decisions, faults, and when there
+// are none.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

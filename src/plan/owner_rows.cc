@@ -1,4 +1,5 @@
-// Rows of dense and scatter-reduce from the exchange's own chunks; of sparse-reduce from its stripes.
+// Rows of dense and scatter-reduce from the exchange's own chunks; of sparse-reduce from its
+// stripes.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/owner_rows.h"
 

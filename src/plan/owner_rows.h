@@ -1,5 +1,5 @@
-// OwnerRow: what all ranks send to the owners of values at once, and what owners hand out; methods dense,
-// scatter-reduce and sparse-reduce.
+// OwnerRow: what all ranks send to the owners of values at once, and what owners hand out; methods
+// dense, scatter-reduce and sparse-reduce.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,8 +30,8 @@ struct OwnerRow {
   bool by_owner = true;
 };
 
-// Of a section, in the order in which they travel. The same for all ranks and steps. Empty for methods
-// without owners.
+// Of a section, in the order in which they travel. The same for all ranks and steps. Empty for
+// methods without owners.
 std::vector<OwnerRow> owner_rows(const StepLayout& layout, const LaidSection& section);
 
 }  // namespace thinwire

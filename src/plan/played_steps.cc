@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "comm/sealed_words.h"
 #include "plan/agreement_link.h"
 
 namespace thinwire {
@@ -30,8 +31,8 @@ double mean_sent(const StepLayout& layout, size_t rank, uint64_t parity) {
   return (usual * (steps - 1) + as_root) / steps;
 }
 
-// Copies out are made before a leg sends. Copies in are made when the next leg begins; those of the last leg are counted at its
-// own begin.
+// Copies out are made before a leg sends. Copies in are made when the next leg begins; those of the
+// last leg are counted at its own begin.
 void add_copies(Move& move, double seconds_per_byte) {
   constexpr double kOneWay = 0.5;  // of what a byte costs that is sent and received
   const auto cost = [&](double bytes) { return kOneWay * seconds_per_byte * bytes; };
@@ -45,7 +46,7 @@ void add_copies(Move& move, double seconds_per_byte) {
 
 // Messages of agreements, one after another.
 double agreement_seconds(size_t ranks, const LinkSpec& link) {
-  return agreement_bytes(ranks) / sizeof(uint64_t) * link.latency_seconds;
+  return agreement_bytes(ranks) / sizeof(SealedWord) * link.latency_seconds;
 }
 
 }  // namespace

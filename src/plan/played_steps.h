@@ -1,4 +1,5 @@
-// PlayedSteps: an even and an odd step of the ranks that decide how long a step takes, and what all ranks send.
+// PlayedSteps: an even and an odd step of the ranks that decide how long a step takes, and what all
+// ranks send.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

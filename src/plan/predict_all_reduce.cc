@@ -12,7 +12,8 @@ namespace thinwire {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-// Gloo has two parts of a bucket on their way at a time, so that one is added up while the other is sent.
+// Gloo has two parts of a bucket on their way at a time, so that one is added up while the other is
+// sent.
 constexpr size_t kParts = 2;
 
 struct RingBucket {

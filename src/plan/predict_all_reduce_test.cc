@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Tensors of so many MiB, complete at these times of a backward pass of one second. A step takes 1.25.
+// Tensors of so many MiB, complete at these times of a backward pass of one second. A step takes
+// 1.25.
 StepTimeline timeline(const std::vector<std::pair<size_t, double>>& tensors) {
   StepTimeline found{
       .tensors = {}, .ready_seconds = {}, .backward_seconds = 1, .compute_seconds = 1.25};
@@ -29,7 +30,8 @@ StepPrediction predict(const StepTimeline& timeline, const PlanRequest& request,
   return predict_all_reduce(timeline, request, cost).value();
 }
 
-// A time that is rounded up beyond the end of the backward pass is its end, and one that is later cannot be.
+// A time that is rounded up beyond the end of the backward pass is its end, and one that is later
+// cannot be.
 TEST(PredictAllReduce, SendsWhatIsCompleteWithTheBackwardPass) {
   const PlanRequest request{.ranks = 2, .link = {.bits_per_second = 1e9}};
   EXPECT_NEAR(predict(timeline({{2, 1 + 5e-10}}), request).wire_seconds,
@@ -63,7 +65,8 @@ TEST(PredictAllReduce, EachRoundOfTheRingWaitsForTheLatency) {
   }
 }
 
-// The first bucket is closed by the tensor with which it has 1 MiB, the next one by that with which it has 25.
+// The first bucket is closed by the tensor with which it has 1 MiB, the next one by that with which
+// it has 25.
 TEST(PredictAllReduce, BucketsGoWhenTheirLastTensorIsComplete) {
   const StepTimeline model = timeline({{2, 1}, {30, 0.5}, {2, 0.25}});
   const LinkSpec link{.bits_per_second = 1e9};

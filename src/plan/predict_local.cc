@@ -90,7 +90,8 @@ Result<StepPrediction> mean_round(const StepTimeline& timeline, const ExchangeOp
   return predict_step(at_once, exchange, request, costs);
 }
 
-// The frames that a rank writes and reads in a round, and those of which it keeps what all have taken.
+// The frames that a rank writes and reads in a round, and those of which it keeps what all have
+// taken.
 struct FrameCounts {
   int encoded = 1, decoded = 1, kept = 1;
 };
@@ -153,7 +154,8 @@ std::vector<int> leader_groups(const LeaderRule& rule, const PlanRequest& reques
   return neighbour_colours(request.ranks, rule.groups > 0 ? rule.groups : machines);
 }
 
-// Whether any group holds rounds of its own: a rank that is a group alone has nobody to be pulled to.
+// Whether any group holds rounds of its own: a rank that is a group alone has nobody to be pulled
+// to.
 bool has_local_rounds(const LeaderRule& rule, const std::vector<int>& groups) {
   return groups.back() > 0 && rule.tau != rule.tau_global &&
          std::adjacent_find(groups.begin(), groups.end()) != groups.end();

@@ -1,4 +1,5 @@
-// Tests of predicted local methods: bytes are those that workers count, times those of schedules worked out by hand.
+// Tests of predicted local methods: bytes are those that workers count, times those of schedules
+// worked out by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -153,8 +154,8 @@ double values_of(const std::vector<TensorSpec>& tensors) {
   return values;
 }
 
-// Every rank is a group, as usual. Workers write and read a frame in a round of all, and have no other rounds;
-// they keep references for both kinds.
+// Every rank is a group, as usual. Workers write and read a frame in a round of all, and have no
+// other rounds; they keep references for both kinds.
 TEST(PredictedLocal, LeadersOfGroupsOfOneRankSendToAllAlone) {
   const double values = values_of(vector_model());
   CostTable costs =
@@ -203,7 +204,8 @@ TEST(PredictedLocal, BytesInsideAreThoseToRanksOfTheMachine) {
   EXPECT_EQ(of("average", 2).busiest_between(), std::nullopt);
 }
 
-// 2 ranks, dense: half of the values each way, means back, two latencies, and one for the agreement.
+// 2 ranks, dense: half of the values each way, means back, two latencies, and one for the
+// agreement.
 TEST(PredictedLocal, SecondsAreARoundsShareOfEveryStep) {
   const std::vector<TensorSpec> model = {{"w", {200000}, TensorKind::kLinear}};
   CostTable costs = costs_of("fp32", {.encode_seconds_per_value = 1e-6});

@@ -49,7 +49,8 @@ Result<PipelineOrder> order_of(const std::string& name) {
                 "unknown order '" + name + "' of a pipeline; known: 1f1b, fill-drain, decoupled");
 }
 
-// Of the values of a sample, those that the codec of its activations keeps, if gradients go to these alone.
+// Of the values of a sample, those that the codec of its activations keeps, if gradients go to
+// these alone.
 double noted_values(const PlannedCut& cut, CostTable& costs) {
   if (cut.backward.at_positions == nullptr) return 0;
   double values = 1;
@@ -59,8 +60,8 @@ double noted_values(const PlannedCut& cut, CostTable& costs) {
   return std::max(1.0, std::min(1.0, cost.bytes_per_value / kValueAndPosition) * values);
 }
 
-// Ranks of one stage exchange at the same time as those of the other stages. Those of one machine share
-// its link.
+// Ranks of one stage exchange at the same time as those of the other stages. Those of one machine
+// share its link.
 PlanRequest among_peers(const PlannedPipeline& pipeline, const PlanRequest& request) {
   const auto stages = static_cast<int>(pipeline.stages.size());
   PlanRequest peers = request;
@@ -156,7 +157,8 @@ class Played {
   Exchanges exchanges_;
 };
 
-// All ranks tell all others what they found after the passes, after an exchange, and their counters.
+// All ranks tell all others what they found after the passes, after an exchange, and their
+// counters.
 double agreement_seconds(const PlanRequest& request, bool exchanges) {
   return request.ranks > 1 ? (exchanges ? 3 : 2) * agreement_link(request).latency_seconds : 0;
 }

@@ -1,4 +1,5 @@
-// Tests of predicted pipelines against plain loops over the schedule, and against messages that boundaries make.
+// Tests of predicted pipelines against plain loops over the schedule, and against messages that
+// boundaries make.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,8 +59,8 @@ StepPrediction step_of(const PlannedPipeline& pipeline, const PlanRequest& reque
   return predict_pipeline(pipeline, request, costs).value().step;
 }
 
-// When every operation ends, again and again until nothing changes: each waits for the one before it on its
-// stage and for its input, which takes `crossing` seconds to come. Links are never busy.
+// When every operation ends, again and again until nothing changes: each waits for the one before
+// it on its stage and for its input, which takes `crossing` seconds to come. Links are never busy.
 double oracle_seconds(const PlannedPipeline& pipeline, double crossing) {
   const size_t stages = pipeline.stages.size(), m = pipeline.micro_batches;
   const auto order =

@@ -1,4 +1,5 @@
-// Tests of predictions: bytes are those that the exchange counts, times those of schedules worked out by hand.
+// Tests of predictions: bytes are those that the exchange counts, times those of schedules worked
+// out by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -136,7 +137,8 @@ TEST(PlannedBytes, CountRootsInTurn) {
   }
 }
 
-// The leader's positions and labels may take less than their bound; the floats of means are those that travel.
+// The leader's positions and labels may take less than their bound; the floats of means are those
+// that travel.
 TEST(PlannedBytes, AreNearTheCountedOnesOfRoundsFromARoot) {
   const std::vector<TensorSpec> model = {{"a", {512, 300}, TensorKind::kLinear},
                                          {"b", {700, 300}, TensorKind::kLinear}};
@@ -239,7 +241,8 @@ TEST(PlannedSeconds, OverlapTheBackwardPassByBuckets) {
   EXPECT_EQ(predict_step(timeline, options, request, costs).value().limit, StepLimit::kComputation);
 }
 
-// Per value 1 us each way; 2 ranks: each encodes all of its 100,000 values for the others or itself.
+// Per value 1 us each way; 2 ranks: each encodes all of its 100,000 values for the others or
+// itself.
 TEST(PlannedSeconds, OfCodingDelayTheBackwardPassWithoutACoreOfItsOwn) {
   const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},
                                          {"last", {100000}, TensorKind::kLinear}};
@@ -260,8 +263,8 @@ TEST(PlannedSeconds, OfCodingDelayTheBackwardPassWithoutACoreOfItsOwn) {
   EXPECT_NEAR(shared.decode_seconds, 0.4, 1e-9);
 }
 
-// Costs that were set, and not read from a file, have no bounds: neither infinity nor seconds beside which those of the backward pass
-// are lost in rounding keep a prediction from its end.
+// Costs that were set, and not read from a file, have no bounds: neither infinity nor seconds
+// beside which those of the backward pass are lost in rounding keep a prediction from its end.
 TEST(PlannedSeconds, OfAnyCostsComeToAnEnd) {
   const std::vector<TensorSpec> model = {{"first", {100000}, TensorKind::kLinear},
                                          {"last", {100000}, TensorKind::kLinear}};

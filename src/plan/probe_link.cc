@@ -15,9 +15,10 @@ constexpr size_t kFirstBytes = size_t{1} << 14;  // beyond it, buffers of the se
 constexpr size_t kLargestBytes = size_t{1} << 24;
 constexpr double kUnlimited = 1e11;  // bits per second: memory of the same machine
 
-// Messages go half of all ranks further on, and then to the next rank. Where machines have equally many consecutive ranks, the first
-// way leads to another machine from everywhere, so that ranks share their machine's link as they do in an exchange. Where ranks were
-// dealt out to machines in turn, the second does.
+// Messages go half of all ranks further on, and then to the next rank. Where machines have equally
+// many consecutive ranks, the first way leads to another machine from everywhere, so that ranks
+// share their machine's link as they do in an exchange. Where ranks were dealt out to machines in
+// turn, the second does.
 class Crossing {
  public:
   explicit Crossing(Group& group) : group_(group) {
@@ -61,7 +62,8 @@ class Crossing {
 
 }  // namespace
 
-// Twice the bytes need at most four times the time of the round before, with which an end is planned.
+// Twice the bytes need at most four times the time of the round before, with which an end is
+// planned.
 LinkSpec probe_link(Group& group, double seconds) {
   if (group.size() == 1) return {};
   Crossing crossing(group);

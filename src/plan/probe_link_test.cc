@@ -1,4 +1,5 @@
-// Tests of probes: the rate of a simulated link is found within bounds, and the slowest rank counts.
+// Tests of probes: the rate of a simulated link is found within bounds, and the slowest rank
+// counts.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -21,8 +22,8 @@ std::array<LinkSpec, 3> probed(const std::array<LinkSpec, 3>& links) {
   return found;
 }
 
-// A busy machine makes links slower, and latency, of which at most half of a round is taken off, longer: twice the rate at
-// most is found. A tenth of it is left whatever the machine does.
+// A busy machine makes links slower, and latency, of which at most half of a round is taken off,
+// longer: twice the rate at most is found. A tenth of it is left whatever the machine does.
 TEST(ProbeLink, FindsTheSlowestRank) {
   const LinkSpec fast{.bits_per_second = 4e9, .latency_seconds = 0};
   const LinkSpec slow{.bits_per_second = 2e7, .latency_seconds = 0.003};
@@ -37,7 +38,8 @@ TEST(ProbeLink, FindsTheSlowestRank) {
   EXPECT_GT(probed({fast, fast, fast})[0].bits_per_second, found[0].bits_per_second);
 }
 
-// Of 5 Mbit/s each of two ranks has a half while both send. Latency is far below a third of 55 ms, in which two messages leave.
+// Of 5 Mbit/s each of two ranks has a half while both send. Latency is far below a third of 55 ms,
+// in which two messages leave.
 TEST(ProbeLink, FindsThePartOfRanksThatShareALink) {
   const std::array links = {std::make_shared<SlowLink>(), std::make_shared<SlowLink>()};
   run_local(4, [&](Group& group) {

@@ -7,7 +7,8 @@
 namespace thinwire {
 namespace {
 
-// As FloatReduction sends them: parts to the owners of ranges, and their ranges of the result to all.
+// As FloatReduction sends them: parts to the owners of ranges, and their ranges of the result to
+// all.
 void add_reduction(size_t floats, size_t n, size_t rank, double encode_seconds,
                    std::vector<Leg>& to) {
   const auto frame = [&](size_t owner) {

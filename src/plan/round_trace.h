@@ -1,4 +1,5 @@
-// RoundTrace: the messages of collectives, recorded without sending them, and the time that they take.
+// RoundTrace: the messages of collectives, recorded without sending them, and the time that they
+// take.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +26,8 @@ struct TraceOp {
 };
 using RankTrace = std::vector<TraceOp>;
 
-// A group of one rank whose messages are noted and never sent: what is received stays as it is. So it serves
-// collectives whose course does not depend on what they carry.
+// A group of one rank whose messages are noted and never sent: what is received stays as it is. So
+// it serves collectives whose course does not depend on what they carry.
 class TraceGroup final : public Group {
  public:
   TraceGroup(int rank, int size) : rank_(rank), size_(size) {}

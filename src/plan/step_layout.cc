@@ -1,4 +1,5 @@
-// StepLayout: settles options, makes the exchange's streams without memories, and sorts their buckets.
+// StepLayout: settles options, makes the exchange's streams without memories, and sorts their
+// buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/step_layout.h"
 

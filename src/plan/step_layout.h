@@ -34,7 +34,8 @@ Result<Sections> resolve_playable(const std::vector<TensorSpec>& tensors,
 // Laid out by the functions that the exchange itself uses. Its streams have codecs, and no memory.
 class StepLayout {
  public:
-  // Of an exchange without groups inside, or of that between groups, for each of which a rank stands.
+  // Of an exchange without groups inside, or of that between groups, for each of which a rank
+  // stands.
   StepLayout(const Sections& sections, const std::vector<TensorSpec>& tensors,
              const ExchangeOptions& options, size_t ranks, CostTable& costs);
 

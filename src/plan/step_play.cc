@@ -85,7 +85,8 @@ class StepPlay {
     now_ = at;
   }
 
-  // Moves whose buckets are complete, as all are when the arithmetic has ended: their times may be rounded up.
+  // Moves whose buckets are complete, as all are when the arithmetic has ended: their times may be
+  // rounded up.
   void release() {
     constexpr double kRounding = 1e-12;
     const double complete = progress_ < backward_seconds_ ? progress_ + kRounding : kNever;

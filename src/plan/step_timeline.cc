@@ -1,4 +1,5 @@
-// StepTimeline: its values, and the one that is assumed for a step of which only the length is known.
+// StepTimeline: its values, and the one that is assumed for a step of which only the length is
+// known.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 

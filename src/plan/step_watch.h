@@ -20,7 +20,8 @@ class StepWatch {
   void started(size_t tensor, double clock);
   void ended(double clock);
 
-  // From here on, without the next `unsteady` steps, in which memories are allocated and codecs settle.
+  // From here on, without the next `unsteady` steps, in which memories are allocated and codecs
+  // settle.
   void restart(size_t steps, size_t unsteady);
 
   size_t size() const noexcept { return all_.size(); }  // steps

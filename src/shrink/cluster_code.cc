@@ -1,4 +1,5 @@
-// One routine codes and reads: an encoder returns the bit that it is given, a decoder the bit that it reads.
+// One routine codes and reads: an encoder returns the bit that it is given, a decoder the bit that
+// it reads.
 // SPDX-License-Identifier: Apache-2.0
 #include "shrink/cluster_code.h"
 

@@ -1,9 +1,11 @@
-// Cluster numbers as bytes: by themselves, or as changes since the numbers of an earlier checkpoint.
+// Cluster numbers as bytes: by themselves, or as changes since the numbers of an earlier
+// checkpoint.
 //
-// Successive checkpoints put most values into the same cluster, and most others into the next one. So the code of
-// changes says of each value whether its number is the one before, then whether it rose, then by how much (unary).
-// What is expected of each bit is learnt for every earlier number apart, and apart for values that follow one that
-// changed. The paper codes runs of equal numbers; a bit that is expected costs less here than in a run.
+// Successive checkpoints put most values into the same cluster, and most others into the next one.
+// So the code of changes says of each value whether its number is the one before, then whether it
+// rose, then by how much (unary). What is expected of each bit is learnt for every earlier number
+// apart, and apart for values that follow one that changed. The paper codes runs of equal numbers;
+// a bit that is expected costs less here than in a run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

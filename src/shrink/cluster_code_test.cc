@@ -1,4 +1,5 @@
-// Tests of coded cluster numbers: they come back, changes cost little, any bytes are numbers or an error.
+// Tests of coded cluster numbers: they come back, changes cost little, any bytes are numbers or an
+// error.
 // SPDX-License-Identifier: Apache-2.0
 #include "shrink/cluster_code.h"
 
@@ -42,8 +43,8 @@ TEST(ClusterCode, TheFarthestChangesComeBack) {
   EXPECT_EQ(read(code_numbers(numbers, kCount, before), 5, kCount, before), numbers);
 }
 
-// Numbers that stay cost hundredths of a bit; one value in fifty that moves to the next number costs about
-// the entropy of that, 0.16 bits a value with its direction.
+// Numbers that stay cost hundredths of a bit; one value in fifty that moves to the next number
+// costs about the entropy of that, 0.16 bits a value with its direction.
 TEST(ClusterCode, FewChangesAreSmall) {
   constexpr size_t kSize = 40000;
   constexpr uint32_t kCount = 11;

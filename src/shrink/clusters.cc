@@ -25,7 +25,8 @@ size_t cluster_of(float value, const std::vector<float>& middle) {
                              middle.begin());
 }
 
-// Half by rank, half by value: clusters are narrow where values are dense, as the least error wants it.
+// Half by rank, half by value: clusters are narrow where values are dense, as the least error wants
+// it.
 std::vector<float> first_centres(const std::vector<float>& sorted, size_t count) {
   std::vector<float> centres;
   const float low = sorted.front(), high = sorted.back();

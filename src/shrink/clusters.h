@@ -1,9 +1,9 @@
 // Clusters: values as numbers of the clusters that they belong to [Inshrinkerator, SoCC 2024].
 //
-// How much a value matters is its magnitude. The smallest values are pruned, the largest are kept as
-// they are, and the rest is divided into 2^bits clusters, each of which stands for the mean of its members
-// (Lloyd's algorithm in one dimension). Clusters are numbered by value, so that a value that moves a little
-// moves to the next number:
+// How much a value matters is its magnitude. The smallest values are pruned, the largest are kept
+// as they are, and the rest is divided into 2^bits clusters, each of which stands for the mean of
+// its members (Lloyd's algorithm in one dimension). Clusters are numbered by value, so that a value
+// that moves a little moves to the next number:
 //
 //   0                        kept, negative
 //   1 ... h                  negative clusters by rising centre, h = 2^bits / 2
@@ -46,15 +46,15 @@ inline bool is_kept(uint32_t number, uint32_t count) noexcept {
   return number == 0 || number + 1 == count;
 }
 
-// Divides the values. Where `before`, the centres of an earlier call, are as many, the centres start from
-// there. Same arguments give the same clusters on every machine. Centres are fitted to 262,144 values at
-// most, taken at equal distances.
-// REQUIRES: finite values; 1 <= bits <= kMostClusterBits.
+// Divides the values. Where `before`, the centres of an earlier call, are as many, the centres
+// start from there. Same arguments give the same clusters on every machine. Centres are fitted to
+// 262,144 values at most, taken at equal distances. REQUIRES: finite values; 1 <= bits <=
+// kMostClusterBits.
 Clusters make_clusters(std::span<const float> values, const Treatment& treatment,
                        std::span<const float> before = {});
 
-// Writes what clusters stand for. Fails with kCorrupt where a number is none of theirs, or `kept` has another
-// length. REQUIRES: as many values as numbers.
+// Writes what clusters stand for. Fails with kCorrupt where a number is none of theirs, or `kept`
+// has another length. REQUIRES: as many values as numbers.
 Status read_clusters(const Clusters& clusters, std::span<float> values);
 
 }  // namespace thinwire

@@ -1,4 +1,5 @@
-// Tests of clusters against plain loops: what is pruned and kept, nearest centres, means of members.
+// Tests of clusters against plain loops: what is pruned and kept, nearest centres, means of
+// members.
 // SPDX-License-Identifier: Apache-2.0
 #include "shrink/clusters.h"
 

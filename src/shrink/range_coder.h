@@ -1,8 +1,8 @@
 // An adaptive binary range coder: bits in, bytes out, near the entropy of what the models expect.
 //
-// The coder is that of LZMA [Martin, 1979; Pavlov]: a carry is kept back until it is known, and the interval
-// is widened by a byte whenever less than 2^24 of it is left. A model is the mean of a fast and a slow
-// estimate of how often its bit was zero.
+// The coder is that of LZMA [Martin, 1979; Pavlov]: a carry is kept back until it is known, and the
+// interval is widened by a byte whenever less than 2^24 of it is left. A model is the mean of a
+// fast and a slow estimate of how often its bit was zero.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace thinwire {
 
-// What is expected of one kind of bit. Encoder and decoder each have their own and see the same bits.
+// What is expected of one kind of bit. Encoder and decoder each have their own and see the same
+// bits.
 class BitModel {
  public:
   // The probability of a zero in 65536ths. It stays between 1/256 and 255/256.
@@ -24,8 +25,8 @@ class BitModel {
   uint32_t fast_ = 1 << 15, slow_ = 1 << 15;
 };
 
-// More bits a byte never stands for: a bit leaves at most 255/256 + 1/65536 of the interval (the latter as 16 bits are
-// cut off), and 8 / -log2 of that is 1422.4.
+// More bits a byte never stands for: a bit leaves at most 255/256 + 1/65536 of the interval (the
+// latter as 16 bits are cut off), and 8 / -log2 of that is 1422.4.
 inline constexpr uint64_t kMostBitsPerByte = 1423;
 
 class RangeEncoder {
@@ -51,7 +52,8 @@ class RangeDecoder {
  public:
   explicit RangeDecoder(std::span<const std::byte> bytes);
 
-  // The next bit. The second argument is ignored; it is there so that one routine can encode and decode.
+  // The next bit. The second argument is ignored; it is there so that one routine can encode and
+  // decode.
   bool code(BitModel& model, bool ignored = false);
 
   // Whether exactly the bytes were read that the encoder of these bits wrote.

@@ -1,7 +1,9 @@
-// SmallModel: the arrays of a network, some of them divided into clusters, and their form in a file.
+// SmallModel: the arrays of a network, some of them divided into clusters, and their form in a
+// file.
 //
-// A file stands alone, or follows another one: then it codes cluster numbers as changes since that one. All
-// numbers are little endian. docs/wire-format.md has the rules by which a reader refuses a file.
+// A file stands alone, or follows another one: then it codes cluster numbers as changes since that
+// one. All numbers are little endian. docs/wire-format.md has the rules by which a reader refuses a
+// file.
 //
 //   u32  magic "TWSM"
 //   u16  version, 1
@@ -13,7 +15,8 @@
 //     u64  extent of each dimension, at most 2^63 - 1
 //     form 0, exact:    the values
 //     form 1, half:     the upper 16 bits of each float32
-//     form 2, clusters; form 3, changes since the clusters of the same name in the file that it follows:
+//     form 2, clusters; form 3, changes since the clusters of the same name in the file that it
+//     follows:
 //       u16  centres, 2 to 256, a power of two; f32 each
 //       u64  kept values; f32 each
 //       u64  size of the coded numbers; the coded numbers (cluster_code.h)
@@ -42,15 +45,16 @@ struct SmallArray {
 
 using SmallModel = std::vector<SmallArray>;
 
-// The array with float32 values rounded to 16 bits (bfloat16, to the nearest, ties to even); of other types, itself.
+// The array with float32 values rounded to 16 bits (bfloat16, to the nearest, ties to even); of
+// other types, itself.
 SmallArray make_half(StateArray array);
 
-// The values of all arrays. Fails where clusters contradict themselves. Given a model that is moved, it frees
-// the numbers of each array when its values are there.
+// The values of all arrays. Fails where clusters contradict themselves. Given a model that is
+// moved, it frees the numbers of each array when its values are there.
 Result<StateArrays> expand(SmallModel model);
 
-// The bytes of a file that follows that of `before`, whose sum is `before_sum`; or null and 0. An array is coded
-// as changes where that is smaller; if none is, the file stands alone.
+// The bytes of a file that follows that of `before`, whose sum is `before_sum`; or null and 0. An
+// array is coded as changes where that is smaller; if none is, the file stands alone.
 struct SmallFile {
   std::vector<std::byte> bytes;
   bool alone = true;
@@ -65,9 +69,10 @@ uint64_t sum_of_small_model(std::span<const std::byte> bytes) noexcept;
 bool is_small_model(std::span<const std::byte> bytes) noexcept;
 bool stands_alone(std::span<const std::byte> bytes) noexcept;
 
-// Reads bytes that may be anything. Fails, starting with `origin`: kBadLength or kCorrupt where they are no such
-// file, kUnsupported for another version, kMismatch where it does not follow `before`. It asks for 9 KB of memory for
-// each byte at most: values that are all as expected cost that little.
+// Reads bytes that may be anything. Fails, starting with `origin`: kBadLength or kCorrupt where
+// they are no such file, kUnsupported for another version, kMismatch where it does not follow
+// `before`. It asks for 9 KB of memory for each byte at most: values that are all as expected cost
+// that little.
 Result<SmallModel> read_small_model(const std::string& origin, std::span<const std::byte> bytes,
                                     const SmallModel* before = nullptr, uint64_t before_sum = 0);
 

@@ -192,7 +192,8 @@ TEST(SmallModel, NamesAndShapesThatNoReaderTakesAreRefused) {
   EXPECT_EQ(why("w", {0, uint64_t{1} << 63}), "f: array 'w' has an impossible shape");
 }
 
-// The most predictable values come back; more than their bytes can stand for are refused before memory is asked for.
+// The most predictable values come back; more than their bytes can stand for are refused before
+// memory is asked for.
 TEST(SmallModel, ValuesAreAtMostWhatTheirBytesCanStandFor) {
   SmallArray array{.exact = make_state("w", std::span<const float>(), OnResize::kCopy),
                    .clusters = Clusters{.centres = {-1, 1}, .numbers = {}, .kept = {}}};

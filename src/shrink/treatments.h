@@ -1,4 +1,5 @@
-// What may become of a group of values, from exact to small, and the search for the smallest that a network bears.
+// What may become of a group of values, from exact to small, and the search for the smallest that a
+// network bears.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +12,8 @@
 
 namespace thinwire {
 
-// From all values as they are, by fewer bits and a larger share that is pruned, to one bit and 95 % pruned.
+// From all values as they are, by fewer bits and a larger share that is pruned, to one bit and 95 %
+// pruned.
 std::span<const Treatment> treatments();
 
 // For each group the number of its treatment.
@@ -30,11 +32,12 @@ struct FoundSetting {
   int trials = 0;
 };
 
-// Looks for a small setting that fits. From `start` it steps back until one fits (without measuring a start that fails), by 1, 2, 4 and so on for all groups;
-// without a start it bisects for a treatment that all groups have in common. Then it tries a smaller treatment for one
-// group after another, the largest first, while settings fit: by four, by two, by one. (After a start: by one.)
-// The setting that it returns fitted when it was tried, or is all zeros. `fits` may decide by measurement; it is
-// asked with the same settings on every rank if it answers alike.
+// Looks for a small setting that fits. From `start` it steps back until one fits (without measuring
+// a start that fails), by 1, 2, 4 and so on for all groups; without a start it bisects for a
+// treatment that all groups have in common. Then it tries a smaller treatment for one group after
+// another, the largest first, while settings fit: by four, by two, by one. (After a start: by one.)
+// The setting that it returns fitted when it was tried, or is all zeros. `fits` may decide by
+// measurement; it is asked with the same settings on every rank if it answers alike.
 FoundSetting find_setting(const SettingSearch& search,
                           const std::function<bool(const Setting&)>& fits);
 

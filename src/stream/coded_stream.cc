@@ -41,7 +41,8 @@ void CodedStream::open(std::span<const float> gradient, const Call& call) {
   found_ = false;
   gradient_ = gradient;
   call_ = call;
-  // Methods may withhold some of the values that a sparse codec keeps (begin_kept), whatever it loses.
+  // Methods may withhold some of the values that a sparse codec keeps (begin_kept), whatever it
+  // loses.
   call_.lossless = codec_->info().lossless && !codec_->info().sparse;
   signal_ = {};
 }

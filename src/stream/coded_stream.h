@@ -23,8 +23,8 @@ struct StreamCodec {
   std::string text;
 };
 
-// Values of a stream become a signal (the memory adds what is owed), the signal becomes payloads, what
-// those lack stays in the memory, and the step counts or never happened.
+// Values of a stream become a signal (the memory adds what is owed), the signal becomes payloads,
+// what those lack stays in the memory, and the step counts or never happened.
 //
 // A step is
 //   - form or form_joined; or begin_parts, then part for all values;
@@ -61,7 +61,8 @@ class CodedStream {
   bool keeps_rest() const noexcept { return !memory_->object().rest().empty(); }
 
   // Between two steps: the codec from now on. The memory stays, to the bit. An encoder whose codec
-  // differs in its options alone goes on from its state, as far as that fits. The same text changes nothing.
+  // differs in its options alone goes on from its state, as far as that fits. The same text changes
+  // nothing.
   void change_codec(StreamCodec codec);
 
   // This step's signal from all values; its moments are filled in.
@@ -72,8 +73,8 @@ class CodedStream {
   // REQUIRES: memory().only_adds(), and a codec that does not look at Signal::fresh.
   const Signal& form_joined(std::span<const std::span<const float>> places, const Call& call);
 
-  // Starts a step whose signal is formed part by part, where the memory allows it; false, and nothing
-  // has happened, where it wants the whole. `gradient` holds all values, as for form.
+  // Starts a step whose signal is formed part by part, where the memory allows it; false, and
+  // nothing has happened, where it wants the whole. `gradient` holds all values, as for form.
   bool begin_parts(std::span<const float> gradient, const Call& call);
 
   // Values [begin, begin + count) of the signal: of the formed one, or formed here.
@@ -82,13 +83,14 @@ class CodedStream {
   // Whether all values formed so far in this step are finite.
   bool finite() const noexcept { return finite_; }
 
-  // Writes the payload of a part, which begins at value `begin`, to `out`; what the payload lacks of it
-  // goes to the memory. `encoder` is that of the whole stream or of such a part. REQUIRES: finite().
+  // Writes the payload of a part, which begins at value `begin`, to `out`; what the payload lacks
+  // of it goes to the memory. `encoder` is that of the whole stream or of such a part. REQUIRES:
+  // finite().
   Encoded encode(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
                  std::span<std::byte> out);
 
-  // The same, but the memory is not told: the caller may change rest() where it does not send a value
-  // of the payload after all, then calls sent.
+  // The same, but the memory is not told: the caller may change rest() where it does not send a
+  // value of the payload after all, then calls sent.
   Encoded write(Encoder& encoder, const Signal& part, size_t begin, const Call& call,
                 std::span<std::byte> out);
 
@@ -102,7 +104,8 @@ class CodedStream {
   // change what the encoder left. encode calls it.
   void sent(size_t begin, size_t count);
 
-  // `result` is what all ends took this step's messages for; the memory may make another result of it.
+  // `result` is what all ends took this step's messages for; the memory may make another result of
+  // it.
   void receive(std::span<float> result);
 
   void commit();

@@ -74,7 +74,8 @@ TEST(CodedStream, IsMemoryAndEncoderInTurn) {
   EXPECT_TRUE(same_state(stream.memory(), *memory));
 }
 
-// Every sparse codec, exact or not, with values that decode to zero: as a memory that looks at all values.
+// Every sparse codec, exact or not, with values that decode to zero: as a memory that looks at all
+// values.
 TEST(CodedStream, AMaskAtPositionsIsThatOfAPass) {
   std::vector<std::string> texts;
   for (const CodecEntry* entry : list_codecs())
@@ -249,7 +250,8 @@ TEST(CodedStream, AnotherCodecFindsTheMemoryAsItWas) {
   stream.rollback();
 }
 
-// The second lossless step after a lossy one knows that nothing waits, and has no use for what is left.
+// The second lossless step after a lossy one knows that nothing waits, and has no use for what is
+// left.
 class LosslessStream : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Memories, LosslessStream, ::testing::Values("residual", "ahead", "dgc"));
 

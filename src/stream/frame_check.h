@@ -11,8 +11,8 @@ namespace thinwire {
 // that was expected. Two fields may differ: payload_size, and the flag kFrameNonFinite, by which a
 // sender says that it has nothing to give.
 //
-// Equal headers mean the same message: the stream, the step, the sender, whether it is a contribution
-// or a result, of which round, and which values.
+// Equal headers mean the same message: the stream, the step, the sender, whether it is a
+// contribution or a result, of which round, and which values.
 const char* frame_difference(const FrameHeader& got, const FrameHeader& expected) noexcept;
 
 }  // namespace thinwire

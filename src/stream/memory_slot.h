@@ -41,10 +41,10 @@ class MemorySlot final : public Stateful, public FollowsRanks {
   std::unique_ptr<T> object_;
 };
 
-// The slot under `key`. An object that an earlier exchange left there is kept when it belongs to the
-// same method, and replaced by a new one otherwise: options are part of the object, so it must not
-// be used under others; `before_replacing`, which may throw, is told that one's method first. A loaded
-// state is taken whatever options wrote it, as long as it fits.
+// The slot under `key`. An object that an earlier exchange left there is kept when it belongs to
+// the same method, and replaced by a new one otherwise: options are part of the object, so it must
+// not be used under others; `before_replacing`, which may throw, is told that one's method first. A
+// loaded state is taken whatever options wrote it, as long as it fits.
 template <typename T>
 MemorySlot<T>& open_slot(
     Store& store, const std::string& key, const std::string& method,

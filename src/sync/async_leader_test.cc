@@ -1,4 +1,5 @@
-// Tests of asynchronous Leader SGD on threads: workers of different speed, late or lost workers, and runs repeated from a record.
+// Tests of asynchronous Leader SGD on threads: workers of different speed, late or lost workers,
+// and runs repeated from a record.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +58,8 @@ TEST(AsyncLeader, FastWorkersTakeMoreStepsAndRoundsCountThemAll) {
     Worker worker(group, {.method = kAsynchronous});
     std::vector<uint64_t> then(kRanks);
     // Worker 3 is slow by count: it waits until each of the others has begun two more steps, or for
-    // 100 ms, as the others may be in a round. A nap alone is no slowness where all wait for a core.
+    // 100 ms, as the others may be in a round. A nap alone is no slowness where all wait for a
+    // core.
     worker.reported = [&](double loss) {
       ++begun[group.rank()];
       const auto until = std::chrono::steady_clock::now() + 100ms;
@@ -184,8 +186,9 @@ TEST(AsyncLeader, AWorkerMayJoinLate) {
                                     "patience=0.05"});
     if (group.rank() == kLate)
       while (without < 3) std::this_thread::sleep_for(1ms);
-    // The late worker stays behind rank 0 by count, not by the clock: a machine with other work may run
-    // it while rank 0 waits for a core. It is two steps behind when it is let go for its last one.
+    // The late worker stays behind rank 0 by count, not by the clock: a machine with other work may
+    // run it while rank 0 waits for a core. It is two steps behind when it is let go for its last
+    // one.
     worker.reported = [&](double loss) {
       if (group.rank() == 0) ++begun;
       if (group.rank() == kLate)
@@ -288,8 +291,8 @@ TEST(AsyncLeader, AWorkerThatGoesWithoutAWordIsNamedToo) {
   EXPECT_THAT(all.lost[0].why, ::testing::HasSubstr("rank 2 left the group"));
 }
 
-// All have come, and wait for each other when one of them fails: who waits for a worker that has given
-// the round up must not wait until the deadline.
+// All have come, and wait for each other when one of them fails: who waits for a worker that has
+// given the round up must not wait until the deadline.
 TEST(AsyncLeader, AWorkerMayDieInARound) {
   const auto since = std::chrono::steady_clock::now();
   const Survival all = survive(

@@ -1,10 +1,10 @@
-// average: every tau steps all workers become their mean [local SGD: Stich, ICLR 2019; post-local SGD:
-// Lin et al., ICLR 2020].
+// average: every tau steps all workers become their mean [local SGD: Stich, ICLR 2019; post-local
+// SGD: Lin et al., ICLR 2020].
 //
 //   x_i <- mean of all x
 //
-// With a lossy codec a is what all had after the last round, and the exchange's memory keeps what was
-// not sent of a difference, since nothing of x_i is left after the round:
+// With a lossy codec a is what all had after the last round, and the exchange's memory keeps what
+// was not sent of a difference, since nothing of x_i is left after the round:
 //   a <- a + mean of decode(encode(x_i - a + memory)),   x_i <- a
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>

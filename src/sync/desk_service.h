@@ -38,9 +38,10 @@ constexpr int kNoteTag = 1;  // from it
 constexpr int kReasonTag = 2;
 
 // Only the service's thread uses `channel` from the constructor on; the worker of this rank calls
-// the rest. A worker is lost when its messages end, when it says so, and when it says nothing for nine tenths
-// of the channel's deadline. Where losses are survived the others hear of it, a silent one itself too;
-// else it ends the service, and a worker may be silent as long as no other waits for it to leave.
+// the rest. A worker is lost when its messages end, when it says so, and when it says nothing for
+// nine tenths of the channel's deadline. Where losses are survived the others hear of it, a silent
+// one itself too; else it ends the service, and a worker may be silent as long as no other waits
+// for it to leave.
 class DeskService {
  public:
   DeskService(std::unique_ptr<Group> channel, RoundDesk desk, bool survives_losses);
@@ -50,8 +51,8 @@ class DeskService {
   DeskService& operator=(const DeskService&) = delete;
 
   void tell(DeskWord word, uint64_t round);
-  // The next note to this rank, if there is one; waits for it when told to. Throws the error that ended
-  // the service.
+  // The next note to this rank, if there is one; waits for it when told to. Throws the error that
+  // ended the service.
   std::optional<DeskNote> take(bool wait);
   // Those that were lost so far, in this order.
   std::vector<LostWorker> lost();

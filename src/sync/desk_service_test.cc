@@ -18,8 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A worker that came to a round waits for the others, which may take three deadlines. One that came too
-// late, and was told so, is given up as soon as any other silent one.
+// A worker that came to a round waits for the others, which may take three deadlines. One that came
+// too late, and was told so, is given up as soon as any other silent one.
 TEST(DeskService, AWorkerThatCameTooLateToARoundIsNotWaitedForAsIfItWereInIt) {
   std::atomic<bool> held{false};
   run_local(2, [&](Group& group) {

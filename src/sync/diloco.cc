@@ -1,9 +1,11 @@
 // diloco: an outer Nesterov step on how far the mean of all workers went [DiLoCo: Douillard et al.,
 // arXiv 2311.08105].
 //
-//   every tau steps:   g = a - mean of all x,   v <- momentum v + g,   a <- a - rate (g + momentum v),   x <- a
+//   every tau steps:   g = a - mean of all x,   v <- momentum v + g,
+//                      a <- a - rate (g + momentum v),   x <- a
 //
-// Where v is in the memory each worker has its own, of its own a - x. One worker takes outer steps too. At rate 1 without momentum it is `average`.
+// Where v is in the memory each worker has its own, of its own a - x. One worker takes outer steps
+// too. At rate 1 without momentum it is `average`.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
 

@@ -3,8 +3,8 @@
 //
 //   every tau steps:   c <- c + sum of all (x_i - c),   x_i <- c
 //
-// The sum, not the mean: n workers go n times as far, and want a learning rate that is smaller so many
-// times. At tau = 1 it is SGD on the sum of the workers' gradients.
+// The sum, not the mean: n workers go n times as far, and want a learning rate that is smaller so
+// many times. At tau = 1 it is SGD on the sum of the workers' gradients.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
 

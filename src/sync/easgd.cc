@@ -1,13 +1,16 @@
-// easgd: every tau steps workers and a centre pull each other [Zhang, Choromanska, LeCun, NIPS 2015].
+// easgd: every tau steps workers and a centre pull each other [Zhang, Choromanska, LeCun, NIPS
+// 2015].
 //
-//   centre=variable:  c <- c + rate (mean of all x - c),  x_i <- x_i - (rate/n) (x_i - c), both from
-//                     the old c and x: the paper's synchronous form with alpha = rate/n, beta = rate.
-//                     The sum of all x_i and c stays what it is.
-//   centre=mean:      x_i <- x_i - rate (x_i - mean of all x): no memory, the mean stays where it is
+//   centre=variable:  c <- c + rate (mean of all x - c),
+//                     x_i <- x_i - (rate/n) (x_i - c), both from the old c and x: the paper's
+//                     synchronous form with alpha = rate/n, beta = rate. The sum of all x_i and c
+//                     stays what it is.
+//   centre=mean:      x_i <- x_i - rate (x_i - mean of all x): no memory, the mean stays where it
+//                     is
 //
-// The centre is computed by every rank from the same mean: the same bits, and no server. A lossy codec
-// carries the change of an estimate of x_i that all follow (ef21), with the start as its origin: the
-// workers keep what was not sent, so it is in the next difference by itself.
+// The centre is computed by every rank from the same mean: the same bits, and no server. A lossy
+// codec carries the change of an estimate of x_i that all follow (ef21), with the start as its
+// origin: the workers keep what was not sent, so it is in the next difference by itself.
 //
 // One worker has nobody to be pulled to: it is SGD.
 // SPDX-License-Identifier: Apache-2.0

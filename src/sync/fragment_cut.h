@@ -1,4 +1,5 @@
-// FragmentCut: how a model was cut into fragments, saved with their state, which goes on with the same cut alone.
+// FragmentCut: how a model was cut into fragments, saved with their state, which goes on with the
+// same cut alone.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +19,8 @@ class FragmentCut final : public Stateful {
   FragmentCut(const std::vector<TensorSpec>& tensors,
               const std::vector<std::vector<size_t>>& fragments, FragmentOrder order);
 
-  // Fails with kMismatch, naming what differs, unless `saved` cuts the same tensors into the same fragments. Orders may
-  // differ where they come to the same.
+  // Fails with kMismatch, naming what differs, unless `saved` cuts the same tensors into the same
+  // fragments. Orders may differ where they come to the same.
   Status compare(const FragmentCut& saved) const;
 
   bool shares_state() const noexcept override { return true; }

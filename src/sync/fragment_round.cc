@@ -1,4 +1,5 @@
-// FragmentRound: begins an exchange, and keeps what came of it in numbers and values that are saved.
+// FragmentRound: begins an exchange, and keeps what came of it in numbers and values that are
+// saved.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/fragment_round.h"
 

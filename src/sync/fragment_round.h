@@ -1,4 +1,5 @@
-// FragmentRound: the rounds of one fragment, each of which may go on in the background while its worker steps.
+// FragmentRound: the rounds of one fragment, each of which may go on in the background while its
+// worker steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,14 +18,16 @@
 
 namespace thinwire {
 
-// A round is begin, then take. Between the two its result is on the way, or has arrived; settle waits for it. What
-// has arrived is in the memory, so that a run that is saved then goes on with the same bits. Used by one thread.
+// A round is begin, then take. Between the two its result is on the way, or has arrived; settle
+// waits for it. What has arrived is in the memory, so that a run that is saved then goes on with
+// the same bits. Used by one thread.
 class FragmentRound {
  public:
   static constexpr size_t kNumbers = 10;  // that it keeps in the memory
 
-  // What it is of. The spans are of all parameters. `arrived` is where means wait, empty if rounds end in the step in
-  // which they begin; `numbers` are kNumbers of the memory, all 0 before the first step.
+  // What it is of. The spans are of all parameters. `arrived` is where means wait, empty if rounds
+  // end in the step in which they begin; `numbers` are kNumbers of the memory, all 0 before the
+  // first step.
   struct Place {
     std::vector<TensorSpec> tensors;  // all
     std::vector<size_t> own;          // indices of the fragment's
@@ -34,8 +37,8 @@ class FragmentRound {
 
   explicit FragmentRound(Place place) : place_(std::move(place)), offsets_(offsets_of(place_)) {}
 
-  // Whether `numbers` are such as a round leaves, before anything else is asked: whole, and small enough to be exact. Those
-  // of a file that is not what was saved may be anything.
+  // Whether `numbers` are such as a round leaves, before anything else is asked: whole, and small
+  // enough to be exact. Those of a file that is not what was saved may be anything.
   bool numbers_make_sense() const noexcept;
 
   // Called by all ranks, before the first round. As the constructor of ReplicaMean.
@@ -47,17 +50,17 @@ class FragmentRound {
     return static_cast<uint64_t>(std::abs(place_.numbers[kBegun]));
   }
 
-  // The mean of all ranks' `parameters` sets out, after `step` > 0 local steps. `origin` as ReplicaMean::form has it;
-  // it stays as it is until take. REQUIRES: none is under way.
+  // The mean of all ranks' `parameters` sets out, after `step` > 0 local steps. `origin` as
+  // ReplicaMean::form has it; it stays as it is until take. REQUIRES: none is under way.
   void begin(std::span<const float> parameters, std::span<const float> origin, uint64_t step);
 
   // Waits for the round under way, if there is one.
   void settle();
 
-  // Ends the round under way. Unless it was skipped, calls each(at, mean) for every tensor of the fragment: where it
-  // begins among all parameters, and its values' mean. The report has neither number nor step. Throws Error(kMismatch)
-  // if the round's result is neither on the way nor here: another object of this memory began it and ended before it
-  // settled.
+  // Ends the round under way. Unless it was skipped, calls each(at, mean) for every tensor of the
+  // fragment: where it begins among all parameters, and its values' mean. The report has neither
+  // number nor step. Throws Error(kMismatch) if the round's result is neither on the way nor here:
+  // another object of this memory began it and ended before it settled.
   template <typename Each>
   RoundReport take(const Each& each) {
     settle();

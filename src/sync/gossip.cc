@@ -1,16 +1,17 @@
 // gossip: stochastic gradient push [SGP: Assran et al., ICML 2019, arXiv 1811.10792].
 //
-// Worker i has a numerator x and a weight p, at first 1; z = x / p is what it trains. Local steps change
-// x by what they change z by. Every tau steps, with s = 1 / (1 + number of peers it sends to):
+// Worker i has a numerator x and a weight p, at first 1; z = x / p is what it trains. Local steps
+// change x by what they change z by. Every tau steps, with s = 1 / (1 + number of peers it sends
+// to):
 //
 //   x <- s x + sum over senders of s' x',   p <- s p + sum over senders of s' p',   z <- x / p
 //
-// Sums of x and of p over all workers stay what they are. Where all receive from as many as they send
-// to, p stays 1, is not sent, and x = z is not kept.
+// Sums of x and of p over all workers stay what they are. Where all receive from as many as they
+// send to, p stays 1, is not sent, and x = z is not kept.
 //
-// A message: one frame of the values x, then p where the graph needs it, unscaled: the receiver knows
-// s'. No agreement among all ranks follows, a round ends when one's own messages have come; a message
-// that is no good therefore ends the run, since its share of the sums would be lost.
+// A message: one frame of the values x, then p where the graph needs it, unscaled: the receiver
+// knows s'. No agreement among all ranks follows, a round ends when one's own messages have come; a
+// message that is no good therefore ends the run, since its share of the sums would be lost.
 //
 // REQUIRES a lossless codec: peers change, so there is nothing that a difference could refer to.
 // SPDX-License-Identifier: Apache-2.0
@@ -104,7 +105,8 @@ class Gossip final : public SyncRule {
     for (size_t i = 0; i < z.size(); ++i) z[i] = pushed_[i] / pushed_.back();
   }
 
-  // Replaces values_ by the shares of this rank and of its senders, added in rank order after its own.
+  // Replaces values_ by the shares of this rank and of its senders, added in rank order after its
+  // own.
   void push(uint64_t round) {
     const auto peers = [&](int rank) {
       return peers_of(rule_.graph, rank, channel().size(), round, options().seed);

@@ -1,35 +1,41 @@
 // leader: workers are pulled to the best of their group and to the best of all [LSGD: Teng et
 // al., NeurIPS 2019, arXiv 1905.10395].
 //
-//   every tau steps:         x <- (1 - pull) x + pull z,          z: the best of this worker's group
-//   every tau_global steps:  x <- (1 - pull_global) x + pull_global z,     z: the best of all workers
+//   every tau steps:         x <- (1 - pull) x + pull z,
+//                            z: the best of this worker's group
+//   every tau_global steps:  x <- (1 - pull_global) x + pull_global z,
+//                            z: the best of all workers
 //
-// in this order where both fall on one step; the paper's lambda and lambda_G are pull and pull_global,
-// per communication, not times the learning rate. Best is who has the lowest mean of its last `window`
-// losses, the lowest rank of equals. A leader is not pulled to itself, so it stays as it is, bit for
-// bit; the best of all is the best of its group too.
+// in this order where both fall on one step; the paper's lambda and lambda_G are pull and
+// pull_global, per communication, not times the learning rate. Best is who has the lowest mean of
+// its last `window` losses, the lowest rank of equals. A leader is not pulled to itself, so it
+// stays as it is, bit for bit; the best of all is the best of its group too.
 //
 // With one group, or tau = tau_global, there are global pulls only, as in the authors' code. One
 // worker has nobody to be pulled to: it is SGD.
 //
-// With prox p > 0 each step, before its round if it has one, is followed by a small pull to the last
-// leader's weights as they were in its round, from the first round on:
+// With prox p > 0 each step, before its round if it has one, is followed by a small pull to the
+// last leader's weights as they were in its round, from the first round on:
 //
-//   x <- (1 - p_global / tau_global) x + p_global / tau_global z_last,     z_last: the last leader of all
-//   x <- (1 - p / tau) x + p / tau z_last,                                 z_last: that of this group
+//   x <- (1 - p_global / tau_global) x + p_global / tau_global z_last,
+//   z_last: the last leader of all
+//   x <- (1 - p / tau) x + p / tau z_last,
+//   z_last: that of this group
 //
-// in this order, which is that of the authors' later code and not that of the rounds above. Each takes
-// 4 bytes of memory per value.
+// in this order, which is that of the authors' later code and not that of the rounds above. Each
+// takes 4 bytes of memory per value.
 //
-// Asynchronous, all workers count together: a round is called when they took n tau steps more, wherever
-// each of them is, and a worker comes to it after its next step. Nobody waits but in rounds. Who is
-// late is waited for, or, with a patience, left behind: then a round is held by those who came, and one
-// that breaks down because a worker does is skipped by those who notice or hear of it.
+// Asynchronous, all workers count together: a round is called when they took n tau steps more,
+// wherever each of them is, and a worker comes to it after its next step. Nobody waits but in
+// rounds. Who is late is waited for, or, with a patience, left behind: then a round is held by
+// those who came, and one that breaks down because a worker does is skipped by those who notice or
+// hear of it.
 //
-// A round, n ranks in the circle that talks (all, or one group): n - 1 losses to each other, a frame to
-// everybody but its leader, ceil(log2 n) words to agree whether it counts. Losses and words are 16 bytes,
-// checksum included: a damaged frame has all skip the round, but who reads a damaged loss would follow
-// another leader and who reads a damaged word would skip alone, so that these end the run.
+// A round, n ranks in the circle that talks (all, or one group): n - 1 losses to each other, a
+// frame to everybody but its leader, ceil(log2 n) words to agree whether it counts. Losses and
+// words are 16 bytes, checksum included: a damaged frame has all skip the round, but who reads a
+// damaged loss would follow another leader and who reads a damaged word would skip alone, so that
+// these end the run.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>

@@ -27,12 +27,12 @@ struct LeaderRule {
 
 std::vector<OptionInfo> leader_options();
 
-// What the options say, whatever the ranks and the codec are. Throws Error(kBadOption) for what does not fit
-// together.
+// What the options say, whatever the ranks and the codec are. Throws Error(kBadOption) for what
+// does not fit together.
 LeaderRule read_leader_rule(const Options& options);
 
-// Throws Error(kBadOption) for what does not fit together, Error(kUnsupported) for a codec that cannot
-// do it.
+// Throws Error(kBadOption) for what does not fit together, Error(kUnsupported) for a codec that
+// cannot do it.
 LeaderRule make_leader_rule(const Options& options, const SyncSetup& setup);
 
 }  // namespace thinwire

@@ -33,7 +33,8 @@ struct TamperedRun {
   std::vector<std::vector<std::vector<float>>> led_by;
 };
 
-// Six steps, and so three rounds in groups and three of all. What `victim` receives as number `at` is damaged.
+// Six steps, and so three rounds in groups and three of all. What `victim` receives as number `at`
+// is damaged.
 TamperedRun run(int n, const std::string& codec, int victim, int at, Damage damage) {
   TamperedRun out{.error = "",
                   .reports = std::vector<std::vector<RoundReport>>(static_cast<size_t>(n)),

@@ -11,8 +11,8 @@
 
 namespace thinwire {
 
-// Over memory that somebody else saves: `losses` is a ring of as many as the window has, `seen` counts
-// all losses so far in its one number.
+// Over memory that somebody else saves: `losses` is a ring of as many as the window has, `seen`
+// counts all losses so far in its one number.
 class LossWindow {
  public:
   LossWindow(std::vector<double>& losses, std::vector<double>& seen)

@@ -61,9 +61,9 @@ Values follow(Group& group, const Landscape& f, const Values& start, const std::
 const std::string kLeader = "leader:tau=1,tau_global=1,window=1,pull_global=";
 const std::string kElastic = "easgd:tau=1,centre=mean,rate=";
 
-// Workers in two wells, pulled weakly. Under LGD the leader stays where its gradient vanishes; under
-// EASGD every worker comes to rest where the gradient and the pull cancel, which is no stationary
-// point of f: it moved towards the point between the wells.
+// Workers in two wells, pulled weakly. Under LGD the leader stays where its gradient vanishes;
+// under EASGD every worker comes to rest where the gradient and the pull cancel, which is no
+// stationary point of f: it moved towards the point between the wells.
 TEST(LsgdAnalysis, StationaryPointsStayUnderLeadersAndMoveUnderElasticAveraging) {
   run_local(4, [](Group& group) {
     const Landscape f = unequal_wells();
@@ -91,7 +91,8 @@ TEST(LsgdAnalysis, StationaryPointsStayUnderLeadersAndMoveUnderElasticAveraging)
   });
 }
 
-// The curse of symmetry: workers that descend on both sides of a maximum pull each other back to it.
+// The curse of symmetry: workers that descend on both sides of a maximum pull each other back to
+// it.
 TEST(LsgdAnalysis, AveragingBetweenEqualMinimaStallsAndFollowingALeaderDoesNot) {
   run_local(4, [](Group& group) {
     const Landscape f = equal_wells();
@@ -115,9 +116,9 @@ TEST(LsgdAnalysis, AveragingBetweenEqualMinimaStallsAndFollowingALeaderDoesNot) 
   });
 }
 
-// Theorem for strongly convex f without noise, p = eta lambda being the pull, x' the step's result and
-// z' the leader's: f(x+) - f* <= (1 - m eta) (f(x) - f*) - p (f(x') - f(z')). Every step of every
-// worker, with curvatures from m = 0.5 to M = 2 and eta = 0.2.
+// Theorem for strongly convex f without noise, p = eta lambda being the pull, x' the step's result
+// and z' the leader's: f(x+) - f* <= (1 - m eta) (f(x) - f*) - p (f(x') - f(z')). Every step of
+// every worker, with curvatures from m = 0.5 to M = 2 and eta = 0.2.
 TEST(LsgdAnalysis, AStronglyConvexQuadraticKeepsThePublishedRate) {
   constexpr double kEta = 0.2, kLeast = 0.5, kPull = 0.1;
   constexpr size_t kSize = 16;

@@ -30,7 +30,8 @@ void Salvage::sweep(uint64_t round) {
       return false;
     }
   };
-  // A receive that has not ended may be written to until its transfer is gone, so that goes before its memory.
+  // A receive that has not ended may be written to until its transfer is gone, so that goes before
+  // its memory.
   for (Kept& kept : kept_)
     if (goes(kept)) kept.transfer.reset();
   std::erase_if(kept_, [](const Kept& kept) { return kept.transfer == nullptr; });

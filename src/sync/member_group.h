@@ -15,9 +15,9 @@
 namespace thinwire {
 
 // Lets workers abandon a round in which one of them is lost, and hold the next one. Backends do not
-// take back every message that is under way, and what was sent may still arrive: so messages of a round
-// travel in memory of their own, which is kept for those that nobody waits for any more, and begin with
-// the number of their round, by which a straggler is told from what is waited for.
+// take back every message that is under way, and what was sent may still arrive: so messages of a
+// round travel in memory of their own, which is kept for those that nobody waits for any more, and
+// begin with the number of their round, by which a straggler is told from what is waited for.
 class Salvage {
  public:
   // `heard` says whether one of these ranks is known to be lost; waits of rounds ask it.
@@ -42,14 +42,15 @@ class Salvage {
   std::vector<Kept> kept_;
 };
 
-// Messages are those of the group underneath, under tags of its own for each of `kRounds` rounds: what
-// a round that failed left on its way is no part of the next. Members that talk in several of these
-// groups do so in the same order.
+// Messages are those of the group underneath, under tags of its own for each of `kRounds` rounds:
+// what a round that failed left on its way is no part of the next. Members that talk in several of
+// these groups do so in the same order.
 class MemberGroup final : public Group {
  public:
-  // Member i is rank members[i] underneath. Rounds count from 1; 0 is for talk outside of them. With `salvage` a wait fails with Error(kPeerLost) when a
-  // member is known to be lost, and the group underneath stays usable; every message is 8 bytes longer.
-  // REQUIRES: members ascend and hold this rank; `whole` and `salvage` outlive it.
+  // Member i is rank members[i] underneath. Rounds count from 1; 0 is for talk outside of them.
+  // With `salvage` a wait fails with Error(kPeerLost) when a member is known to be lost, and the
+  // group underneath stays usable; every message is 8 bytes longer. REQUIRES: members ascend and
+  // hold this rank; `whole` and `salvage` outlive it.
   MemberGroup(Group& whole, std::vector<int> members, uint64_t round, Salvage* salvage = nullptr);
 
   int rank() const noexcept override { return rank_; }

@@ -1,4 +1,5 @@
-// Tests of abandoned rounds: every waiting worker hears of the loss, and later rounds take no message of earlier ones.
+// Tests of abandoned rounds: every waiting worker hears of the loss, and later rounds take no
+// message of earlier ones.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/member_group.h"
 
@@ -98,8 +99,8 @@ class LateReceive final : public Transfer {
   std::span<std::byte> out_;
 };
 
-// A later one takes the place of the one that goes. So much memory goes back to the system when it is freed, and may then not
-// be written to.
+// A later one takes the place of the one that goes. So much memory goes back to the system when it
+// is freed, and may then not be written to.
 TEST_F(AbandonedRound, MemoryOutlivesReceivesIntoIt) {
   for (const uint64_t number : {uint64_t{1}, 2 * kSameTags}) {
     std::vector<std::byte> bytes(size_t{40} << 20);

@@ -13,8 +13,8 @@
 
 namespace thinwire {
 
-// v <- momentum v + g,   a <- a - rate (g + momentum v): Nesterov's form as PyTorch has it; plain SGD
-// at a momentum of 0.
+// v <- momentum v + g,   a <- a - rate (g + momentum v): Nesterov's form as PyTorch has it; plain
+// SGD at a momentum of 0.
 struct OuterStep {
   float rate = 1;
   float momentum = 0;
@@ -25,7 +25,8 @@ struct OuterStep {
     return anchor - rate * (gradient + momentum * velocity);
   }
 
-  // All values, in place; gradient(i) may read the i-th. `velocity` is empty if there is no momentum.
+  // All values, in place; gradient(i) may read the i-th. `velocity` is empty if there is no
+  // momentum.
   template <typename Gradient>
   void apply(std::span<float> anchor, std::span<float> velocity, const Gradient& gradient) const {
     float none = 0;
@@ -38,15 +39,16 @@ struct OuterStep {
 std::string outer_memory(const SynchroniserOptions& options, const OuterStep& outer,
                          const std::string& usual = "residual");
 
-// Where the momentum of the outer step acts (SynchroniserOptions::momentum); `feedback` is the memory of lossy
-// codecs unless the options name one. And what of the step is left to the mean.
+// Where the momentum of the outer step acts (SynchroniserOptions::momentum); `feedback` is the
+// memory of lossy codecs unless the options name one. And what of the step is left to the mean.
 MomentumPlan plan_momentum(const SynchroniserOptions& given, const OuterStep& outer,
                            const std::string& feedback);
 OuterStep step_on_mean(OuterStep outer, const MomentumPlan& plan);
 
-// Every `period` steps: g = a - mean of all x, a and v as above, and all workers go on from a. A lossy
-// codec carries x - a through the exchange, whose memory keeps what was not sent, and has the momentum
-// where place_momentum puts it there: then each worker's v is its own, as in SparseLoCo [arXiv:2508.15706].
+// Every `period` steps: g = a - mean of all x, a and v as above, and all workers go on from a. A
+// lossy codec carries x - a through the exchange, whose memory keeps what was not sent, and has the
+// momentum where place_momentum puts it there: then each worker's v is its own, as in SparseLoCo
+// [arXiv:2508.15706].
 class OuterSgd final : public SyncRule {
  public:
   // `feedback` is the memory of lossy codecs, unless the options name one.

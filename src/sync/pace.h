@@ -43,11 +43,11 @@ std::unique_ptr<Pace> make_steady_pace(uint64_t period, int ranks);
 // As it was: for workers whose rounds were recorded.
 std::unique_ptr<Pace> make_recorded_pace(const std::vector<RecordedRound>& rounds);
 
-// When all workers together took `period` steps each on average; RoundDesk has the rules. Rank 0 keeps
-// the desk on a thread of its own. Takes a channel of its own from `group`; a worker waits for nobody
-// but at a round. Throws Error(kTimeout) naming who did not come where there is no patience. A lost
-// worker is one that left where there is patience, and an error otherwise. Throws SurvivedError on a worker
-// that the others gave up.
+// When all workers together took `period` steps each on average; RoundDesk has the rules. Rank 0
+// keeps the desk on a thread of its own. Takes a channel of its own from `group`; a worker waits
+// for nobody but at a round. Throws Error(kTimeout) naming who did not come where there is no
+// patience. A lost worker is one that left where there is patience, and an error otherwise. Throws
+// SurvivedError on a worker that the others gave up.
 std::unique_ptr<Pace> make_counted_pace(Group& group, uint64_t period,
                                         std::chrono::milliseconds patience);
 

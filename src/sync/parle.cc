@@ -2,15 +2,16 @@
 // [Chaudhari et al., arXiv 1707.00424].
 //
 // Replica x, the inner loop's place y (what the worker trains), its running average z:
-//   each step:         y <- y - lr (gradient at y + gamma (y - x)),   z <- average z + (1 - average) y
+//   each step:         y <- y - lr (gradient at y + gamma (y - x)),
+//                      z <- average z + (1 - average) y
 //   every tau steps:   g = (x - z) + rho (x - mean of all x),   x by an outer Nesterov step on g,
 //                      y <- x,   z <- x
-// The worker's optimiser takes the first: adjust_gradient adds the pull. Scoping: with B `batches` an
-// epoch, gamma and rho grow by the factor 1 + 1/(2 B) with each outer step, up to 1 and 10.
+// The worker's optimiser takes the first: adjust_gradient adds the pull. Scoping: with B `batches`
+// an epoch, gamma and rho grow by the factor 1 + 1/(2 B) with each outer step, up to 1 and 10.
 //
-// Limits: one worker, tau = 1, gamma = average = 0 is SGD; one worker is Entropy-SGD; tau = 1, gamma =
-// average = 0 is Elastic-SGD, x_i <- x_i - lr g_i - rho (x_i - mean). All at an outer rate of 1
-// without momentum.
+// Limits: one worker, tau = 1, gamma = average = 0 is SGD; one worker is Entropy-SGD; tau = 1,
+// gamma = average = 0 is Elastic-SGD, x_i <- x_i - lr g_i - rho (x_i - mean). All at an outer rate
+// of 1 without momentum.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

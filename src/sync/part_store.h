@@ -9,7 +9,8 @@
 
 namespace thinwire {
 
-// Saved and loaded as one object of the store around it, which redistributes its arrays to other numbers of ranks.
+// Saved and loaded as one object of the store around it, which redistributes its arrays to other
+// numbers of ranks.
 class PartStore final : public Stateful {
  public:
   Store& store() noexcept { return store_; }

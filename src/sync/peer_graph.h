@@ -22,8 +22,8 @@ PeerGraph graph_named(std::string_view name);
 // Whether all receive from as many as they send to, in every round: then push-sum weights stay 1.
 bool is_regular(PeerGraph graph) noexcept;
 
-// Whom `rank` sends to in `round`, in order, without itself; the same wherever it is computed. Nobody
-// where there is nobody else.
+// Whom `rank` sends to in `round`, in order, without itself; the same wherever it is computed.
+// Nobody where there is nobody else.
 std::vector<int> peers_of(PeerGraph graph, int rank, int ranks, uint64_t round, uint64_t seed);
 
 // Who sends to `rank`, in rank order.

@@ -92,13 +92,6 @@ StepReport ReplicaMean::end(std::span<const float> origin) {
   return report;
 }
 
-bool is_lossless(const std::string& codec) {
-  auto made = scheduled_codecs(codec);
-  const std::vector<NamedCodec>& codecs = made.value();
-  return std::all_of(codecs.begin(), codecs.end(),
-                     [](const NamedCodec& named) { return named.codec->info().lossless; });
-}
-
 RoundReport round_report(const StepReport& exchange, uint64_t round, uint64_t step) {
   RoundReport report;
   report.round = round;

@@ -19,9 +19,9 @@ class ReplicaMean {
   // In fp32, remembering nothing; the first of the two that callers choose from.
   ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors);
 
-  // With the codec, feedback and method of `options`; `feedback` is what "auto" stands for where the
-  // codec is lossy. Memories are those of "sync/<tensor>". `rounds` were held before. If the tensors are
-  // parts of longer vectors, `places` says where each begins in those.
+  // With the codec, feedback and method of `options`; `feedback` is what "auto" stands for where
+  // the codec is lossy. Memories are those of "sync/<tensor>". `rounds` were held before. If the
+  // tensors are parts of longer vectors, `places` says where each begins in those.
   ReplicaMean(Group& group, Store& store, const std::vector<TensorSpec>& tensors,
               const SynchroniserOptions& options, const std::string& feedback, uint64_t rounds,
               std::vector<size_t> places = {});
@@ -29,12 +29,12 @@ class ReplicaMean {
   // The mean over ranks of `values`, with the same bits on every rank. What travels is values -
   // origin, `origin` being the same on every rank, unless it is empty:
   //   mean = origin + exchange(values - origin)
-  // mean() holds it, unless the round is skipped; then memories are as they were. A rank that is not
-  // `fit` has all skip the round; the fault's code is then kOk, and its rank that one.
+  // mean() holds it, unless the round is skipped; then memories are as they were. A rank that is
+  // not `fit` has all skip the round; the fault's code is then kOk, and its rank that one.
   StepReport form(std::span<const float> values, std::span<const float> origin, bool fit = true);
 
-  // The two halves of form, between which the exchange works in the background. `origin` stays as it is
-  // between them.
+  // The two halves of form, between which the exchange works in the background. `origin` stays as
+  // it is between them.
   void begin(std::span<const float> values, std::span<const float> origin, bool fit = true);
   StepReport end(std::span<const float> origin);
 
@@ -51,10 +51,6 @@ class ReplicaMean {
 // The options of the exchange that carries `options`, with `feedback` as above.
 ExchangeOptions replica_exchange(const SynchroniserOptions& options, const std::string& feedback,
                                  uint64_t rounds);
-
-// Whether every codec that `codec` comes to gives back what it was given: then vectors travel as they
-// are, and nobody keeps an origin. Throws when it cannot be made.
-bool is_lossless(const std::string& codec);
 
 // What a round of a ReplicaMean comes to.
 RoundReport round_report(const StepReport& exchange, uint64_t round, uint64_t step);

@@ -26,10 +26,10 @@ struct DeskNote {
   std::vector<bool> members = {};  // by rank
 };
 
-// Rounds are numbered from 1. Round k is called when all live workers together took k x live x period
-// steps (a worker that leaves counts for the rounds before), unless the one before is still open; it
-// is closed when all live workers have come, or, with a patience, when that has passed since the call
-// and one of them has come. Messages and threads are somebody else's.
+// Rounds are numbered from 1. Round k is called when all live workers together took k x live x
+// period steps (a worker that leaves counts for the rounds before), unless the one before is still
+// open; it is closed when all live workers have come, or, with a patience, when that has passed
+// since the call and one of them has come. Messages and threads are somebody else's.
 class RoundDesk {
  public:
   using Clock = std::chrono::steady_clock;

@@ -4,8 +4,8 @@
 //   every tau steps, on each worker:   e <- beta e + (a - x),   c = C(e),   e <- e - c
 //   then on all:                       a <- a - rate (mean of c),   x <- a
 //
-// The memory is residual:beta=B; its decay is the outer momentum. e is kept when a round is skipped. With a
-// lossless codec nothing is left in e, and at rate 1 this is `average`.
+// The memory is residual:beta=B; its decay is the outer momentum. e is kept when a round is
+// skipped. With a lossless codec nothing is left in e, and at rate 1 this is `average`.
 // SPDX-License-Identifier: Apache-2.0
 #include "sync/outer_sgd.h"
 #include "thinwire/feedback.h"

@@ -1,15 +1,16 @@
-// streaming: DiLoCo by fragments that are synchronised in turn, while workers step on [Streaming DiLoCo: Douillard
-// et al., arXiv 2501.18512].
+// streaming: DiLoCo by fragments that are synchronised in turn, while workers step on [Streaming
+// DiLoCo: Douillard et al., arXiv 2501.18512].
 //
-// The layers are cut into P fragments. With o_p = (p + 1) tau / P, rounded down, fragment p of a = the anchor, v = its
-// velocity and x_i = worker i's parameters:
+// The layers are cut into P fragments. With o_p = (p + 1) tau / P, rounded down, fragment p of a =
+// the anchor, v = its velocity and x_i = worker i's parameters:
 //   after o_p, o_p + tau, ... steps:    m = mean of all x, on its way in the background
-//   `delay` steps after each of these:  g = a - m,   v <- momentum v + g,   a <- a - rate (g + momentum v),
+//   `delay` steps after each of these:  g = a - m,   v <- momentum v + g,
+//                                       a <- a - rate (g + momentum v),
 //                                       x_i <- mix x_i + (1 - mix) a
 // With one fragment, delay 0 and mix 0 it is `diloco`, bit for bit.
 //
-// A lossy codec carries x - a. Each fragment has an exchange of its own, with a thread of its own. 4 bytes per value
-// beside those of `diloco` if rounds are delayed.
+// A lossy codec carries x - a. Each fragment has an exchange of its own, with a thread of its own.
+// 4 bytes per value beside those of `diloco` if rounds are delayed.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -80,7 +81,8 @@ class Streaming final : public SyncRule {
     return step >= first(p) && (step - first(p)) % rule_.period == 0;
   }
 
-  // A run that goes on with other times would wait for a round that is not under way, or forget one.
+  // A run that goes on with other times would wait for a round that is not under way, or forget
+  // one.
   void check_saved(size_t p) const {
     if (!memory().loaded()) return;
     if (!rounds_[p].numbers_make_sense())
@@ -118,8 +120,8 @@ class Streaming final : public SyncRule {
     });
   }
 
-  // One fragment begins at most, and one ends: fragments are as many as steps of the period, or fewer. One that begins
-  // is on its way before this worker waits for one that ends.
+  // One fragment begins at most, and one ends: fragments are as many as steps of the period, or
+  // fewer. One that begins is on its way before this worker waits for one that ends.
   std::optional<RoundReport> step(std::span<float> parameters, double /*loss*/) override {
     const uint64_t now = memory().steps;
     for (size_t p = 0; p < rounds_.size(); ++p)

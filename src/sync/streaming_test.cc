@@ -185,7 +185,8 @@ TEST(Streaming, OrdersThatComeToTheSameMayChange) {
   EXPECT_NO_THROW(state_of("fragments=2,order=sequential", tensors, store));
 }
 
-// Also in the store of a synchroniser that is made anew, and of a state that says nothing of its cut, as earlier ones.
+// Also in the store of a synchroniser that is made anew, and of a state that says nothing of its
+// cut, as earlier ones.
 TEST(Streaming, AStoreThatIsUsedAgainHasItsCut) {
   Store store;
   StateArrays saved = state_of("fragments=2,order=strided", four_layers(), store);

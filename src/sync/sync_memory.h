@@ -44,7 +44,8 @@ class SyncMemory final : public Stateful {
   // XXH3 of all vectors: of those that must be the same on all ranks.
   uint64_t checksum() const;
 
-  // At another number of ranks all get the mean of the vectors: where they were alike, they stay so.
+  // At another number of ranks all get the mean of the vectors: where they were alike, they stay
+  // so.
   StateArrays save() const override;
   Status load(const StateArrays& arrays) override;
 

@@ -26,8 +26,8 @@ struct SyncSetup {
   const SynchroniserOptions& options;
 };
 
-// Made in two steps: the constructor opens memories and finds mistakes, connect talks. Between the two
-// all ranks compare agreement().
+// Made in two steps: the constructor opens memories and finds mistakes, connect talks. Between the
+// two all ranks compare agreement().
 class SyncRule : public Synchroniser {
  public:
   std::optional<RoundReport> after_step(std::span<float> parameters, double loss) final;

@@ -26,11 +26,12 @@ struct Hop {
   int root = 0;
 };
 
-// With a lossless codec the receivers get the sender's bits. With any other they all keep r, at first
-// the start, and
+// With a lossless codec the receivers get the sender's bits. With any other they all keep r, at
+// first the start, and
 //   frame = encode(x - r),   r <- r + decode(frame)
-// on the sender too: r is what everybody takes for x, with the same bits. What a frame does not carry of
-// x is in the next difference, whoever sends that. 8 bytes per value besides the frame's, 12 if lossy.
+// on the sender too: r is what everybody takes for x, with the same bits. What a frame does not
+// carry of x is in the next difference, whoever sends that. 8 bytes per value besides the frame's,
+// 12 if lossy.
 //
 // A round is send, then commit or rollback.
 class WeightBroadcast {
@@ -41,8 +42,9 @@ class WeightBroadcast {
                   const std::vector<TensorSpec>& tensors, std::span<const float> start,
                   const SynchroniserOptions& options);
 
-  // Moves the frame of rank `owner` along `route`; `mine` are its values there, and empty elsewhere.
-  // What is wrong with a frame goes to `faults`. Throws Error(kCorrupt) for an impossible length.
+  // Moves the frame of rank `owner` along `route`; `mine` are its values there, and empty
+  // elsewhere. What is wrong with a frame goes to `faults`. Throws Error(kCorrupt) for an
+  // impossible length.
   void send(uint64_t round, int owner, std::span<const float> mine, std::span<const Hop> route,
             FaultLog& faults);
 

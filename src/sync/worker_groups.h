@@ -15,13 +15,13 @@
 
 namespace thinwire {
 
-// Colours by rank. Ranks 0 to n-1 in `count` groups of neighbours, as equal as they can be; or in one
-// group for each host, `host` being this rank's (collective).
+// Colours by rank. Ranks 0 to n-1 in `count` groups of neighbours, as equal as they can be; or in
+// one group for each host, `host` being this rank's (collective).
 std::vector<int> neighbour_colours(int ranks, int count);
 std::vector<int> host_colours(Group& group, const std::string& host);
 
-// Ranks of equal colour are a group; groups are numbered by their first rank. Ranks are those of the
-// whole throughout.
+// Ranks of equal colour are a group; groups are numbered by their first rank. Ranks are those of
+// the whole throughout.
 struct GroupTable {
   GroupTable(std::span<const int> colours, std::vector<int> those);
 
@@ -37,8 +37,8 @@ class WorkerGroups {
   // All ranks, in groups split from the whole. Collective.
   WorkerGroups(Group& whole, std::span<const int> colours);
 
-  // Those of `ranks` only, which hold this one, without a word between them; for round `round`. With
-  // `salvage`, which outlives it, they may abandon the round.
+  // Those of `ranks` only, which hold this one, without a word between them; for round `round`.
+  // With `salvage`, which outlives it, they may abandon the round.
   WorkerGroups(Group& whole, std::span<const int> colours, const std::vector<int>& ranks,
                uint64_t round, Salvage* salvage);
   // The same with a table that several of them share.
@@ -56,8 +56,9 @@ class WorkerGroups {
   Group& own() noexcept { return *own_; }
 
   // The hops of this rank when `owner` sends something to its own group, or to all. To all it goes
-  // first through the owner's group, then to the heads (the first ranks) of the others, then through
-  // their groups: each rank but the owner receives it once, and a group's border is crossed once.
+  // first through the owner's group, then to the heads (the first ranks) of the others, then
+  // through their groups: each rank but the owner receives it once, and a group's border is crossed
+  // once.
   std::vector<Hop> route_in_group(int owner);
   std::vector<Hop> route_to_all(int owner);
 

@@ -18,7 +18,8 @@ class Absentees {
   // A rank is left out constantly, if a fault or the rule leaves it out of so many steps in a row.
   static constexpr uint64_t kConstantly = 50;
 
-  // Lines for the log: the first step that lacks a rank for a fault, and, once, that a rank is left out constantly.
+  // Lines for the log: the first step that lacks a rank for a fault, and, once, that a rank is left
+  // out constantly.
   std::vector<std::string> add(const StepReport& report);
 
  private:

@@ -1,4 +1,5 @@
-// Benchmark of Adam's step: the kernel beside libtorch's operations, ten million values in ten tensors, one thread.
+// Benchmark of Adam's step: the kernel beside libtorch's operations, ten million values in ten
+// tensors, one thread.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

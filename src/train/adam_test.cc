@@ -1,4 +1,5 @@
-// Adam beside libtorch's: the same steps up to rounding, the same state, and weights that the kernel does not take.
+// Adam beside libtorch's: the same steps up to rounding, the same state, and weights that the
+// kernel does not take.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/adam.h"
 

@@ -1,4 +1,5 @@
-// Attack: what some workers of a run send instead of their gradients, for tests and studies of rules.
+// Attack: what some workers of a run send instead of their gradients, for tests and studies of
+// rules.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,18 +19,18 @@ namespace thinwire {
 // Whether `text`, a run.attack of recipes, names attacks; errors name those that there are.
 Status check_attack(const std::string& text);
 
-// The group to which this worker's exchange sends, where the attack is on messages and this worker an attacker; else
-// null. `group` outlives it.
+// The group to which this worker's exchange sends, where the attack is on messages and this worker
+// an attacker; else null. `group` outlives it.
 std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group);
 
-// An attack changes the gradients of the last workers after the backward pass, before their memories
-// and codecs. Attacks that follow from what the other workers send gather the gradients of all
-// workers first, uncompressed, on every worker: an attacker is taken to know everything. Called by
-// all workers in every step, on one thread.
+// An attack changes the gradients of the last workers after the backward pass, before their
+// memories and codecs. Attacks that follow from what the other workers send gather the gradients of
+// all workers first, uncompressed, on every worker: an attacker is taken to know everything. Called
+// by all workers in every step, on one thread.
 class Attack {
  public:
-  // Of run.attack, which check_attack passed; empty text: none. Throws AgreedError(kBadOption) where
-  // the attack does not fit the number of workers.
+  // Of run.attack, which check_attack passed; empty text: none. Throws AgreedError(kBadOption)
+  // where the attack does not fit the number of workers.
   Attack(const Options& recipe, Group& group);
   ~Attack();
 

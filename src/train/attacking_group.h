@@ -1,4 +1,5 @@
-// AttackingGroup: the group of a worker that attacks by what it does to its messages, whatever its gradients are.
+// AttackingGroup: the group of a worker that attacks by what it does to its messages, whatever its
+// gradients are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +15,8 @@ enum class MessageAttack : uint8_t {
   kEquivocation,  // ranks of odd numbers are sent other values, with a good checksum
 };
 
-// Passes on what the exchange sends to `group`, which outlives it, changed so; groups split from it do the same.
+// Passes on what the exchange sends to `group`, which outlives it, changed so; groups split from it
+// do the same.
 std::unique_ptr<Group> make_attacking_group(MessageAttack attack, Group& group);
 
 }  // namespace thinwire

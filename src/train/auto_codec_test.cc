@@ -1,4 +1,5 @@
-// Tests of codec auto in training: notes, metrics, the record that repeats a run, checkpoints, mistakes.
+// Tests of codec auto in training: notes, metrics, the record that repeats a run, checkpoints,
+// mistakes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

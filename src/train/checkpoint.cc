@@ -107,27 +107,28 @@ StateArrays read_small(const fs::path& folder, const Manifest& manifest, std::st
   return expand_small_model(files).value();
 }
 
-// What a folder grows under, and what it goes under when it is removed: of each group its own, so that a worker that was
-// silent for long, and without which the others went on, finds nothing of theirs.
-fs::path temporary(const std::string& stem, uint32_t epoch) {
-  return stem + (epoch == 0 ? "" : "." + std::to_string(epoch)) + kTemporary;
+// What a folder grows under, and what it goes under when it is removed: of each group its own, so
+// that a worker that was silent for long, and without which the others went on, finds nothing of
+// theirs.
+fs::path temporary(const std::string& stem, uint32_t generation) {
+  return stem + (generation == 0 ? "" : "." + std::to_string(generation)) + kTemporary;
 }
 
 // Of "checkpoint-0000000120.3.tmp" it is 3; 0 where the name has none.
-uint32_t epoch_of(std::string name) {
+uint32_t generation_of(std::string name) {
   name.erase(name.size() - std::strlen(kTemporary));
   const size_t dot = name.rfind('.');
-  uint32_t epoch = 0;
+  uint32_t generation = 0;
   if (dot != std::string::npos)
-    std::from_chars(name.data() + dot + 1, name.data() + name.size(), epoch);
-  return epoch;
+    std::from_chars(name.data() + dot + 1, name.data() + name.size(), generation);
+  return generation;
 }
 
-// In one step out of sight, then for good: what is half removed must not look like a checkpoint, and nobody writes into
-// what is being removed. Another worker may have removed it.
-void remove_folder(const fs::path& folder, uint32_t epoch) {
+// In one step out of sight, then for good: what is half removed must not look like a checkpoint,
+// and nobody writes into what is being removed. Another worker may have removed it.
+void remove_folder(const fs::path& folder, uint32_t generation) {
   const fs::path name = folder.extension() == kTemporary ? folder.stem() : folder.filename();
-  const fs::path hidden = temporary((folder.parent_path() / name).string() + ".old", epoch);
+  const fs::path hidden = temporary((folder.parent_path() / name).string() + ".old", generation);
   fs::remove_all(hidden);
   std::error_code error;
   fs::rename(folder, hidden, error);
@@ -137,44 +138,46 @@ void remove_folder(const fs::path& folder, uint32_t epoch) {
 }
 
 // Folders of runs that were killed while saving, and of groups up to this one.
-void remove_leftovers(const fs::path& out, uint32_t epoch, uint32_t up_to) {
+void remove_leftovers(const fs::path& out, uint32_t generation, uint32_t up_to) {
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(out)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(kCheckpointPrefix) && name.ends_with(kTemporary) &&
-        epoch_of(name) <= up_to)
+        generation_of(name) <= up_to)
       leftovers.push_back(entry.path());
   }
-  for (const fs::path& folder : leftovers) remove_folder(folder, epoch);
+  for (const fs::path& folder : leftovers) remove_folder(folder, generation);
 }
 
-// A checkpoint of the same step, of a run that was then resumed from before it, goes only if there is something for its
-// place: a late worker's folder was removed by those that went on.
-void put_in_place(const fs::path& growing, const fs::path& folder, uint32_t epoch) {
+// A checkpoint of the same step, of a run that was then resumed from before it, goes only if there
+// is something for its place: a late worker's folder was removed by those that went on.
+void put_in_place(const fs::path& growing, const fs::path& folder, uint32_t generation) {
   std::error_code error;
   fs::rename(growing, folder, error);
   if (!error) return;
   if (error != std::errc::directory_not_empty && error != std::errc::file_exists)
     throw fs::filesystem_error("cannot be renamed", growing, folder, error);
-  remove_folder(folder, epoch);
+  remove_folder(folder, generation);
   fs::rename(growing, folder);
 }
 
-// All but the newest `keep` ones. Those after `newest` too: of a run that was resumed from before them. Where workers come
-// and go, they may be of workers that went on without this one: only what was there before the run goes.
+// All but the newest `keep` ones. Those after `newest` too: of a run that was resumed from before
+// them. Where workers come and go, they may be of workers that went on without this one: only what
+// was there before the run goes.
 void remove_superseded(const fs::path& newest, const Checkpoint& mine) {
   auto all = list_checkpoints(newest.parent_path());
   if (mine.others_after) {
     const fs::path last = newest.parent_path() / folder_name(*mine.others_after);
     std::erase_if(all, [&](const fs::path& folder) {
       const bool other = folder > last && folder != newest;
-      if (other) remove_folder(folder, mine.epoch);
+      if (other) remove_folder(folder, mine.generation);
       return other;
     });
   }
   const auto at = static_cast<size_t>(std::find(all.begin(), all.end(), newest) - all.begin());
   for (size_t i = 0; i < all.size(); ++i)
-    if ((i > at && mine.epoch == 0) || i + mine.keep <= at) remove_folder(all[i], mine.epoch);
+    if ((i > at && mine.generation == 0) || i + mine.keep <= at)
+      remove_folder(all[i], mine.generation);
 }
 
 // std::filesystem's exceptions as ours.
@@ -258,7 +261,8 @@ bool shares(const fs::path& folder, const DamagedFile& damaged) {
   }
 }
 
-// "; the checkpoint before it is ...", of the newest that has not the same damage, when there is one.
+// "; the checkpoint before it is ...", of the newest that has not the same damage, when there is
+// one.
 std::string fall_back(const fs::path& folder, const DamagedFile* damaged = nullptr) {
   const auto all = list_checkpoints(folder.parent_path());
   const auto found = std::find(all.begin(), all.end(), folder);
@@ -300,11 +304,11 @@ std::vector<fs::path> list_checkpoints(const fs::path& out) {
 
 fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mine) {
   const fs::path folder = out / folder_name(mine.step);
-  const fs::path growing = temporary(folder.string(), mine.epoch);
+  const fs::path growing = temporary(folder.string(), mine.generation);
   together(group, [&] {
     if (group.rank() != 0) return;
     on_disk([&] {
-      remove_leftovers(out, mine.epoch, mine.epoch);
+      remove_leftovers(out, mine.generation, mine.generation);
       fs::create_directory(growing);
     });
   });
@@ -332,7 +336,7 @@ fs::path save_checkpoint(Group& group, const fs::path& out, const Checkpoint& mi
         manifest.files[rank_file(rank, group.size())] = marks[static_cast<size_t>(rank)];
       write_manifest(growing / kManifestName, manifest);
       sync_folder(growing);
-      put_in_place(growing, folder, mine.epoch);
+      put_in_place(growing, folder, mine.generation);
       sync_folder(out);
       remove_superseded(folder, mine);
     });

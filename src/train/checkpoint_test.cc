@@ -203,8 +203,8 @@ class StallingGroup final : public Group {
   const std::shared_future<void> gate_ = may_go_on_.get_future().share();
 };
 
-// Rank 0 of the first group stalls while it saves. The other rank gives it up and saves again without it, in a group
-// of its own; the stalled one goes on in the middle of that, or after it.
+// Rank 0 of the first group stalls while it saves. The other rank gives it up and saves again
+// without it, in a group of its own; the stalled one goes on in the middle of that, or after it.
 TEST(Checkpoint, AWorkerThatWritesLateReachesNothingOfTheOthers) {
   int stalls = 0, late = 0;
   for (int at = 0; at < 10; ++at) {
@@ -212,10 +212,10 @@ TEST(Checkpoint, AWorkerThatWritesLateReachesNothingOfTheOthers) {
       SCOPED_TRACE(std::to_string(at) + ", " + std::to_string(until));
       const TemporaryFolder out;
       save(out, 2, 10);
-      const auto save_in = [&](Group& group, uint32_t epoch) {
+      const auto save_in = [&](Group& group, uint32_t generation) {
         Checkpoint mine = checkpoint_of(group, 20);
-        mine.recipe = "epoch=" + std::to_string(epoch) + "\n";
-        mine.epoch = epoch;
+        mine.recipe = "generation=" + std::to_string(generation) + "\n";
+        mine.generation = generation;
         save_checkpoint(group, out.path(), mine);
       };
       auto groups = make_local_groups(2);
@@ -268,7 +268,7 @@ TEST(Checkpoint, AWorkerThatWritesLateReachesNothingOfTheOthers) {
       }
       helper.join();
       const Checkpoint loaded = load(out.path(), 2);
-      EXPECT_EQ(loaded.recipe, "epoch=2\n");
+      EXPECT_EQ(loaded.recipe, "generation=2\n");
       EXPECT_EQ(loaded.step, 20u);
       EXPECT_EQ(load(out / "checkpoint-0000000010", 2).step, 10u);
     }
@@ -279,10 +279,10 @@ TEST(Checkpoint, AWorkerThatWritesLateReachesNothingOfTheOthers) {
 
 TEST(Checkpoint, AWorkerThatIsLateRemovesNothingOfLaterGroups) {
   const TemporaryFolder out;
-  const auto save_in = [&](uint32_t epoch, uint64_t step) {
+  const auto save_in = [&](uint32_t generation, uint64_t step) {
     run_local(1, [&](Group& group) {
       Checkpoint mine = checkpoint_of(group, step);
-      mine.epoch = epoch;
+      mine.generation = generation;
       save_checkpoint(group, out.path(), mine);
     });
   };

@@ -1,4 +1,5 @@
-// CurrentGroup: the group that a run with changing workers has at the moment, behind a reference that stays.
+// CurrentGroup: the group that a run with changing workers has at the moment, behind a reference
+// that stays.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace thinwire {
 
-// Groups split from it are those of the group at that time, and stay so. REQUIRES: follow, before anything else but
-// set_deadline.
+// Groups split from it are those of the group at that time, and stay so. REQUIRES: follow, before
+// anything else but set_deadline.
 class CurrentGroup final : public Group {
  public:
   // Goes on with `next`, to which the deadline applies. The group before ends here.

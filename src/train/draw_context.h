@@ -23,7 +23,8 @@ class DrawScope {
   DrawScope(const DrawScope&) = delete;
   DrawScope& operator=(const DrawScope&) = delete;
 
-  // The calls that follow are those of layer `index`, up to 65,536 of them. Nothing outside a scope.
+  // The calls that follow are those of layer `index`, up to 65,536 of them. Nothing outside a
+  // scope.
   static void begin_layer(size_t index) noexcept;
 
  private:

@@ -16,7 +16,8 @@ std::chrono::milliseconds deadline_of(const Options& recipe) {
 
 }  // namespace
 
-// Those that wait for a rank in a step learn of its silence at the deadline, and it may be about to learn of theirs.
+// Those that wait for a rank in a step learn of its silence at the deadline, and it may be about to
+// learn of theirs.
 Elastic::Elastic(Members& members, const Options& recipe)
     : members_(members), patience_(deadline_of(recipe) * 5 / 4) {
   group_.set_deadline(deadline_of(recipe));
@@ -26,7 +27,7 @@ bool Elastic::meet(bool admit) {
   Meeting meeting = members_.meet(patience_, admit);
   if (meeting.group == nullptr) return false;
   group_.follow(std::move(meeting.group));
-  epoch_ = meeting.epoch;
+  generation_ = meeting.generation;
   workers_ = meeting.workers;
   newcomers_.insert(newcomers_.end(), meeting.newcomers.begin(), meeting.newcomers.end());
   std::erase_if(newcomers_, [&](int worker) {
@@ -51,16 +52,16 @@ std::vector<LostWorker> Elastic::new_losses(const std::vector<LostRank>& lost,
                                             const std::string& why) {
   std::vector<LostWorker> found;
   for (const LostRank& one : lost)
-    if (reported_.emplace(one.epoch, one.rank).second)
+    if (reported_.emplace(one.generation, one.rank).second)
       found.push_back(
-          {.rank = members_.worker_of(one.epoch, one.rank), .why = why, .owed = one.owed});
+          {.rank = members_.worker_of(one.generation, one.rank), .why = why, .owed = one.owed});
   return found;
 }
 
 std::vector<int> Elastic::reported() const {
   std::vector<int> all;
-  for (const auto& [epoch, rank] : reported_)
-    all.insert(all.end(), {static_cast<int>(epoch), rank});
+  for (const auto& [generation, rank] : reported_)
+    all.insert(all.end(), {static_cast<int>(generation), rank});
   return all;
 }
 

@@ -1,4 +1,5 @@
-// Elastic: what a run whose workers come and go needs beside a group: who they are, and what became of them.
+// Elastic: what a run whose workers come and go needs beside a group: who they are, and what became
+// of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -32,11 +33,11 @@ class Elastic {
   static bool is_loss(const Error& error);
 
   Members& members() noexcept { return members_; }
-  uint32_t epoch() const noexcept { return epoch_; }
+  uint32_t generation() const noexcept { return generation_; }
   const std::vector<int>& workers() const noexcept { return workers_; }  // of the group, by rank
 
-  // Workers of the group that came when the run had begun, until note_joined: groups may fail before they have what
-  // they need.
+  // Workers of the group that came when the run had begun, until note_joined: groups may fail
+  // before they have what they need.
   const std::vector<int>& newcomers() const noexcept { return newcomers_; }
   void note_joined() noexcept { newcomers_.clear(); }
   bool is_newcomer() const noexcept;  // this worker
@@ -44,7 +45,7 @@ class Elastic {
   // Of those that an exchange reports, the ones that were not given before: by number of worker.
   std::vector<LostWorker> new_losses(const std::vector<LostRank>& lost, const std::string& why);
 
-  // Those that were given, each as epoch and rank, for a worker that joins.
+  // Those that were given, each as generation and rank, for a worker that joins.
   std::vector<int> reported() const;
   void take_reported(const std::vector<int>& reported);
 
@@ -52,9 +53,9 @@ class Elastic {
   Members& members_;
   const std::chrono::milliseconds patience_;
   CurrentGroup group_;
-  uint32_t epoch_ = 0;
+  uint32_t generation_ = 0;
   std::vector<int> workers_, newcomers_;
-  std::set<std::pair<uint32_t, int>> reported_;  // by epoch and rank
+  std::set<std::pair<uint32_t, int>> reported_;  // by generation and rank
 };
 
 }  // namespace thinwire

@@ -1,4 +1,5 @@
-// For tests: elastic toy runs of twenty steps, what they wrote, and what those that are left must agree on.
+// For tests: elastic toy runs of twenty steps, what they wrote, and what those that are left must
+// agree on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// Tests of workers that join a run: what they take over, and what happens if they or others die meanwhile.
+// Tests of workers that join a run: what they take over, and what happens if they or others die
+// meanwhile.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

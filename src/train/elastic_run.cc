@@ -1,8 +1,9 @@
 // TrainingRun, as far as workers come and go: who takes part from now on, and from where.
 //
-// A step that fails counts if it counted on any worker that is left, and is repeated otherwise (Exchange::regroup). Then
-// all go on from the first thing after the last step that one of them has not done: the test, the checkpoint, the next step.
-// Weights are equal before and after: a worker that comes takes them from one that was there, and all compare checksums.
+// A step that fails counts if it counted on any worker that is left, and is repeated otherwise
+// (Exchange::regroup). Then all go on from the first thing after the last step that one of them has
+// not done: the test, the checkpoint, the next step. Weights are equal before and after: a worker
+// that comes takes them from one that was there, and all compare checksums.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -62,8 +63,8 @@ struct Place {
 };
 static_assert(sizeof(Place) == 32);  // no gaps, whose bytes would be nobody's
 
-// How many groups just before this one were of the same workers and began at the same place. One of them may have missed
-// the last group: what the others sent tells all the same.
+// How many groups just before this one were of the same workers and began at the same place. One of
+// them may have missed the last group: what the others sent tells all the same.
 uint32_t count_repeats(const std::vector<Place>& all, uint64_t step, uint32_t next) {
   uint32_t least = UINT32_MAX;
   for (const Place& one : all) {
@@ -94,7 +95,8 @@ std::string in_words(const std::vector<int>& workers) {
 
 }  // namespace
 
-// The group of this worker's first meeting is there. Others may be lost before it has what it needs.
+// The group of this worker's first meeting is there. Others may be lost before it has what it
+// needs.
 void TrainingRun::join() {
   try {
     form(kLeftBefore);
@@ -147,8 +149,8 @@ void TrainingRun::recover(const Error& error) {
   }
 }
 
-// Newcomers must have the recipe and the data of those that have weights. All compare in every group: after one that failed, some
-// know that a newcomer has joined, and others do not.
+// Newcomers must have the recipe and the data of those that have weights. All compare in every
+// group: after one that failed, some know that a newcomer has joined, and others do not.
 void TrainingRun::form(const std::string& why) {
   const std::string text = agreement_text(recipe_) + agreed_text();
   const Card mine{.text = checksum(std::as_bytes(std::span(text))), .has_common = has_common_};
@@ -164,8 +166,9 @@ void TrainingRun::form(const std::string& why) {
   go_on(why);
 }
 
-// Those whose text is not that of `model` end, and the others come together again without them. Whoever has all texts goes on
-// at once, and others may then not get them all. If they fit, they know who does not all the same, but not why.
+// Those whose text is not that of `model` end, and the others come together again without them.
+// Whoever has all texts goes on at once, and others may then not get them all. If they fit, they
+// know who does not all the same, but not why.
 void TrainingRun::part_with_others(const std::string& text, const std::vector<bool>& fits,
                                    size_t model) {
   const auto mine = static_cast<size_t>(group().rank());
@@ -184,7 +187,7 @@ void TrainingRun::part_with_others(const std::string& text, const std::vector<bo
     if (failure == nullptr)
       how += ": " + first_difference(as_text(texts[rank]), rank, as_text(texts[model]), model);
     if (rank == mine) throw AgreedError(ErrorCode::kMismatch, how);
-    others.push_back(elastic_->members().worker_of(elastic_->epoch(), static_cast<int>(rank)));
+    others.push_back(elastic_->members().worker_of(elastic_->generation(), static_cast<int>(rank)));
     if (std::find(refused_.begin(), refused_.end(), others.back()) != refused_.end()) continue;
     refused_.push_back(others.back());
     note(in_words({others.back()}) + " could not join: " + how);
@@ -199,9 +202,9 @@ void TrainingRun::go_on(const std::string& why) {
   Regrouped how;
   if (joins)
     state_.start(recipe_.options, pipeline_, tensor_, timetable_, data_, group(), 0, nullptr,
-                 {.epoch = elastic_->epoch(), .joins = &how});
+                 {.generation = elastic_->generation(), .joins = &how});
   else
-    how = state_.parallel()->regroup(group(), elastic_->epoch());
+    how = state_.parallel()->regroup(group(), elastic_->generation());
   if (how.ended)
     end_step(state_.shared()->conclude(*how.ended));
   else
@@ -232,8 +235,9 @@ void TrainingRun::go_on(const std::string& why) {
        " on after step " + std::to_string(step_));
 }
 
-// All have the same steps behind them; who does not takes what it lacks from the first that has it. An exchange may be up
-// to date on workers that the weights have not reached, and call one of them its source.
+// All have the same steps behind them; who does not takes what it lacks from the first that has it.
+// An exchange may be up to date on workers that the weights have not reached, and call one of them
+// its source.
 void TrainingRun::come_into_line(const Regrouped& how, const std::string& why) {
   Place mine{.step = step_,
              .next = static_cast<uint32_t>(next_),
@@ -280,7 +284,8 @@ void TrainingRun::come_into_line(const Regrouped& how, const std::string& why) {
     }
   }
   next_ = here.next;
-  // At the end some may have made the last test, or the checkpoint of a run that had nothing left to do, and others not.
+  // At the end some may have made the last test, or the checkpoint of a run that had nothing left
+  // to do, and others not.
   if (next_ <= Next::kSave || next_ == Next::kEnd) files_.forget_saved();
   if (next_ == Next::kEnd) judge_.forget_judged();
   require_agreement(group(), "weights of the workers that go on",
@@ -289,7 +294,8 @@ void TrainingRun::come_into_line(const Regrouped& how, const std::string& why) {
   begun_ = here;
 }
 
-// All do, as they count alike. A worker that is slower than the deadline, and less than two of them, comes to every meeting.
+// All do, as they count alike. A worker that is slower than the deadline, and less than two of
+// them, comes to every meeting.
 void TrainingRun::give_up_repeating(const Beginning& where, const std::string& why) const {
   const std::string what = where.next == Next::kStep    ? "the next step"
                            : where.next == Next::kJudge ? "the test"

@@ -1,4 +1,5 @@
-// Tests of runs that lose workers: losses in every phase, weights and samples after them, and debts.
+// Tests of runs that lose workers: losses in every phase, weights and samples after them, and
+// debts.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/elastic.h"
 
@@ -38,7 +39,8 @@ TEST(Elastic, WithoutLossesItIsTheSameRun) {
   }
 }
 
-// The step that it broke off is repeated by the others with all its samples: the run is that of any number of workers.
+// The step that it broke off is repeated by the others with all its samples: the run is that of any
+// number of workers.
 TEST(Elastic, TheOthersGoOnWithoutAWorkerThatFails) {
   const TemporaryFolder folder;
   ElasticToy run = usual({{"optimizer.momentum", "0.9"}});
@@ -70,7 +72,8 @@ TEST(Elastic, TheOthersGoOnWithoutAWorkerThatFails) {
   }
 }
 
-// In the first message of a step and in all that follow it: gradients, the agreement, tests, checkpoints, the end.
+// In the first message of a step and in all that follow it: gradients, the agreement, tests,
+// checkpoints, the end.
 TEST(Elastic, AWorkerMayDieAtAnyTransfer) {
   const TemporaryFolder folder;
   ElasticToy run = usual({{"train.epochs", "0.8"},
@@ -153,8 +156,9 @@ TEST(Elastic, WhoIsSilentForLongIsLeftOut) {
   EXPECT_THAT(ends[1].error, HasSubstr("without worker 1"));
 }
 
-// It comes to every meeting, and is not lost: the test is repeated, but not for ever. Others wait 3 s for it, and 3.75 s at
-// the meeting, so that a busy machine has more than a second to spare on either side.
+// It comes to every meeting, and is not lost: the test is repeated, but not for ever. Others wait 3
+// s for it, and 3.75 s at the meeting, so that a busy machine has more than a second to spare on
+// either side.
 TEST(Elastic, WhoNeedsALittleMoreThanTheDeadlineEachTimeEndsTheRun) {
   for (const int slow : {2, kEver}) {
     ElasticToy run = usual({{"exchange.deadline_seconds", "3"}, {"train.evaluate_batch", "18"}});
@@ -273,7 +277,8 @@ TEST(Elastic, TheDebtIsThatOfTheLastStepThatBegan) {
   run.fates = {{2, {.after = 11}}};
   const auto ends = run_elastic(run);
   expect_survivors(ends, {2}, "");
-  // An undisturbed run to that step leaves a checkpoint, whose state has what it owes then. What it told came a step before.
+  // An undisturbed run to that step leaves a checkpoint, whose state has what it owes then. What it
+  // told came a step before.
   const TemporaryFolder folder;
   ElasticToy whole;
   whole.toy.settings = settings;
@@ -338,7 +343,8 @@ TEST(Elastic, CheckpointsAfterALossAreResumedByAnyNumber) {
   }
 }
 
-// Some have ended the only test, and others have not. Who dies before all have begun ends the run of those that have not.
+// Some have ended the only test, and others have not. Who dies before all have begun ends the run
+// of those that have not.
 TEST(Elastic, AWorkerMayDieInTheTestOfARunWithNothingLeftToDo) {
   const TemporaryFolder folder;
   ElasticToy run = usual({{"train.epochs", "0.4"}});

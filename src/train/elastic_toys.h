@@ -1,4 +1,5 @@
-// For tests: toy runs whose workers come and go, on threads, and workers that die at a chosen transfer.
+// For tests: toy runs whose workers come and go, on threads, and workers that die at a chosen
+// transfer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -43,7 +44,9 @@ class FrailMembers final : public Members {
   }
   bool somebody_waits() override { return inner_->somebody_waits(); }
   bool is_alone() override { return inner_->is_alone(); }
-  int worker_of(uint32_t epoch, int rank) const override { return inner_->worker_of(epoch, rank); }
+  int worker_of(uint32_t generation, int rank) const override {
+    return inner_->worker_of(generation, rank);
+  }
   void end() noexcept override { inner_->end(); }
 
  private:
@@ -54,8 +57,8 @@ class FrailMembers final : public Members {
   int calls_ = 0;
 };
 
-// What becomes of a worker: its training pass number `after` throws; or it dies after so many transfers, counted from that
-// pass on, or from its beginning, where `after` is -1.
+// What becomes of a worker: its training pass number `after` throws; or it dies after so many
+// transfers, counted from that pass on, or from its beginning, where `after` is -1.
 struct Fate {
   int after = 0;
   int transfers = -1;

@@ -23,7 +23,8 @@ struct Judge {
   const Dataset* hold_out = nullptr;
 };
 
-// Notes in `event` how the network does with what it sends compressed, as `task` computes it. Called by all ranks.
+// Notes in `event` how the network does with what it sends compressed, as `task` computes it.
+// Called by all ranks.
 void judge_compressed(const Judge& judge, const Task& task, EvaluationEvent& event);
 
 // Whole batches are shared out over the ranks; every batch's sums are then added in their order by
@@ -32,8 +33,8 @@ void judge_compressed(const Judge& judge, const Task& task, EvaluationEvent& eve
 Score evaluate(Group& group, const Task& task, const Dataset& data, uint64_t batch,
                const FetchContext& context);
 
-// The mean loss of this rank's network over the first `samples` of the data, in evaluation mode. Talks to
-// nobody.
+// The mean loss of this rank's network over the first `samples` of the data, in evaluation mode.
+// Talks to nobody.
 double own_loss(const Task& task, const Dataset& data, uint64_t samples, uint64_t batch);
 
 // The task with its absent functions filled in: cross entropy, arg-max.

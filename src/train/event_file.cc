@@ -61,7 +61,8 @@ std::string field(int number, Type type, const std::string& bytes) {
   return tag + (type == Type::kBytes ? varint(bytes.size()) : "") + bytes;
 }
 
-// Fields of tensorflow.Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7.
+// Fields of tensorflow.Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log =
+// 7.
 std::string event(uint64_t step, const std::string& what) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

@@ -11,12 +11,13 @@
 
 namespace thinwire {
 
-// Writes records of length, checksum (CRC-32C), bytes and checksum, whose bytes are messages `Event` of TensorFlow's event.proto.
-// Only the few fields that numbers need are written, so that no protobuf is needed. Not for several threads.
+// Writes records of length, checksum (CRC-32C), bytes and checksum, whose bytes are messages
+// `Event` of TensorFlow's event.proto. Only the few fields that numbers need are written, so that
+// no protobuf is needed. Not for several threads.
 class EventFile {
  public:
-  // Begins a file of its own in `folder`. Of earlier files there, TensorBoard leaves out steps after `resumed_step`.
-  // Throws Error(kIo).
+  // Begins a file of its own in `folder`. Of earlier files there, TensorBoard leaves out steps
+  // after `resumed_step`. Throws Error(kIo).
   EventFile(const std::filesystem::path& folder, uint64_t resumed_step);
 
   using Scalars = std::vector<std::pair<std::string, double>>;

@@ -1,4 +1,5 @@
-// factor_model: looks at the outputs of a trained network's layers, factors their weights, and tests what came of it.
+// factor_model: looks at the outputs of a trained network's layers, factors their weights, and
+// tests what came of it.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -1,4 +1,5 @@
-// Tests of factored models: whole runs on small files, whose factors are read back and multiplied out.
+// Tests of factored models: whole runs on small files, whose factors are read back and multiplied
+// out.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <torch/torch.h>
@@ -174,7 +175,8 @@ TEST_F(FactoredRun, HasTheErrorOfTheFactorsInTheFile) {
                    report.by_outputs.error);
 }
 
-// What a rank leaves out of the outputs of samples that were looked at, measured with the factors of the file.
+// What a rank leaves out of the outputs of samples that were looked at, measured with the factors
+// of the file.
 TEST_F(FactoredRun, TheShareIsThatOfTheOutputsVariance) {
   const torch::NoGradGuard no_grad;
   const std::string run = train();

@@ -1,4 +1,5 @@
-// Tests that Adam has no first moment beside codecs that leave most values for later, and has it beside others.
+// Tests that Adam has no first moment beside codecs that leave most values for later, and has it
+// beside others.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Tests of what memories owe at the end of a run, and of the step that sends it, against plain sums.
+// Tests of what memories owe at the end of a run, and of the step that sends it, against plain
+// sums.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/flush.h"
 
@@ -52,8 +53,8 @@ double share_of(const torch::Tensor& targets) {
   return 0.5 + targets.to(torch::kFloat64).mean().item<double>();
 }
 
-// Gradients that depend on the samples and not on the weights, so that the weights after all of them
-// arrived do not depend on when.
+// Gradients that depend on the samples and not on the weights, so that the weights after all of
+// them arrived do not depend on when.
 void make_linear(int /*rank*/, Task& task) {
   const auto module = task.module;
   task.loss = [module, along = directions()](const torch::Tensor& /*outputs*/,

@@ -1,4 +1,5 @@
-// Tests of training with groups of workers (exchange.inside): weights, bytes, checkpoints, mistakes.
+// Tests of training with groups of workers (exchange.inside): weights, bytes, checkpoints,
+// mistakes.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,10 @@
-// Sums of TracInCP over the networks of a run, for all training samples and some samples of interest.
+// Sums of TracInCP over the networks of a run, for all training samples and some samples of
+// interest.
 //
 //   influence(z, z') = sum over networks i of rate_i (gradient of z . gradient of z')
 //
-// by the last layer's weights. No gradient is stored: memory is that of a block of samples, and of one number per pair.
+// by the last layer's weights. No gradient is stored: memory is that of a block of samples, and of
+// one number per pair.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,8 +30,8 @@ class InfluenceSums {
   InfluenceSums(const Dataset& training, const Dataset& others, std::vector<uint64_t> of,
                 uint64_t block);
 
-  // Adds the products of the task's network as it is. Throws as LastLayer does, and kNonFinite where the network's
-  // outputs are not finite.
+  // Adds the products of the task's network as it is. Throws as LastLayer does, and kNonFinite
+  // where the network's outputs are not finite.
   void add(const Task& task, double rate);
 
   const SampleSums& training() const noexcept { return training_; }

@@ -29,8 +29,8 @@ const std::vector<OptionInfo>& shard_options() {
   return rows;
 }
 
-// The logarithm of a Gamma(alpha) variate [Marsaglia and Tsang, 2000]; small alphas give values that only
-// their logarithms can be told apart by. Draw k uses words 4k .. 4k + 3.
+// The logarithm of a Gamma(alpha) variate [Marsaglia and Tsang, 2000]; small alphas give values
+// that only their logarithms can be told apart by. Draw k uses words 4k .. 4k + 3.
 double log_gamma_draw(double alpha, const RandomKey& key) {
   const bool boosted = alpha < 1;
   const double d = (boosted ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / std::sqrt(9 * d);

@@ -14,22 +14,23 @@
 
 namespace thinwire {
 
-// The alpha of "dirichlet:alpha=0.5", the text of data.shards. Throws Error: kUnknownName for another rule,
-// kBadOption for another option.
+// The alpha of "dirichlet:alpha=0.5", the text of data.shards. Throws Error: kUnknownName for
+// another rule, kBadOption for another option.
 double shard_alpha(const std::string& text);
 
-// Which samples each worker has. Of every class the workers' shares are drawn from a Dirichlet distribution
-// with all parameters alpha: at 0.1 most of a class is with one worker, at 100 all have about as much. A
-// pure function of its arguments; every sample is in one shard.
+// Which samples each worker has. Of every class the workers' shares are drawn from a Dirichlet
+// distribution with all parameters alpha: at 0.1 most of a class is with one worker, at 100 all
+// have about as much. A pure function of its arguments; every sample is in one shard.
 std::vector<std::vector<uint64_t>> dirichlet_shards(std::span<const int64_t> labels, int workers,
                                                     double alpha, uint64_t seed);
 
-// The shard of this rank, by the labels that rank 0 reads. Called by all ranks. Throws AgreedError(kBadOption)
-// where a worker is left without samples, or samples have not one label each.
+// The shard of this rank, by the labels that rank 0 reads. Called by all ranks. Throws
+// AgreedError(kBadOption) where a worker is left without samples, or samples have not one label
+// each.
 std::vector<uint64_t> own_shard(Group& group, const Dataset& data, double alpha, uint64_t seed);
 
-// The order in which a worker sees its shard: each time round another one. Where shards differ in size a
-// small one comes round more often; a step takes as many samples as without shards.
+// The order in which a worker sees its shard: each time round another one. Where shards differ in
+// size a small one comes round more often; a step takes as many samples as without shards.
 class ShardSampler {
  public:
   // REQUIRES: a sample at least.

@@ -1,4 +1,5 @@
-// Tests of shards by label: every sample belongs to one worker, alpha sets how uneven they are, orders need no memory.
+// Tests of shards by label: every sample belongs to one worker, alpha sets how uneven they are,
+// orders need no memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/label_shards.h"
 
@@ -60,7 +61,8 @@ TEST(LabelShards, AlphaSaysHowUneven) {
     return sum;
   };
   EXPECT_GT(at(0.01), 0.93);
-  // E of the largest of five shares of a uniform Dirichlet: (1 + 1/2 + 1/3 + 1/4 + 1/5) / 5 = 0.457.
+  // E of the largest of five shares of a uniform Dirichlet: (1 + 1/2 + 1/3 + 1/4 + 1/5) / 5 =
+  // 0.457.
   EXPECT_NEAR(at(1), 0.457, 0.04);
   EXPECT_NEAR(at(1000), 0.2, 0.02);
 }

@@ -1,4 +1,5 @@
-// Puts an identity matrix above the last layer's weights, so that its outputs begin with its inputs.
+// Puts an identity matrix above the last layer's weights, so that its outputs begin with its
+// inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/last_layer.h"
 

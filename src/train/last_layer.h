@@ -1,8 +1,9 @@
-// LastLayer: gradients of the loss by the weights of a network's last linear layer, sample by sample, without a
-// backward pass.
+// LastLayer: gradients of the loss by the weights of a network's last linear layer, sample by
+// sample, without a backward pass.
 //
-// With inputs a and outputs z = W a + b of that layer, cross entropy has the gradients r a^T by W and r by b, where r =
-// softmax(z) - one-hot(label). So the product of two samples' gradients is (a . a' + 1)(r . r').
+// With inputs a and outputs z = W a + b of that layer, cross entropy has the gradients r a^T by W
+// and r by b, where r = softmax(z) - one-hot(label). So the product of two samples' gradients is (a
+// . a' + 1)(r . r').
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +26,8 @@ torch::Tensor gradient_products(const GradientFactors& a, const GradientFactors&
 // Of each row with itself.
 torch::Tensor gradient_squares(const GradientFactors& a);
 
-// Changes the network's last layer while it lives, so that a forward pass returns the layer's inputs too; takes the
-// weights as they are then. The network is in evaluation mode meanwhile.
+// Changes the network's last layer while it lives, so that a forward pass returns the layer's
+// inputs too; takes the weights as they are then. The network is in evaluation mode meanwhile.
 class LastLayer {
  public:
   // Throws Error(kUnsupported) where the network has no linear layer. `task` must outlive it.
@@ -35,7 +36,8 @@ class LastLayer {
   LastLayer(const LastLayer&) = delete;
   LastLayer& operator=(const LastLayer&) = delete;
 
-  // Throws Error(kUnsupported) where the network's outputs are not those of its last linear layer, one row per sample.
+  // Throws Error(kUnsupported) where the network's outputs are not those of its last linear layer,
+  // one row per sample.
   GradientFactors factors(const Batch& batch) const;
 
  private:

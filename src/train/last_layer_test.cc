@@ -1,5 +1,5 @@
-// Tests of influence: products of gradients, sums over networks, and whole runs, each against gradients that libtorch's
-// autograd computes in double.
+// Tests of influence: products of gradients, sums over networks, and whole runs, each against
+// gradients that libtorch's autograd computes in double.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/last_layer.h"
 
@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The gradient of one sample's loss by output.weight and output.bias, as one vector. The network computes in double.
+// The gradient of one sample's loss by output.weight and output.bias, as one vector. The network
+// computes in double.
 torch::Tensor gradient_by_autograd(const Task& task, const torch::Tensor& input, int64_t label) {
   std::vector<torch::Tensor> of;
   for (const auto& item : task.module->named_parameters())
@@ -205,7 +206,8 @@ class InfluenceOfRun : public FolderTest {
     write("fashion-mnist/" + part + "-labels-idx1-ubyte", idx_labels(count));
   }
 
-  // Four epochs of six steps; the learning rate falls with the first step after the second checkpoint.
+  // Four epochs of six steps; the learning rate falls with the first step after the second
+  // checkpoint.
   Recipe recipe_of(const Settings& more) {
     Settings all = {{"model.name", "mlp"},        {"model.hidden", "48"},
                     {"data.hold_out", "40"},      {"train.epochs", "4"},

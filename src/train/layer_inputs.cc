@@ -1,6 +1,7 @@
-// torch::nn::Linear calls aten::addmm(bias, inputs, W^T) on matrices, else aten::matmul(inputs, W^T), and
-// torch::nn::Embedding aten::embedding(W, rows). W^T is a view: its memory tells whose it is. addmm and matmul reach other
-// operations that are not listed here, so that no pass counts twice.
+// torch::nn::Linear calls aten::addmm(bias, inputs, W^T) on matrices, else aten::matmul(inputs,
+// W^T), and torch::nn::Embedding aten::embedding(W, rows). W^T is a view: its memory tells whose it
+// is. addmm and matmul reach other operations that are not listed here, so that no pass counts
+// twice.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/layer_inputs.h"
 

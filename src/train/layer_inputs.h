@@ -1,5 +1,5 @@
-// LayerInputs: what linear and embedding layers take in while a network runs, seen by libtorch's observers of
-// operations. The network is not changed and needs no hooks of its own.
+// LayerInputs: what linear and embedding layers take in while a network runs, seen by libtorch's
+// observers of operations. The network is not changed and needs no hooks of its own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -14,14 +14,14 @@
 
 namespace thinwire {
 
-// Each rank takes the gradient of the mean loss over its own part of the batch, and its own step. Its
-// weights are one vector in memory, which the synchroniser reads and writes without a copy. A rank whose
-// own gradient is not finite leaves its weights, and talks with the others all the same.
+// Each rank takes the gradient of the mean loss over its own part of the batch, and its own step.
+// Its weights are one vector in memory, which the synchroniser reads and writes without a copy. A
+// rank whose own gradient is not finite leaves its weights, and talks with the others all the same.
 class LocalSteps final : public StepTaker {
  public:
-  // Begins with the weights of the module, which are the same on all ranks, or with those that the store
-  // has. Throws whatever make_synchroniser throws, and Error(kUnsupported), naming it, for a weight that
-  // is not float32.
+  // Begins with the weights of the module, which are the same on all ranks, or with those that the
+  // store has. Throws whatever make_synchroniser throws, and Error(kUnsupported), naming it, for a
+  // weight that is not float32.
   LocalSteps(const TrainingContext& context, Store& store, const SynchroniserOptions& options);
 
   // Where the others go on without this worker if it fails, it tells them and throws SurvivedError.
@@ -36,12 +36,12 @@ class LocalSteps final : public StepTaker {
   // How far workers are from what they have in common, and the leader's own network.
   void judge_more(const Judge& judge, EvaluationEvent& event) override;
 
-  // The leader of a global round that has just counted, as all who were there took it: its network, with
-  // batch norm measured anew, tested by this rank alone, as `judge` does without the others.
+  // The leader of a global round that has just counted, as all who were there took it: its network,
+  // with batch norm measured anew, tested by this rank alone, as `judge` does without the others.
   void judge_leader(const RoundReport& round, const Judge& judge, EvaluationEvent& event);
 
-  // Of workers that do not take the same number of steps: whether the run is over for this one. It is
-  // when all together have taken their steps, or this one all of theirs.
+  // Of workers that do not take the same number of steps: whether the run is over for this one. It
+  // is when all together have taken their steps, or this one all of theirs.
   bool asynchronous() const noexcept { return sync_->asynchronous_period() != 0; }
   bool is_over() const noexcept { return over_; }
   // The steps that each has taken on average when `round` is held.

@@ -203,8 +203,8 @@ TEST(LocalSteps, AsynchronousWorkersTakeTheirStepsTogether) {
     };
   };
   const auto run = run_toy(3, toy);
-  // Five rounds of two steps each on average; the steps that are on their way when one is called come
-  // on top.
+  // Five rounds of two steps each on average; the steps that are on their way when one is called
+  // come on top.
   EXPECT_GE(run[0].summary.samples, 150u);
   EXPECT_LE(run[0].summary.samples, 300u);
   EXPECT_EQ(run[0].summary.weights_xxh3, run[2].summary.weights_xxh3);
@@ -256,7 +256,8 @@ TEST(LocalSteps, LeadersAreJudgedByHeldOutSamples) {
                                                                 {"train.evaluate_batch", "64"},
                                                                 {"train.evaluate_every", "0"}});
   toy.held_out = 40;
-  // Batches of all held-out samples: one in each round, and on rank 2, which tests them, in the tests.
+  // Batches of all held-out samples: one in each round, and on rank 2, which tests them, in the
+  // tests.
   std::vector<int> judged(3);
   toy.change = [&](int rank, Task& task) {
     task.loss = [&judged, rank](const torch::Tensor& outputs, const torch::Tensor& targets) {

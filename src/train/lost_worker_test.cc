@@ -1,4 +1,5 @@
-// Tests of asynchronous workers in the trainer, one of which is lost, and of tests before the end of their run.
+// Tests of asynchronous workers in the trainer, one of which is lost, and of tests before the end
+// of their run.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -154,7 +155,8 @@ TEST(AsynchronousTests, AreOfTheLeaderAtRounds) {
     EXPECT_EQ(tests[i].leader_error, tests[i].error);
     EXPECT_FALSE(tests[i].spread);
   }
-  // Which worker leads is a matter of time, and a leader's loss may be above that of an earlier one.
+  // Which worker leads is a matter of time, and a leader's loss may be above that of an earlier
+  // one.
   EXPECT_LT(std::min({tests[0].loss, tests[1].loss, tests[2].loss, tests[3].loss}),
             untrained - 0.01);
   EXPECT_FALSE(tests.back().round);

@@ -1,4 +1,5 @@
-// measure_influence: reads a run's checkpoints, adds up their products, and puts the strongest samples into lists.
+// measure_influence: reads a run's checkpoints, adds up their products, and puts the strongest
+// samples into lists.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

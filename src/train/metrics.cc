@@ -164,14 +164,14 @@ void check_out(const std::filesystem::path& out, bool continuing) {
 void clear_out(const std::filesystem::path& out, bool continuing) {
   namespace fs = std::filesystem;
   std::error_code error;
-  // A run's final weights would be read in the place of later checkpoints. Without a run's metrics beside it, the file is
-  // somebody else's.
+  // A run's final weights would be read in the place of later checkpoints. Without a run's metrics
+  // beside it, the file is somebody else's.
   if (fs::exists(out / kMetricsName, error) && !is_checkpoint(out))
     fs::remove(out / kModelName, error);
   if (!continuing)
     for (const fs::path& checkpoint : list_checkpoints(out)) fs::remove_all(checkpoint, error);
-  // After the checkpoints, which it allows to remove. If it stayed, a run that is killed would look finished, and the next
-  // one would remove its checkpoints.
+  // After the checkpoints, which it allows to remove. If it stayed, a run that is killed would look
+  // finished, and the next one would remove its checkpoints.
   fs::remove(out / kSummaryName, error);
   fs::remove(out / kDecisionsName, error);
   if (continuing) return;

@@ -13,21 +13,23 @@
 
 namespace thinwire {
 
-// Makes the folder, and looks whether a run may write into it: not if it is a checkpoint (Error(kBadOption)), nor, unless
-// the run is `continuing` in it, in the place of a run that could still be resumed (Error(kIo)). Removes nothing.
+// Makes the folder, and looks whether a run may write into it: not if it is a checkpoint
+// (Error(kBadOption)), nor, unless the run is `continuing` in it, in the place of a run that could
+// still be resumed (Error(kIo)). Removes nothing.
 void check_out(const std::filesystem::path& out, bool continuing);
 
-// Removes what a run must not find in its folder: results of an earlier one, which would be taken for its own. Of a run that
-// does not continue there, that is all but what no run wrote.
+// Removes what a run must not find in its folder: results of an earlier one, which would be taken
+// for its own. Of a run that does not continue there, that is all but what no run wrote.
 void clear_out(const std::filesystem::path& out, bool continuing);
 
-// Appends a line per step and per test. Lines are JSON objects; "step" counts steps done. Who follows the
-// file sees a line a second after the step at most, or after the next step if that takes longer.
+// Appends a line per step and per test. Lines are JSON objects; "step" counts steps done. Who
+// follows the file sees a line a second after the step at most, or after the next step if that
+// takes longer.
 class MetricsFile {
  public:
   // Keeps the lines of an existing file up to `resumed_step`, drops the rest: steps done again are
-  // not there twice. With `events`, the numbers of each line are also written for TensorBoard, to a file of their own beside.
-  // Throws Error(kIo).
+  // not there twice. With `events`, the numbers of each line are also written for TensorBoard, to a
+  // file of their own beside. Throws Error(kIo).
   MetricsFile(const std::filesystem::path& path, uint64_t resumed_step, bool with_streams,
               bool events);
 

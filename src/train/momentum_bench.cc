@@ -1,4 +1,5 @@
-// Benchmark of exchange and optimiser together: SGD's momentum in the memory beside that at the optimiser.
+// Benchmark of exchange and optimiser together: SGD's momentum in the memory beside that at the
+// optimiser.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The rest of a training step, the passes through the network, is the same in both.

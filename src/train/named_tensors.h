@@ -28,20 +28,22 @@ std::vector<NamedTensor> named_buffers(const torch::nn::Module& module);
 // All parameters, trained or not, then all buffers: what a network is at a point in time.
 std::vector<NamedTensor> named_weights(const torch::nn::Module& module);
 
-// The same tensor where it is contiguous in the processor's memory, else a copy there. Throws Error(kUnsupported), naming
-// it, if it has no memory of values.
+// The same tensor where it is contiguous in the processor's memory, else a copy there. Throws
+// Error(kUnsupported), naming it, if it has no memory of values.
 NamedTensor on_processor(const NamedTensor& tensor);
 
 // The memory of such a tensor.
 std::span<std::byte> bytes_of(const NamedTensor& tensor);
 
-// Rank `root`'s values become those of all ranks of the group, wherever the tensor is. Called by all ranks.
+// Rank `root`'s values become those of all ranks of the group, wherever the tensor is. Called by
+// all ranks.
 void broadcast_tensor(Group& group, const NamedTensor& tensor, int root);
 
 // XXH3 over names and contents, in order.
 uint64_t checksum_of(const std::vector<NamedTensor>& tensors);
 
-// A line for each tensor, its name and checksum: where ranks compare such texts, the error names what differs.
+// A line for each tensor, its name and checksum: where ranks compare such texts, the error names
+// what differs.
 std::string checksum_lines(const std::vector<NamedTensor>& tensors);
 
 // A copy as a saved array. float32, float64, int64, uint8 and bool, and bfloat16 as float32;

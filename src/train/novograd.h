@@ -1,4 +1,5 @@
-// NovoGrad [Ginsburg et al., arXiv:1905.11286]: momentum of gradients, each tensor scaled by its norm.
+// NovoGrad [Ginsburg et al., arXiv:1905.11286]: momentum of gradients, each tensor scaled by its
+// norm.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,10 +26,11 @@ struct NovoGradState final : torch::optim::OptimizerParamState {
 //   m <- beta1 m + g / (sqrt(v) + epsilon) + decay w
 //   w <- w - lr m
 //
-// |g| is the Euclidean norm of the whole tensor, and v is kept in double. With a sparse codec a value
-// of g is the sum of several steps' gradients, or zero. Adam's second moment of that one position would
-// follow it; the norm of the tensor hardly does. A tensor whose gradients have all been zero so far is
-// not scaled. Options are those of libtorch's Adam: lr, betas, eps, weight_decay.
+// |g| is the Euclidean norm of the whole tensor, and v is kept in double. With a sparse codec a
+// value of g is the sum of several steps' gradients, or zero. Adam's second moment of that one
+// position would follow it; the norm of the tensor hardly does. A tensor whose gradients have all
+// been zero so far is not scaled. Options are those of libtorch's Adam: lr, betas, eps,
+// weight_decay.
 //
 // The step depends on the mean and on the state alone, so that all ranks take the same one.
 class NovoGrad final : public torch::optim::Optimizer {

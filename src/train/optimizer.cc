@@ -1,4 +1,5 @@
-// Optimizer: SGD, SGD by signs, Adam and NovoGrad with their options, learning rate and saved state.
+// Optimizer: SGD, SGD by signs, Adam and NovoGrad with their options, learning rate and saved
+// state.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/optimizer.h"
 
@@ -30,8 +31,8 @@ constexpr std::string_view kSquare = "/exp_avg_sq";
 constexpr std::string_view kStep = "/step";
 constexpr std::string_view kNormSquare = "/norm_sq";
 
-// A group's option that equals the class's own default takes the optimiser's defaults instead: those
-// must have no weight decay, or no group could be without.
+// A group's option that equals the class's own default takes the optimiser's defaults instead:
+// those must have no weight decay, or no group could be without.
 template <typename OptimizerOptions>
 std::vector<OptimizerParamGroup> groups_of(const Options& recipe, const torch::nn::Module& module,
                                            const OptimizerOptions& options) {

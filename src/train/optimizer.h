@@ -15,8 +15,9 @@ namespace thinwire {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
                                                         const torch::nn::Module& module);
 
-// w -= rate g for every parameter with a gradient g, of which SignSgd takes the sign, and which Adam and NovoGrad divide
-// by what their second moments say; those and momenta stay as they are. Adam leaves parameters that it has not stepped yet.
+// w -= rate g for every parameter with a gradient g, of which SignSgd takes the sign, and which
+// Adam and NovoGrad divide by what their second moments say; those and momenta stay as they are.
+// Adam leaves parameters that it has not stepped yet.
 void step_without_momentum(torch::optim::Optimizer& optimizer, double rate);
 
 void set_learning_rate(torch::optim::Optimizer& optimizer, double rate);

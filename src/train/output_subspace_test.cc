@@ -1,4 +1,5 @@
-// Tests of principal directions and thin factors: by plain loops, on outputs in known subspaces, and at full rank.
+// Tests of principal directions and thin factors: by plain loops, on outputs in known subspaces,
+// and at full rank.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/output_subspace.h"
 
@@ -181,7 +182,8 @@ TEST(ThinFactors, OfAnEmbeddingAreItsRowsProjected) {
   EXPECT_LT(error_of(outputs.mean(0), table.index_select(0, rows).mean(0)), 1e-6);
 }
 
-// The smallest error of all matrices of that rank is the root of the squares of the other singular values.
+// The smallest error of all matrices of that rank is the root of the squares of the other singular
+// values.
 TEST(ThinFactors, TruncationIsTheNearestOfItsRank) {
   const torch::Tensor weight = normal(5, 6, 12);
   const torch::Tensor singular = at::linalg_svdvals(weight);

@@ -14,17 +14,17 @@
 
 namespace thinwire {
 
-// The trained weights of a module, laid out as one vector. At another number of ranks each gets the mean
-// of the weights, and the optimiser of one of the old ranks.
+// The trained weights of a module, laid out as one vector. At another number of ranks each gets the
+// mean of the weights, and the optimiser of one of the old ranks.
 class OwnWorker final : public Stateful {
  public:
-  // Moves the weights into one vector, in the module's order and on its device; the module then uses its memory, for as
-  // long as it lives. All must outlive this. Throws Error(kUnsupported), naming it, for a weight that is not
-  // float32.
+  // Moves the weights into one vector, in the module's order and on its device; the module then
+  // uses its memory, for as long as it lives. All must outlive this. Throws Error(kUnsupported),
+  // naming it, for a weight that is not float32.
   OwnWorker(torch::nn::Module& module, torch::optim::Optimizer& optimizer);
 
-  // The weights in the processor's memory: of a module there its own, else a copy of what they are now, which put_back
-  // copies to where the module has them.
+  // The weights in the processor's memory: of a module there its own, else a copy of what they are
+  // now, which put_back copies to where the module has them.
   std::span<float> weights();
   void put_back();
   const std::vector<TrainableParameter>& parameters() const noexcept { return parameters_; }

@@ -6,9 +6,9 @@
 
 namespace thinwire {
 
-// What Optimizer::step does around the step itself: evaluates the closure, if there is one, and calls
-// take(weights, options) for every parameter with a gradient, without recording gradients. Returns the
-// closure's loss.
+// What Optimizer::step does around the step itself: evaluates the closure, if there is one, and
+// calls take(weights, options) for every parameter with a gradient, without recording gradients.
+// Returns the closure's loss.
 template <typename GroupOptions, typename Take>
 torch::Tensor step_parameters(torch::optim::Optimizer& optimizer,
                               const torch::optim::Optimizer::LossClosure& closure,

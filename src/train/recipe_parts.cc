@@ -96,7 +96,8 @@ Faults find_judge_faults(const Options& recipe) {
                 compares ? "needs data.hold_out" : "only leader chooses workers");
 }
 
-// Who of a network that several workers share has a part of it, in words; empty for networks that workers have whole.
+// Who of a network that several workers share has a part of it, in words; empty for networks that
+// workers have whole.
 std::string sharers(const Options& recipe) {
   if (recipe.integer("pipeline.stages") > 0) return "pipelines, whose stages";
   if (recipe.integer("tensor.ranks") > 0) return "tensor parallelism, whose ranks";
@@ -154,7 +155,8 @@ ExchangeOptions plain_exchange_options(const Options& recipe) {
 // Whether workers step by themselves.
 bool is_local(const Options& recipe) { return !recipe.text("sync.method").empty(); }
 
-// Workers that step by themselves have their optimiser's momentum to themselves, and send none of it.
+// Workers that step by themselves have their optimiser's momentum to themselves, and send none of
+// it.
 Result<MomentumPlan> momentum_plan(const Options& recipe) {
   const bool local = is_local(recipe);
   const std::string& place = recipe.text("exchange.momentum");

@@ -10,8 +10,9 @@
 
 namespace thinwire {
 
-// "{*.bias} fp32 {head.*} int8 {feedback} ef21 {method} gather": a pattern in braces and its codec, and what
-// else the rule says behind that: feedback, method, grouping. Fails with what is wrong in which rule.
+// "{*.bias} fp32 {head.*} int8 {feedback} ef21 {method} gather": a pattern in braces and its codec,
+// and what else the rule says behind that: feedback, method, grouping. Fails with what is wrong in
+// which rule.
 Result<std::vector<TensorRule>> parse_rules(std::string_view text);
 
 }  // namespace thinwire

@@ -13,8 +13,8 @@ namespace thinwire {
 // One "key=value" per line, without the keys of section "run": those may differ between ranks.
 std::string agreement_text(const Recipe& recipe);
 
-// The recipe of an agreement text. Keys that it does not have, those of "run" among them, get their defaults. Errors
-// start with `origin`.
+// The recipe of an agreement text. Keys that it does not have, those of "run" among them, get their
+// defaults. Errors start with `origin`.
 Result<Options> read_agreement(const std::string& origin, std::string_view text);
 
 // A recipe file with every key spelt out; trains the same when given back.

@@ -28,7 +28,8 @@ bool continues(const RunPlaces& places) {
   return from == out || (is_checkpoint(from) && from.parent_path() == out);
 }
 
-// Rank 0's answer on all ranks: others may see the folder under another name, and all must save at the same steps.
+// Rank 0's answer on all ranks: others may see the folder under another name, and all must save at
+// the same steps.
 bool continues(Group& group, const RunPlaces& places) {
   std::byte answer{group.rank() == 0 && continues(places)};
   group.broadcast(std::span(&answer, 1), 0);

@@ -18,7 +18,8 @@
 
 namespace thinwire {
 
-// Of one rank. The first rank alone has metrics, recorded signals and a summary; all write checkpoints together.
+// Of one rank. The first rank alone has metrics, recorded signals and a summary; all write
+// checkpoints together.
 class RunFiles {
  public:
   // Both must outlive it.
@@ -28,19 +29,21 @@ class RunFiles {
   bool resumes() const noexcept { return !places_.resume.empty(); }
   const std::string& resumed_from() const noexcept { return places_.resume; }
 
-  // The checkpoint to go on from, the same on all ranks. `note` is told what of the recipe has changed.
-  // Throws where the checkpoint is of another recipe. Called by all ranks.
+  // The checkpoint to go on from, the same on all ranks. `note` is told what of the recipe has
+  // changed. Throws where the checkpoint is of another recipe. Called by all ranks.
   Checkpoint load(Group& group, const std::function<void(const std::string&)>& note);
 
-  // Whether rank 0 may write into the run's folder, which it makes. Throws Error(kBadOption) where that is a checkpoint. What
-  // an earlier run left there stays as it is: this run may still fail to start.
+  // Whether rank 0 may write into the run's folder, which it makes. Throws Error(kBadOption) where
+  // that is a checkpoint. What an earlier run left there stays as it is: this run may still fail to
+  // start.
   void check();
 
-  // Once nothing else keeps the run from its first step: removes what an earlier run left, but for what this run goes on
-  // with, and starts the files of rank 0, for the steps from `step` on.
+  // Once nothing else keeps the run from its first step: removes what an earlier run left, but for
+  // what this run goes on with, and starts the files of rank 0, for the steps from `step` on.
   void open(uint64_t step);
 
-  // Goes on with the files of a rank 0 that is lost, after `step` steps. Lines about later ones go: those are done again.
+  // Goes on with the files of a rank 0 that is lost, after `step` steps. Lines about later ones go:
+  // those are done again.
   void take_over(uint64_t step);
   // Another rank does.
   void release() noexcept { metrics_.reset(); }
@@ -57,7 +60,8 @@ class RunFiles {
   // The checkpoint that was just written is written again, if not all ranks know that it is whole.
   void forget_saved() noexcept { saved_at_ = UINT64_MAX; }
 
-  // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier run's end.
+  // OUT/model.safetensors, for weights that no checkpoint has. open removes that of an earlier
+  // run's end.
   void write_weights(const StateArrays& model) const;
 
   // OUT/decisions.txt, which codec "auto:plan=FILE" follows.

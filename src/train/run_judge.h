@@ -27,8 +27,8 @@ class RunJudge {
   // Goes on from the last test of a run that is resumed, which is in the totals.
   void resume();
 
-  // Tests what all ranks of `group` have in common after `step` steps. Called by all of them. Throws
-  // Error(kMismatch) where their weights differ; `weights` says which those are.
+  // Tests what all ranks of `group` have in common after `step` steps. Called by all of them.
+  // Throws Error(kMismatch) where their weights differ; `weights` says which those are.
   void judge(StepTaker& taker, Group& group, uint64_t step, const std::string& weights);
 
   // The same without a trace in the totals and events.
@@ -37,8 +37,8 @@ class RunJudge {
   // What the last call of judge found, or a resumed run's last test.
   const EvaluationEvent& latest() const noexcept { return latest_; }
 
-  // Tests the leader of a round of asynchronous workers: by one of them in its own time. Others train on,
-  // and wait for it in the next round only.
+  // Tests the leader of a round of asynchronous workers: by one of them in its own time. Others
+  // train on, and wait for it in the next round only.
   void judge_leader(LocalSteps& local, const RoundReport& round, uint64_t step);
 
   // Whether the last call of judge was after so many steps.

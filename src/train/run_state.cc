@@ -45,8 +45,8 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   ExchangeOptions options = exchange_options(recipe);
   options.steps_per_epoch = timetable.steps_per_epoch;
   options.first_step = first_step;
-  options.generation = entry.epoch;
-  options.debts = entry.epoch > 0;
+  options.generation = entry.generation;
+  options.debts = entry.generation > 0;
   options.device = device_.memory();
   if (recorder != nullptr)
     options.observe = [recorder](const StreamSpec& stream, const Signal& signal, const Call& call) {

@@ -32,29 +32,32 @@ class RunState {
   // The task's module is on the device.
   RunState(Task task, const RunDevice& device) : task_(std::move(task)), device_(device) {}
 
-  // Takes weights and memories of a checkpoint, read from `folder`. Before start. Called by all ranks.
+  // Takes weights and memories of a checkpoint, read from `folder`. Before start. Called by all
+  // ranks.
   void load(Checkpoint saved, Group& group, int inside, const std::string& folder);
 
-  // Where a run whose workers come and go starts: in the group of `epoch`, which is 0 in other runs.
+  // Where a run whose workers come and go starts: in the group of `generation`, which is 0 in other
+  // runs.
   struct Entry {
-    uint32_t epoch = 0;
+    uint32_t generation = 0;
     Regrouped* joins = nullptr;  // of a worker that comes to others that have begun
   };
 
-  // Makes what takes the steps, from number `first_step` on. All that is given must outlive this object;
-  // `recorder` may be null. Called by all ranks. If it fails on a worker that joins, it may be called again.
+  // Makes what takes the steps, from number `first_step` on. All that is given must outlive this
+  // object; `recorder` may be null. Called by all ranks. If it fails on a worker that joins, it may
+  // be called again.
   void start(const Options& recipe, const PipelineOptions& pipeline,
              const TensorParallelOptions& tensor, const Timetable& timetable, const TaskData& data,
              Group& group, uint64_t first_step, SignalRecorder* recorder, const Entry& entry);
 
-  // What data-parallel workers hold alike, and one that joins takes: weights, and what the optimiser remembers, beside
-  // this rank's buffers. After start.
+  // What data-parallel workers hold alike, and one that joins takes: weights, and what the
+  // optimiser remembers, beside this rank's buffers. After start.
   StateArrays common() const;
   void take_common(const StateArrays& arrays);
 
-  // Adds this rank's memories to a checkpoint and, on the rank that writes them, the weights that are common
-  // and an optimiser that is. `with_common`, where given, is called while the module has the common weights. After
-  // start. Called by all ranks.
+  // Adds this rank's memories to a checkpoint and, on the rank that writes them, the weights that
+  // are common and an optimiser that is. `with_common`, where given, is called while the module has
+  // the common weights. After start. Called by all ranks.
   void save(Checkpoint& to, bool with_weights, const std::function<void()>& with_common = {});
 
   const Task& task() const noexcept { return task_; }

@@ -29,8 +29,8 @@ std::string kind_of(const StreamSpec& stream) {
   return std::string(to_string(stream.tensors.front().kind));
 }
 
-// A step that is skipped before a stream has its turn counts the stream's values, and no bytes that they would be compared
-// with.
+// A step that is skipped before a stream has its turn counts the stream's values, and no bytes that
+// they would be compared with.
 bool was_encoded(const StepReport& report, const StreamCounters& stream) {
   return !report.skipped || stream.payload_bytes > 0;
 }

@@ -26,7 +26,8 @@ struct StepTimes {
   double fetch = 0;
   double compute = 0;  // forward and backward
   double update = 0;   // clipping of the mean, and the optimiser
-  // Of the processor, for these by the training thread: less than their sum where another thread had the core. 0: unknown.
+  // Of the processor, for these by the training thread: less than their sum where another thread
+  // had the core. 0: unknown.
   double processor = 0;
 };
 

@@ -8,8 +8,9 @@
 
 namespace thinwire {
 
-// Images get back the bytes that they were read from. Features of an utterance are grey, time from left to right and
-// low tones at the bottom, from the least to the greatest value. Empty for what is neither.
+// Images get back the bytes that they were read from. Features of an utterance are grey, time from
+// left to right and low tones at the bottom, from the least to the greatest value. Empty for what
+// is neither.
 SamplePicture picture_of(const torch::Tensor& input, const PixelScale& pixels);
 
 }  // namespace thinwire

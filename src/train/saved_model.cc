@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A small model, with the files that it follows if it follows some. One that stands alone may have any name.
+// A small model, with the files that it follows if it follows some. One that stands alone may have
+// any name.
 SavedModel read_small(const fs::path& path, std::vector<std::byte> own) {
   SavedModel model{.from = path.string(), .arrays = {}};
   std::vector<std::vector<std::byte>> contents;

@@ -1,5 +1,5 @@
-// The names that runs and checkpoints give to their files. What a user may name is compared with them
-// (output_file.cc), so that a new file of a run or checkpoint belongs here.
+// The names that runs and checkpoints give to their files. What a user may name is compared with
+// them (output_file.cc), so that a new file of a run or checkpoint belongs here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace thinwire {
 
-// Of a checkpoint, whose files checkpoint.h describes; small models are named by shrink/small_chain.h.
+// Of a checkpoint, whose files checkpoint.h describes; small models are named by
+// shrink/small_chain.h.
 inline constexpr const char* kManifestName = "progress.json";
 inline constexpr const char* kModelName = "model.safetensors";
 inline constexpr const char* kOptimizerName = "optimizer.safetensors";

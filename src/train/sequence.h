@@ -9,8 +9,8 @@
 
 namespace thinwire {
 
-// Layer number `index` on `inputs`. Dropout in it draws by that number, and so the same whichever layers
-// the rank runs before it.
+// Layer number `index` on `inputs`. Dropout in it draws by that number, and so the same whichever
+// layers the rank runs before it.
 torch::Tensor run_layer(const Layer& layer, size_t index, const torch::Tensor& inputs);
 
 }  // namespace thinwire

@@ -7,31 +7,32 @@
 
 namespace thinwire {
 
-// The gradient of a step is that of the mean loss over the whole batch, whatever the sizes of the parts:
-// each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
+// The gradient of a step is that of the mean loss over the whole batch, whatever the sizes of the
+// parts: each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
 class SharedSteps final : public StepTaker {
  public:
   SharedSteps(const TrainingContext& context, DataParallel& parallel);
 
   StepOutcome take(uint64_t step) override;
 
-  // Ends a step that take did not end because a rank was lost: it counted on others, and gradients hold what `report`
-  // reports.
+  // Ends a step that take did not end because a rank was lost: it counted on others, and gradients
+  // hold what `report` reports.
   StepOutcome conclude(const StepReport& report);
 
-  // Leaves no trace of a step that take did not end and that counted nowhere. Without such a step it does nothing.
+  // Leaves no trace of a step that take did not end and that counted nowhere. Without such a step
+  // it does nothing.
   void abandon();
 
   // The norm of the mean gradient of step `step` at these weights, sent uncompressed and without a
   // memory. Weights, buffers and memories stay. Called by all ranks.
   double gradient_norm(uint64_t step);
 
-  // Ends the exchange's debts, and with them its use: gradients become the mean over ranks of all that
-  // memories and owners owe, without momentum. Returns the norm. Called by all ranks.
+  // Ends the exchange's debts, and with them its use: gradients become the mean over ranks of all
+  // that memories and owners owe, without momentum. Returns the norm. Called by all ranks.
   double collect_owed();
 
-  // Moves the weights along what collect_owed found, as a step of this rate does: clipped where a mean
-  // is, and scaled as the optimiser scales it, without momentum and weight decay.
+  // Moves the weights along what collect_owed found, as a step of this rate does: clipped where a
+  // mean is, and scaled as the optimiser scales it, without momentum and weight decay.
   void take_owed(double rate);
 
   // Brings back the weights before take_owed.

@@ -8,7 +8,8 @@
 
 namespace thinwire {
 
-// For runs in which some ranks' exchanges do not see why a step is skipped, so that they cannot count.
+// For runs in which some ranks' exchanges do not see why a step is skipped, so that they cannot
+// count.
 class SkippedSteps {
  public:
   // At `most` in a row, or never if that is 0.

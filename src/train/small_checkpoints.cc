@@ -86,8 +86,8 @@ SmallCheckpoints::SmallCheckpoints(const SmallOptions& options, const Task& task
 
 SmallCheckpoints::~SmallCheckpoints() = default;
 
-// Parameters alone: buffers are few, and a variance bears no change of sign. A tensor with several names (tied
-// weights) stays exact, as each name has values of its own in the file.
+// Parameters alone: buffers are few, and a variance bears no change of sign. A tensor with several
+// names (tied weights) stays exact, as each name has values of its own in the file.
 void SmallCheckpoints::collect() {
   tensors_.clear();
   std::map<const void*, int> names;
@@ -153,8 +153,8 @@ void SmallCheckpoints::choose(Group& group, SmallReport& report) {
     fitting = measured;
     return true;
   };
-  // Between searches the last setting is kept while it fits. From all zeros a search would go on by one treatment at a
-  // time, so it begins anew.
+  // Between searches the last setting is kept while it fits. From all zeros a search would go on by
+  // one treatment at a time, so it begins anew.
   const bool due = search.start.empty() || checkpoints_ >= options_.search_every;
   if (due && is_exact(search.start)) search.start.clear();
   Setting setting = search.start;

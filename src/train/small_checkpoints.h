@@ -1,4 +1,5 @@
-// Chooses what becomes of each weight tensor in a small checkpoint, by the loss on held-out samples, and makes the file.
+// Chooses what becomes of each weight tensor in a small checkpoint, by the loss on held-out
+// samples, and makes the file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,9 +28,9 @@ class SmallCheckpoints {
                    uint64_t batch, uint64_t seed);
   ~SmallCheckpoints();
 
-  // Makes the small model of rank 0's checkpoint. The weights in the module are those to be saved, the same on all
-  // ranks; they are changed meanwhile and put back, also where it throws. Called by all ranks; all throw where one
-  // cannot code its file.
+  // Makes the small model of rank 0's checkpoint. The weights in the module are those to be saved,
+  // the same on all ranks; they are changed meanwhile and put back, also where it throws. Called by
+  // all ranks; all throw where one cannot code its file.
   void shrink(Group& group, Checkpoint& to);
 
   // Where the last checkpoint was written; on rank 0.

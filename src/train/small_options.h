@@ -24,8 +24,8 @@ struct SmallOptions {
   SavedOptimizer optimizer = SavedOptimizer::kExact;
 };
 
-// Reads "exact", which gives none, or "quantised:tolerance=0.01,optimizer=half". Fails with the known names,
-// options and ranges.
+// Reads "exact", which gives none, or "quantised:tolerance=0.01,optimizer=half". Fails with the
+// known names, options and ranges.
 Result<std::optional<SmallOptions>> parse_small_options(std::string_view text);
 
 // Fails where a recipe cannot have small checkpoints.

@@ -33,8 +33,8 @@ struct SmallSave {
 // Whether all files of a chain are in the folder with the bytes that they had, which are read.
 bool has_chain(const std::filesystem::path& folder, const std::vector<SmallChainFile>& chain);
 
-// Puts the files of a chain into another folder, as further names of the same files where the file system has that,
-// else as copies. Throws Error(kIo) or std::filesystem::filesystem_error.
+// Puts the files of a chain into another folder, as further names of the same files where the file
+// system has that, else as copies. Throws Error(kIo) or std::filesystem::filesystem_error.
 void link_chain(const std::filesystem::path& from, const std::vector<SmallChainFile>& chain,
                 const std::filesystem::path& to);
 

@@ -1,4 +1,5 @@
-// Tests of the files of small checkpoints: shared ones that are damaged, the optimiser's state, names that hide them.
+// Tests of the files of small checkpoints: shared ones that are damaged, the optimiser's state,
+// names that hide them.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/small_report.h"
 

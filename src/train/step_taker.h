@@ -56,8 +56,8 @@ class StepTaker {
   // Before a test: what ranks bring into line for good.
   virtual void settle() {}
 
-  // Puts what is tested and saved, the same on all ranks, where this rank's own weights and buffers are;
-  // and these back. Called by all ranks.
+  // Puts what is tested and saved, the same on all ranks, where this rank's own weights and buffers
+  // are; and these back. Called by all ranks.
   virtual void show_common() = 0;
   virtual void show_own() = 0;
 
@@ -68,8 +68,9 @@ class StepTaker {
   virtual void judge_more(const Judge& /*judge*/, EvaluationEvent& /*event*/) {}
 
  protected:
-  // Forward and backward over this rank's part of the batch. Gradients become `copies` / `total` times
-  // the sum of the gradients of its samples' losses, where `total` is of the whole batch or of the part.
+  // Forward and backward over this rank's part of the batch. Gradients become `copies` / `total`
+  // times the sum of the gradients of its samples' losses, where `total` is of the whole batch or
+  // of the part.
   enum class MeanOver { kWholeBatch, kOwnPart };
   void backward(uint64_t step, MeanOver mean, StepOutcome& outcome);
 
@@ -84,9 +85,9 @@ class StepTaker {
   // The learning rate of `step`, set and noted.
   void begin(uint64_t step, StepOutcome& outcome);
 
-  // Between the backward pass and the exchange: this rank's own gradients are clipped now, at norm /
-  // sqrt(ranks), so that the sum of n of them is about as long as one clipped at the norm [DGC, section
-  // 3.2]. Then they cannot leave before the last of them is there.
+  // Between the backward pass and the exchange: this rank's own gradients are clipped now, at norm
+  // / sqrt(ranks), so that the sum of n of them is about as long as one clipped at the norm [DGC,
+  // section 3.2]. Then they cannot leave before the last of them is there.
   bool clips_own() const noexcept { return clips_own_; }
   void clip_own();
 

@@ -1,4 +1,5 @@
-// Decides the number of threads: the recipe's, or the machine's share for each rank. Readies libtorch for them.
+// Decides the number of threads: the recipe's, or the machine's share for each rank. Readies
+// libtorch for them.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/thread_count.h"
 

@@ -10,11 +10,12 @@
 
 namespace thinwire {
 
-// MKL 2024.2 chooses the code of its vector functions, such as libtorch's sqrt of contiguous floats, at the first call
-// (mkl_vml_serv_cpu_detect). It writes a number of the processor into a variable and, a few instructions later, the
-// number of the code into the same one. A thread that reads the variable in between computes that one call with other
-// code, whose last bits differ. Ranks on threads then have different weights after a step of Adam. This function
-// makes the first call while the other threads wait.
+// MKL 2024.2 chooses the code of its vector functions, such as libtorch's sqrt of contiguous
+// floats, at the first call (mkl_vml_serv_cpu_detect). It writes a number of the processor into a
+// variable and, a few instructions later, the number of the code into the same one. A thread that
+// reads the variable in between computes that one call with other code, whose last bits differ.
+// Ranks on threads then have different weights after a step of Adam. This function makes the first
+// call while the other threads wait.
 void settle_vector_functions();
 
 // Threads of this rank's arithmetic, while it lives.

@@ -44,7 +44,8 @@ struct Timetable {
 // Throws Error(kBadOption) without samples.
 Timetable make_timetable(const Options& recipe, uint64_t samples);
 
-// The order of samples, another one in each epoch; with fixed batches, another order of the same ones.
+// The order of samples, another one in each epoch; with fixed batches, another order of the same
+// ones.
 class Sampler {
  public:
   Sampler(const Options& recipe, const Timetable& timetable);
@@ -52,7 +53,8 @@ class Sampler {
   // Ids of the part `slice` of the epoch that `step` is in; good until the next call.
   std::span<const uint64_t> ids(uint64_t step, SampleRange slice);
 
-  // Of fixed batches, which one `step` takes, below steps_per_epoch: the same samples at every visit.
+  // Of fixed batches, which one `step` takes, below steps_per_epoch: the same samples at every
+  // visit.
   uint64_t batch_id(uint64_t step);
 
  private:

@@ -118,7 +118,8 @@ void TrainingRun::write_decisions() {
   recorded_ = all.size();
 }
 
-// Once, of a run whose gradients are on a device: what of them is compressed by the processor, and the first reason.
+// Once, of a run whose gradients are on a device: what of them is compressed by the processor, and
+// the first reason.
 void TrainingRun::tell_of_staging(const StepReport& report) {
   if (std::exchange(staging_told_, true)) return;
   size_t staged = 0, there = 0;
@@ -277,8 +278,8 @@ void TrainingRun::judge() {
       state_.local() != nullptr ? "common weights" : "weights after step " + std::to_string(step_));
 }
 
-// After the last checkpoint, whose weights and memories are those before it: a longer run goes on from
-// there as if it had not ended.
+// After the last checkpoint, whose weights and memories are those before it: a longer run goes on
+// from there as if it had not ended.
 void TrainingRun::flush() {
   const std::string& what = recipe_.options.text("exchange.flush");
   if (what == "off" || step_ == 0) return;
@@ -312,7 +313,7 @@ void TrainingRun::save() {
   Checkpoint checkpoint;
   checkpoint.step = step_;
   checkpoint.world_size = group().size();
-  checkpoint.epoch = elastic_ != nullptr ? elastic_->epoch() : 0;
+  checkpoint.generation = elastic_ != nullptr ? elastic_->generation() : 0;
   checkpoint.totals = totals_;
   checkpoint.keep = static_cast<size_t>(recipe_.options.integer("checkpoint.keep"));
   std::function<void()> shrink;
@@ -401,7 +402,7 @@ void TrainingRun::begin() {
     if (files_.writes() && first()) files_.check();
   });
   state_.start(recipe_.options, pipeline_, tensor_, timetable_, data_, group(), step_,
-               files_.recorder(), {.epoch = elastic_ != nullptr ? elastic_->epoch() : 0});
+               files_.recorder(), {.generation = elastic_ != nullptr ? elastic_->generation() : 0});
   // Only now: a run that cannot start leaves the one before it in its folder.
   together(group(), [&] {
     if (!files_.writes() || !first()) return;
@@ -417,7 +418,8 @@ void TrainingRun::begin() {
     note("checkpoint: nobody took '" + key + "'");
 }
 
-// What drives a worker out is told before the end of its exchange, which says less, ends the steps of the others.
+// What drives a worker out is told before the end of its exchange, which says less, ends the steps
+// of the others.
 RunSummary TrainingRun::train() {
   if (elastic_ == nullptr) return train_to_the_end();
   try {

@@ -25,11 +25,12 @@
 
 namespace thinwire {
 
-// Of one rank. Every method but those of rank 0's files is called by all ranks, or by all that are left.
+// Of one rank. Every method but those of rank 0's files is called by all ranks, or by all that are
+// left.
 class TrainingRun {
  public:
-  // The task's module and the data's batches are on the device. `elastic`, if workers come and go, is what `group` belongs
-  // to; it outlives this.
+  // The task's module and the data's batches are on the device. `elastic`, if workers come and go,
+  // is what `group` belongs to; it outlives this.
   TrainingRun(const Recipe& recipe, const RunPlaces& places, Group& group, Task task,
               const TaskData& data, const RunDevice& device, const RunEvents& events,
               Elastic* elastic = nullptr)
@@ -50,8 +51,8 @@ class TrainingRun {
   RunSummary train();
 
  private:
-  // What comes next after step_ steps, in this order. If a worker is lost, the others go on from the first of these that
-  // one of them has not done.
+  // What comes next after step_ steps, in this order. If a worker is lost, the others go on from
+  // the first of these that one of them has not done.
   enum class Next : uint32_t { kJudge, kAsk, kSave, kAdmit, kStep, kEnd, kNothing };
 
   // Where a group of workers that come and go began.

@@ -1,4 +1,5 @@
-// Measures a rank's own arithmetic in a step: when each gradient is complete, and when the step ends.
+// Measures a rank's own arithmetic in a step: when each gradient is complete, and when the step
+// ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -149,7 +149,8 @@ TEST_P(CodecConformance, DecodingAddsWithWeight) {
   });
 }
 
-// A product beyond the largest float is refused, and nothing else is: values of zero stay out of it.
+// A product beyond the largest float is refused, and nothing else is: values of zero stay out of
+// it.
 TEST_P(CodecConformance, WeightsThatCarryValuesBeyondTheLargestFloatAreRefused) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();

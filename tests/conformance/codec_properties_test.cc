@@ -66,7 +66,8 @@ class SparsifierProperties : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// Asked for everything, a sparsifier is the identity; the coefficients of a transform are it to rounding, and have bounds.
+// Asked for everything, a sparsifier is the identity; the coefficients of a transform are it to
+// rounding, and have bounds.
 TEST_P(SparsifierProperties, EverythingAtDensityOne) {
   if (!exact() || GetParam().find("density=") != std::string::npos) GTEST_SKIP();
   const bool bare = GetParam().find(':') == std::string::npos;
@@ -120,8 +121,8 @@ TEST_P(SparsifierProperties, KeepsItsShareOfTheEnergy) {
   }
 }
 
-// Nothing waits for ever: of a gradient that stays the same, every value is sent in the end, and what
-// was sent is what was given but for a residual.
+// Nothing waits for ever: of a gradient that stays the same, every value is sent in the end, and
+// what was sent is what was given but for a residual.
 TEST_P(SparsifierProperties, FeedbackSendsEverythingInTheEnd) {
   if (codec_.info().unbiased) GTEST_SKIP();
   constexpr size_t kCount = 300;
@@ -153,10 +154,10 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Registry, SparsifierProperties, ::testing::ValuesIn(sparsifiers()),
                          test_name);
 
-// The same of all codecs that go with a memory, whatever they do: with feedback their residual stays
-// bounded. Signs alone, for votes, are no approximation; one bit between the ends of a range is a bad one,
-// and so is one scale for a hundred times as many values as it fits (docs/codecs.md says so). Scales that
-// are denormal themselves round by as much as the values.
+// The same of all codecs that go with a memory, whatever they do: with feedback their residual
+// stays bounded. Signs alone, for votes, are no approximation; one bit between the ends of a range
+// is a bad one, and so is one scale for a hundred times as many values as it fits (docs/codecs.md
+// says so). Scales that are denormal themselves round by as much as the values.
 TEST(BiasedCodecs, LeaveNoMoreThanThereWas) {
   for (const std::string& variant : samples::codec_variants()) {
     const NamedCodec named = make_codec(variant).value();

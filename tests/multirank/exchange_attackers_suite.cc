@@ -1,4 +1,5 @@
-// Attackers under rules that tolerate as many: of every kind, in turn and at once, they change little.
+// Attackers under rules that tolerate as many: of every kind, in turn and at once, they change
+// little.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -71,8 +72,8 @@ std::vector<Attack> attacks() {
       {"a bad payload with a good seal", {}, 3, LeftOutFor::kCorruption}};
 }
 
-// As many attackers as a rule tolerates, each of which does something else in every step: with one, each attack
-// in turn. With `silence` one of them is silent in the last step.
+// As many attackers as a rule tolerates, each of which does something else in every step: with one,
+// each attack in turn. With `silence` one of them is silent in the last step.
 void expect_that_attackers_change_little(Group& group, const std::string& rule, size_t f,
                                          const std::string& codec, bool silence) {
   const auto n = static_cast<size_t>(group.size());

@@ -220,8 +220,9 @@ TEST_P(ExchangeCombine, EveryRuleGivesWhatItsPlainLoopGives) {
       }
 }
 
-// Ranks go on from the last result, or the last median, together; the last rank goes elsewhere. A step that
-// is skipped is none, a change of codec or method is no reason to begin again, and a run that was saved goes on.
+// Ranks go on from the last result, or the last median, together; the last rank goes elsewhere. A
+// step that is skipped is none, a change of codec or method is no reason to begin again, and a run
+// that was saved goes on.
 TEST_P(ExchangeCombine, RulesThatKeepSomethingFollowTheirLoops) {
   const auto n = static_cast<size_t>(GetParam());
   const auto value = [n](size_t rank, uint64_t step, size_t i) {

@@ -1,4 +1,5 @@
-// Rules other than the mean in use: hostile ranks, ranks that are too few, changes of the codec, every codec and method.
+// Rules other than the mean in use: hostile ranks, ranks that are too few, changes of the codec,
+// every codec and method.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -40,8 +41,8 @@ TEST_P(ExchangeCombineUses, AMinorityOfRanksCannotMoveTheMedianFar) {
     });
 }
 
-// Rank 0 is largest in the first tensor and in the second, rank 1 in all that there is. What decides
-// bucket by bucket, or section by section, leaves out rank 0.
+// Rank 0 is largest in the first tensor and in the second, rank 1 in all that there is. What
+// decides bucket by bucket, or section by section, leaves out rank 0.
 TEST_P(ExchangeCombineUses, AllBucketsAndSectionsDecideTogether) {
   const std::vector<TensorSpec> model{{"x", {10}, TensorKind::kLinear},
                                       {"y", {10}, TensorKind::kLinear},

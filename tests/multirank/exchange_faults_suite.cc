@@ -146,8 +146,8 @@ TEST_P(ExchangeFaults, LibraryMethodUndoesNonFiniteStepsToo) {
   });
 }
 
-// Every bit of what arrives matters: wherever the last rank sees one flipped in a message of rank 0,
-// all ranks skip the step and name rank 0, and nobody remembers anything of it.
+// Every bit of what arrives matters: wherever the last rank sees one flipped in a message of rank
+// 0, all ranks skip the step and name rank 0, and nobody remembers anything of it.
 TEST_P(ExchangeFaults, ACorruptMessageSeenByOneRankUndoesTheStepOnAll) {
   for (const ExchangeOptions& options : all_options(GetParam()))
     for (const double where : {0.0, 0.01, 0.1, 0.5, 0.9, 1.0})

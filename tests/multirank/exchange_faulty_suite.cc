@@ -1,4 +1,5 @@
-// Faulty ranks under a rule that tolerates them, by gather: the others leave them out and go on, with the same bits.
+// Faulty ranks under a rule that tolerates them, by gather: the others leave them out and go on,
+// with the same bits.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -291,7 +292,8 @@ TEST_P(ExchangeFaulty, ASilentRankIsWaitedForUntilTheDeadline) {
     });
 }
 
-// Others go on without it, it takes the same results, and it is one of them again when it has caught up.
+// Others go on without it, it takes the same results, and it is one of them again when it has
+// caught up.
 TEST_P(ExchangeFaulty, ASlowRankCatchesUp) {
   const int n = GetParam();
   constexpr uint64_t kSteps = 6;

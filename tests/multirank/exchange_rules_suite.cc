@@ -117,7 +117,8 @@ TEST_P(ExchangeRules, AStepCountsForAllSectionsOrForNone) {
     });
 }
 
-// All ranks send what as many exchanges would send, but for the agreement at the end, which is there once.
+// All ranks send what as many exchanges would send, but for the agreement at the end, which is
+// there once.
 TEST_P(ExchangeRules, TheRanksAgreeOnceAStep) {
   for (const ExchangeOptions& options : ruled())
     on_ranks(GetParam(), [&](Group& group) {
@@ -135,7 +136,8 @@ TEST_P(ExchangeRules, TheRanksAgreeOnceAStep) {
       }
       Side side(group, small_model(), options);
       const StepReport report = side.step(0);
-      // Owners differ, as tensors have other numbers in an exchange of their own: in all, not by rank.
+      // Owners differ, as tensors have other numbers in an exchange of their own: in all, not by
+      // rank.
       std::vector<uint64_t> mine{report.sent_bytes - agreement, apart};
       std::vector<uint64_t> all(2 * static_cast<size_t>(group.size()));
       group.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));

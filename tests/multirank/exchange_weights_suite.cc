@@ -146,7 +146,8 @@ TEST_P(ExchangeWeights, ARankThatSitsOutKeepsItsMemoriesAndSendsNoValues) {
     });
 }
 
-// What was sent so far plus what is still remembered is what was given, each rank's times n w / sum of w.
+// What was sent so far plus what is still remembered is what was given, each rank's times n w / sum
+// of w.
 TEST_P(ExchangeWeights, NothingIsLostWhenWeightsChange) {
   const TensorSpec tensor{"w", {600}, TensorKind::kLinear};
   on_all([&](Group& group) {

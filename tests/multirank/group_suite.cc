@@ -1,4 +1,5 @@
-// What every Group promises, on any number of ranks: the same bodies run on threads and under mpirun.
+// What every Group promises, on any number of ranks: the same bodies run on threads and under
+// mpirun.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,8 +72,8 @@ TEST_P(GroupSuite, KnowsItsPlace) {
 }
 
 // Every pair, itself included, both directions at once; lengths around what backends treat apart
-// (nothing, in the envelope, the eager limits of 4 and 64 KiB, a piece of 48 KiB, two, a parcel of 512
-// KiB with its fields and without, several).
+// (nothing, in the envelope, the eager limits of 4 and 64 KiB, a piece of 48 KiB, two, a parcel of
+// 512 KiB with its fields and without, several).
 TEST_P(GroupSuite, SendsAnyLengthToAnyRank) {
   on_all([](Group& group) {
     for (const size_t size :

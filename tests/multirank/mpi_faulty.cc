@@ -1,5 +1,6 @@
-// A program under mpirun --enable-recovery: an exchange with a robust rule, of which the last rank is killed in the
-// middle of a step; the others go on without it. Each that does says so; mpirun's exit code does not tell.
+// A program under mpirun --enable-recovery: an exchange with a robust rule, of which the last rank
+// is killed in the middle of a step; the others go on without it. Each that does says so; mpirun's
+// exit code does not tell.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A program under mpirun: processes meet, and one is late, leaves, is cut off from the others, or aborts a group, as the
-// first argument says. Each says what it comes to.
+// A program under mpirun: processes meet, and one is late, leaves, is cut off from the others, or
+// aborts a group, as the first argument says. Each says what it comes to.
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <cstdio>
@@ -46,7 +46,8 @@ int abort_and_go_on() {
   return 0;
 }
 
-// Every other group is left before the others have come into it: their letters about the next one may come early.
+// Every other group is left before the others have come into it: their letters about the next one
+// may come early.
 int meet_many_times() {
   const std::unique_ptr<Members> members = make_mpi_members().value();
   Meeting meeting;

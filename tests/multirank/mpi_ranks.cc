@@ -1,5 +1,5 @@
-// Ranks that are processes: the main function of a suite that mpirun starts. Every process runs every
-// test; the job fails when one of them does.
+// Ranks that are processes: the main function of a suite that mpirun starts. Every process runs
+// every test; the job fails when one of them does.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

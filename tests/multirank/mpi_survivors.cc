@@ -1,5 +1,6 @@
-// A program under mpirun --enable-recovery: asynchronous workers of which one is lost, as the first argument
-// says, and the others train on. Each that ends well says so; mpirun's exit code does not tell.
+// A program under mpirun --enable-recovery: asynchronous workers of which one is lost, as the first
+// argument says, and the others train on. Each that ends well says so; mpirun's exit code does not
+// tell.
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <csignal>

@@ -1,4 +1,5 @@
-// Pipelines and tensor-parallel ranks on every kind of rank: processes end with the bits that threads end with.
+// Pipelines and tensor-parallel ranks on every kind of rank: processes end with the bits that
+// threads end with.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -111,8 +111,8 @@ TEST_P(SyncCodecs, WhatOneDifferenceCouldNotCarryIsInTheNext) {
     });
 }
 
-// Followers that adopt what they are told hold r: the sum of what one encoder made of the differences,
-// which learns from each of them (sidco counts and adapts its stages).
+// Followers that adopt what they are told hold r: the sum of what one encoder made of the
+// differences, which learns from each of them (sidco counts and adapts its stages).
 TEST_P(SyncCodecs, AReferenceIsTheSumOfOneEncodersDifferences) {
   const std::string codec = "sidco:density=0.05,window=2";
   on_all([&](Group& group) {

@@ -71,8 +71,8 @@ TEST_P(SyncGossip, WithoutStepsAllMeetAtTheMeanOfWhereTheyWere) {
     });
 }
 
-// Weights differ for a while where some receive more than others: without push-sum the mean would be
-// missed.
+// Weights differ for a while where some receive more than others: without push-sum the mean would
+// be missed.
 TEST_P(SyncGossip, WeightsStayOneOnRegularGraphsOnly) {
   if (n() < 3) return;
   for (const std::string_view graph : graph_names())

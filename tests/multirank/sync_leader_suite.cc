@@ -102,7 +102,8 @@ TEST_P(SyncLeader, FollowsTheFormulaWithProximalPulls) {
   });
 }
 
-// Judged by samples of its own choosing, not by training losses: here the last rank is always the best.
+// Judged by samples of its own choosing, not by training losses: here the last rank is always the
+// best.
 TEST_P(SyncLeader, AJudgeTakesThePlaceOfTrainingLosses) {
   if (n() == 1) return;
   on_all([&](Group& group) {

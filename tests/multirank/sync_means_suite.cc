@@ -45,8 +45,8 @@ void expect_near(std::span<const float> x, const std::vector<double>& expected, 
     ASSERT_NEAR(x[i], expected[i], bound) << "step " << step << ", value " << i;
 }
 
-// With the mean gradient at one place, which is what workers that agree before each step have. A mean
-// rounds n + 1 times by half a unit of 2^-23, and SGD forgets in 1 / (0.1 x 0.5) steps.
+// With the mean gradient at one place, which is what workers that agree before each step have. A
+// mean rounds n + 1 times by half a unit of 2^-23, and SGD forgets in 1 / (0.1 x 0.5) steps.
 TEST_P(SyncMeans, AveragingEveryStepIsDataParallelSgd) {
   on_all([&](Group& group) {
     Worker worker(group, {.method = "average:tau=1"});
@@ -159,8 +159,8 @@ TEST_P(SyncMeans, OneWorkerIsSgdToTheBit) {
   });
 }
 
-// As docs/collectives.md says of dense: 2 (n-1) (c/n + F) for a stream whose values n divides, and 8
-// bytes for each round of the agreement.
+// As docs/collectives.md says of dense: 2 (n-1) (c/n + F) for a stream whose values n divides, and
+// 8 bytes for each round of the agreement.
 TEST_P(SyncMeans, ARoundSendsWhatADenseExchangeDoes) {
   on_all([&](Group& group) {
     for (const std::string method : {"average:tau=1", "easgd:tau=1"}) {

@@ -92,7 +92,8 @@ void SyncOuter::expect_diloco(SynchroniserOptions options) {
   });
 }
 
-// The values of tensors that are sent compressed, by tensor; the bias between them is sent as it is.
+// The values of tensors that are sent compressed, by tensor; the bias between them is sent as it
+// is.
 constexpr std::pair<size_t, size_t> kCompressed[] = {{0, 45}, {50, 110}};
 
 // Zeros but for the `share` of each compressed tensor with the largest magnitudes, and the bias.
@@ -271,7 +272,8 @@ TEST_P(SyncOuter, ParleScopesItsPulls) {
       worker.step();
       away = 0;  // y goes on from the replica
     }
-    // Replicas moved to 0.1 (r + 1), then towards each other by rho of each of seven outer steps more.
+    // Replicas moved to 0.1 (r + 1), then towards each other by rho of each of seven outer steps
+    // more.
     double left = 1;
     for (int outer = 1; outer < 8; ++outer) left *= 1 - 0.05 * std::pow(1.5, outer);
     const auto all = gather<float>(group, worker.x);

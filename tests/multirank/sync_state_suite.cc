@@ -1,5 +1,5 @@
-// What synchronisers remember: resumed runs go on bit for bit, bad rounds leave no trace, codecs lose
-// nothing for good.
+// What synchronisers remember: resumed runs go on bit for bit, bad rounds leave no trace, codecs
+// lose nothing for good.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// streaming against its formula, and against diloco where the two are the same; rounds that overlap steps.
+// streaming against its formula, and against diloco where the two are the same; rounds that overlap
+// steps.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,7 +98,8 @@ void expect_near(std::span<const float> x, const Vector& expected, int step) {
     ASSERT_NEAR(x[i], expected[i], 4e-6) << "step " << step << ", value " << i;
 }
 
-// Without delay, up to the step in which the other fragment's round begins, in it, and as late as may be.
+// Without delay, up to the step in which the other fragment's round begins, in it, and as late as
+// may be.
 TEST_P(SyncStreaming, FollowsTheFormula) {
   const std::vector<std::pair<int, std::string>> cases = {
       {0, "0"}, {1, "0"}, {2, "0.25"}, {3, "0.75"}, {5, "0.5"}};
@@ -224,7 +226,8 @@ TEST_P(SyncStreaming, SavingInEveryStepChangesNothing) {
     });
 }
 
-// Two ranks' state, with a round under way, goes on with any number of ranks: what had arrived is taken by all.
+// Two ranks' state, with a round under way, goes on with any number of ranks: what had arrived is
+// taken by all.
 TEST_P(SyncStreaming, ARoundUnderWayIsResized) {
   const SynchroniserOptions options = {.method = "streaming:tau=4,fragments=2,delay=3",
                                        .codec = "int8"};
@@ -269,7 +272,8 @@ TEST_P(SyncStreaming, ARoundUnderWayIsResized) {
   });
 }
 
-// A round that is found bad before the state is saved is skipped after it is loaded, for the same reason.
+// A round that is found bad before the state is saved is skipped after it is loaded, for the same
+// reason.
 TEST_P(SyncStreaming, ASkippedRoundIsSavedAndLoaded) {
   const SynchroniserOptions options = {.method = "streaming:tau=4,fragments=2,delay=3",
                                        .codec = "int8"};
@@ -329,7 +333,8 @@ TEST_P(SyncStreaming, ASavedRoundUnderWayNeedsTheSameTimes) {
   });
 }
 
-// A round sends what the exchange of a fragment sends: the first of two is less than half of the parameters.
+// A round sends what the exchange of a fragment sends: the first of two is less than half of the
+// parameters.
 TEST_P(SyncStreaming, ARoundSendsOneFragment) {
   if (n() == 1) return;
   on_all([&](Group& group) {

@@ -1,9 +1,11 @@
-// Bytes and non-zeros per rank against the number of ranks, for sparse methods: a table in Markdown.
+// Bytes and non-zeros per rank against the number of ranks, for sparse methods: a table in
+// Markdown.
 //
 //   traffic_table [values] [density]     262,144 and 0.01
 //
-// Ranks are threads; gradients are heavy-tailed, half of them common to all ranks, so that ranks keep
-// some positions in common and others not. Averages over ranks and 4 steps: each has one leader.
+// Ranks are threads; gradients are heavy-tailed, half of them common to all ranks, so that ranks
+// keep some positions in common and others not. Averages over ranks and 4 steps: each has one
+// leader.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

@@ -34,8 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Training,
                          ::testing::Values("fp32", "topk:density=0.1", "adacomp",
                                            "sidco:density=0.05"));
 
-// As many attackers as a median bears, each of another kind: of one attacker each attack in turn, of several
-// neighbours in the list at once.
+// As many attackers as a median bears, each of another kind: of one attacker each attack in turn,
+// of several neighbours in the list at once.
 TEST(AttackedTraining, EndsWithTheBitsOfThreads) {
   const std::vector<std::string> attacks = {
       "sign_flip:scale=100", "equivocation", "noise", "alie", "nan",

@@ -1,4 +1,5 @@
-// What any synchroniser makes of the workers' parameters, remembers and sends is what is on file, to the bit.
+// What any synchroniser makes of the workers' parameters, remembers and sends is what is on file,
+// to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "recorded/sync_results.h"
 

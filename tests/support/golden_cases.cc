@@ -25,7 +25,8 @@ std::string hex_values(std::span<const float> values) {
   return text.empty() ? " -" : text;
 }
 
-// What a decoder must know of a tensor: how many values, or, where they make a matrix, its dimensions.
+// What a decoder must know of a tensor: how many values, or, where they make a matrix, its
+// dimensions.
 std::string extent(bool shaped, const TensorSpec& tensor) {
   if (!shaped || tensor.shape.size() < 2) return std::to_string(tensor.count());
   std::string text;

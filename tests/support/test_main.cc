@@ -1,5 +1,5 @@
-// main() of test programs. With a file's stem as argument (`exchange_tests dense_test`) only the tests
-// of that file run; without one, all of the program's.
+// main() of test programs. With a file's stem as argument (`exchange_tests dense_test`) only the
+// tests of that file run; without one, all of the program's.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

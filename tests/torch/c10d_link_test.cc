@@ -1,5 +1,5 @@
-// What a world does when the other rank's end of the link is played by the test: receives that cannot
-// be posted any more, and a rank that leaves while another still sends.
+// What a world does when the other rank's end of the link is played by the test: receives that
+// cannot be posted any more, and a rank that leaves while another still sends.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,8 +78,8 @@ class PlayedLink final : public c10d::Backend {
     return posted_.back().second;
   }
 
-  // Of the receives that are posted, the first `filled` are yet to get what they wait for; the others
-  // fail, and those that are posted from now on.
+  // Of the receives that are posted, the first `filled` are yet to get what they wait for; the
+  // others fail, and those that are posted from now on.
   void sever(size_t filled) {
     const std::lock_guard lock(mutex_);
     severed_ = true;

@@ -1,5 +1,6 @@
-// Ranks of a torch.distributed process group: suites of tests/multirank as a module, which every rank's
-// interpreter runs on the process group that it is given; and a rank that leaves before another's send has ended.
+// Ranks of a torch.distributed process group: suites of tests/multirank as a module, which every
+// rank's interpreter runs on the process group that it is given; and a rank that leaves before
+// another's send has ended.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <torch/csrc/utils/pybind.h>
@@ -54,7 +55,8 @@ std::pair<int, bool> run(const c10::intrusive_ptr<c10d::ProcessGroup>& processes
   return {testing::UnitTest::GetInstance()->test_to_run_count(), passed};
 }
 
-// What was sent has arrived for a while when wait says so, as where the sending thread loses its core.
+// What was sent has arrived for a while when wait says so, as where the sending thread loses its
+// core.
 class LateWork final : public c10d::Work {
  public:
   explicit LateWork(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
@@ -85,8 +87,8 @@ class LateSends final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> backend_;
 };
 
-// Rank 0 sends, late; rank 1 receives and leaves at once, by an exception if asked to. Throws when either end is
-// told of a loss.
+// Rank 0 sends, late; rank 1 receives and leaves at once, by an exception if asked to. Throws when
+// either end is told of a loss.
 void leave_early(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, bool by_exception) {
   const pybind11::gil_scoped_release released;
   auto used = processes;

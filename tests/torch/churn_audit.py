@@ -14,9 +14,9 @@ import thinwire
 VALUES = 1200
 CODEC = "topk:density=0.05"
 
-Tried = collections.namedtuple("Tried", "epoch rank")  # before it comes into a group
-Joined = collections.namedtuple("Joined", "epoch ranks memory lost")
-Began = collections.namedtuple("Began", "step epoch ranks takes_part memory")
+Tried = collections.namedtuple("Tried", "generation rank")  # before it comes into a group
+Joined = collections.namedtuple("Joined", "generation ranks memory lost")
+Began = collections.namedtuple("Began", "step generation ranks takes_part memory")
 Counted = collections.namedtuple("Counted", "step mean")  # it counts here
 Weights = collections.namedtuple("Weights", "step checksum")  # before that step
 Waited = collections.namedtuple("Waited", "for_what seconds")
@@ -88,7 +88,7 @@ class Audit:
                     began = record
                 if isinstance(record, Counted) and began is not None:
                     is_last = not any(isinstance(later, Counted) for later in records[place + 1:])
-                    last.setdefault(record.step, {}).setdefault(began.epoch, []).append(
+                    last.setdefault(record.step, {}).setdefault(began.generation, []).append(
                         (number, place, number in self.killed and is_last))
         for groups in last.values():
             died = [those for those in groups.values() if all(gone for _, _, gone in those)]
@@ -114,7 +114,7 @@ class Audit:
                 if isinstance(record, Counted):
                     mean = means.setdefault(record.step, record.mean)
                     self._expect(np.array_equal(mean, record.mean), f"step {record.step} has several means")
-        counted = self._epochs_that_count()
+        counted = self._generations_that_count()
         self.owed = {}  # by worker that was killed: what was lost with it
         for number, records in self.logs.items():
             chain = [record for record in records if isinstance(record, (Joined, Began))]
@@ -125,7 +125,7 @@ class Audit:
                         self._expect(not record.memory.any(), f"worker {number} owes something when it joins")
                 if isinstance(record, Began):
                     again = isinstance(after, Began) and after[:2] == record[:2]  # in the same group
-                    if counted.get(record.step) == record.epoch and not again:
+                    if counted.get(record.step) == record.generation and not again:
                         begun[record.step].append((number, record, after))
                         continue
                 if after is None:
@@ -152,7 +152,7 @@ class Audit:
                 error = np.abs(total / len(members) - means[step]).max()
                 self._expect(error < 1e-5, f"step {step}: what was sent and the mean differ by {error}")
 
-    def _epochs_that_count(self):
+    def _generations_that_count(self):
         """Of each step that counted, the group."""
         counted = {}
         for number, records in self.logs.items():
@@ -164,7 +164,7 @@ class Audit:
                     if last is None or last.step != record.step:
                         self.errors.append(f"worker {number} counted step {record.step} and did not begin it")
                         continue
-                    self._expect(counted.setdefault(record.step, last.epoch) == last.epoch,
+                    self._expect(counted.setdefault(record.step, last.generation) == last.generation,
                                  f"step {record.step} counted in two groups")
         return counted
 
@@ -174,16 +174,16 @@ class Audit:
         for number, records in self.logs.items():
             for record in records:
                 if isinstance(record, Tried):
-                    names[record.epoch, record.rank] = number
+                    names[record.generation, record.rank] = number
         for number, records in self.logs.items():
             for record in records:
                 if isinstance(record, Joined):
-                    for epoch, rank, owed, step in record.lost:
-                        reported[names[epoch, rank]] = (epoch, owed, step)
-        for number, (epoch, owed, step) in reported.items():
+                    for generation, rank, owed, step in record.lost:
+                        reported[names[generation, rank]] = (generation, owed, step)
+        for number, (generation, owed, step) in reported.items():
             self._expect(number in self.killed, f"worker {number} lives and is reported lost")
             told = [float(np.linalg.norm(record.memory)) for record in self.logs[number]
-                    if (isinstance(record, Began) and record.epoch == epoch and record.step == step)]
+                    if (isinstance(record, Began) and record.generation == generation and record.step == step)]
             for norm in told:
                 self._expect(abs(norm - owed) <= 1e-4 * norm, f"worker {number} told {norm}, and {owed} is reported")
             self.lost_squares += owed * owed

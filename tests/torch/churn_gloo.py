@@ -44,16 +44,16 @@ class _Worker:
         finally:
             self.log(Waited(what, time.monotonic() - since))
 
-    def come_together(self, epoch, rank, size):
-        self.log(Tried(epoch, rank))
+    def come_together(self, generation, rank, size):
+        self.log(Tried(generation, rank))
         with self.waits("group"):
-            group = _group_of(dist.PrefixStore(f"group/{epoch}", self.store), rank, size, self.deadline)
+            group = _group_of(dist.PrefixStore(f"group/{generation}", self.store), rank, size, self.deadline)
         try:
             with self.waits("regroup"):
                 if self.engine is None:
-                    self.engine = self._engines.join(group, [("weights", [VALUES], "other")], OPTIONS, self.deadline, epoch)
+                    self.engine = self._engines.join(group, [("weights", [VALUES], "other")], OPTIONS, self.deadline, generation)
                 else:
-                    self.engine.regroup(group, epoch)
+                    self.engine.regroup(group, generation)
         except Exception:
             self._close(group)
             raise
@@ -63,8 +63,8 @@ class _Worker:
         joined = self.engine.joined()
         if joined["ended"]:
             self.apply()
-        self.log(Joined(epoch, size, memory_of(self.engine), joined["lost"]))
-        store = dist.PrefixStore(f"weights/{epoch}", self.store)
+        self.log(Joined(generation, size, memory_of(self.engine), joined["lost"]))
+        store = dist.PrefixStore(f"weights/{generation}", self.store)
         if rank == joined["source"]:
             store.set("weights", self.weights.tobytes())
         if joined["takes_over"]:
@@ -78,9 +78,9 @@ class _Worker:
         self.step += 1
         self.log.weights(self.step, self.weights)
 
-    def train(self, epoch, size, steps):
+    def train(self, generation, size, steps):
         for _ in range(steps):
-            self.log(Began(self.step, epoch, size, True, memory_of(self.engine)))
+            self.log(Began(self.step, generation, size, True, memory_of(self.engine)))
             self.mean = torch.from_numpy(gradient(self.number, self.step))
             with self.waits("step"):
                 self.engine.start(0, self.mean)
@@ -92,10 +92,10 @@ def _work(number, folder, port, deadline, pipe):
     torch.set_num_threads(1)
     worker = _Worker(number, folder, port, deadline)
     while (order := pipe.recv()) is not None:
-        epoch, rank, size, steps = order
+        generation, rank, size, steps = order
         try:
-            worker.come_together(epoch, rank, size)
-            worker.train(epoch, size, steps)
+            worker.come_together(generation, rank, size)
+            worker.train(generation, size, steps)
         except Exception as error:  # noqa: BLE001 - goes to the conductor
             pipe.send(f"{type(error).__name__}: {error}")
         else:
@@ -112,7 +112,7 @@ class Conductor:
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.alive, self.killed, self.numbers = {}, set(), []
         self.kills = self.joins = self.rounds = self.failed = 0
-        self.usual, self.epoch, self.longest = 0.3, 0, 0.0
+        self.usual, self.generation, self.longest = 0.3, 0, 0.0
         self.seasoned = set()  # those that came through a round
         self.errors, self.failed_last = [], False
 
@@ -143,7 +143,7 @@ class Conductor:
 
     def round(self, kills):
         self.rounds += 1
-        self.epoch += 1
+        self.generation += 1
         if len(self.alive) < 3 or (len(self.alive) < 5 and self.draws.random() < 0.4):
             self.join()
         numbers = list(self.alive)
@@ -151,7 +151,7 @@ class Conductor:
         steps = self.draws.randint(1, 4)
         since = time.monotonic()
         for rank, number in enumerate(numbers):
-            self.alive[number][1].send((self.epoch, rank, len(numbers), steps))
+            self.alive[number][1].send((self.generation, rank, len(numbers), steps))
         # Never all that have weights: a newcomer's first round is not over.
         old = [number for number in numbers if number in self.seasoned]
         if kills and len(numbers) > 1:

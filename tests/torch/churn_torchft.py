@@ -29,16 +29,16 @@ def _work(number, folder, lighthouse, deadline, progress, last, over):
     class Logged(ProcessGroup):
         def _create_pg(self, store, rank, world_size):
             group = super()._create_pg(store, rank, world_size)
-            log(Tried(self._epoch, rank))
+            log(Tried(self._generation, rank))
             return group
 
         def _join(self, vector):
-            before = vector.epoch
+            before = vector.generation
             super()._join(vector)
             engine = vector.engine
-            if vector.epoch != before:
-                log(Joined(vector.epoch, engine.size, memory_of(engine), engine.joined()["lost"]))
-            log(Began(self._manager.current_step(), vector.epoch, engine.size, self._manager.is_participating(),
+            if vector.generation != before:
+                log(Joined(vector.generation, engine.size, memory_of(engine), engine.joined()["lost"]))
+            log(Began(self._manager.current_step(), vector.generation, engine.size, self._manager.is_participating(),
                       memory_of(engine)))
 
     weights = torch.zeros(VALUES)

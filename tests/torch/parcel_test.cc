@@ -1,4 +1,5 @@
-// Parcels of messages: what is written is read, however it is cut, and what is no parcel is refused.
+// Parcels of messages: what is written is read, however it is cut, and what is no parcel is
+// refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/c10d/parcel.h"
 

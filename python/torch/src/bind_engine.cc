@@ -1,5 +1,5 @@
-// The module thinwire.torch._engine, bound by the pybind11 that torch itself is bound by: only that one knows
-// a process group when it is given one.
+// The module thinwire.torch._engine, bound by the pybind11 that torch itself is bound by: only that
+// one knows a process group when it is given one.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
@@ -78,14 +78,14 @@ py::dict report_of(Engine& engine, StepReport (Engine::*end)()) {
 
 py::dict to_dict(const Regrouped& joined) {
   py::dict row;
-  row["epoch"] = joined.epoch;
+  row["generation"] = joined.generation;
   row["step"] = joined.step;
   row["takes_over"] = joined.takes_over;
   row["source"] = joined.source;
   row["ended"] = joined.ended.has_value() && !joined.ended->skipped;
   py::list lost;
   for (const LostRank& one : joined.lost)
-    lost.append(py::make_tuple(one.epoch, one.rank, one.owed, one.step));
+    lost.append(py::make_tuple(one.generation, one.rank, one.owed, one.step));
   row["lost"] = lost;
   return row;
 }
@@ -164,14 +164,15 @@ PYBIND11_MODULE(_engine, module) {
           "join",
           [](const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
              const std::vector<thinwire::python::NamedShape>& tensors, const py::dict& options,
-             double deadline_seconds, uint32_t epoch) {
+             double deadline_seconds, uint32_t generation) {
             const auto parsed = thinwire::python::exchange_options_of(options);
             const NoGil released;
-            return std::make_shared<Engine>(processes, tensors, parsed, deadline_seconds, epoch);
+            return std::make_shared<Engine>(processes, tensors, parsed, deadline_seconds,
+                                            generation);
           },
           py::arg("processes"), py::arg("tensors"), py::arg("options"), py::arg("deadline_seconds"),
-          py::arg("epoch"))
-      .def("regroup", &Engine::regroup, py::arg("processes"), py::arg("epoch"),
+          py::arg("generation"))
+      .def("regroup", &Engine::regroup, py::arg("processes"), py::arg("generation"),
            py::call_guard<NoGil>())
       .def("joined",
            [](const Engine& engine) { return thinwire::python::to_dict(engine.joined()); })

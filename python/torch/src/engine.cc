@@ -41,24 +41,24 @@ Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
 
 Engine::Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
                const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
-               double deadline_seconds, uint32_t epoch)
+               double deadline_seconds, uint32_t generation)
     : deadline_(static_cast<int64_t>(deadline_seconds * 1000)),
       group_(make_c10d_group(processes)),
       store_(std::make_unique<Store>()),
       tensors_(specs_of(tensors)),
       columns_(1) {
   group_->set_deadline(deadline_);
-  ExchangeOptions with_epoch = options;
-  with_epoch.generation = epoch;
-  exchange_.begin(join_exchange(*group_, *store_, tensors_, with_epoch, &joined_));
+  ExchangeOptions with_generation = options;
+  with_generation.generation = generation;
+  exchange_.begin(join_exchange(*group_, *store_, tensors_, with_generation, &joined_));
   next_step_ = joined_.step;
 }
 
 // The old group goes once the exchange has left it.
-void Engine::regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t epoch) {
+void Engine::regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t generation) {
   std::unique_ptr<Group> next = make_c10d_group(processes);
   next->set_deadline(deadline_);
-  joined_ = exchange_->regroup(*next, epoch);
+  joined_ = exchange_->regroup(*next, generation);
   group_ = std::move(next);
   if (joined_.ended) give_back(*joined_.ended);
   started_.clear();

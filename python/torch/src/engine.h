@@ -36,26 +36,26 @@ inline Momentum momentum_of(const MomentumTuple& given) {
 // Not for two threads at once, but for wait, which may run on another one than start.
 class Engine {
  public:
-  // Called by all ranks of the process group alike, which has those of all columns. Throws whatever make_exchange throws.
-  // With a device in the options, gradients may be in its memory.
+  // Called by all ranks of the process group alike, which has those of all columns. Throws whatever
+  // make_exchange throws. With a device in the options, gradients may be in its memory.
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
          double deadline_seconds);
 
-  // With an epoch, as join_exchange has it: a member of a group whose ranks change.
+  // With a generation, as join_exchange has it: a member of a group whose ranks change.
   Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& processes,
          const std::vector<NamedShape>& tensors, const ExchangeOptions& options,
-         double deadline_seconds, uint32_t epoch);
+         double deadline_seconds, uint32_t generation);
 
-  // As Exchange has them. The gradients of a step that failed are kept until then; `joined` is what regroup returned
-  // last, or the join.
-  void regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t epoch);
+  // As Exchange has them. The gradients of a step that failed are kept until then; `joined` is what
+  // regroup returned last, or the join.
+  void regroup(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, uint32_t generation);
   const Regrouped& joined() const noexcept { return joined_; }
   void settle(bool counts) { exchange_->settle(counts); }
   void hand_over(bool leaves) { exchange_->hand_over(leaves); }
 
-  // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks. Called by all ranks between two
-  // steps.
+  // Throws Error(kMismatch) on every rank when `text` (lines) differs between ranks. Called by all
+  // ranks between two steps.
   void agree(const std::string& what, const std::string& text) {
     require_agreement(*group_, what, text);
   }
@@ -65,11 +65,13 @@ class Engine {
     return python::tell_all(*group_, text);
   }
 
-  // Of every tensor, from the next step on, where the memory is an optimiser's momentum. Between two steps.
+  // Of every tensor, from the next step on, where the memory is an optimiser's momentum. Between
+  // two steps.
   void set_momentum(const std::vector<MomentumTuple>& of_tensors);
 
-  // As Exchange has them. set_weighted and change are called by all ranks alike, between two steps; of the options,
-  // change takes those that Exchange::change can change. abstain sits the next step out.
+  // As Exchange has them. set_weighted and change are called by all ranks alike, between two steps;
+  // of the options, change takes those that Exchange::change can change. abstain sits the next step
+  // out.
   void set_weighted(bool weighted) { exchange_->set_weighted(weighted); }
   void set_weight(double weight) { exchange_->set_weight(weight); }
   void abstain() { exchange_->abstain(Abstention::kSitsOut); }
@@ -77,18 +79,18 @@ class Engine {
   void change(ExchangeOptions asked);
   const ExchangeOptions& options() const { return exchange_->options(); }
 
-  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, float32, bfloat16 or float16; on the processor,
-  // or, with a queue of the device, ready behind what that holds.
+  // Hands a gradient over; until wait returns it is thinwire's. Contiguous, float32, bfloat16 or
+  // float16; on the processor, or, with a queue of the device, ready behind what that holds.
   void start(size_t index, const at::Tensor& gradient, std::optional<uint64_t> queue);
 
-  // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped for a fault leaves
-  // them as NaN, so that whoever looks at gradients (a gradient scaler) sees on every rank what one rank had; one
-  // that ranks abstained from leaves zeros.
-  // Throws Error(kContract) naming the tensors that were not started.
+  // Ends the step that was started: gradients hold the mean over ranks. A step that was skipped for
+  // a fault leaves them as NaN, so that whoever looks at gradients (a gradient scaler) sees on
+  // every rank what one rank had; one that ranks abstained from leaves zeros. Throws
+  // Error(kContract) naming the tensors that were not started.
   StepReport wait();
 
-  // As thinwire/auto_codec.h has them, for gradients in float32 of the processor's memory. False where the exchange has no bypass.
-  // A skipped step leaves gradients as wait does.
+  // As thinwire/auto_codec.h has them, for gradients in float32 of the processor's memory. False
+  // where the exchange has no bypass. A skipped step leaves gradients as wait does.
   bool may_bypass();
   void start_outside(size_t index, const at::Tensor& gradient);
   StepReport finish_outside();
@@ -98,8 +100,8 @@ class Engine {
   double owed() const { return store_->owed_norm(); }
 
   std::vector<SavedArray> save() const { return save_store(*store_); }
-  // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks. Where it fails all of
-  // them go on as they were, unless one is lost.
+  // The exchange begins anew with these states of `saved.size()` old ranks. Called by all ranks.
+  // Where it fails all of them go on as they were, unless one is lost.
   void load(const std::vector<std::vector<SavedArray>>& saved, uint64_t step);
 
   // Names and shapes of what it would save.

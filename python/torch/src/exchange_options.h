@@ -8,8 +8,8 @@
 
 namespace thinwire::python {
 
-// All that `compress` takes, and "rules": a list of dictionaries with pattern, codec, feedback, method and
-// grouping. A grouping of "auto" is an absent one.
+// All that `compress` takes, and "rules": a list of dictionaries with pattern, codec, feedback,
+// method and grouping. A grouping of "auto" is an absent one.
 ExchangeOptions exchange_options_of(const pybind11::dict& given);
 
 // What Exchange::change changes: codec, feedback, method, grouping, rules, steps_per_epoch.

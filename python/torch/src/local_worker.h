@@ -20,8 +20,8 @@
 
 namespace thinwire::python {
 
-// For one thread. `parameters` and `gradients` are contiguous float32 vectors on the processor: the values
-// of all tensors, one after another.
+// For one thread. `parameters` and `gradients` are contiguous float32 vectors on the processor: the
+// values of all tensors, one after another.
 class LocalWorker {
  public:
   // Called by all ranks of the process group alike; all begin with rank 0's parameters, which are
@@ -38,11 +38,11 @@ class LocalWorker {
   void leave() { sync_->leave(); }
 
   std::vector<SavedArray> save() const { return save_store(*store_); }
-  // The method goes on from these states of `saved.size()` old ranks. Called by all ranks. Where it fails all
-  // of them go on as they were, unless one is lost.
+  // The method goes on from these states of `saved.size()` old ranks. Called by all ranks. Where it
+  // fails all of them go on as they were, unless one is lost.
   void load(const std::vector<std::vector<SavedArray>>& saved);
-  // The method begins anew, all with rank 0's parameters, which are written to `parameters`. Called by all
-  // ranks.
+  // The method begins anew, all with rank 0's parameters, which are written to `parameters`. Called
+  // by all ranks.
   void restart(const at::Tensor& parameters);
 
   // What every rank says, in rank order. Called by all ranks between two rounds.

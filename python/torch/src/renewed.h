@@ -21,8 +21,9 @@ class Renewed {
     return object_.get();
   }
 
-  // Ends the object first, because both write to one group, then makes the next one. Where that fails, `again` makes one like
-  // it was, unless a rank is lost. Throws what `make` threw, or `again`.
+  // Ends the object first, because both write to one group, then makes the next one. Where that
+  // fails, `again` makes one like it was, unless a rank is lost. Throws what `make` threw, or
+  // `again`.
   template <typename Make, typename Again>
   void renew(const Make& make, const Again& again) {
     object_.reset();

@@ -27,8 +27,8 @@ std::vector<SavedArray> saved_arrays(const StateArrays& arrays);
 StateArrays state_arrays(const std::vector<SavedArray>& saved);
 
 std::vector<SavedArray> save_store(const Store& store);
-// A store with what this rank gets of the states of `saved.size()` old ranks. Called by all ranks; throws
-// on all of them what is wrong with those of one.
+// A store with what this rank gets of the states of `saved.size()` old ranks. Called by all ranks;
+// throws on all of them what is wrong with those of one.
 std::unique_ptr<Store> load_store(const std::vector<std::vector<SavedArray>>& saved, Group& group,
                                   int inside = 1, int columns = 1);
 

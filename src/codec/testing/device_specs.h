@@ -1,4 +1,5 @@
-// Codecs with a form for a device's memory, in the variants that differ there: for tests, and for checks on a GPU.
+// Codecs with a form for a device's memory, in the variants that differ there: for tests, and for
+// checks on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

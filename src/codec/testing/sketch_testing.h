@@ -85,8 +85,8 @@ inline void expect_sums_add_up(const std::string& spec, size_t count) {
   for (size_t i = 0; i < count; ++i) ASSERT_NEAR(of_a[i] + of_b[i], both[i], 1e-5);
 }
 
-// Three ranks whose encoders agree: one payload, the mean of their sums; and what they keep is what the mean of their
-// values lacks.
+// Three ranks whose encoders agree: one payload, the mean of their sums; and what they keep is what
+// the mean of their values lacks.
 inline void expect_agreement(const std::string& spec, size_t count) {
   SCOPED_TRACE(spec);
   constexpr size_t kRanks = 3;
@@ -165,8 +165,8 @@ inline void expect_finite_near_the_largest(const std::vector<std::string>& specs
     }
 }
 
-// Sums are those of smaller values, times a power of two, up to the bound of what is sent. From 2^95 on they are formed
-// of a small multiple of the values, so that none overflows.
+// Sums are those of smaller values, times a power of two, up to the bound of what is sent. From
+// 2^95 on they are formed of a small multiple of the values, so that none overflows.
 inline void expect_sums_up_to_the_bound(const std::vector<std::string>& specs) {
   constexpr float kBound = 0x1p86f;
   const auto values = draw(normal, 0, 1000);

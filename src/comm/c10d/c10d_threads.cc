@@ -27,7 +27,8 @@ std::vector<at::Tensor> as_tensors(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-// What came before the loss counts: the receiver, which finds the same, has the word if it soon ends.
+// What came before the loss counts: the receiver, which finds the same, has the word if it soon
+// ends.
 void C10dWorld::send_all(Peer& peer) {
   std::string why;
   try {
@@ -103,8 +104,8 @@ bool C10dWorld::post_receive(Peer& peer) {
   return receiving_;
 }
 
-// Until an end comes or the world stops receiving. A lost connection fails receives that are posted later
-// before what came is read: that is thrown when nothing is left to be read.
+// Until an end comes or the world stops receiving. A lost connection fails receives that are posted
+// later before what came is read: that is thrown when nothing is left to be read.
 void C10dWorld::receive_parcels(Peer& peer) {
   std::exception_ptr failure;
   const auto post = [&] {

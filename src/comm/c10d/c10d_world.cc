@@ -90,9 +90,10 @@ void C10dWorld::leave() noexcept {
   notify();
 }
 
-// Sends what is queued and reads on until the ends of all others have come: a process that goes while they
-// still send to it takes with it what they have not read. All that within kGoodbye. False when a thread is
-// left that waits for a rank and cannot be woken; the process is about to end.
+// Sends what is queued and reads on until the ends of all others have come: a process that goes
+// while they still send to it takes with it what they have not read. All that within kGoodbye.
+// False when a thread is left that waits for a rank and cannot be woken; the process is about to
+// end.
 bool C10dWorld::close() noexcept {
   bool all_sent = false;
   {
@@ -141,8 +142,8 @@ void C10dWorld::notify() {
   changed_.notify_all();
 }
 
-// Copies a message into parcels. The sender has those that are full while the next is being filled. What
-// nobody sends any more is dropped.
+// Copies a message into parcels. The sender has those that are full while the next is being filled.
+// What nobody sends any more is dropped.
 uint64_t C10dWorld::write(Peer& peer, MessageFields fields, std::span<const std::byte> bytes) {
   fields.size = bytes.size();
   const std::lock_guard writing(peer.writing);

@@ -1,13 +1,14 @@
 // C10dWorld: the messages of thinwire's groups over one process group of torch.distributed.
 //
-// Point-to-point only, under one tag. Each pair of ranks has a stream of messages in either direction,
-// cut into parcels (parcel.h), and each direction a thread, since a backend such as Gloo can wait for a
-// message but not be asked whether it is there. A transfer of Gloo begins when the receiver has said that
-// it is ready, which costs a handshake of 0.15 ms on busy cores and waits behind all that goes the same
-// way. So kPosted receives are always posted, each of them for the largest parcel, a smaller one coming
-// as it is: nothing waits for a handshake as long as less is under way, and a link carries both ways.
-// Who leaves, or is lost to a group, says how many messages it got: a sender may learn that its rank has
-// left before it learns that what it sent has arrived.
+// Point-to-point only, under one tag. Each pair of ranks has a stream of messages in either
+// direction, cut into parcels (parcel.h), and each direction a thread, since a backend such as Gloo
+// can wait for a message but not be asked whether it is there. A transfer of Gloo begins when the
+// receiver has said that it is ready, which costs a handshake of 0.15 ms on busy cores and waits
+// behind all that goes the same way. So kPosted receives are always posted, each of them for the
+// largest parcel, a smaller one coming as it is: nothing waits for a handshake as long as less is
+// under way, and a link carries both ways. Who leaves, or is lost to a group, says how many
+// messages it got: a sender may learn that its rank has left before it learns that what it sent has
+// arrived.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -57,8 +58,8 @@ class C10dWorld {
     std::vector<Piece> pieces;
   };
 
-  // The world of this process group, with its threads. Throws Error(kUnsupported) for a backend that
-  // moves tensors of the processor's memory neither itself nor through another one.
+  // The world of this process group, with its threads. Throws Error(kUnsupported) for a backend
+  // that moves tensors of the processor's memory neither itself nor through another one.
   static std::shared_ptr<C10dWorld> of(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
   // Ends the world of a process group, if there is one.
@@ -92,8 +93,8 @@ class C10dWorld {
   // The first context of a process group's groups, then others, as all its ranks call it alike.
   uint64_t new_base();
 
-  // Returns when something arrived or was sent since `seen`, at `until` at the latest; brings `seen`, 0 at
-  // first, up to date.
+  // Returns when something arrived or was sent since `seen`, at `until` at the latest; brings
+  // `seen`, 0 at first, up to date.
   void await_change(uint64_t& seen, std::chrono::steady_clock::time_point until);
 
   void sum(std::span<float> values);  // the process group's own all-reduce

@@ -1,9 +1,9 @@
 // Parcels: the messages to a rank as one stream of bytes, cut for a process group.
 //
-// A parcel is what one transfer of the backend carries: its fields (magic, size of what follows) and at
-// most kParcel - sizeof(ParcelFields) bytes of the stream, in which each message has its fields (context,
-// size, tag, kind) and its bytes behind them. A message may end in a later parcel than it began; fields
-// are never cut.
+// A parcel is what one transfer of the backend carries: its fields (magic, size of what follows)
+// and at most kParcel - sizeof(ParcelFields) bytes of the stream, in which each message has its
+// fields (context, size, tag, kind) and its bytes behind them. A message may end in a later parcel
+// than it began; fields are never cut.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -60,8 +60,9 @@ class ParcelReader {
     bool last = false;                 // the message ends here
   };
 
-  // Calls take for each part of a message until one gives false, after which no parcel is to be read.
-  // False for what is no parcel: the parts before were taken. There may be bytes behind a parcel.
+  // Calls take for each part of a message until one gives false, after which no parcel is to be
+  // read. False for what is no parcel: the parts before were taken. There may be bytes behind a
+  // parcel.
   bool read(std::span<const std::byte> parcel, const std::function<bool(const Part&)>& take);
 
  private:

@@ -104,9 +104,9 @@ class LocalMeeting {
     return seats_.at(number).is_new;
   }
 
-  int worker_of(uint32_t epoch, int rank) {
+  int worker_of(uint32_t generation, int rank) {
     const std::lock_guard lock(mutex_);
-    const auto found = workers_.find(epoch);
+    const auto found = workers_.find(generation);
     if (found == workers_.end() || rank < 0 || static_cast<size_t>(rank) >= found->second.size())
       return -1;
     return found->second[static_cast<size_t>(rank)];
@@ -156,7 +156,7 @@ class LocalMeeting {
   void close() {
     bool admit = has_begun();
     for (const Entry& one : seats_) admit = admit && (!waits_as_member(one) || one.second.admits);
-    Meeting meeting{.group = nullptr, .epoch = ++epoch_};
+    Meeting meeting{.group = nullptr, .generation = ++generation_};
     for (Entry& one : seats_) {
       Seat& seat = one.second;
       if (is_member(one) && !seat.waits) seat.left_out = true;
@@ -165,13 +165,13 @@ class LocalMeeting {
       meeting.workers.push_back(one.first);
       seat.is_new = false;
     }
-    workers_[epoch_] = meeting.workers;
+    workers_[generation_] = meeting.workers;
     auto groups = make_local_groups(static_cast<int>(meeting.workers.size()));
     for (size_t rank = 0; rank < groups.size(); ++rank) {
       Seat& seat = seats_.at(meeting.workers[rank]);
       seat.waits = false;
       seat.found = {.group = std::move(groups[rank]),
-                    .epoch = meeting.epoch,
+                    .generation = meeting.generation,
                     .workers = meeting.workers,
                     .newcomers = meeting.newcomers};
     }
@@ -183,8 +183,8 @@ class LocalMeeting {
   std::condition_variable changed_;
   std::map<int, Seat> seats_;  // of those that are there, by number
   int entered_ = 0;
-  uint32_t epoch_ = 0;
-  std::map<uint32_t, std::vector<int>> workers_;  // by epoch
+  uint32_t generation_ = 0;
+  std::map<uint32_t, std::vector<int>> workers_;  // by generation
   Clock::time_point since_;                       // the first of those that wait came
   bool ended_ = false;
   std::string failure_;  // of the first group; empty: none
@@ -208,8 +208,8 @@ class LocalMembers final : public Members {
   }
   bool somebody_waits() override { return meeting_->somebody_waits(); }
   bool is_alone() override { return meeting_->is_alone(number_); }
-  int worker_of(uint32_t epoch, int rank) const override {
-    return meeting_->worker_of(epoch, rank);
+  int worker_of(uint32_t generation, int rank) const override {
+    return meeting_->worker_of(generation, rank);
   }
   void end() noexcept override { meeting_->end(); }
 

@@ -55,7 +55,7 @@ TEST(LocalMembers, MeetInTheOrderOfTheirNumbersAndAnAbortStaysInItsGroup) {
   MeetingPlace place(3);
   auto all = enter(place, 3);
   auto first = meet({all[2].get(), all[0].get(), all[1].get()}, kLong);
-  EXPECT_EQ(first[0].epoch, 1u);
+  EXPECT_EQ(first[0].generation, 1u);
   EXPECT_THAT(first[0].workers, ElementsAre(0, 1, 2));
   EXPECT_THAT(first[0].newcomers, IsEmpty());
   EXPECT_EQ(first[0].group->rank(), 2);
@@ -65,7 +65,7 @@ TEST(LocalMembers, MeetInTheOrderOfTheirNumbersAndAnAbortStaysInItsGroup) {
   auto second = meet({all[1].get(), all[2].get()}, kLong);
   EXPECT_EQ(all[1]->rank(), 0);
   EXPECT_EQ(all[2]->rank(), 1);
-  EXPECT_EQ(second[0].epoch, 2u);
+  EXPECT_EQ(second[0].generation, 2u);
   EXPECT_THAT(second[0].workers, ElementsAre(1, 2));
   expect_group(second);
   EXPECT_THROW(first[0].group->barrier(), Error);

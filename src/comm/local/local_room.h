@@ -46,7 +46,8 @@ class LocalRoom {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // world_ranks[r] is the rank r's number in the group that everything was split from: errors use it.
+  // world_ranks[r] is the rank r's number in the group that everything was split from: errors use
+  // it.
   LocalRoom(std::shared_ptr<LocalHub> hub, std::vector<int> world_ranks);
   ~LocalRoom();
   LocalRoom(const LocalRoom&) = delete;
@@ -71,8 +72,8 @@ class LocalRoom {
   // unwinding.
   void leave(int rank, const std::string& failure, bool by_exception) noexcept;
 
-  // The room of those who give the same colour and the same count of splits. REQUIRES: `world_ranks` is
-  // the same for all of them, and each calls once.
+  // The room of those who give the same colour and the same count of splits. REQUIRES:
+  // `world_ranks` is the same for all of them, and each calls once.
   std::shared_ptr<LocalRoom> sub_room(uint64_t split, int colour,
                                       const std::vector<int>& world_ranks);
 

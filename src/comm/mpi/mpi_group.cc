@@ -22,8 +22,8 @@ class MpiGroup final : public Group {
   explicit MpiGroup(MpiGroupState members)
       : members_(std::make_shared<MpiGroupState>(std::move(members))) {}
 
-  // Whoever waits for a rank that an exception drove out hears of it at once. One that leaves in peace
-  // may have messages under way; it is missed at the deadline.
+  // Whoever waits for a rank that an exception drove out hears of it at once. One that leaves in
+  // peace may have messages under way; it is missed at the deadline.
   ~MpiGroup() override {
     if (std::uncaught_exceptions() > exceptions_) announce_loss();
   }
@@ -136,7 +136,8 @@ void MpiGroup::make_comm() {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
 }
 
-// MPI does not say what it sent; counted is what every bandwidth-optimal way sends, 2 (n-1)/n of all.
+// MPI does not say what it sent; counted is what every bandwidth-optimal way sends, 2 (n-1)/n of
+// all.
 void MpiGroup::library_all_reduce(std::span<float> values) {
   if (size() == 1) return;
   make_comm();
@@ -159,8 +160,8 @@ std::unique_ptr<Group> make_group_of(MpiGroupState members) {
   return std::make_unique<MpiGroup>(std::move(members));
 }
 
-// Every call splits a group of all processes that nobody else uses, so that each gets a channel of its
-// own.
+// Every call splits a group of all processes that nobody else uses, so that each gets a channel of
+// its own.
 Result<std::unique_ptr<Group>> make_mpi_group() {
   auto world = MpiWorld::get();
   if (!world) return world.status();

@@ -1,12 +1,15 @@
-// Processes of mpirun meet: letters say who has come, and the lowest that is there decides who goes on.
+// Processes of mpirun meet: letters say who has come, and the lowest that is there decides who goes
+// on.
 //
-// A process that comes says so to all of the last group, with the numbers that it has for the next one. The lowest of
-// those that may be alive waits for the others, as long as they are not known to be lost and have not used up their time,
-// and then tells all who goes on. If it is lost meanwhile, or silent, the next one does it. Two may decide differently
-// if one of them is silent for long: then the groups are incomplete, nobody can begin to use them, and all meet again.
+// A process that comes says so to all of the last group, with the numbers that it has for the next
+// one. The lowest of those that may be alive waits for the others, as long as they are not known to
+// be lost and have not used up their time, and then tells all who goes on. If it is lost meanwhile,
+// or silent, the next one does it. Two may decide differently if one of them is silent for long:
+// then the groups are incomplete, nobody can begin to use them, and all meet again.
 //
-// Who is silent may be cut off and think the same of the others. So a process goes on only with more than half of those
-// that are not known to be lost; or with half of them, if the lowest is among these. The first group is of all.
+// Who is silent may be cut off and think the same of the others. So a process goes on only with
+// more than half of those that are not known to be lost; or with half of them, if the lowest is
+// among these. The first group is of all.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bitset>
@@ -38,9 +41,9 @@ enum class Word : uint32_t { kHere, kGoOn, kLeft, kEnded, kIncomplete };
 
 struct Letter {
   Word word = Word::kHere;
-  uint32_t run = 0;      // of this process's, counted from 1
-  uint32_t epoch = 0;    // kHere: the lowest that the next group may have; kGoOn: its epoch
-  uint32_t context = 0;  // kHere: the numbers that the sender has for the group and its family
+  uint32_t run = 0;         // of this process's, counted from 1
+  uint32_t generation = 0;  // kHere: the lowest that the next group may have; kGoOn: its generation
+  uint32_t context = 0;     // kHere: the numbers that the sender has for the group and its family
   uint32_t family = 0;
   std::bitset<kMostRanks> ranks = {};  // kGoOn: of the group; kIncomplete: missing in the first one
 };
@@ -66,8 +69,8 @@ class MpiMeetings final : public Members {
                        [&](int rank) { return rank == number() || is_lost(rank); });
   }
 
-  int worker_of(uint32_t epoch, int rank) const override {
-    const auto found = workers_.find(epoch);
+  int worker_of(uint32_t generation, int rank) const override {
+    const auto found = workers_.find(generation);
     if (found == workers_.end() || rank < 0 || static_cast<size_t>(rank) >= found->second.size())
       return -1;
     return found->second[static_cast<size_t>(rank)];
@@ -78,7 +81,7 @@ class MpiMeetings final : public Members {
   Meeting meet(milliseconds patience, bool /*admit*/) override {
     here_ = {.word = Word::kHere,
              .run = run_,
-             .epoch = epoch_ + 1,
+             .generation = generation_ + 1,
              .context = world_.new_context(),
              .family = world_.new_context()};
     behind_since_.reset();
@@ -90,7 +93,7 @@ class MpiMeetings final : public Members {
       if (ended_) return {};
       const auto waited = Clock::now() - since;
       const auto found = decided();
-      if (!found && epoch_ == 0) require_all(waited >= patience);
+      if (!found && generation_ == 0) require_all(waited >= patience);
       if (found) {
         decision = found;
       } else if (decides(waited >= patience)) {
@@ -117,7 +120,7 @@ class MpiMeetings final : public Members {
   // Whether it is there: its last word is for a later group than this process's last.
   bool is_here(int rank) const {
     const auto found = letters_.find(rank);
-    return rank == number() || (found != letters_.end() && found->second.epoch > epoch_);
+    return rank == number() || (found != letters_.end() && found->second.generation > generation_);
   }
 
   void tell(const Letter& letter, const std::vector<int>& ranks) noexcept {
@@ -135,7 +138,7 @@ class MpiMeetings final : public Members {
           letters_[from] = letter;
           break;
         case Word::kGoOn:
-          decisions_[letter.epoch] = letter;
+          decisions_[letter.generation] = letter;
           break;
         case Word::kLeft:
           left_.insert(from);
@@ -151,18 +154,19 @@ class MpiMeetings final : public Members {
     tell_again();
   }
 
-  // Those that have been in a later group, into which this process could not come, must hear again. They may also just have
-  // left the one that this process is about to enter: the letter about it gets some time to arrive.
+  // Those that have been in a later group, into which this process could not come, must hear again.
+  // They may also just have left the one that this process is about to enter: the letter about it
+  // gets some time to arrive.
   void tell_again() {
     uint32_t latest = 0;
-    for (const auto& [from, letter] : letters_) latest = std::max(latest, letter.epoch);
-    if (here_.run == 0 || latest <= here_.epoch || decided()) {
+    for (const auto& [from, letter] : letters_) latest = std::max(latest, letter.generation);
+    if (here_.run == 0 || latest <= here_.generation || decided()) {
       behind_since_.reset();
       return;
     }
     if (!behind_since_) behind_since_ = Clock::now();
     if (Clock::now() - *behind_since_ < kOnItsWay) return;
-    here_.epoch = latest;
+    here_.generation = latest;
     tell(here_, last_);
   }
 
@@ -196,7 +200,7 @@ class MpiMeetings final : public Members {
   }
 
   std::optional<Letter> decided() const {
-    const auto found = decisions_.upper_bound(epoch_);
+    const auto found = decisions_.upper_bound(generation_);
     if (found == decisions_.end()) return std::nullopt;
     return std::prev(decisions_.end())->second;
   }
@@ -218,7 +222,8 @@ class MpiMeetings final : public Members {
     throw AgreedError(ErrorCode::kPeerLost, first_group_without(missing, last_.size()));
   }
 
-  // Whether it is for this process to decide: at the latest when those below it have been waited for long enough.
+  // Whether it is for this process to decide: at the latest when those below it have been waited
+  // for long enough.
   bool decides(bool late) {
     bool all_here = true;
     for (const int rank : last_) {
@@ -231,7 +236,7 @@ class MpiMeetings final : public Members {
   }
 
   Letter decide() {
-    Letter decision{.word = Word::kGoOn, .run = run_, .epoch = here_.epoch};
+    Letter decision{.word = Word::kGoOn, .run = run_, .generation = here_.generation};
     size_t present = 0, may_live = 0;
     int lowest = number();
     for (const int rank : last_) {
@@ -241,7 +246,8 @@ class MpiMeetings final : public Members {
       if (!is_here(rank)) continue;
       ++present;
       decision.ranks.set(static_cast<size_t>(rank));
-      if (rank != number()) decision.epoch = std::max(decision.epoch, letters_.at(rank).epoch);
+      if (rank != number())
+        decision.generation = std::max(decision.generation, letters_.at(rank).generation);
     }
     const bool has_lowest = decision.ranks[static_cast<size_t>(lowest)];
     if (2 * present < may_live || (2 * present == may_live && !has_lowest))
@@ -252,7 +258,8 @@ class MpiMeetings final : public Members {
     return decision;
   }
 
-  // The others' numbers may still be on their way. Its own are used from now on: it must not tell them for a later group.
+  // The others' numbers may still be on their way. Its own are used from now on: it must not tell
+  // them for a later group.
   Meeting come_into(const Letter& decision, Clock::time_point until) {
     here_.run = 0;
     std::vector<int> ranks;
@@ -280,18 +287,18 @@ class MpiMeetings final : public Members {
       family->contexts.push_back(of.family);
     }
     members.family = std::move(family);
-    epoch_ = decision.epoch;
+    generation_ = decision.generation;
     last_ = ranks;
-    workers_[epoch_] = ranks;
+    workers_[generation_] = ranks;
     return {.group = make_group_of(std::move(members)),
-            .epoch = epoch_,
+            .generation = generation_,
             .workers = std::move(ranks),
             .newcomers = {}};
   }
 
   MpiWorld& world_;
   const uint32_t run_;
-  uint32_t epoch_ = 0;             // of the last group
+  uint32_t generation_ = 0;        // of the last group
   int rank_ = -1;                  // in it
   std::vector<int> last_;          // its ranks in the world; at first all
   Letter here_{};                  // what this process told last; of run 0 when it is in no meeting
@@ -301,7 +308,7 @@ class MpiMeetings final : public Members {
   std::set<int> left_;
   bool ended_ = false;
   std::optional<Letter> incomplete_;
-  std::map<uint32_t, std::vector<int>> workers_;  // by epoch
+  std::map<uint32_t, std::vector<int>> workers_;  // by generation
 };
 
 }  // namespace

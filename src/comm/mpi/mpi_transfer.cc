@@ -1,16 +1,16 @@
 // Transfers over MPI: how a message is sent, and how it ends (done, faulty, lost, abandoned).
 //
-// Every message begins with an envelope: u64 size, then the message itself when it has up to kInline
-// bytes, else u32 number of the body, which follows on its own. So a length that nobody expects is
-// noticed before MPI is given the buffer. That is not a nicety: Open MPI 4.1 writes past the end of a
-// receive that is shorter than its message where the transport can write or read remotely (btl tcp
-// from 192 KiB on, vader with CMA from 4 KiB).
+// Every message begins with an envelope: u64 size, then the message itself when it has up to
+// kInline bytes, else u32 number of the body, which follows on its own. So a length that nobody
+// expects is noticed before MPI is given the buffer. That is not a nicety: Open MPI 4.1 writes past
+// the end of a receive that is shorter than its message where the transport can write or read
+// remotely (btl tcp from 192 KiB on, vader with CMA from 4 KiB).
 //
-// Bodies of up to kMostCut bytes are cut into pieces. Open MPI sends what has at most 64 KiB (btl tcp)
-// without asking the receiver, and asks before anything longer. Over a thin link the answer waits
-// behind all that goes the other way, so that messages in both directions take turns: four payloads
-// of up to 2 MB each way at 100 Mbit/s, 370 ms of bytes, take 780 ms whole and 440 in pieces. What is
-// sent unasked is copied, by either end; hence a limit, per body.
+// Bodies of up to kMostCut bytes are cut into pieces. Open MPI sends what has at most 64 KiB (btl
+// tcp) without asking the receiver, and asks before anything longer. Over a thin link the answer
+// waits behind all that goes the other way, so that messages in both directions take turns: four
+// payloads of up to 2 MB each way at 100 Mbit/s, 370 ms of bytes, take 780 ms whole and 440 in
+// pieces. What is sent unasked is copied, by either end; hence a limit, per body.
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/mpi_transfer.h"
 
@@ -103,7 +103,8 @@ class Request {
 
   bool failed() const { return state_ == State::kFailed; }
 
-  // A receive that has not begun is taken back. Returns whether MPI does not know the request any more.
+  // A receive that has not begun is taken back. Returns whether MPI does not know the request any
+  // more.
   bool give_up() {
     if (state_ != State::kStarted) return true;
     const auto inside = world_->enter();
@@ -156,8 +157,8 @@ class Pieces {
 
   bool started() const { return started_; }
 
-  // `call` hands a piece, given by its place and layout, to MPI and returns its error; after one there
-  // are no more.
+  // `call` hands a piece, given by its place and layout, to MPI and returns its error; after one
+  // there are no more.
   template <typename Call>
   void start(size_t size, Call call) {
     started_ = true;

@@ -15,7 +15,8 @@
 
 namespace thinwire {
 
-// A group of processes that come and go, and all that is split from it: they are aborted together, and others are not.
+// A group of processes that come and go, and all that is split from it: they are aborted together,
+// and others are not.
 struct MpiFamily {
   std::vector<int> world_ranks;    // ranks in the world
   std::vector<uint32_t> contexts;  // the number that each of them has for the family; 0: not known
@@ -30,8 +31,9 @@ struct MpiGroupState {
   std::vector<uint32_t> contexts;  // each member's number for this group; 0: not known
   std::vector<uint32_t> bodies;    // sent so far to each member
   std::string cause;               // of the first failed wait, when it was the loss of another rank
-  // Null: an abort ends all groups of all processes, and so may a transfer that is given up. In a family the buffers of
-  // transfers are copied, so that MPI may know them for longer than callers do.
+  // Null: an abort ends all groups of all processes, and so may a transfer that is given up. In a
+  // family the buffers of transfers are copied, so that MPI may know them for longer than callers
+  // do.
   std::shared_ptr<const MpiFamily> family = nullptr;
 
   std::string lost(int r) const {

@@ -31,8 +31,9 @@ Status MpiWorld::start() {
   if (initialized) {
     MPI_Query_thread(&level);
   } else {
-    // One socket between two processes carries one direction at a time in practice; two of them make
-    // 20 MB each way at 1 Gbit/s take 177 ms, not 340. What mpirun --mca or the user says prevails.
+    // One socket between two processes carries one direction at a time in practice; two of them
+    // make 20 MB each way at 1 Gbit/s take 177 ms, not 340. What mpirun --mca or the user says
+    // prevails.
     setenv("OMPI_MCA_btl_tcp_links", "2", /*overwrite=*/0);
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     started_here_ = true;
@@ -74,9 +75,9 @@ void MpiWorld::at_exit(int status, void* self) {
   world.close();
 }
 
-// Waits for all processes to come here; false when one is lost. MPI_Finalize waits too, but cannot be
-// left when the job fails meanwhile, and mpirun of Open MPI 4.1 then sometimes hangs instead of ending
-// the job.
+// Waits for all processes to come here; false when one is lost. MPI_Finalize waits too, but cannot
+// be left when the job fails meanwhile, and mpirun of Open MPI 4.1 then sometimes hangs instead of
+// ending the job.
 //
 // Where something was given up, a process may be lost of which nobody here knows: then the end is
 // awaited for a while only, and the others are told to do without.
@@ -237,8 +238,8 @@ void MpiWorld::keep(std::unique_ptr<MpiKept> kept) {
   kept_.push_back(std::move(kept));
 }
 
-// mpirun ends the job of a process that dies, unless it was told to let the others recover; MPI itself
-// says nothing then, and what was sent to that process never ends.
+// mpirun ends the job of a process that dies, unless it was told to let the others recover; MPI
+// itself says nothing then, and what was sent to that process never ends.
 void MpiWorld::watch_processes() {
   struct Process {
     char system[64];   // one boot of one kernel

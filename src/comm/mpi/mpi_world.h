@@ -50,14 +50,14 @@ class MpiWorld {
   // call made under it blocks, but for the making of a communicator.
   std::shared_lock<std::shared_mutex> enter();
 
-  // Gives MPI up: when this returns no thread is inside, and none enters again. MPI moves bytes only
-  // while somebody is inside, so buffers that it still knows are not touched any more.
+  // Gives MPI up: when this returns no thread is inside, and none enters again. MPI moves bytes
+  // only while somebody is inside, so buffers that it still knows are not touched any more.
   void close() noexcept;
 
   // A number for a group's messages to this process, which no other of its groups has.
   uint32_t new_context();
-  // Tags on the wire, for the group that the receiver knows by this number: of the head of a message,
-  // and of the sender's n-th body to this receiver. Bodies are told apart modulo 32768.
+  // Tags on the wire, for the group that the receiver knows by this number: of the head of a
+  // message, and of the sender's n-th body to this receiver. Bodies are told apart modulo 32768.
   static int head_tag(uint32_t context, int tag) noexcept {
     return static_cast<int>(2 * context * kTags + static_cast<uint32_t>(tag));
   }
@@ -68,18 +68,19 @@ class MpiWorld {
   // What is told about a group: that this rank is lost to it, or that it ended for all its ranks.
   enum class News : uint32_t { kLost, kAborted, kMeeting };
 
-  // Tells them that this rank is lost to their groups, within 2 s, and remembers it when it is lost to
-  // every group.
+  // Tells them that this rank is lost to their groups, within 2 s, and remembers it when it is lost
+  // to every group.
   void announce(std::span<const Listener> listeners, std::string_view why) noexcept {
     tell(News::kLost, listeners, why);
   }
-  // Tells them, and remembers, that a group whose number each of them knows has ended, with all groups split from it.
+  // Tells them, and remembers, that a group whose number each of them knows has ended, with all
+  // groups split from it.
   void announce_abort(std::span<const Listener> listeners, std::string_view why) noexcept {
     tell(News::kAborted, listeners, why);
   }
 
-  // Messages about the next group, for processes that come and go: kLetter bytes at most, which take_letters gives in
-  // the order in which they came. Neither waits for those that do not listen.
+  // Messages about the next group, for processes that come and go: kLetter bytes at most, which
+  // take_letters gives in the order in which they came. Neither waits for those that do not listen.
   static constexpr size_t kLetter = 1000;
   void send_letter(std::span<const int> to, std::span<const std::byte> letter) noexcept;
   std::vector<std::pair<int, std::vector<std::byte>>> take_letters();
@@ -92,12 +93,13 @@ class MpiWorld {
 
   // Listens for such announcements.
   void listen();
-  // Why a peer is lost to the group; empty when it is not. Of processes on this host that ended without a
-  // word it is known half a second later; those elsewhere are missed at a deadline. `family` is the number of the group
-  // that it was split from, or itself, if that can be aborted alone.
+  // Why a peer is lost to the group; empty when it is not. Of processes on this host that ended
+  // without a word it is known half a second later; those elsewhere are missed at a deadline.
+  // `family` is the number of the group that it was split from, or itself, if that can be aborted
+  // alone.
   std::string lost(uint32_t context, uint32_t family, int peer);
-  // A transfer was given up before it ended: its peer may be lost without anybody saying so. The same holds for a group
-  // that was aborted.
+  // A transfer was given up before it ended: its peer may be lost without anybody saying so. The
+  // same holds for a group that was aborted.
   void gave_up() noexcept { gave_up_ = true; }
 
  private:
@@ -109,7 +111,8 @@ class MpiWorld {
     News news;
     uint32_t context;  // of a letter: its size
     int32_t rank;
-    // Ends with a zero, unless it is a letter; 1 KiB in all, which every transport sends without a handshake.
+    // Ends with a zero, unless it is a letter; 1 KiB in all, which every transport sends without a
+    // handshake.
     char why[1012];
   };
   static_assert(kLetter < sizeof(Notice::why));

@@ -151,7 +151,8 @@ class CudaMemory final : public DeviceMemory {
 
 namespace thinwire {
 
-// One for all that use the device at the same time: they share its kernels. Never destroyed, as the driver is not.
+// One for all that use the device at the same time: they share its kernels. Never destroyed, as the
+// driver is not.
 std::shared_ptr<DeviceMemory> make_cuda_memory(int device, std::vector<std::string> nvrtc_folders) {
   static auto& mutex = *new std::mutex;
   static auto& used = *new std::map<int, std::weak_ptr<device::CudaMemory>>;

@@ -1,5 +1,5 @@
-// The driver's functions as they are called, against a library that stands in for the driver, and what is said where
-// there is none. Nothing here has run on a GPU.
+// The driver's functions as they are called, against a library that stands in for the driver, and
+// what is said where there is none. Nothing here has run on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -140,7 +140,8 @@ TEST(CudaMemory, FreesEverythingInItsContext) {
   });
 }
 
-// A driver shuts down before the last objects of a process end. An exception of theirs would end it at once.
+// A driver shuts down before the last objects of a process end. An exception of theirs would end it
+// at once.
 TEST(CudaMemory, FreesNothingOnceTheDriverShutsDown) {
   in_process(THINWIRE_FAKE_DRIVER, [] {
     auto memory = make_cuda_memory(0);

@@ -1,4 +1,5 @@
-// CudaModules: the kernels of a context, compiled once per machine and loaded once for all launchers.
+// CudaModules: the kernels of a context, compiled once per machine and loaded once for all
+// launchers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +13,8 @@
 
 namespace thinwire::device {
 
-// A module per text, loaded when its first kernel is asked for. May be used by several threads: one that asks while
-// another compiles waits for it.
+// A module per text, loaded when its first kernel is asked for. May be used by several threads: one
+// that asks while another compiles waits for it.
 class CudaModules {
  public:
   // NVRTC is looked for as Nvrtc says. What it compiled is kept in kernel_cache_folder().

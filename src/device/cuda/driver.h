@@ -1,5 +1,5 @@
-// The functions of CUDA's driver interface that are used, by dlopen of libcuda.so.1: neither its header nor a toolkit is
-// needed, and machines without the driver run everything else.
+// The functions of CUDA's driver interface that are used, by dlopen of libcuda.so.1: neither its
+// header nor a toolkit is needed, and machines without the driver run everything else.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +22,9 @@ inline constexpr CudaCode kCudaOutOfMemory = 2;
 inline constexpr CudaCode kCudaNotReady = 600;
 
 struct CudaDriver {
-  // Throws Error(kUnsupported) if there is no driver, it is too old, or it finds no GPU. The only one of the process, and
-  // never destroyed: what frees memory at the end of the process still calls it.
+  // Throws Error(kUnsupported) if there is no driver, it is too old, or it finds no GPU. The only
+  // one of the process, and never destroyed: what frees memory at the end of the process still
+  // calls it.
   static const CudaDriver& get();
 
   // "CUDA_ERROR_INVALID_CONTEXT (201): invalid device context"
@@ -75,10 +76,12 @@ struct CudaDriver {
 // A device's primary context, which PyTorch uses too. It is kept until the process ends.
 class CudaContext {
  public:
-  // Throws Error(kUnsupported), which says how many there are, if there is no device of this number.
+  // Throws Error(kUnsupported), which says how many there are, if there is no device of this
+  // number.
   explicit CudaContext(int ordinal);
 
-  // Makes it the calling thread's current context for a scope, where it can: with std::nothrow it is asked whether it did.
+  // Makes it the calling thread's current context for a scope, where it can: with std::nothrow it
+  // is asked whether it did.
   class Current {
    public:
     explicit Current(const CudaContext& context);
@@ -94,8 +97,9 @@ class CudaContext {
     bool entered_;
   };
 
-  // Calls free(driver()), which throws nothing, in this context. Nothing is called where the context cannot be entered,
-  // because the driver shuts down or the device has failed: what is to be freed then goes with the process.
+  // Calls free(driver()), which throws nothing, in this context. Nothing is called where the
+  // context cannot be entered, because the driver shuts down or the device has failed: what is to
+  // be freed then goes with the process.
   template <class Free>
   void release(const Free& free) const noexcept {
     const Current current(*this, std::nothrow);

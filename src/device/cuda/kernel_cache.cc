@@ -1,4 +1,5 @@
-// A file per text, architecture and checksum of all that it was made of. Files begin with a checksum of what follows.
+// A file per text, architecture and checksum of all that it was made of. Files begin with a
+// checksum of what follows.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/kernel_cache.h"
 
@@ -26,7 +27,8 @@ std::string hexadecimal(uint64_t number) {
   return text;
 }
 
-// Of no other thread, process or machine that has the same folder, whose process numbers may be alike.
+// Of no other thread, process or machine that has the same folder, whose process numbers may be
+// alike.
 std::string name_of_its_own() {
   std::random_device random;
   const uint64_t high = random(), low = random();

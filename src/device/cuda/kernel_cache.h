@@ -9,7 +9,8 @@
 
 namespace thinwire::device {
 
-// Where kernels are kept: $THINWIRE_CACHE, or thinwire in $XDG_CACHE_HOME or ~/.cache; empty if none is set.
+// Where kernels are kept: $THINWIRE_CACHE, or thinwire in $XDG_CACHE_HOME or ~/.cache; empty if
+// none is set.
 std::filesystem::path kernel_cache_folder();
 
 // What a compiled text depends on.
@@ -21,8 +22,9 @@ struct KernelKey {
   std::string_view architecture;  // "sm_90"
 };
 
-// The machine code under this key: from `folder`, or from `compile`, and then it is kept there. A file that is damaged
-// or of another key is replaced. A folder that cannot be written, or is empty, costs time alone.
+// The machine code under this key: from `folder`, or from `compile`, and then it is kept there. A
+// file that is damaged or of another key is replaced. A folder that cannot be written, or is empty,
+// costs time alone.
 std::string cached_kernel(const std::filesystem::path& folder, const KernelKey& key,
                           const std::function<std::string()>& compile);
 

@@ -85,7 +85,8 @@ TEST_F(KernelCache, ReplacesDamagedFiles) {
   EXPECT_EQ(get(key_), "code 3");
 }
 
-// The processes of containers that share a home have the same numbers, and so have the threads of one.
+// The processes of containers that share a home have the same numbers, and so have the threads of
+// one.
 TEST_F(KernelCache, WritersOfTheSameProcessNumberDoNotMeet) {
   get(key_);
   const fs::path path = only_file();

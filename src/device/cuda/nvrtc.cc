@@ -31,7 +31,8 @@ std::vector<std::string> files_of(const std::string& folder, std::string_view pr
   return files;
 }
 
-// The folders of packages beside the libtorch that this process has loaded, if it is of a Python package.
+// The folders of packages beside the libtorch that this process has loaded, if it is of a Python
+// package.
 std::vector<std::string> folders_beside_torch() {
   std::string library;
   dl_iterate_phdr(
@@ -55,7 +56,8 @@ std::vector<std::string> candidates(std::vector<std::string> folders) {
   for (std::string& folder : folders_beside_torch()) folders.push_back(std::move(folder));
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
-    // NVRTC 13.0 looks for its builtins by name alone and does not find them beside it, unless they are loaded.
+    // NVRTC 13.0 looks for its builtins by name alone and does not find them beside it, unless they
+    // are loaded.
     for (const std::string& builtins : files_of(folder, "libnvrtc-builtins.so"))
       dlopen(builtins.c_str(), RTLD_NOW | RTLD_GLOBAL);
     for (const std::string& path : files_of(folder, "libnvrtc.so")) paths.push_back(path);

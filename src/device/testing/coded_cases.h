@@ -1,4 +1,5 @@
-// Inputs of kernels' tests: values that are ordinary, difficult or extreme, and sizes around warps and chunks.
+// Inputs of kernels' tests: values that are ordinary, difficult or extreme, and sizes around warps
+// and chunks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -36,8 +36,9 @@ inline constexpr bool kKernelsRun = false;
 inline constexpr bool kKernelsRun = true;
 #endif
 
-// A thread takes the first operation of a queue that may go on, drawn at random, so that whoever does not wait for an
-// event finds old bits sooner or later. Addresses of its memory are such that the processor cannot follow them.
+// A thread takes the first operation of a queue that may go on, drawn at random, so that whoever
+// does not wait for an event finds old bits sooner or later. Addresses of its memory are such that
+// the processor cannot follow them.
 class FakeDevice final : public DeviceMemory {
  public:
   // Kernels run on the processor, as texts; without `kernels` it has none.

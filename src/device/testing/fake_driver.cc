@@ -1,6 +1,6 @@
-// A libcuda.so.1 for tests, whose device is the processor: it does at once what is asked, and writes down what it was
-// asked. As the driver does, it refuses what needs a current context where there is none, and everything once it is shut
-// down. Built as a library of its own.
+// A libcuda.so.1 for tests, whose device is the processor: it does at once what is asked, and
+// writes down what it was asked. As the driver does, it refuses what needs a current context where
+// there is none, and everything once it is shut down. Built as a library of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstddef>

@@ -14,8 +14,8 @@ namespace thinwire::device {
 // Error(kContract) where the arguments are not the kernel's.
 class HostLauncher final : public Launcher {
  public:
-  // `backward`: the last block and thread first (host_threads.h).
-  // `reach` makes an address that the processor can follow of each that kernels are given; null: they are such.
+  // `backward`: the last block and thread first (host_threads.h). `reach` makes an address that the
+  // processor can follow of each that kernels are given; null: they are such.
   explicit HostLauncher(bool backward = false, void* (*reach)(void*) = nullptr)
       : backward_(backward), reach_(reach) {}
 

@@ -1,5 +1,5 @@
-// What kernel texts take for granted, for a C++ compiler: texts/cuda_prelude.cu and CUDA's own functions, on
-// the processor. Only host_kernels.cc includes it.
+// What kernel texts take for granted, for a C++ compiler: texts/cuda_prelude.cu and CUDA's own
+// functions, on the processor. Only host_kernels.cc includes it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

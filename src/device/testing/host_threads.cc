@@ -1,5 +1,5 @@
-// Fibres: a thread that meets others gives way to the next one. A fibre whose thread has ended runs the next thread
-// that has not begun, so kernels without meetings need one fibre and no switches.
+// Fibres: a thread that meets others gives way to the next one. A fibre whose thread has ended runs
+// the next thread that has not begun, so kernels without meetings need one fibre and no switches.
 // SPDX-License-Identifier: Apache-2.0
 #include "device/testing/host_threads.h"
 
@@ -31,7 +31,8 @@ struct Fibre {
   Meeting waits = Meeting::kNone;
 };
 
-// Idle ones, for the blocks to come: stacks that are made for each kernel cost more than the kernels.
+// Idle ones, for the blocks to come: stacks that are made for each kernel cost more than the
+// kernels.
 thread_local std::vector<std::unique_ptr<Fibre>> spare;
 
 class Block {
@@ -72,7 +73,8 @@ class Block {
     for (;;) running->live();
   }
 
-  // Threads one after another, as long as some have not begun. This block may be gone when the fibre goes on.
+  // Threads one after another, as long as some have not begun. This block may be gone when the
+  // fibre goes on.
   void live() {
     while (begun_ < threads_) {
       now_->thread = backward_ ? threads_ - 1 - begun_ : begun_;

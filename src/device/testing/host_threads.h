@@ -20,10 +20,10 @@ struct HostPlace {
 };
 const HostPlace& host_place() noexcept;
 
-// Runs `body` as every thread of every block, block by block. Threads of a block take turns: a thread runs
-// until it ends or meets others. With `backward` the last thread comes first: results that change with the
-// order show a meeting that is missing.
-// REQUIRES: threads a multiple of 32. Ends the program if threads wait for each other in vain.
+// Runs `body` as every thread of every block, block by block. Threads of a block take turns: a
+// thread runs until it ends or meets others. With `backward` the last thread comes first: results
+// that change with the order show a meeting that is missing. REQUIRES: threads a multiple of 32.
+// Ends the program if threads wait for each other in vain.
 void run_on_host(uint32_t blocks, uint32_t threads, bool backward,
                  const std::function<void()>& body);
 

@@ -36,7 +36,8 @@ DEVICE u32 larger_of(u32 max_bits, float value) {
   return magnitude_bits(value) > max_bits ? magnitude_bits(value) : max_bits;
 }
 
-// A bin of at most 32 * kAhead values, which stay in the lanes' registers. The zeros behind its end are not selected.
+// A bin of at most 32 * kAhead values, which stay in the lanes' registers. The zeros behind its end
+// are not selected.
 DEVICE BinChoice choose_held(const float* g, const float* fresh, u64 begin, u64 end, float factor) {
   float held[kAhead], held_fresh[kAhead];
   load_ahead(g, begin, end, held);
@@ -59,7 +60,8 @@ DEVICE BinChoice choose_long(const float* g, const float* fresh, u64 begin, u64 
   return {max, __reduce_add_sync(kAllLanes, kept)};
 }
 
-// Of each bin its largest magnitude and how many are selected, and into `codes` how many codes it takes.
+// Of each bin its largest magnitude and how many are selected, and into `codes` how many codes it
+// takes.
 KERNEL void choose_bins(const float* g, const float* fresh, u64 count, float factor, u64 bin,
                         BinChoice* choices, u64* codes) {
   const u64 bins = (count + bin - 1) / bin;
@@ -105,8 +107,8 @@ KERNEL void fold_bins(const BinTotal* chunks, u64 count, BinTotal* total) {
   fold_in_order(chunks, count, total);
 }
 
-// The codes of each bin, from where those before it end; a rest that is not null receives what is left at `scale`. It
-// may be `g`: a value is read once more, by the thread that writes its rest.
+// The codes of each bin, from where those before it end; a rest that is not null receives what is
+// left at `scale`. It may be `g`: a value is read once more, by the thread that writes its rest.
 KERNEL void write_bins(const float* g, const float* fresh, u64 count, float factor, u64 bin,
                        u32 bytes, const BinChoice* choices, const u64* offsets, float scale,
                        u8* codes, float* rest) {
@@ -159,8 +161,9 @@ KERNEL void count_ends(const u8* codes, u64 number, u32 bytes, u64* tiles) {
   }
 }
 
-// Adds what the codes of all bins stand for, as far as they keep the rules; `used` becomes how many codes these are and
-// stays as it is where they are cut off. `tiles` are those of count_ends, summed.
+// Adds what the codes of all bins stand for, as far as they keep the rules; `used` becomes how many
+// codes these are and stays as it is where they are cut off. `tiles` are those of count_ends,
+// summed.
 KERNEL void add_bins(const u8* codes, u64 number, u32 bytes, u64 bin, float scale, const u64* tiles,
                      float* out, u64 count, u64* used, u32* bad) {
   const BinLayout layout = layout_of(bytes);

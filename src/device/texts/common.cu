@@ -1,9 +1,9 @@
 // What all texts share: where a thread stands, bits of floats, packed codes.
 // SPDX-License-Identifier: Apache-2.0
 
-// Every text is CUDA C++ and plain C++ at the same time: no header, no template of a library. Arithmetic
-// that decides bits is written by the intrinsics that round once (__fadd_rn and its like), so that no
-// compiler fuses or reorders it.
+// Every text is CUDA C++ and plain C++ at the same time: no header, no template of a library.
+// Arithmetic that decides bits is written by the intrinsics that round once (__fadd_rn and its
+// like), so that no compiler fuses or reorders it.
 
 DEVICE u64 thread_index() { return static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 DEVICE u64 thread_count() { return static_cast<u64>(gridDim.x) * blockDim.x; }
@@ -49,7 +49,8 @@ DEVICE u64 get_codes(const u8* at, u32 bytes) {
   return codes;
 }
 
-// A block of values and its bytes: a header, then codes from a whole byte on. No values where there is no such block.
+// A block of values and its bytes: a header, then codes from a whole byte on. No values where there
+// is no such block.
 struct Place {
   u64 begin, values, byte;
 };
@@ -77,12 +78,12 @@ DEVICE void store_group(float* to, u32 n, const float* group) {
     if (i < n) to[i] = group[i];
 }
 
-// 1.5 * 2^23: adding it to |t| <= 2^22 rounds t to the nearest whole number, ties to even, which then
-// stands in the low bits in two's complement.
+// 1.5 * 2^23: adding it to |t| <= 2^22 rounds t to the nearest whole number, ties to even, which
+// then stands in the low bits in two's complement.
 constexpr float kWhole = 12582912.0f;
 
-// Sums in the order of docs/determinism.md. Position i of a chunk of 8192 values is added to lane i mod 16; so half
-// a warp takes a chunk, and two chunks share a warp.
+// Sums in the order of docs/determinism.md. Position i of a chunk of 8192 values is added to lane i
+// mod 16; so half a warp takes a chunk, and two chunks share a warp.
 constexpr u32 kSumLanes = 16;
 constexpr u64 kSumChunk = 8192;
 
@@ -94,8 +95,9 @@ struct SumChunk {
   bool exists;
 };
 
-// Half a warp takes each chunk of `count` values. Both halves visit equally often, since all lanes of a warp fold together: after
-// an odd number of chunks one half gets a chunk that does not exist and has no values.
+// Half a warp takes each chunk of `count` values. Both halves visit equally often, since all lanes
+// of a warp fold together: after an odd number of chunks one half gets a chunk that does not exist
+// and has no values.
 template <class Visit>
 DEVICE void for_sum_chunks(u64 count, const Visit& visit) {
   const u64 chunks = (count + kSumChunk - 1) / kSumChunk;
@@ -106,10 +108,12 @@ DEVICE void for_sum_chunks(u64 count, const Visit& visit) {
   }
 }
 
-// A lane's reads of memory that are on their way at once. One after another, those of a chunk would take 0.2 ms.
+// A lane's reads of memory that are on their way at once. One after another, those of a chunk would
+// take 0.2 ms.
 constexpr u32 kAhead = 16;
 
-// The positions of a lane from `begin` to `end` in their order: `load(i)`, for several at a time, and `use(i, loaded)` of each.
+// The positions of a lane from `begin` to `end` in their order: `load(i)`, for several at a time,
+// and `use(i, loaded)` of each.
 template <class Loaded, class Load, class Use>
 DEVICE void for_lane(u64 begin, u64 end, const Load& load, const Use& use) {
   constexpr u32 kLoads = sizeof(Loaded) <= 8 ? 2 * kAhead : kAhead;
@@ -122,7 +126,8 @@ DEVICE void for_lane(u64 begin, u64 end, const Load& load, const Use& use) {
   for (; i < end; i += kSumLanes) use(i, load(i));
 }
 
-// A lane's values of the 32 * kAhead from `begin` on, position begin + lane + 32 k as `values[k]`; 0 from `end` on.
+// A lane's values of the 32 * kAhead from `begin` on, position begin + lane + 32 k as `values[k]`;
+// 0 from `end` on.
 DEVICE void load_ahead(const float* x, u64 begin, u64 end, float* values) {
   UNROLL for (u32 k = 0; k < kAhead; ++k) {
     const u64 i = begin + 32 * k + threadIdx.x % 32;
@@ -130,7 +135,8 @@ DEVICE void load_ahead(const float* x, u64 begin, u64 end, float* values) {
   }
 }
 
-// Lanes are folded in halves. A sum of two has the same bits either way around, so all lanes end with the sum.
+// Lanes are folded in halves. A sum of two has the same bits either way around, so all lanes end
+// with the sum.
 DEVICE double fold_lanes(double sum) {
   for (u32 half = kSumLanes / 2; half > 0; half /= 2)
     sum = __dadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, half));

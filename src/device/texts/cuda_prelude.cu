@@ -7,8 +7,8 @@ typedef unsigned long long u64;
 typedef int i32;
 
 #define KERNEL extern "C" __global__
-// Of sums, with work_grid.h's sum_grid. Told that blocks are small, the compiler spends registers on reads that are on their
-// way at once.
+// Of sums, with work_grid.h's sum_grid. Told that blocks are small, the compiler spends registers
+// on reads that are on their way at once.
 #define SUM_KERNEL extern "C" __global__ __launch_bounds__(64, 1)
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__

@@ -1,4 +1,5 @@
-// uniform and qsgd, as kernel/grid_blocks.h has kMinMax ("shifted") and kMax: ranges of chunks, grids of blocks, codes.
+// uniform and qsgd, as kernel/grid_blocks.h has kMinMax ("shifted") and kMax: ranges of chunks,
+// grids of blocks, codes.
 // SPDX-License-Identifier: Apache-2.0
 
 struct Range {
@@ -21,8 +22,8 @@ struct GridForm {
 
 constexpr float kLeastStep = 1.17549435e-38f;  // 2^-126: its inverse is finite
 
-// Of each chunk of at most kSumChunk values, `chunks` of them to a block; a warp each. A chunk without values has the range
-// of its block's first value.
+// Of each chunk of at most kSumChunk values, `chunks` of them to a block; a warp each. A chunk
+// without values has the range of its block's first value.
 KERNEL void range_chunks(const float* x, u64 count, u64 block, u64 chunks, Range* ranges) {
   const u64 blocks = (count + block - 1) / block;
   for (u64 number = thread_index() / 32; number < blocks * chunks; number += thread_count() / 32) {

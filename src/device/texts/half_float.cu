@@ -15,7 +15,8 @@ struct Bfloat {
 struct Half {
   static constexpr u32 kExponent = 0x7C00;
 
-  // By integers, as the SIMD kernels do where the machine has no instruction: the bits are the same.
+  // By integers, as the SIMD kernels do where the machine has no instruction: the bits are the
+  // same.
   DEVICE u32 encode(float x) {
     const u32 u = magnitude_bits(x);
     const u32 sign = __float_as_uint(x) >> 31 << 15;

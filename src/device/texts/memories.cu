@@ -8,8 +8,8 @@ struct ChunkMoments {
   u32 unused;
 };
 
-// The moments of each chunk of what a form makes of its values, by half a warp. Squares of floats are exact in double. What is
-// written may lie where it was read.
+// The moments of each chunk of what a form makes of its values, by half a warp. Squares of floats
+// are exact in double. What is written may lie where it was read.
 template <class Form>
 DEVICE void form_chunks(u64 count, ChunkMoments* chunks, const Form& form) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {

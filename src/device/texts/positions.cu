@@ -32,7 +32,8 @@ DEVICE u32 high_sum(const u32* positions, u64 begin, u32 n, u32 parameter) {
   return __reduce_add_sync(kAllLanes, sum);
 }
 
-// The parameter of each block of positions, the bytes of its low bits and the number of its high ones; a warp each.
+// The parameter of each block of positions, the bytes of its low bits and the number of its high
+// ones; a warp each.
 KERNEL void choose_parameters(const u32* positions, u64 kept, u8* parameters, u64* low_bytes,
                               u64* high_bits) {
   const u64 blocks = (kept + kCodeBlock - 1) / kCodeBlock;
@@ -77,8 +78,8 @@ KERNEL void write_low_bits(const u32* positions, u64 kept, const u8* parameters,
   }
 }
 
-// Sets the ones among the high bits, in words of zeros; `high_bits` are summed. Lanes take neighbouring gaps, and the
-// order in which words are joined does not matter.
+// Sets the ones among the high bits, in words of zeros; `high_bits` are summed. Lanes take
+// neighbouring gaps, and the order in which words are joined does not matter.
 KERNEL void write_high_bits(const u32* positions, u64 kept, const u8* parameters,
                             const u64* high_bits, u32* words) {
   const u32 lane = threadIdx.x % 32;
@@ -114,7 +115,8 @@ DEVICE u32 lowest_bit(u32 bits) {
   return 31 - static_cast<u32>(__clz(static_cast<i32>(bits & (0 - bits))));
 }
 
-// Into `zeros` how many zeros lie before each of the first n ones from bit `begin` on. Lanes take neighbouring words.
+// Into `zeros` how many zeros lie before each of the first n ones from bit `begin` on. Lanes take
+// neighbouring words.
 DEVICE void count_zeros(const u8* code, u64 size, u64 begin, u32 n, u32* zeros) {
   u32 found = 0;  // ones
   for (u64 stretch = begin / 8; found < n && stretch < size; stretch += 4 * 32) {
@@ -130,8 +132,8 @@ DEVICE void count_zeros(const u8* code, u64 size, u64 begin, u32 n, u32* zeros) 
   }
 }
 
-// The positions of a code that PositionReader takes, with the places that it finds. Numbers are those of PositionReader,
-// cut to the 32 bits that positions have.
+// The positions of a code that PositionReader takes, with the places that it finds. Numbers are
+// those of PositionReader, cut to the 32 bits that positions have.
 KERNEL void unpack_positions(const u8* code, u64 size, u64 kept, const PositionPlace* places,
                              u32* positions) {
   const u64 blocks = (kept + kCodeBlock - 1) / kCodeBlock;

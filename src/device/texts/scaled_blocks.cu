@@ -1,6 +1,6 @@
-// int8 and int4, as kernel/scaled_blocks.h: a warp per block of values, eight values at a time to a lane.
-// `rest` may be the values: all lanes have read them once when the largest magnitude is known, and then a
-// lane reads what it writes.
+// int8 and int4, as kernel/scaled_blocks.h: a warp per block of values, eight values at a time to a
+// lane. `rest` may be the values: all lanes have read them once when the largest magnitude is
+// known, and then a lane reads what it writes.
 // SPDX-License-Identifier: Apache-2.0
 
 DEVICE float scale_of(float max, float largest_code) {

@@ -1,10 +1,11 @@
-// Selection above a threshold, as kernel/select.h, and the k-th magnitude, as kernel/kth_magnitude.h.
+// Selection above a threshold, as kernel/select.h, and the k-th magnitude, as
+// kernel/kth_magnitude.h.
 // SPDX-License-Identifier: Apache-2.0
 
 constexpr u64 kTile = 1024;  // values of a warp
 
-// A value passes where its magnitude, as an integer, is above `key`. Counts those that do, and, unless `ties` is null,
-// those that are equal.
+// A value passes where its magnitude, as an integer, is above `key`. Counts those that do, and,
+// unless `ties` is null, those that are equal.
 KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles, u64* ties) {
   const u64 number_of_tiles = (count + kTile - 1) / kTile;
   for (u64 tile = thread_index() / 32; tile < number_of_tiles; tile += thread_count() / 32) {
@@ -31,8 +32,8 @@ KERNEL void count_tiles(const float* x, u64 count, u32 key, u64* tiles, u64* tie
   }
 }
 
-// Each number becomes the sum of those before it in its segment, and totals[segment] that of all of them; a block of kFold
-// threads each.
+// Each number becomes the sum of those before it in its segment, and totals[segment] that of all of
+// them; a block of kFold threads each.
 constexpr u32 kOfThread = 8;
 constexpr u32 kSegment = kFold * kOfThread;
 KERNEL void sum_before(u64* numbers, u64 count, u64* totals) {
@@ -71,9 +72,10 @@ KERNEL void add_segments(u64* numbers, u64 count, const u64* before) {
   for (u64 i = thread_index(); i < count; i += thread_count()) numbers[i] += before[i / kSegment];
 }
 
-// Writes the first `most` positions, unless these are null, and values that pass; a rest that is not null has zeros there, and the values
-// elsewhere. It may be `x`. `tiles` are those of count_tiles, summed. The first `most_ties` values that are equal to the
-// key pass too; `ties` is null where that is 0.
+// Writes the first `most` positions, unless these are null, and values that pass; a rest that is
+// not null has zeros there, and the values elsewhere. It may be `x`. `tiles` are those of
+// count_tiles, summed. The first `most_ties` values that are equal to the key pass too; `ties` is
+// null where that is 0.
 KERNEL void write_selected(const float* x, u64 count, u32 key, const u64* tiles, const u64* ties,
                            u64 most_ties, u64 most, u32* positions, float* kept, float* rest) {
   const u32 lane = threadIdx.x % 32, before = (1u << lane) - 1;
@@ -116,14 +118,15 @@ KERNEL void copy_values(const float* from, u64 count, float* to) {
   for (u64 i = thread_index(); i < count; i += thread_count()) to[i] = from[i];
 }
 
-// What is known of the k-th largest magnitude: its upper bits, and how many values are larger than any with these.
+// What is known of the k-th largest magnitude: its upper bits, and how many values are larger than
+// any with these.
 struct Kth {
   u32 bits, unused;
   u64 above;
 };
 
-// Adds to `bins` how many values have each pattern of `width` bits above `shift`, among those whose bits above that are
-// the k-th's.
+// Adds to `bins` how many values have each pattern of `width` bits above `shift`, among those whose
+// bits above that are the k-th's.
 constexpr u32 kMostBins = 2048;
 KERNEL void count_bins(const float* x, u64 count, u32 shift, u32 width, const Kth* kth, u32* bins) {
   SHARED u32 here[kMostBins];
@@ -145,8 +148,8 @@ KERNEL void count_bins(const float* x, u64 count, u32 shift, u32 width, const Kt
     if (here[bin] != 0) atomicAdd(bins + bin, here[bin]);
 }
 
-// The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by one block of kFold
-// threads. One thread finds the group of eight bins, then the bin in it.
+// The bin, from the largest down, that holds the k-th becomes its next bits, and bins become 0; by
+// one block of kFold threads. One thread finds the group of eight bins, then the bin in it.
 KERNEL void find_bin(u32* bins, u32 width, u64 k, Kth* kth) {
   constexpr u32 kOwn = kMostBins / kFold;
   SHARED u32 here[kMostBins];

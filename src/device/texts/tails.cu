@@ -1,4 +1,5 @@
-// The tail above a threshold, and products for sums of logarithms, as kernel/tail_moments.h and log_total.h.
+// The tail above a threshold, and products for sums of logarithms, as kernel/tail_moments.h and
+// log_total.h.
 // SPDX-License-Identifier: Apache-2.0
 
 // As device/selection_kernels.h has it.
@@ -10,8 +11,8 @@ struct TailChunk {
 
 DEVICE u32 fold_min(u32 min) { return ~fold_max(~min); }
 
-// Sums of the excesses of each chunk over the threshold, times `unit`; half a warp each. Lanes add in float for 32 values
-// and then in double.
+// Sums of the excesses of each chunk over the threshold, times `unit`; half a warp each. Lanes add
+// in float for 32 values and then in double.
 SUM_KERNEL void tail_chunks(const float* x, u64 count, float threshold, float unit, TailChunk* chunks) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double sum = 0, square_sum = 0;
@@ -68,8 +69,8 @@ constexpr u32 kMantissaBits = 52;
 constexpr u64 kMantissa = (1ull << kMantissaBits) - 1;
 constexpr u64 kOne = 1023ull << kMantissaBits;  // the bits of 1.0
 
-// Of (|x| + guard) * per_unit, which is normal: the product of mantissas in each lane of a chunk, and the sum of exponents;
-// half a warp each.
+// Of (|x| + guard) * per_unit, which is normal: the product of mantissas in each lane of a chunk,
+// and the sum of exponents; half a warp each.
 SUM_KERNEL void log_chunks(const float* x, u64 count, double guard, double per_unit, LogChunk* chunks) {
   for_sum_chunks(count, [&](const SumChunk& chunk) {
     double product = 1;

@@ -21,8 +21,8 @@ DEVICE void add_level(float value, bool means, float& above, float& below, u32& 
   }
 }
 
-// The sums of a chunk of at most kSumChunk values, the same in all lanes of half a warp. Each lane adds in float for
-// 32 values and then in double. All lanes of the warp call it.
+// The sums of a chunk of at most kSumChunk values, the same in all lanes of half a warp. Each lane
+// adds in float for 32 values and then in double. All lanes of the warp call it.
 DEVICE LevelSums chunk_sums(const float* x, u64 count, bool means) {
   LevelSums sums = {0, 0, 0};
   u32 negatives = 0;
@@ -71,7 +71,8 @@ DEVICE void put_levels(u8* at, Levels levels, bool means) {
   if (means) put32(at + 4, __float_as_uint(levels.low));
 }
 
-// A block of at most kAhead * kSumLanes values, which stay in the lanes' registers. The zeros behind its end change no sum.
+// A block of at most kAhead * kSumLanes values, which stay in the lanes' registers. The zeros
+// behind its end change no sum.
 DEVICE void encode_held(const float* values, const Place& at, bool means, u32 header, u8* out, float* rest) {
   const u32 lane = sum_lane();
   float held[kAhead];
@@ -102,8 +103,8 @@ DEVICE void encode_held(const float* values, const Place& at, bool means, u32 he
     if (k * kSumLanes + lane < at.values) rest[at.begin + k * kSumLanes + lane] = held[k];
 }
 
-// Blocks of at most kSumChunk values: half a warp each, all in one pass. `rest` may be `x`: the lanes of a warp meet
-// between the last look at the values of others and the first write.
+// Blocks of at most kSumChunk values: half a warp each, all in one pass. `rest` may be `x`: the
+// lanes of a warp meet between the last look at the values of others and the first write.
 KERNEL void encode_levels(const float* x, u64 count, u64 block, u32 means, u8* out, float* rest) {
   const u32 header = means != 0 ? 8 : 4;
   const u32 lane = sum_lane();
@@ -224,7 +225,8 @@ KERNEL void add_levels(const u8* in, u64 count, u64 block, u32 means, float weig
   }
 }
 
-// signum. A zero is positive where its index plus `first` is even: `first` is the stream's position plus the step.
+// signum. A zero is positive where its index plus `first` is even: `first` is the stream's position
+// plus the step.
 KERNEL void encode_signs(const float* x, u64 count, u64 first, u8* out, float* rest) {
   for (u64 byte = thread_index(); byte < code_bytes(count, 1); byte += thread_count()) {
     const u32 n = group_size(count - byte * kGroup);

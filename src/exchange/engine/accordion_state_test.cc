@@ -69,7 +69,8 @@ TEST(AccordionState, AResumedRunGoesOnToTheBit) {
   }
 }
 
-// All ranks hold the same, so new ranks take it from any; the norms of later windows are those of the mean.
+// All ranks hold the same, so new ranks take it from any; the norms of later windows are those of
+// the mean.
 TEST(AccordionState, RegimesOutliveOtherNumbersOfRanks) {
   for (AccordionCase one : accordion_cases()) {
     if (one.inside > 1) continue;

@@ -99,8 +99,8 @@ size_t Attendance::participant(size_t index) const noexcept {
   return rank;
 }
 
-// In double and in rank order, so that the sum is the same on every rank. Sums of equal weights are off by
-// some 2^-53 each, which the factor's 24 bits do not show.
+// In double and in rank order, so that the sum is the same on every rank. Sums of equal weights are
+// off by some 2^-53 each, which the factor's 24 bits do not show.
 void Attendance::compute_factor() {
   double own = weights_[static_cast<size_t>(group_.rank())];
   double sum = std::accumulate(weights_.begin(), weights_.end(), 0.0);

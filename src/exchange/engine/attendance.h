@@ -16,19 +16,20 @@
 
 namespace thinwire {
 
-// Every rank tells every other one its weight before anything is encoded: n - 1 messages of 16 bytes. They
-// are a round of their own, and do not travel in the frames, for two reasons.
+// Every rank tells every other one its weight before anything is encoded: n - 1 messages of 16
+// bytes. They are a round of their own, and do not travel in the frames, for two reasons.
 //
-//   - A weight is multiplied into the gradient, before the memory adds what it owes: rank r's values times
-//     n w_r / (w_0 + ... + w_(n-1)). Then all that a memory keeps counts 1/n in whichever step it is sent,
-//     and momentum and selection see what the rank contributes. If the owner of a value weighed the
-//     contributions, a rest that was left at weight 1 would be sent at weight 10. That factor takes all weights.
+//   - A weight is multiplied into the gradient, before the memory adds what it owes: rank r's
+//     values times n w_r / (w_0 + ... + w_(n-1)). Then all that a memory keeps counts 1/n in
+//     whichever step it is sent, and momentum and selection see what the rank contributes. If the
+//     owner of a value weighed the contributions, a rest that was left at weight 1 would be sent at
+//     weight 10. That factor takes all weights.
 //   - Nobody waits for messages of a rank that sits out, so that it sends none.
 //
 // Ranks may tell what they owe beside it, in 16 more bytes.
 //
-// A damaged weight is an error that ends the exchange, since ranks would otherwise divide by different sums.
-// Not shared between threads.
+// A damaged weight is an error that ends the exchange, since ranks would otherwise divide by
+// different sums. Not shared between threads.
 class Attendance {
  public:
   explicit Attendance(Group& group);
@@ -36,8 +37,9 @@ class Attendance {
   // A step in which all ranks take part alike: nothing is sent.
   void begin();
 
-  // A step in which this rank weighs `weight`, or sits out with 0: all ranks tell each other. With `owed`, the norm of
-  // what this rank's memories owe before the step, they tell that, too; all ranks give it, or none.
+  // A step in which this rank weighs `weight`, or sits out with 0: all ranks tell each other. With
+  // `owed`, the norm of what this rank's memories owe before the step, they tell that, too; all
+  // ranks give it, or none.
   void begin(uint64_t step, double weight, std::optional<double> owed = std::nullopt);
 
   // Looks at what arrived; returns whether anything had. Throws Error(kCorrupt), naming the sender.
@@ -55,11 +57,12 @@ class Attendance {
   // The rank that is number `index` among those that take part. REQUIRES: index < count().
   size_t participant(size_t index) const noexcept;
 
-  // What this rank's values are multiplied by so that their sum over ranks times 1/n is the weighted mean:
-  // exactly 1 where all ranks weigh the same; 0 where this rank sits out.
+  // What this rank's values are multiplied by so that their sum over ranks times 1/n is the
+  // weighted mean: exactly 1 where all ranks weigh the same; 0 where this rank sits out.
   float factor() const noexcept { return factor_; }
 
-  // By rank, what it last told that it owes; of a step that failed there may be some of an earlier one, or none.
+  // By rank, what it last told that it owes; of a step that failed there may be some of an earlier
+  // one, or none.
   const std::vector<std::optional<LostRank>>& debts() const noexcept { return debts_; }
 
  private:

@@ -1,4 +1,5 @@
-// Reads "auto:loss=...", and says what stands for it where an exchange must be settled before it has chosen.
+// Reads "auto:loss=...", and says what stands for it where an exchange must be settled before it
+// has chosen.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/auto_terms.h"
 
@@ -47,7 +48,8 @@ Result<AutoCodec> parse_auto(std::string_view codec) {
                    .plan = options.value().text("plan")};
 }
 
-// A plan's file may say any codec. Whoever names one says by `loss` for what memories are to be prepared.
+// A plan's file may say any codec. Whoever names one says by `loss` for what memories are to be
+// prepared.
 ExchangeOptions auto_stand_in(ExchangeOptions options) {
   if (!is_auto(options.codec)) return options;
   constexpr std::array<const char*, 3> kCodecs = {"fp32", "int8", "topk:density=0.01"};

@@ -1,4 +1,5 @@
-// Codec "auto" as the exchange knows it: where it may be written. What it chooses is decided by layer plan.
+// Codec "auto" as the exchange knows it: where it may be written. What it chooses is decided by
+// layer plan.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

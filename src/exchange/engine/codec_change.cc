@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "exchange/engine/agreement_text.h"
+
 namespace thinwire {
 namespace {
 
@@ -61,9 +63,9 @@ Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector
 Result<ExchangeOptions> keep_memories(ExchangeOptions next, const Sections& had,
                                       const std::vector<bool>& owes,
                                       const std::vector<TensorSpec>& tensors) {
-  Result<Sections> settled = resolve_sections(next, tensors, next.first_step);
-  if (!settled) return settled.status();
-  const Sections& sections = settled.value();
+  Result<Sections> resolved = resolve_sections(next, tensors, next.first_step);
+  if (!resolved) return resolved.status();
+  const Sections& sections = resolved.value();
   for (size_t setting = 0; setting < sections.of_setting.size(); ++setting) {
     if (sections.of_setting[setting] == kUnused) continue;
     Result<Kept> kept = kept_by(sections.used[sections.of_setting[setting]], had, owes);

@@ -15,19 +15,19 @@
 
 namespace thinwire {
 
-// Accordion [Agarwal et al., MLSys 2021]. With D the norm of the sum of the means that are delivered in
-// a window, the last steps of an interval, and D' that of the interval before,
+// Accordion [Agarwal et al., MLSys 2021]. With D the norm of the sum of the means that are
+// delivered in a window, the last steps of an interval, and D' that of the interval before,
 //
 //   critical = |D' - D| >= eta D',
 //
-// and critical too where D' is 0 or none is known, as in the first interval. If an interval is at least
-// two windows long, the first norm is that of the run's first window, so that the end of the first
-// interval decides already.
+// and critical too where D' is 0 or none is known, as in the first interval. If an interval is at
+// least two windows long, the first norm is that of the run's first window, so that the end of the
+// first interval decides already.
 //
-// Every rank is delivered the same bits and adds them in the same order, so that all ranks decide the
-// same and no message is needed. Only steps that count are counted. The sum is four bytes per value, and
-// is there during a window only; then a step reads the mean, and reads and writes the sum. Used by one
-// thread.
+// Every rank is delivered the same bits and adds them in the same order, so that all ranks decide
+// the same and no message is needed. Only steps that count are counted. The sum is four bytes per
+// value, and is there during a window only; then a step reads the mean, and reads and writes the
+// sum. Used by one thread.
 class CriticalRegime final : public Stateful {
  public:
   // Of `count` values. REQUIRES: 0 < window <= interval, in steps.
@@ -57,8 +57,8 @@ class CriticalRegime final : public Stateful {
   std::vector<float> sum_;  // of this window; empty: nothing was added
 };
 
-// That of a stream in `step`, opened as "<stream>/regime"; null where the schedule has no accordion then.
-// A regime whose eta or intervals were others starts afresh.
+// That of a stream in `step`, opened as "<stream>/regime"; null where the schedule has no accordion
+// then. A regime whose eta or intervals were others starts afresh.
 CriticalRegime* open_regime(const CodecSchedule& schedule, uint64_t step, uint64_t steps_per_epoch,
                             const StreamSpec& stream, Store& store);
 

@@ -1,4 +1,5 @@
-// Tests of CriticalRegime: when a stream enters and leaves it, and its state in the middle of a window.
+// Tests of CriticalRegime: when a stream enters and leaves it, and its state in the middle of a
+// window.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/critical_regime.h"
 
@@ -26,7 +27,8 @@ void step(CriticalRegime& regime, float norm) {
   regime.end_step();
 }
 
-// Whether the regime is critical after each interval, in all steps of which the norm is that of the interval.
+// Whether the regime is critical after each interval, in all steps of which the norm is that of the
+// interval.
 std::vector<bool> after(CriticalRegime& regime, uint64_t interval,
                         const std::vector<float>& norms) {
   std::vector<bool> critical;

@@ -1,5 +1,5 @@
-// Devices that are late, short of memory, or without a compiler that takes the texts: what is staged, what is kept, and what
-// callers may rely on after a failure.
+// Devices that are late, short of memory, or without a compiler that takes the texts: what is
+// staged, what is kept, and what callers may rely on after a failure.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,8 @@ class DirectTensors {
   DeviceQueue queue_;
 };
 
-// The step that a late device spoiled never happened, and what its memories held before is not lost.
+// The step that a late device spoiled never happened, and what its memories held before is not
+// lost.
 TEST(DeviceFaults, AStoreOutlivesAnExchangeWhoseDeviceWasLate) {
   run_local(1, [](Group& group) {
     ExchangeOptions options = gather_options("topk:density=0.05", "residual");
@@ -224,7 +225,8 @@ TEST(DeviceFaults, APartOfAMeanThatLacksABlockIsCorrupt) {
     });
 }
 
-// The ranks' last message of a regroup does not come, when the streams of the next epoch are there already.
+// The ranks' last message of a regroup does not come, when the streams of the next generation are
+// there already.
 TEST(DeviceFaults, ARegroupThatFailsLateLeavesTheQueuesOfThePreviousEpochAlone) {
   run_local(2, [](Group& group) {
     size_t messages = 0, last = SIZE_MAX;
@@ -233,8 +235,8 @@ TEST(DeviceFaults, ARegroupThatFailsLateLeavesTheQueuesOfThePreviousEpochAlone) 
     });
     const auto device = std::make_shared<FakeDevice>(1);
     Store store;
-    DeviceWorker worker(tampering, store, gather_options("int8", "residual"),
-                        WorkerPlace::kDevice, false, device);
+    DeviceWorker worker(tampering, store, gather_options("int8", "residual"), WorkerPlace::kDevice,
+                        false, device);
     worker.step(0);
     messages = 0;
     worker.exchange().regroup(tampering, 1);
@@ -248,7 +250,8 @@ TEST(DeviceFaults, ARegroupThatFailsLateLeavesTheQueuesOfThePreviousEpochAlone) 
   });
 }
 
-// Nobody waits for the kernel that writes the zeros of a skipped step; with the last of these, finish throws.
+// Nobody waits for the kernel that writes the zeros of a skipped step; with the last of these,
+// finish throws.
 TEST(DeviceFaults, ZerosOfTheStepThatEndsARunComeBeforeWhatCallersDoNext) {
   run_local(1, [&](Group& group) {
     group.set_deadline(std::chrono::seconds(5));

@@ -1,4 +1,5 @@
-// Streams that are compressed in a device's memory: the processor's results, fewer copies, and state that moves.
+// Streams that are compressed in a device's memory: the processor's results, fewer copies, and
+// state that moves.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -145,7 +146,8 @@ TEST(DeviceStreams, CopyPayloadsAlone) {
   });
 }
 
-// Memories and encoders go from the processor to the device and back, through one store, and through saved state.
+// Memories and encoders go from the processor to the device and back, through one store, and
+// through saved state.
 TEST(DeviceStreams, StateMovesBetweenProcessorAndDevice) {
   run_local(2, [&](Group& group) {
     const ExchangeOptions options = gather_options("sidco:density=0.05", "residual");
@@ -177,7 +179,7 @@ TEST(DeviceStreams, StateMovesBetweenProcessorAndDevice) {
   });
 }
 
-// Memories that go to the processor, and to the work of another epoch, are made anew.
+// Memories that go to the processor, and to the work of another generation, are made anew.
 TEST(DeviceStreams, MomentumThatWasSetStays) {
   run_local(2, [&](Group& group) {
     const std::vector<Momentum> none(kDeviceTensors.size());
@@ -270,7 +272,8 @@ TEST(DeviceStreams, TensorsOfTheProcessorAndBfloatsTakePart) {
   });
 }
 
-// The last kernels of a step, which nobody waits for, are those that write zeros where it is skipped.
+// The last kernels of a step, which nobody waits for, are those that write zeros where it is
+// skipped.
 TEST(DeviceStreams, CallersQueuesGoOnOnceTheMeansAreThere) {
   run_local(1, [](Group& group) {
     Store store;

@@ -1,4 +1,5 @@
-// Accordions in an exchange: each stream's codec follows the norms of its means, alike on all ranks.
+// Accordions in an exchange: each stream's codec follows the norms of its means, alike on all
+// ranks.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +21,8 @@ using ::testing::IsEmpty;
 
 constexpr double kEta = 0.5;
 
-// The regime by a plain loop over what was delivered: the norms of the first window, if an interval has
-// two, and of the last window of every interval.
+// The regime by a plain loop over what was delivered: the norms of the first window, if an interval
+// has two, and of the last window of every interval.
 class Oracle {
  public:
   explicit Oracle(uint64_t interval) : interval_(interval) {}
@@ -74,8 +75,8 @@ std::vector<const Values*> tensors_of(const StreamSpec& stream,
   return found;
 }
 
-// What each stream sends tells its regime, which is the one that a plain loop over the means of this
-// rank finds; so ranks agree.
+// What each stream sends tells its regime, which is the one that a plain loop over the means of
+// this rank finds; so ranks agree.
 TEST(ExchangeAccordion, EachStreamFollowsItsNorms) {
   for (const AccordionCase& one : accordion_cases())
     for (const int ranks : {2, 4})

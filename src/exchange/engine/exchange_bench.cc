@@ -1,4 +1,5 @@
-// Benchmark of one step of an exchange without a wire: its own work with one rank and with two threads.
+// Benchmark of one step of an exchange without a wire: its own work with one rank and with two
+// threads.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <barrier>

@@ -223,7 +223,8 @@ TEST(ExchangeChange, ARestartGoesOnAlike) {
     });
 }
 
-// What each rank is told, when rank 1 asks for `odd` and the others for `usual`. All then go on as they were.
+// What each rank is told, when rank 1 asks for `odd` and the others for `usual`. All then go on as
+// they were.
 std::vector<std::string> told(const ExchangeOptions& first, const ExchangeOptions& usual,
                               const ExchangeOptions& odd) {
   std::vector<std::string> messages(kRanks);

@@ -26,11 +26,11 @@ std::vector<StepReport> reports(int ranks, const std::vector<TensorSpec>& model,
   return all;
 }
 
-// The round in which ranks agree that the step counts: eight bytes, ceil(log2 n) times.
+// The round in which ranks agree that the step counts: a word and its checksum, ceil(log2 n) times.
 uint64_t agreement_bytes(uint64_t n) {
   uint64_t rounds = 0;
   while (uint64_t{1} << rounds < n) ++rounds;
-  return 8 * rounds;
+  return 16 * rounds;
 }
 
 class Bytes : public ::testing::TestWithParam<uint64_t> {};

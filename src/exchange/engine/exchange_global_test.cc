@@ -87,8 +87,8 @@ ExchangeOptions a_tenth() {
   return {.codec = "topk:density=0.1", .grouping = Grouping::kGlobal, .bucket_bytes = 4000};
 }
 
-// Runs body(rank, side, other, step) for five steps. Two ranks have two exchanges each, which end every
-// step with the same bits.
+// Runs body(rank, side, other, step) for five steps. Two ranks have two exchanges each, which end
+// every step with the same bits.
 template <typename Body>
 void on_two_sides(const Body& body) {
   run_local(2, [&](Group& group) {
@@ -105,7 +105,8 @@ void on_two_sides(const Body& body) {
 const char* const kOffering[] = {"topk:density=0.1", "dgc:density=0.1", "sidco:density=0.1",
                                  "gaussiank:density=0.1", "redsync:density=0.1"};
 
-// As in the whole model as one vector, every weight that is sent is larger than every one that is not.
+// As in the whole model as one vector, every weight that is sent is larger than every one that is
+// not.
 TEST(ExchangeGlobal, SelectsWhatTheWholeModelWouldByThatThreshold) {
   const auto model = layers();
   for (const std::string codec : kOffering)

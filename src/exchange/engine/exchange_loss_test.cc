@@ -80,7 +80,8 @@ TEST_P(ExchangeLoss, ARankThatStallsIsNamedAtTheDeadline) {
   EXPECT_THAT(messages, Each(HasSubstr("rank 1")));
 }
 
-// The last rank owns the only value and waits for rank 1, the others wait for the owner: it speaks first, and names rank 1.
+// The last rank owns the only value and waits for rank 1, the others wait for the owner: it speaks
+// first, and names rank 1.
 TEST(ExchangeLossOnce, WhoWaitsForAnOwnerLetsTheOwnerNameTheRankThatStalls) {
   const std::vector<TensorSpec> model = {{"w", {1}, TensorKind::kLinear}};
   for (const std::string method : {"dense", "scatter-reduce"}) {

@@ -1,4 +1,5 @@
-// Tests of exchanges whose ranks change: joining, leaving, losing, and steps that some counted and one did not.
+// Tests of exchanges whose ranks change: joining, leaving, losing, and steps that some counted and
+// one did not.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What workers owe to the mean together: of each value, the sum of residuals divided by their number.
+// What workers owe to the mean together: of each value, the sum of residuals divided by their
+// number.
 std::map<std::string, std::vector<double>> owed_to_mean(
     const std::vector<ElasticWorker*>& workers) {
   std::map<std::string, std::vector<double>> owed;
@@ -137,7 +139,8 @@ TEST(ExchangeMembers, AStepThatOneRankLostCountsOnAllOthersOrOnNone) {
   }
 }
 
-// c dies silently before the last transfer of the agreement: a does not need it, and b waits for it in vain.
+// c dies silently before the last transfer of the agreement: a does not need it, and b waits for it
+// in vain.
 TEST(ExchangeMembers, WhoVotedTakesTheVerdictOfThoseThatHaveIt) {
   Three three(kSparse, std::chrono::seconds(2));
   three.life->silent = true;
@@ -347,7 +350,7 @@ TEST(ExchangeMembers, WhatIsOwedIsToldInEveryStep) {
       EXPECT_EQ(worker->how.lost[0].rank, 2);
       EXPECT_EQ(worker->how.lost[0].owed, of_c);
       EXPECT_EQ(worker->how.lost[0].step, 4u);
-      EXPECT_EQ(worker->how.lost[0].epoch, 1u);
+      EXPECT_EQ(worker->how.lost[0].generation, 1u);
       EXPECT_EQ(worker->how.step, 5u);
     }
   }
@@ -380,8 +383,9 @@ TEST(ExchangeMembers, MembersReportTheSameDebtWhicheverHeardOfIt) {
   EXPECT_EQ(told.size(), 2u);
 }
 
-// d is lost between steps, c at each of its transfers while the others come together: some of them may have come into a
-// group that others did not. Which of them did depends on their threads, so it is looked for more than once.
+// d is lost between steps, c at each of its transfers while the others come together: some of them
+// may have come into a group that others did not. Which of them did depends on their threads, so it
+// is looked for more than once.
 TEST(ExchangeMembers, EveryLossIsReportedOnAllAndNoOther) {
   bool some_came = false;
   for (int dies_at = 0, rounds = 0; rounds == 0 || (!some_came && rounds < 20); ++dies_at) {
@@ -411,7 +415,8 @@ TEST(ExchangeMembers, EveryLossIsReportedOnAllAndNoOther) {
     regroup({&three.b, &three.a}, 4, kSparse);
     for (const ElasticWorker* worker : {&three.a, &three.b}) {
       std::vector<std::pair<uint32_t, int>> lost;
-      for (const thinwire::LostRank& one : worker->how.lost) lost.emplace_back(one.epoch, one.rank);
+      for (const thinwire::LostRank& one : worker->how.lost)
+        lost.emplace_back(one.generation, one.rank);
       const uint32_t last = came[0] || came[1] ? 3 : 2;
       EXPECT_THAT(lost, ::testing::UnorderedElementsAre(std::pair(2u, 3), std::pair(last, 2)))
           << dies_at;
@@ -466,7 +471,7 @@ TEST(ExchangeMembers, MistakesAreThrownOnAllAndAnotherGroupMayFollow) {
   on_each({&three.a, &three.b}, [&](ElasticWorker& worker) {
     const std::string error =
         error_of([&] { worker.exchange->regroup(*again[static_cast<size_t>(worker.id)], 1); });
-    EXPECT_THAT(error, HasSubstr("epoch 1 does not follow epoch 1"));
+    EXPECT_THAT(error, HasSubstr("generation 1 does not follow generation 1"));
   });
   regroup({&three.a, &three.b}, 2, kSparse);
   on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, 2); });

@@ -1,4 +1,5 @@
-// Tests of momentum in an exchange's memories, also for tensors that are sent uncompressed beside others.
+// Tests of momentum in an exchange's memories, also for tensors that are sent uncompressed beside
+// others.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -73,8 +73,9 @@ TEST_P(ExchangeReplay, AnotherMessageOfTheStepIsNotTakenForTheOneExpected) {
   ExchangeOptions options = GetParam();
   options.chunk_values = 200;
   size_t replacements = 0;
-  // What an adversary has seen before its target depends on the order in which messages come. In several
-  // rounds it finds another message of the same length, but in gather, whose payloads may all differ in length.
+  // What an adversary has seen before its target depends on the order in which messages come. In
+  // several rounds it finds another message of the same length, but in gather, whose payloads may
+  // all differ in length.
   const int rounds = options.method == "gather" ? 1 : 20;
   for (int round = 0; round < rounds && replacements == 0; ++round)
     for (int victim = 0; victim < kRanks; ++victim) {

@@ -63,7 +63,8 @@ TEST(ExchangeUsage, TensorsMayStartInAnyOrderAndAnotherOnEachRank) {
     });
 }
 
-// The first bucket is on its way, and has even arrived, while the gradients of the second do not exist.
+// The first bucket is on its way, and has even arrived, while the gradients of the second do not
+// exist.
 TEST(ExchangeUsage, BucketsTravelWhileTheBackwardPassGoesOn) {
   for (const std::string method : {"dense", "gather"})
     run_local(3, [&](Group& group) {
@@ -215,7 +216,8 @@ TEST(ExchangeUsage, ASavedStoreContinuesBitForBit) {
       });
 }
 
-// An observer makes an exchange join the tensors of a stream; without one they may stay where they are.
+// An observer makes an exchange join the tensors of a stream; without one they may stay where they
+// are.
 TEST(ExchangeUsage, ItDoesNotMatterWhereTheTensorsOfAStreamLie) {
   for (const std::string codec : {"topk:density=0.1", "topk:density=0.1,values=int8", "sidco",
                                   "adacomp", "randomk:shared=false"})

@@ -21,8 +21,8 @@ constexpr float kShare = 0.25f;
 constexpr double kGain = 0.25;
 // The correction stays between 1 / kFar and kFar.
 constexpr double kFar = 4;
-// A step that keeps more than kLost targets, or less than 1 / kLost, shows that the signals are not of
-// the scale of the average any more.
+// A step that keeps more than kLost targets, or less than 1 / kLost, shows that the signals are not
+// of the scale of the average any more.
 constexpr double kLost = 1.5;
 // The bound on what a step sends, in targets.
 constexpr size_t kMostTargets = 2;
@@ -53,8 +53,8 @@ std::optional<Quota> GlobalThreshold::offer(std::span<const float> signal, size_
   return Quota{.threshold = *threshold_, .most = most};
 }
 
-// What the bound leaves if every later stream keeps its own target. So the bound holds, and no stream
-// may send less than its own target.
+// What the bound leaves if every later stream keeps its own target. So the bound holds, and no
+// stream may send less than its own target.
 size_t GlobalThreshold::most_now(size_t target) const noexcept {
   const size_t later = target_ - std::min(target_, offered_ + target);
   const size_t spent = kept_ + later;

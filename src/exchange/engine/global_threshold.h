@@ -18,17 +18,18 @@ namespace thinwire {
 // signals, and no rank needs another's.
 //
 // A step is offer and sent for every stream, then commit or rollback. The threshold of a step is a
-// function of the committed steps before it, so that it does not depend on the order of streams. The
-// bound on what a stream may send does: it depends on what earlier streams sent. Used by one thread.
+// function of the committed steps before it, so that it does not depend on the order of streams.
+// The bound on what a stream may send does: it depends on what earlier streams sent. Used by one
+// thread.
 class GlobalThreshold final : public Stateful {
  public:
-  // Between two steps: how many values all streams together should keep. 0: the codec has no target,
-  // and needs no threshold.
+  // Between two steps: how many values all streams together should keep. 0: the codec has no
+  // target, and needs no threshold.
   void aim(size_t target) noexcept;
 
-  // Takes a sample of a stream's signal, of which the codec should keep `target` values, and says what
-  // may be sent. Absent if no threshold is known yet; the codec then selects in its own way. `stream`
-  // is a number that no other stream has.
+  // Takes a sample of a stream's signal, of which the codec should keep `target` values, and says
+  // what may be sent. Absent if no threshold is known yet; the codec then selects in its own way.
+  // `stream` is a number that no other stream has.
   std::optional<Quota> offer(std::span<const float> signal, size_t target, const Call& call,
                              size_t stream);
 

@@ -26,8 +26,8 @@ class Streams {
   }
   size_t target() const { return static_cast<size_t>(density_ * kCount); }
 
-  // Values [0, 500), [500, 8000) and the others, times 8, 1 and 1/2, and all times `scale`. Returns what
-  // was kept.
+  // Values [0, 500), [500, 8000) and the others, times 8, 1 and 1/2, and all times `scale`. Returns
+  // what was kept.
   size_t step(Law law, uint64_t number, float scale = 1) {
     static constexpr size_t kEnds[] = {500, 8000, kCount};
     static constexpr float kScales[] = {8, 1, 0.5f};

@@ -17,8 +17,9 @@
 
 namespace thinwire {
 
-// Functions may be called from any thread, but for those whose comment names a thread. A step is open from its first
-// start, or from finish, and closed to further tensors once all were started or finish was called.
+// Functions may be called from any thread, but for those whose comment names a thread. A step is
+// open from its first start, or from finish, and closed to further tensors once all were started or
+// finish was called.
 class Intake {
  public:
   // `staging` is null, or where tensors of a device are fetched; it outlives this.
@@ -34,21 +35,23 @@ class Intake {
   // Does what the exchange's thread must not see half done. Throws Error(kContract) during a step.
   void between_steps(const char* what, const std::function<void()>& work);
 
-  // After an error, or stop: steps begin again, with `step`. REQUIRES: the exchange's thread has ended.
+  // After an error, or stop: steps begin again, with `step`. REQUIRES: the exchange's thread has
+  // ended.
   void restart(uint64_t step);
 
   // Whether every call throws an error.
   bool has_failed() const;
 
-  // Inside between_steps, or while the exchange's thread does not run: the next step's number, and another plan of the same
-  // tensors from that step on.
+  // Inside between_steps, or while the exchange's thread does not run: the next step's number, and
+  // another plan of the same tensors from that step on.
   uint64_t next_step() const noexcept { return step_; }
   void follow(const Plan& plan);
 
   // The rest is for the exchange's thread, except stop.
 
-  // Blocks until a step is open; returns its number through `step`. False when there will be none. Throws Error(kPeerLost)
-  // if the exchange is destroyed while a step is open that has not all of its tensors.
+  // Blocks until a step is open; returns its number through `step`. False when there will be none.
+  // Throws Error(kPeerLost) if the exchange is destroyed while a step is open that has not all of
+  // its tensors.
   bool await_step(uint64_t& step);
 
   static constexpr std::chrono::microseconds kForever = std::chrono::microseconds::max();

@@ -11,9 +11,10 @@
 namespace thinwire {
 
 // It has sixteen bins per power of two, and counts samples. The counts of a step are averaged into
-// those of the steps before, or forgotten. Counts are whole numbers, and everything else is additions,
-// multiplications and divisions. So the bits are the same on every machine, and do not depend on the
-// order in which streams are counted. 16 KiB hold the average, and 32 KiB the counts of the step.
+// those of the steps before, or forgotten. Counts are whole numbers, and everything else is
+// additions, multiplications and divisions. So the bits are the same on every machine, and do not
+// depend on the order in which streams are counted. 16 KiB hold the average, and 32 KiB the counts
+// of the step.
 class MagnitudeSketch {
  public:
   static constexpr size_t kBins = 4096;  // by the upper 12 bits of a magnitude in fp32
@@ -34,7 +35,8 @@ class MagnitudeSketch {
   // evenly between its ends. Absent if fewer values than that are not zero. REQUIRES: 0 < target.
   std::optional<float> exceeded_by(double target) const noexcept;
 
-  // The average, for saved states. set_bins REQUIRES kBins numbers that are finite and not negative.
+  // The average, for saved states. set_bins REQUIRES kBins numbers that are finite and not
+  // negative.
   std::span<const float> bins() const noexcept { return average_; }
   void set_bins(std::span<const float> bins);
 

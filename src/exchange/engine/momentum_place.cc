@@ -31,13 +31,6 @@ bool leaves_most(const std::string& codec) {
   });
 }
 
-bool all_lossless(const std::string& codec) {
-  auto made = scheduled_codecs(codec);
-  const std::vector<NamedCodec>& codecs = made.value();
-  return std::all_of(codecs.begin(), codecs.end(),
-                     [](const NamedCodec& named) { return named.codec->info().lossless; });
-}
-
 // `name:key=value,...` with the optimiser's momentum, and what `given` says besides.
 std::string memory_text(const SpecText& given, const Momentum& own) {
   std::string text = given.name + ":momentum=" + shortest(own.momentum) +
@@ -82,8 +75,8 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
         (holds ? ", or name the memory without one, so that it takes the optimiser's over" : ""));
   if (place == "optimizer") return plan;
 
-  // ScaleCom's filtered residual, where nobody names it: in docs/results/methods.md it ends 8.9 points behind dense
-  // at a density of 0.1, and `ahead` 4.3.
+  // ScaleCom's filtered residual, where nobody names it: in docs/results/methods.md it ends 8.9
+  // points behind dense at a density of 0.1, and `ahead` 4.3.
   const bool residual = name == "residual" || (automatic && name == "lowpass");
   const bool can_hold = holds ? !chosen : automatic && (residual || name == "none");
   if (!can_hold) {
@@ -94,7 +87,7 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
         ", or leave momentum at the optimiser");
   }
   const bool selects = leaves_most(options.codec);
-  const bool lossless = all_lossless(options.codec);
+  const bool lossless = is_lossless(options.codec);
   if (!holds && place == "auto" && !(residual && selects)) return plan;
   plan.in_memory = true;
   if (holds)

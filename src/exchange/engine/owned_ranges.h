@@ -11,7 +11,8 @@
 
 namespace thinwire {
 
-// Of `pieces` of `streams`, in any order: ranges in the order of tensors and positions. Ranges that touch become one.
+// Of `pieces` of `streams`, in any order: ranges in the order of tensors and positions. Ranges that
+// touch become one.
 std::vector<OwnedRange> owned_ranges(std::span<const Piece> pieces, const Streams& streams);
 
 }  // namespace thinwire

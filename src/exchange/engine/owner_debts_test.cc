@@ -1,4 +1,5 @@
-// Tests of what owners owe when there are no owners any more: it arrives once, whatever memory the ranks have.
+// Tests of what owners owe when there are no owners any more: it arrives once, whatever memory the
+// ranks have.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -38,7 +39,8 @@ struct Case {
   double gain;  // how often a gradient counts in the end
 };
 
-// First by way of owners, who keep a part; then zeros, by a method without owners, until all has arrived.
+// First by way of owners, who keep a part; then zeros, by a method without owners, until all has
+// arrived.
 TEST(OwnerDebts, ArriveOnceWhenOwnersAreNoMore) {
   for (const auto& [memory, gain] :
        {Case{"residual", 1}, Case{"residual:gamma=0.1", 0.1}, Case{"ahead:momentum=0.9", 10},

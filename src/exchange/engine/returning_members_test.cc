@@ -1,5 +1,5 @@
-// Tests of who is reported as lost after groups failed into which some ranks came and others did not: a rank that is
-// alive never is.
+// Tests of who is reported as lost after groups failed into which some ranks came and others did
+// not: a rank that is alive never is.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,10 +24,11 @@ constexpr std::chrono::milliseconds kShort{1500};
 // Groups that failed are kept, as others may still wait in them.
 using Graves = std::vector<std::unique_ptr<Group>>;
 
-// All of them try to go on together, in this order of ranks, and the last one fails at its transfer number `at`. Silent, it
-// gives the others the time to end what they can. Returns who came into the group.
-std::vector<bool> try_to_regroup(const std::vector<ElasticWorker*>& workers, uint32_t epoch, int at,
-                                 bool silent, Graves& graves) {
+// All of them try to go on together, in this order of ranks, and the last one fails at its transfer
+// number `at`. Silent, it gives the others the time to end what they can. Returns who came into the
+// group.
+std::vector<bool> try_to_regroup(const std::vector<ElasticWorker*>& workers, uint32_t generation,
+                                 int at, bool silent, Graves& graves) {
   auto groups = make_local_groups(static_cast<int>(workers.size()));
   for (const auto& group : groups) group->set_deadline(kShort);
   const auto life = std::make_shared<Life>();
@@ -39,13 +40,13 @@ std::vector<bool> try_to_regroup(const std::vector<ElasticWorker*>& workers, uin
     size_t i = 0;
     while (workers[i] != &worker) ++i;
     ExchangeOptions options = kSparse;
-    options.generation = epoch;
+    options.generation = generation;
     const std::string error = error_of([&] {
       if (worker.exchange == nullptr)
         worker.exchange =
             join_exchange(*groups[i], worker.store, small_model(), options, &worker.how);
       else
-        worker.how = worker.exchange->regroup(*groups[i], epoch);
+        worker.how = worker.exchange->regroup(*groups[i], generation);
     });
     came[i] = error.empty();
     if (!came[i]) groups[i]->abort("regroup failed");
@@ -57,7 +58,8 @@ std::vector<bool> try_to_regroup(const std::vector<ElasticWorker*>& workers, uin
 }
 
 // The transfers of the last one of them when all goes well.
-int transfers_of_last(const std::vector<ElasticWorker*>& workers, uint32_t epoch, Graves& graves) {
+int transfers_of_last(const std::vector<ElasticWorker*>& workers, uint32_t generation,
+                      Graves& graves) {
   auto groups = make_local_groups(static_cast<int>(workers.size()));
   const auto life = std::make_shared<Life>();
   const int many = life->transfers;
@@ -66,18 +68,19 @@ int transfers_of_last(const std::vector<ElasticWorker*>& workers, uint32_t epoch
     size_t i = 0;
     while (workers[i] != &worker) ++i;
     ExchangeOptions options = kSparse;
-    options.generation = epoch;
+    options.generation = generation;
     if (worker.exchange == nullptr)
       worker.exchange =
           join_exchange(*groups[i], worker.store, small_model(), options, &worker.how);
     else
-      worker.how = worker.exchange->regroup(*groups[i], epoch);
+      worker.how = worker.exchange->regroup(*groups[i], generation);
   });
   for (auto& group : groups) graves.push_back(std::move(group));
   return many - life->transfers;
 }
 
-// b comes neither into the group of epoch 3, into which a comes, nor into that of epoch 4.
+// b comes neither into the group of generation 3, into which a comes, nor into that of generation
+// 4.
 TEST(ReturningMembers, WhoIsAliveIsNotLostAfterTwoGroupsThatFailed) {
   Graves graves;
   ElasticWorker a(0), b(1), c(2);
@@ -113,7 +116,7 @@ TEST(ReturningMembers, AndWhoIsNotAliveIs) {
   regroup({&b, &a}, 5, kSparse);
   for (const ElasticWorker* worker : {&a, &b}) {
     ASSERT_EQ(worker->how.lost.size(), 1u);
-    EXPECT_EQ(worker->how.lost[0].epoch, 3u);
+    EXPECT_EQ(worker->how.lost[0].generation, 3u);
     EXPECT_EQ(worker->how.lost[0].rank, 2);
     EXPECT_EQ(worker->how.lost[0].owed, owed);
   }

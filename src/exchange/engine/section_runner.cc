@@ -107,7 +107,8 @@ void SectionRunner::make_method(const Terms& terms) {
 }
 
 // Owners that another method or codec had, in this run or the one that was saved, owe what the mean
-// lacked. Where there are none any more each gives it back to the ranks: to its own memory, or in its next gradient.
+// lacked. Where there are none any more each gives it back to the ranks: to its own memory, or in
+// its next gradient.
 void SectionRunner::take_over_debts(const Terms& terms) {
   debts_.clear();
   const size_t n = shared_.context.ranks();
@@ -133,8 +134,9 @@ void SectionRunner::take_over_debts(const Terms& terms) {
   }
 }
 
-// A rank that is not heard keeps what it owes for its next step. The memories, empty by then on the others, go in a step
-// that counts on all ranks: every rank has the same ones at any time, as loading at another number of ranks wants it.
+// A rank that is not heard keeps what it owes for its next step. The memories, empty by then on the
+// others, go in a step that counts on all ranks: every rank has the same ones at any time, as
+// loading at another number of ranks wants it.
 void SectionRunner::end_debts(bool skipped) {
   const bool heard = !skipped && !shared_.context.left_out && !shared_.context.sits_out();
   for (const Debt& debt : debts_) heard ? debt.memory->commit() : debt.memory->rollback();

@@ -38,8 +38,8 @@ class SectionRunner {
   // Whether owners keep, or are about to give back, what could not be handed out.
   bool owners_owe() const;
 
-  // The codec of a stream, in the step with which the options of `section` begin, and its regime, opened in
-  // `store`; null: it has none.
+  // The codec of a stream, in the step with which the options of `section` begin, and its regime,
+  // opened in `store`; null: it has none.
   struct StreamTerms {
     Terms terms;
     CriticalRegime* regime = nullptr;
@@ -54,7 +54,8 @@ class SectionRunner {
 
   void end(bool skipped);
 
-  // Between two steps, of which `step` is the second: where the context asks for another kind of method.
+  // Between two steps, of which `step` is the second: where the context asks for another kind of
+  // method.
   void remake_method(uint64_t step);
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exchange/engine/agreement_text.h"
 #include "exchange/engine/auto_terms.h"
 #include "thinwire/near_miss.h"
 
@@ -45,14 +46,14 @@ Status check_patterns(const ExchangeOptions& options, const std::vector<TensorSp
   return Status::ok();
 }
 
-Result<Terms> settle_setting(const ExchangeOptions& all, const ExchangeOptions& own, size_t setting,
-                             uint64_t step) {
-  Result<Terms> settled = resolve_terms(own, step);
-  if (settled || setting == 0) return settled;
-  std::string_view why = settled.status().message();
+Result<Terms> resolve_setting(const ExchangeOptions& all, const ExchangeOptions& own,
+                              size_t setting, uint64_t step) {
+  Result<Terms> resolved = resolve_terms(own, step);
+  if (resolved || setting == 0) return resolved;
+  std::string_view why = resolved.status().message();
   constexpr std::string_view kPrefix = "exchange: ";
   if (why.starts_with(kPrefix)) why.remove_prefix(kPrefix.size());
-  return Status::fail(settled.status().code(),
+  return Status::fail(resolved.status().code(),
                       std::string(kPrefix) + name_of_setting(all, setting) + std::string(why));
 }
 
@@ -81,10 +82,10 @@ Status check_exchange(const ExchangeOptions& given) {
   const ExchangeOptions options = auto_stand_in(given);
   const std::vector<ExchangeOptions> settings = settings_of(options);
   for (size_t setting = 0; setting < settings.size(); ++setting)
-    if (const auto settled =
-            settle_setting(options, settings[setting], setting, options.first_step);
-        !settled)
-      return settled.status();
+    if (const auto resolved =
+            resolve_setting(options, settings[setting], setting, options.first_step);
+        !resolved)
+      return resolved.status();
   return Status::ok();
 }
 
@@ -93,9 +94,9 @@ Result<Sections> resolve_sections(const ExchangeOptions& options,
   const std::vector<ExchangeOptions> settings = settings_of(options);
   std::vector<Terms> terms;
   for (size_t setting = 0; setting < settings.size(); ++setting) {
-    Result<Terms> settled = settle_setting(options, settings[setting], setting, step);
-    if (!settled) return settled.status();
-    terms.push_back(std::move(settled.value()));
+    Result<Terms> resolved = resolve_setting(options, settings[setting], setting, step);
+    if (!resolved) return resolved.status();
+    terms.push_back(std::move(resolved.value()));
   }
   if (Status status = check_patterns(options, tensors); !status) return status;
 

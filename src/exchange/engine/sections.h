@@ -13,9 +13,10 @@
 
 namespace thinwire {
 
-// A *setting* is the exchange's own codec options, or those of one rule, as they were given. *Terms* are a setting in which
-// every "auto" is decided, in one step. A *section* is the tensors that have one codec, memory and method: those of one
-// rule, of several rules that say the same, or those that no rule names.
+// A *setting* is the exchange's own codec options, or those of one rule, as they were given.
+// *Terms* are a setting in which every "auto" is decided, in one step. A *section* is the tensors
+// that have one codec, memory and method: those of one rule, of several rules that say the same, or
+// those that no rule names.
 struct Section {
   ExchangeOptions options;  // of an exchange of these tensors alone: without rules
   Terms terms;

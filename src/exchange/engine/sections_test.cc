@@ -15,7 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// conv.weight, conv.bias, norm.weight, embedding, nothing, lstm.weight, temperature, linear.weight, linear.bias
+// conv.weight, conv.bias, norm.weight, embedding, nothing, lstm.weight, temperature, linear.weight,
+// linear.bias
 Sections sections_of(std::vector<TensorRule> rules, const std::string& codec = "fp32") {
   return resolve_sections({.codec = codec, .rules = std::move(rules)}, small_model(), 0).value();
 }

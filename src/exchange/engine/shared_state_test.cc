@@ -1,4 +1,5 @@
-// Tests of state that all ranks hold alike: a resumed exchange has it, a rank that differs is named.
+// Tests of state that all ranks hold alike: a resumed exchange has it, a rank that differs is
+// named.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/shared_state.h"
 

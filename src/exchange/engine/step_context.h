@@ -22,7 +22,8 @@ class Roster;
 
 // Who writes what, and when:
 //   between steps                       generation, roster, first, stride
-//   StepRunner::begin                   call.step, gives_zeros; it resets faults, left_out, some_left_out and seconds
+//   StepRunner::begin                   call.step, gives_zeros; it resets faults, left_out,
+//                                       some_left_out and seconds
 //   when attendance is known            factor
 //   during a step, by all its parts     faults, buffers, compress_seconds, decompress_seconds
 //   FaultyRanks::agree                  left_out, some_left_out

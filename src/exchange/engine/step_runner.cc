@@ -50,8 +50,9 @@ Runner::OnDevice StepRunner::on_device() const {
   return on;
 }
 
-// Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by itself in every step, and
-// none needs more of another than its values. Memories that follow the result must see every result.
+// Ranks are counted among the faulty ones that the rule tolerates where each rank combines all by
+// itself in every step, and none needs more of another than its values. Memories that follow the
+// result must see every result.
 bool StepRunner::may_leave_out(const Sections& sections) const {
   const auto goes_on = [](const Section& section) {
     if (!section.terms.everybody) return false;
@@ -64,8 +65,9 @@ bool StepRunner::may_leave_out(const Sections& sections) const {
          std::all_of(sections.used.begin(), sections.used.end(), goes_on);
 }
 
-// Before methods are made. In a weighted exchange, and where ranks tell what they owe, every rank waits for all.
-void StepRunner::settle_faulty_ranks() {
+// Before methods are made. In a weighted exchange, and where ranks tell what they owe, every rank
+// waits for all.
+void StepRunner::choose_faulty_mode() {
   const bool possible = may_leave_out_ && !options_.weighted && !options_.debts;
   if (possible && faulty_ == nullptr) faulty_ = std::make_unique<FaultyRanks>(context_, combine_);
   context_.roster = possible ? &faulty_->roster() : nullptr;
@@ -74,7 +76,7 @@ void StepRunner::settle_faulty_ranks() {
 // Opens every stream with the codec of its section, and gives each section its buckets and tags.
 void StepRunner::arrange(const Sections& sections, Plan plan) {
   may_leave_out_ = may_leave_out(sections);
-  settle_faulty_ranks();
+  choose_faulty_mode();
   plan_ = std::move(plan);
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     const PlannedStream& planned = plan_.streams[i];
@@ -179,12 +181,12 @@ void StepRunner::set_weighted(bool weighted) {
   options_.weighted = weighted;
   weight_ = 1;
   if (!may_leave_out_) return;
-  settle_faulty_ranks();
+  choose_faulty_mode();
   for (const auto& section : sections_) section->remake_method(context_.call.step + 1);
 }
 
 // Rules that are given rows count every rank alike.
-void StepRunner::settle_attendance() {
+void StepRunner::take_attendance() {
   const size_t count = context_.attendance.count();
   context_.factor = combine_.rule->wants_rows() ? 1.0f : context_.attendance.factor();
   enough_ranks_ = count > 0 && lack_of_ranks(combine_, count).empty();
@@ -215,7 +217,7 @@ void StepRunner::begin(uint64_t step) {
     context_.attendance.begin();
   abstains_.reset();
   begun_ = 0;
-  if (may_begin()) settle_attendance();
+  if (may_begin()) take_attendance();
 }
 
 void StepRunner::begin_bucket(size_t bucket) {
@@ -230,7 +232,7 @@ void StepRunner::begin_bucket(size_t bucket) {
 bool StepRunner::advance() {
   if (!may_begin()) {
     const bool came = context_.attendance.advance();
-    if (may_begin()) settle_attendance();
+    if (may_begin()) take_attendance();
     return came;
   }
   bool moved = false;
@@ -303,7 +305,7 @@ bool StepRunner::stop_waiting() noexcept {
 }
 
 StepReport StepRunner::end() {
-  if (!leaves_out()) return conclude(channel_->max(context_.faults.word()));
+  if (!leaves_out()) return conclude(worst_of_all(*channel_, context_.faults.word()));
   const Verdict verdict = combine_without_faulty();
   word_ = pack(verdict);
   std::string at_fault;

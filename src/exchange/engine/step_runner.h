@@ -86,11 +86,11 @@ class StepRunner final : public Runner {
   };
 
   void arrange(const Sections& sections, Plan plan);
-  void settle_attendance();
+  void take_attendance();
   bool choose();
   bool leaves_out() const noexcept { return context_.roster != nullptr; }
   bool may_leave_out(const Sections& sections) const;
-  void settle_faulty_ranks();
+  void choose_faulty_mode();
   Verdict combine_without_faulty();
   std::vector<int> unchosen() const;
 

@@ -28,7 +28,8 @@ StreamMaker::StreamMaker(const ExchangeOptions& options, const NamedCombine& com
   }
 }
 
-// Empty if it can be compressed in the device's memory. Whoever else looks at its values looks at the processor's.
+// Empty if it can be compressed in the device's memory. Whoever else looks at its values looks at
+// the processor's.
 std::string StreamMaker::why_staged(const PlannedStream& planned, const Section& section,
                                     const SectionRunner::StreamTerms& made_of) const {
   const Terms& terms = made_of.terms;
@@ -46,8 +47,8 @@ std::string StreamMaker::why_staged(const PlannedStream& planned, const Section&
   return lack_of_device_form(terms, work_);
 }
 
-// Null, and why, where the device has no room for it, or does not compile a kernel. What the store has of it is handed back
-// to whoever opens it next.
+// Null, and why, where the device has no room for it, or does not compile a kernel. What the store
+// has of it is handed back to whoever opens it next.
 std::unique_ptr<ActiveStream> StreamMaker::make_on_device(const PlannedStream& planned,
                                                           size_t index, const Section& section,
                                                           const SectionRunner::StreamTerms& made_of,

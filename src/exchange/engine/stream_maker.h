@@ -19,7 +19,8 @@
 
 namespace thinwire {
 
-// Has the device's queue of work, if the exchange has a device that runs kernels. Used by one thread at a time.
+// Has the device's queue of work, if the exchange has a device that runs kernels. Used by one
+// thread at a time.
 class StreamMaker {
  public:
   // `options`, `combine` and `store` outlive it. Waits for the device at most `patience` at a time.
@@ -29,8 +30,9 @@ class StreamMaker {
   // Null if no stream is compressed on a device.
   const SharedWork& work() const noexcept { return work_; }
 
-  // The exchange's stream number `index`, which says why it is compressed by the processor. Throws Error(kUnsupported)
-  // if compress_on asks for the device, and the stream cannot be compressed there.
+  // The exchange's stream number `index`, which says why it is compressed by the processor. Throws
+  // Error(kUnsupported) if compress_on asks for the device, and the stream cannot be compressed
+  // there.
   std::unique_ptr<ActiveStream> make(const PlannedStream& planned, size_t index,
                                      const Section& section,
                                      const SectionRunner::StreamTerms& made_of) const;

@@ -13,8 +13,8 @@
 
 namespace thinwire {
 
-// Throws Error(kUnsupported) for memory on a device unless the exchange has one, `staged`, and Error(kContract) when the
-// view does not fit the tensor.
+// Throws Error(kUnsupported) for memory on a device unless the exchange has one, `staged`, and
+// Error(kContract) when the view does not fit the tensor.
 void check_view(const TensorSpec& tensor, const TensorView& view, bool staged);
 
 // fp32 tensors are worked on in place; bf16 ones, and zeros for those nobody gave, in a copy that

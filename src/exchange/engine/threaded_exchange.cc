@@ -8,6 +8,7 @@
 #include "comm/wait_policy.h"
 #include "core/check.h"
 #include "core/named_thread.h"
+#include "exchange/engine/agreement_text.h"
 #include "exchange/engine/codec_change.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
@@ -38,7 +39,7 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       runner_(std::move(runner)),
       staging_(options_.device ? std::make_unique<Staging>(options_.device, tensors_) : nullptr),
       intake_(runner_->plan(), tensors_, staging_.get()),
-      epoch_(options_.generation),
+      generation_(options_.generation),
       rank_(group.rank()),
       size_(group.size()),
       memories_scaled_for_ranks_(static_cast<size_t>(size_)),
@@ -47,7 +48,7 @@ ThreadedExchange::ThreadedExchange(Group& group, Store& store, std::vector<Tenso
       handed_over_(memories_scaled_for_ranks_) {
   for (int rank = 0; rank < size_; ++rank)
     last_told_debts_[static_cast<size_t>(rank)] = {
-        .rank = rank, .step = options_.first_step, .epoch = epoch_};
+        .rank = rank, .step = options_.first_step, .generation = generation_};
   follow();
   start_thread();
 }
@@ -148,7 +149,8 @@ void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
   options_ = next.value();
 }
 
-// Streams may be new, with the momentum of their options, and in a device's memory or no longer there.
+// Streams may be new, with the momentum of their options, and in a device's memory or no longer
+// there.
 void ThreadedExchange::tell_streams() {
   if (staging_ != nullptr) {
     auto [tensors, queue] = runner_->on_device();
@@ -201,44 +203,71 @@ void ThreadedExchange::give_up(const std::string& why) {
   if (!runner_->outlives_ranks()) runner_->channel().abort(why);
 }
 
+namespace {
+
+// Counts looks in a row at which nothing had moved, and says how long to sleep after each.
+class Naps {
+ public:
+  std::chrono::microseconds after_look() noexcept {
+    if (looks_ == 0) quiet_since_ = Clock::now();
+    return nap_after(looks_++);
+  }
+  void moved() noexcept { looks_ = 0; }
+  void restart_clock() noexcept { quiet_since_ = Clock::now(); }
+  Clock::time_point quiet_since() const noexcept { return quiet_since_; }
+
+ private:
+  int looks_ = 0;
+  Clock::time_point quiet_since_ = Clock::now();
+};
+
+}  // namespace
+
 // While a bucket is on the wire the next one that is ready is compressed, and those that arrived
 // are decoded.
 void ThreadedExchange::run_buckets(uint64_t step) {
   runner_->begin(step);
-  int looks = 0;     // in a row, at which nothing had moved
-  int arrivals = 0;  // in a row, at which a bucket had not arrived
-  auto awaited_since = Clock::now();
-  auto quiet_since = Clock::now();
+  Naps messages, arrivals;
   for (size_t next = 0; next < bucket_count_ || !runner_->idle();) {
     bool moved = runner_->advance();
-    std::chrono::microseconds patience = moved ? std::chrono::microseconds(0) : nap_after(looks++);
+    const auto nap = moved ? std::chrono::microseconds(0) : messages.after_look();
     const bool may_begin = runner_->may_begin();
-    // Until the caller has handed over all tensors, a standstill says nothing of other ranks, and no deadline runs.
+    // A deadline counts only while this rank has handed over everything and waits for others.
     bool caller_is_busy = next < bucket_count_;
-    if (caller_is_busy && !may_begin && intake_.await_closed(patience)) caller_is_busy = false;
+    if (caller_is_busy && !may_begin && intake_.await_closed(nap)) caller_is_busy = false;
     if (caller_is_busy && may_begin) {
-      if (runner_->idle()) patience = Intake::kForever;
-      if (!intake_.await_bucket(next, patience)) {
-        // Its tensors are still to come.
-      } else if (!intake_.arrived(next)) {
-        // On their way from the device, which wakes nobody.
-        if (arrivals == 0) awaited_since = Clock::now();
-        check_arrival(next, awaited_since);
-        std::this_thread::sleep_for(nap_after(arrivals++));
-      } else {
-        arrivals = 0;
-        for (const size_t tensor : intake_.tensors_of(next))
-          runner_->open(tensor, intake_.view(tensor));
-        runner_->begin_bucket(next++);
-        moved = true;
+      switch (try_begin_bucket(next, runner_->idle() ? Intake::kForever : nap)) {
+        case BucketStart::kNotStarted:
+          break;
+        case BucketStart::kOnItsWay: {
+          const auto arrival_nap = arrivals.after_look();
+          check_arrival(next, arrivals.quiet_since());
+          std::this_thread::sleep_for(arrival_nap);
+          break;
+        }
+        case BucketStart::kBegun:
+          arrivals.moved();
+          ++next;
+          moved = true;
+          break;
       }
     } else if (!moved && !caller_is_busy) {
-      check_deadline(quiet_since);
-      if (patience.count() > 0) std::this_thread::sleep_for(patience);
+      check_deadline(messages.quiet_since());
+      if (nap.count() > 0) std::this_thread::sleep_for(nap);
     }
-    if (moved) looks = 0;
-    if (moved || caller_is_busy) quiet_since = Clock::now();
+    if (moved) messages.moved();
+    if (moved || caller_is_busy) messages.restart_clock();
   }
+}
+
+ThreadedExchange::BucketStart ThreadedExchange::try_begin_bucket(
+    size_t bucket, std::chrono::microseconds patience) {
+  if (!intake_.await_bucket(bucket, patience)) return BucketStart::kNotStarted;
+  if (!intake_.arrived(bucket)) return BucketStart::kOnItsWay;
+  for (const size_t tensor : intake_.tensors_of(bucket))
+    runner_->open(tensor, intake_.view(tensor));
+  runner_->begin_bucket(bucket);
+  return BucketStart::kBegun;
 }
 
 void ThreadedExchange::check_arrival(size_t bucket, Clock::time_point since) const {
@@ -304,8 +333,8 @@ void check_names(const std::vector<TensorSpec>& tensors) {
 
 }  // namespace
 
-Sections settle_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
-                          int ranks) {
+Sections check_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
+                         int ranks) {
   check_names(tensors);
   Sections sections = resolve_sections(options, tensors, options.first_step).value();
   check_groups(options.inside, ranks);
@@ -327,7 +356,7 @@ std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<
   require_agreement(group, "exchange", agreement_text(options, tensors, shapes));
 
   // From here on every rank finds the same mistakes, except in what its store holds.
-  const Sections sections = settle_for_group(options, tensors, group.size());
+  const Sections sections = check_for_group(options, tensors, group.size());
   Channels channels = split_levels(group, options);
   if (options.columns > 1)
     together(group, [&] {

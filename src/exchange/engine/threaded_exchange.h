@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,8 +25,8 @@ namespace thinwire {
 void on_all(Group& group, const char* what, const std::function<void()>& work);
 
 // Throws the mistakes in options that all ranks of a group find alike.
-Sections settle_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
-                          int ranks);
+Sections check_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
+                         int ranks);
 
 // A loss, and the identity of the lost rank's store, or 0 where it is not known.
 struct KnownLoss {
@@ -58,7 +59,7 @@ class ThreadedExchange final : public Exchange {
 
   void settle(bool counts) override;
   void hand_over(bool leaves) override;
-  Regrouped regroup(Group& group, uint32_t epoch) override;
+  Regrouped regroup(Group& group, uint32_t generation) override;
 
  private:
   // What became of the last step.
@@ -67,6 +68,13 @@ class ThreadedExchange final : public Exchange {
     kHeld,      // it counts, unless settle takes it back
     kUnderWay,  // it is under way, or failed there
     kVoting,    // the same, once all that this rank sends is encoded and all that it gets has come
+  };
+
+  // What became of an attempt to begin a bucket.
+  enum class BucketStart : uint8_t {
+    kNotStarted,  // the caller has not started all of its tensors
+    kOnItsWay,    // they are on their way from the device; nothing wakes this thread when they come
+    kBegun,
   };
 
   void change_now(const ExchangeOptions& asked, bool& begun);
@@ -78,11 +86,12 @@ class ThreadedExchange final : public Exchange {
   void run() noexcept;
   void give_up(const std::string& why);
   void run_buckets(uint64_t step);
+  BucketStart try_begin_bucket(size_t bucket, std::chrono::microseconds patience);
   void check_arrival(size_t bucket, Clock::time_point since) const;
   void check_deadline(Clock::time_point quiet_since);
   std::exception_ptr judge(const StepReport& report);
 
-  Regrouped regroup_now(Group& group, uint32_t epoch);
+  Regrouped regroup_now(Group& group, uint32_t generation);
   Member member() const;
   void end_failed_step(const RollCall& call, size_t me);
   void build(Group& group);
@@ -118,9 +127,9 @@ class ThreadedExchange final : public Exchange {
   // Whether this rank was to take over what others have, and no step has counted since.
   std::atomic<bool> waits_for_first_step_ = false;
 
-  // The group of the last epoch. Only hand_over, regroup and the constructor write these, in a
+  // The group of the last generation. Only hand_over, regroup and the constructor write these, in a
   // caller's thread.
-  uint32_t epoch_ = 0;
+  uint32_t generation_ = 0;
   int rank_ = -1, size_ = 0;  // 0: of no group yet
   // The number of ranks of which this rank's memories are those of one; 0: the memories are new.
   size_t memories_scaled_for_ranks_ = 0;

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/checksum.h"
-#include "exchange/engine/terms.h"
+#include "exchange/engine/agreement_text.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
@@ -27,19 +27,20 @@ std::vector<std::byte> bytes_of(const uint64_t& number) {
   return {bytes.begin(), bytes.end()};
 }
 
-void check_epoch(const RollCall& call, uint32_t epoch) {
+void check_generation(const RollCall& call, uint32_t generation) {
   for (size_t rank = 0; rank < call.members().size(); ++rank) {
     const Member& member = call.members()[rank];
-    if (member.size > 0 && member.epoch >= epoch)
-      throw AgreedError(ErrorCode::kMismatch,
-                        "regroup: epoch " + std::to_string(epoch) + " does not follow epoch " +
-                            std::to_string(member.epoch) + ", in which rank " +
-                            std::to_string(rank) + " was; epochs only grow");
+    if (member.size > 0 && member.generation >= generation)
+      throw AgreedError(ErrorCode::kMismatch, "regroup: generation " + std::to_string(generation) +
+                                                  " does not follow generation " +
+                                                  std::to_string(member.generation) +
+                                                  ", in which rank " + std::to_string(rank) +
+                                                  " was; generations only grow");
   }
 }
 
 // The order of a loss's numbers in a message.
-enum LossField : size_t { kLostRank, kLastStep, kLastEpoch, kStoreId, kLossFields };
+enum LossField : size_t { kLostRank, kLastStep, kLastGeneration, kStoreId, kLossFields };
 
 constexpr const char *kLossNumbers = "lost/numbers", *kLossOwed = "lost/owed";
 
@@ -51,7 +52,7 @@ StateArrays to_arrays(const std::vector<KnownLoss>& losses) {
     int64_t* const row = numbers.data() + i * kLossFields;
     row[kLostRank] = lost.rank;
     row[kLastStep] = static_cast<int64_t>(lost.step);
-    row[kLastEpoch] = lost.epoch;
+    row[kLastGeneration] = lost.generation;
     row[kStoreId] = static_cast<int64_t>(store);
     owed[i] = lost.owed;
   }
@@ -75,7 +76,7 @@ std::vector<KnownLoss> losses_from(const StateArrays& arrays) {
     losses.push_back({.lost = {.rank = static_cast<int>(row[kLostRank]),
                                .owed = owed[i],
                                .step = static_cast<uint64_t>(row[kLastStep]),
-                               .epoch = static_cast<uint32_t>(row[kLastEpoch])},
+                               .generation = static_cast<uint32_t>(row[kLastGeneration])},
                       .store = static_cast<uint64_t>(row[kStoreId])});
   }
   return losses;
@@ -127,8 +128,8 @@ void ThreadedExchange::hand_over(bool leaves) {
       return heir;
     };
     // No heir adds anything before every heir has received what it inherits: a failure until then
-    // leaves every debt where it was. One in the second on_all may leave a debt both with who leaves
-    // and with its heir.
+    // leaves every debt where it was. One in the second on_all may leave a debt both with who
+    // leaves and with its heir.
     std::vector<StateArrays> inherited;
     on_all(group, "handed over", [&] {
       if (leaves) {
@@ -165,14 +166,14 @@ Member ThreadedExchange::member() const {
       .verdict_word = verdict_word_,
       .skipped = static_cast<uint64_t>(skipped_in_a_row_),
       .store = store_.identity(),
-      .epoch = epoch_,
+      .generation = generation_,
       .rank = rank_,
       .size = size_,
       .voted = static_cast<uint16_t>(last_step_ == LastStep::kVoting && !runner_->outlives_ranks()),
       .waits_for_first_step = static_cast<uint16_t>(waits_for_first_step_)};
 }
 
-Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
+Regrouped ThreadedExchange::regroup(Group& group, uint32_t generation) {
   if (options_.inside != 1 || options_.columns != 1)
     throw Error(ErrorCode::kUnsupported,
                 "regroup: the ranks of a hierarchy, or of columns, cannot change; choose inside = "
@@ -187,28 +188,28 @@ Regrouped ThreadedExchange::regroup(Group& group, uint32_t epoch) {
   }
   if (thread_.joinable()) stop_thread();
   try {
-    return regroup_now(group, epoch);
+    return regroup_now(group, generation);
   } catch (...) {
     intake_.fail(std::current_exception());
     throw;
   }
 }
 
-Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
+Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t generation) {
   THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
   const auto me = static_cast<size_t>(group.rank());
   const RollCall call(group, member());
   ExchangeOptions options = options_;
-  options.generation = epoch;
+  options.generation = generation;
   if (call.furthest().size > 0) options.first_step = call.furthest().step;
   // What members said of themselves came without a seal.
   const uint64_t said = checksum(std::as_bytes(std::span(call.members())));
   require_agreement(group, "regroup",
                     agreement_text(options, tensors_) + "members " + std::to_string(said) + "\n");
-  check_epoch(call, epoch);
-  Sections sections = settle_for_group(options, tensors_, group.size());
+  check_generation(call, generation);
+  Sections sections = check_for_group(options, tensors_, group.size());
 
-  Regrouped how{.epoch = epoch,
+  Regrouped how{.generation = generation,
                 .step = options.first_step,
                 .takes_over = call.is_behind(me),
                 .source = static_cast<int>(call.source())};
@@ -220,13 +221,15 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   sections_ = std::move(sections);
   store_.follow_ranks(memories_scaled_for_ranks_, static_cast<size_t>(group.size()));
   memories_scaled_for_ranks_ = static_cast<size_t>(group.size());
-  // Memories that follow the mean begin with it now (ef21), so that the means of owners lack nothing.
-  std::set<std::string> settled;
+  // Memories that follow the mean begin with it now (ef21), so that the means of owners lack
+  // nothing.
+  std::set<std::string> no_longer_owed;
   if (runner_ != nullptr)
     for (const StreamSpec& stream : runner_->streams())
-      if (store_.shares_state(feedback_key(stream.name))) settled.insert(owner_key(stream.name));
-  if (!settled.empty())
-    store_.drop_owed([&](const std::string& key) { return settled.contains(key); });
+      if (store_.shares_state(feedback_key(stream.name)))
+        no_longer_owed.insert(owner_key(stream.name));
+  if (!no_longer_owed.empty())
+    store_.drop_owed([&](const std::string& key) { return no_longer_owed.contains(key); });
   build(group);
   share_state(group, call, me);
   runner_->compare_shared(group);
@@ -239,7 +242,7 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   losses_confirmed_ = false;
   waits_for_first_step_ = how.takes_over;
   group_ = &group;
-  epoch_ = epoch;
+  generation_ = generation;
   rank_ = group.rank();
   size_ = group.size();
   skipped_in_a_row_ = static_cast<int>(call.furthest().skipped);
@@ -250,8 +253,8 @@ Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t epoch) {
   return how;
 }
 
-// Those on which the step counted have the verdict; those that voted have all of the step. If this call of regroup
-// fails later, the step has ended all the same, and the next one says so.
+// Those on which the step counted have the verdict; those that voted have all of the step. If this
+// call of regroup fails later, the step has ended all the same, and the next one says so.
 void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
   if (last_step_ == LastStep::kNothing) return;
   if (call.counted_elsewhere(me)) {
@@ -275,7 +278,8 @@ void ThreadedExchange::build(Group& group) {
   tell_streams();
 }
 
-// Objects of the store must be there before they can take anything; what they take may choose other codecs.
+// Objects of the store must be there before they can take anything; what they take may choose other
+// codecs.
 void ThreadedExchange::share_state(Group& group, const RollCall& call, size_t me) {
   bool any = false;
   for (size_t rank = 0; rank < call.members().size(); ++rank) any = any || call.is_behind(rank);
@@ -312,14 +316,14 @@ void ThreadedExchange::hear_debts() {
   }
 }
 
-// The witness says who is lost, so that all members report the same. It knows of losses that others have not heard of,
-// where it alone came into the last group.
+// The witness says who is lost, so that all members report the same. It knows of losses that others
+// have not heard of, where it alone came into the last group.
 std::vector<KnownLoss> ThreadedExchange::share_losses(Group& group, const RollCall& call) const {
   if (call.witness() == call.members().size()) return {};  // all are new
   std::vector<KnownLoss> losses;
   if (static_cast<int>(call.witness()) == group.rank()) {
     for (const KnownLoss& loss : unconfirmed_losses_)
-      if (!losses_confirmed_ && !call.has(loss.lost.epoch, loss.lost.rank, loss.store))
+      if (!losses_confirmed_ && !call.has(loss.lost.generation, loss.lost.rank, loss.store))
         losses.push_back(loss);
     for (const int rank : call.absent(store_ids_))
       if (const auto r = static_cast<size_t>(rank); !handed_over_[r])
@@ -340,7 +344,7 @@ void ThreadedExchange::count_debts(Group& group, uint64_t step) {
     last_told_debts_.push_back({.rank = static_cast<int>(last_told_debts_.size()),
                                 .owed = owed,
                                 .step = step,
-                                .epoch = options_.generation});
+                                .generation = options_.generation});
   handed_over_.assign(all.size(), false);
 }
 

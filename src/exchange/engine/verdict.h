@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "thinwire/group.h"
 #include "thinwire/status.h"
 
 namespace thinwire {
@@ -26,6 +27,11 @@ struct Verdict {
 // wins over a rank that asked. REQUIRES: stream < 2^32, rank < 65535.
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
+
+// Collective: returns the largest word of all ranks, each of which gives its own. Each message has
+// a checksum. Throws Error(kCorrupt), which names the sender of a damaged word, on the rank that
+// received it.
+uint64_t worst_of_all(Group& group, uint64_t mine);
 
 // The verdict that ranks agreed on. Throws Error(kCorrupt), which begins with `origin`, if it names
 // no fault, rank or stream that there is.

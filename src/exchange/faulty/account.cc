@@ -45,9 +45,9 @@ class Accounts {
     return is_digest(says(of, of)) && says(by, of) != kNoAccount && says(by, of) != says(of, of);
   }
 
-  // Whether `rank` contradicts more ranks than can be faulty. A rank that more than `most` ranks contradict is certainly
-  // faulty: it does not count as an accusation by `rank`, and one fewer of the others can be faulty. An honest rank
-  // contradicts only faulty ones.
+  // Whether `rank` contradicts more ranks than can be faulty. A rank that more than `most` ranks
+  // contradict is certainly faulty: it does not count as an accusation by `rank`, and one fewer of
+  // the others can be faulty. An honest rank contradicts only faulty ones.
   bool accuses_too_many(size_t rank) const {
     size_t accused = 0, known = 0;
     for (size_t of = 0; of < ranks_; ++of) {

@@ -69,7 +69,8 @@ void AccountRounds::wait_for_round(size_t round) {
     bool all = true;
     for (size_t rank = 0; rank < ranks_; ++rank) {
       if (rank == context_.rank() || roster_.is_lost(rank) || peers_[rank].heard) continue;
-      // As many as a rank may have left behind, so that one that sends without end does not hold this rank here.
+      // As many as a rank may have left behind, so that one that sends without end does not hold
+      // this rank here.
       for (size_t i = 0; i < PatientOutbox::kMostSteps * rounds_ && listen(rank, round); ++i)
         continue;
       all &= peers_[rank].heard || !roster_.awaits(rank);
@@ -120,7 +121,8 @@ void AccountRounds::learn(size_t rank, size_t round) {
     if ((round == 0) == (of == rank)) learn_row(of, theirs.subspan(of * ranks_, ranks_), round);
 }
 
-// Once two versions of a rank's accounts were seen, its row says kEquivocation and never changes again, whatever the order of messages.
+// Once two versions of a rank's accounts were seen, its row says kEquivocation and never changes
+// again, whatever the order of messages.
 void AccountRounds::learn_row(size_t of, std::span<const Account> row, size_t round) {
   if (row[of] == kNoAccount) return;
   const auto known = std::span(accounts_).subspan(of * ranks_, ranks_);

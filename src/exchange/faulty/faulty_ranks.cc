@@ -6,29 +6,6 @@
 
 namespace thinwire {
 
-std::string_view to_string(LeftOutFor why) noexcept {
-  switch (why) {
-    case LeftOutFor::kSilence:
-      return "silence";
-    case LeftOutFor::kCorruption:
-      return "corruption";
-    case LeftOutFor::kNonFinite:
-      return "non-finite values";
-    case LeftOutFor::kRequest:
-      return "its own request";
-    case LeftOutFor::kDisagreement:
-      return "disagreement";
-    case LeftOutFor::kEquivocation:
-      return "equivocation";
-  }
-  return "?";
-}
-
-std::string describe(const LeftOut& left_out) {
-  return "rank " + std::to_string(left_out.rank) + " was left out for " +
-         std::string(to_string(left_out.why));
-}
-
 FaultyRanks::FaultyRanks(StepContext& context, const NamedCombine& combine)
     : context_(context),
       text_(combine.canonical),

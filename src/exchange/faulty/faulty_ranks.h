@@ -1,4 +1,5 @@
-// FaultyRanks: whose values the result of a step lacks by a fault, and by which rule the others are combined.
+// FaultyRanks: whose values the result of a step lacks by a fault, and by which rule the others are
+// combined.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +17,10 @@
 
 namespace thinwire {
 
-// A rule that tolerates f ranks of n is given the rows of n - k, where k ranks are left out, and tolerates f - k of
-// these: f - k is enough for n - k whenever f was for n. Of ranks whose fault is not proven, some may be honest, and
-// their accusers are among the f then. So f is smaller only by those proven, and by as many of the others as the
-// number of rows asks for. One thread at a time.
+// A rule that tolerates f ranks of n is given the rows of n - k, where k ranks are left out, and
+// tolerates f - k of these: f - k is enough for n - k whenever f was for n. Of ranks whose fault is
+// not proven, some may be honest, and their accusers are among the f then. So f is smaller only by
+// those proven, and by as many of the others as the number of rows asks for. One thread at a time.
 class FaultyRanks {
  public:
   // REQUIRES: the rule tolerates a rank of those of the context at least.
@@ -30,8 +31,8 @@ class FaultyRanks {
   // Starts a step. `asks`: this rank wants to skip it.
   void begin(bool asks);
 
-  // After all values have come, or were given up: the ranks agree whose values count. False: too many do not.
-  // Throws Error(kCorrupt) on a rank that cannot have the result of the others.
+  // After all values have come, or were given up: the ranks agree whose values count. False: too
+  // many do not. Throws Error(kCorrupt) on a rank that cannot have the result of the others.
   bool agree();
 
   // What agree came to, until the next begin.

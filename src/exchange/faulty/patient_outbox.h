@@ -25,8 +25,8 @@ void poll_until(std::chrono::steady_clock::time_point end, const Body& body) {
     if (const auto nap = nap_after(look); nap.count() > 0) std::this_thread::sleep_for(nap);
 }
 
-// Keeps each message until all its receivers have taken it. One that was given up is not destroyed before the
-// outbox is, because a group can only be aborted after that. One thread at a time.
+// Keeps each message until all its receivers have taken it. One that was given up is not destroyed
+// before the outbox is, because a group can only be aborted after that. One thread at a time.
 class PatientOutbox {
  public:
   // A rank that has not taken the messages of so many steps is lost.
@@ -36,12 +36,13 @@ class PatientOutbox {
   PatientOutbox(Group& group, Roster& roster, size_t in_step = 1)
       : group_(group), roster_(roster), most_(in_step * kMostSteps) {}
 
-  // Waits for ranks that are about to take their messages, a deadline at most; for those that did not, no other outbox of the
-  // step waits.
+  // Waits for ranks that are about to take their messages, a deadline at most; for those that did
+  // not, no other outbox of the step waits.
   ~PatientOutbox();
 
-  // Sends the first `size` bytes of the message to all ranks that are not lost. send_sized sends the length under `tag` and
-  // the bytes under `tag + 1`, as SizedSend does; send sends the bytes under `tag`.
+  // Sends the first `size` bytes of the message to all ranks that are not lost. send_sized sends
+  // the length under `tag` and the bytes under `tag + 1`, as SizedSend does; send sends the bytes
+  // under `tag`.
   void send_sized(Buffer message, size_t size, int tag) {
     send(std::move(message), size, tag, true);
   }

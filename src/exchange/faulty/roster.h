@@ -13,12 +13,13 @@
 
 namespace thinwire {
 
-// Of exchanges that count ranks with missing or bad messages among the f that their rule tolerates. A step is
-// begin, then heard, note and lose for the messages that come, then accounts, then close. One thread at a time.
+// Of exchanges that count ranks with missing or bad messages among the f that their rule tolerates.
+// A step is begin, then heard, note and lose for the messages that come, then accounts, then close.
+// One thread at a time.
 class Roster {
  public:
-  // A rank that was silent in so many steps in a row is not waited for any more. Until then a slow rank may
-  // catch up: it waits for nobody, as the others wait for it.
+  // A rank that was silent in so many steps in a row is not waited for any more. Until then a slow
+  // rank may catch up: it waits for nobody, as the others wait for it.
   static constexpr int kPatientSteps = 3;
 
   // At most `most` ranks are faulty.
@@ -40,12 +41,12 @@ class Roster {
   // A message that is part of the rank's contributions, with its place among them; in any order.
   void heard(size_t rank, int place, std::span<const std::byte> message) noexcept;
 
-  // Its contributions do not count in this step. Of several reasons silence is kept, else that of the
-  // first stream, in whichever order messages come.
+  // Its contributions do not count in this step. Of several reasons silence is kept, else that of
+  // the first stream, in whichever order messages come.
   void note(size_t rank, LeftOutFor why, size_t stream = 0) noexcept;
 
-  // Nothing can be received from it, or sent to it, any more. Throws Error(kPeerLost) that names them if
-  // more than `most` ranks are lost.
+  // Nothing can be received from it, or sent to it, any more. Throws Error(kPeerLost) that names
+  // them if more than `most` ranks are lost.
   void lose(size_t rank, const Error& why);
 
   // What this rank has to say of all.

@@ -23,9 +23,9 @@ Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 // bytes, or it is a single block where that is longer.
 inline constexpr size_t kMaxChunkSize = 48 * 1024;
 
-// Chunks that a rank may be ahead of the answers of one owner. 32 of 32 KiB are 8 ms at 1 Gbit/s: more
-// than a time slice of whoever shares a core with one of the ranks. Among many ranks each pair has
-// less to carry.
+// Chunks that a rank may be ahead of the answers of one owner. 32 of 32 KiB are 8 ms at 1 Gbit/s:
+// more than a time slice of whoever shares a core with one of the ranks. Among many ranks each pair
+// has less to carry.
 size_t window_of(size_t ranks) noexcept;
 
 // Everything that one rank owns, in the order in which it travels.
@@ -34,9 +34,9 @@ struct Route {
   std::vector<size_t> ends;  // chunks of this bucket and those before it, by bucket
 };
 
-// The routes of all owners; the same on every rank. Owner of shard j of a stream is rank
-// (j + ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks,
-// and neither buckets nor the tensors of other sections matter. A stream that has an owner is not cut.
+// The routes of all owners; the same on every rank. Owner of shard j of a stream is rank (j +
+// ActiveStream::first) mod n, so that tensors of few blocks do not all fall to the same ranks, and
+// neither buckets nor the tensors of other sections matter. A stream that has an owner is not cut.
 class ChunkPlan {
  public:
   // REQUIRES: block-local codecs of fixed size; buckets hold whole streams.

@@ -29,8 +29,8 @@ class KeptRouter {
   // All values there are.
   void route_all(const Stripes& stripes, std::span<const float> values);
 
-  // Takes the smallest of a region away until `most` are left, of equal ones the last, and gives them
-  // back to `rest`, as long as the stream or empty. Returns how many. REQUIRES: 0 < most.
+  // Takes the smallest of a region away until `most` are left, of equal ones the last, and gives
+  // them back to `rest`, as long as the stream or empty. Returns how many. REQUIRES: 0 < most.
   size_t withhold(size_t region, size_t most, std::span<float> rest);
 
   KeptPart part(size_t region) noexcept;

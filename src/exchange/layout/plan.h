@@ -59,11 +59,11 @@ struct PlanOptions {
 // Tensors go into buckets from the last to the first, as a backward pass makes them; a bucket is
 // full at bucket_bytes of fp32, and holds tensors of one section. Buckets travel in the order in
 // which a backward pass completes them. Each tensor is a stream, except that those of a plain kind
-// are one stream per bucket (and owner, if tensors have owners), named "dense:<its first tensor>"; no memory hangs on that name.
-// Grouping::kGlobal has the same streams. Grouping::kModel makes one stream of all tensors of the
-// section in the order given: "model" if these are all that there are, else "model:<its first
-// tensor>". Divisible streams larger than a bucket are cut into equal parts. At most kMaxBuckets
-// buckets, whatever bucket_bytes says. REQUIRES: at most kMaxSections sections.
+// are one stream per bucket (and owner, if tensors have owners), named "dense:<its first tensor>";
+// no memory hangs on that name. Grouping::kGlobal has the same streams. Grouping::kModel makes one
+// stream of all tensors of the section in the order given: "model" if these are all that there are,
+// else "model:<its first tensor>". Divisible streams larger than a bucket are cut into equal parts.
+// At most kMaxBuckets buckets, whatever bucket_bytes says. REQUIRES: at most kMaxSections sections.
 Plan make_plan(const std::vector<TensorSpec>& tensors, const PlanOptions& options);
 
 // Returns, by bucket, the tensors of the streams of which the bucket has the first piece: those

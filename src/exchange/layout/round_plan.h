@@ -28,14 +28,14 @@ struct RoundPlan {
 };
 
 // The rounds of these streams in even or in odd steps, in order. `with_plain`: the values of plain
-// streams ride in the first round of means. Throws Error(kContract) if a round of one codec does not
-// fit that of another.
+// streams ride in the first round of means. Throws Error(kContract) if a round of one codec does
+// not fit that of another.
 std::vector<RoundPlan> plan_rounds(std::span<ActiveStream* const> streams, bool with_plain,
                                    bool odd_step);
 
-// Buckets whose rounds travel together: of each such cargo the end of its buckets, which begin where
-// those of the cargo before it end. A cargo is full when what its streams offer in one round has
-// bucket_bytes. `streams` are by index.
+// Buckets whose rounds travel together: of each such cargo the end of its buckets, which begin
+// where those of the cargo before it end. A cargo is full when what its streams offer in one round
+// has bucket_bytes. `streams` are by index.
 std::vector<size_t> cargo_ends(const std::vector<std::unique_ptr<ActiveStream>>& streams,
                                const std::vector<Bucket>& buckets, size_t bucket_bytes);
 

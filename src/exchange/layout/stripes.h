@@ -11,11 +11,11 @@
 
 namespace thinwire {
 
-// Of the stripes of kStripe values that a stream is cut into (the last may be short), every group of
-// m in a row has one for each of the m regions, in an order that turns from group to group. So a
-// region has its share of whatever part of a stream sends most, without having seen it: what layers,
-// rows or channels keep is spread over all owners, borders need not follow, and what owners remember
-// stays where it is. Within a region values keep their order, and lie without gaps.
+// Of the stripes of kStripe values that a stream is cut into (the last may be short), every group
+// of m in a row has one for each of the m regions, in an order that turns from group to group. So a
+// region has its share of whatever part of a stream sends most, without having seen it: what
+// layers, rows or channels keep is spread over all owners, borders need not follow, and what owners
+// remember stays where it is. Within a region values keep their order, and lie without gaps.
 //
 // m = count / kLeastRegion, but at least 1 and at most n: a region that keeps a handful of values
 // costs more in headers than in values.

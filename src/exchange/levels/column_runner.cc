@@ -39,7 +39,8 @@ void ColumnRunner::begin(uint64_t step) {
   column_.begin(step);
 }
 
-// Streams follow from shapes, which differ between columns: a stream is told to all as its first tensor.
+// Streams follow from shapes, which differ between columns: a stream is told to all as its first
+// tensor.
 uint64_t ColumnRunner::fault_word() const noexcept {
   const Verdict found = unpack_verdict(column_.fault_word());
   const int rank = found.rank < 0 ? found.rank : column_.context().number_of(found.rank);
@@ -53,7 +54,7 @@ uint64_t ColumnRunner::fault_word() const noexcept {
 StepReport ColumnRunner::end() {
   const uint64_t before = all_->bytes_sent(), received_before = all_->bytes_received();
   const Verdict verdict =
-      read_verdict(all_->max(fault_word()), all_->size(), tensors_.size(), "exchange");
+      read_verdict(worst_of_all(*all_, fault_word()), all_->size(), tensors_.size(), "exchange");
   StepReport report = column_.conclude(
       verdict, verdict.code == ErrorCode::kOk ? "" : tensors_[verdict.stream].name);
   report.between_bytes += all_->bytes_sent() - before;

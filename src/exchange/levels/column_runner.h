@@ -14,12 +14,13 @@
 
 namespace thinwire {
 
-// Throws Error(kBadOption), naming the choices, unless `columns` columns of one length make up `ranks`.
+// Throws Error(kBadOption), naming the choices, unless `columns` columns of one length make up
+// `ranks`.
 void check_grid(int columns, int ranks);
 
-// The exchange of a column is that of its ranks alone: codecs, memories, methods and results know nothing of
-// other columns. Only the verdict on a step is that of all ranks, and so are questions whose answers must not
-// differ between columns.
+// The exchange of a column is that of its ranks alone: codecs, memories, methods and results know
+// nothing of other columns. Only the verdict on a step is that of all ranks, and so are questions
+// whose answers must not differ between columns.
 class ColumnRunner final : public Runner {
  public:
   ColumnRunner(const Sections& sections, const ExchangeOptions& options,

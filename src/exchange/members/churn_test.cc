@@ -1,5 +1,6 @@
-// Ranks killed and joined at random moments, over threads: nothing hangs, weights stay equal, and what is owed is
-// accounted for. THINWIRE_CHURN_EVENTS says how many events there are (50), THINWIRE_CHURN_SEED which.
+// Ranks killed and joined at random moments, over threads: nothing hangs, weights stay equal, and
+// what is owed is accounted for. THINWIRE_CHURN_EVENTS says how many events there are (50),
+// THINWIRE_CHURN_SEED which.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +44,7 @@ struct Trainee : ElasticWorker {
   Tensors weights;
   std::shared_ptr<Life> life = std::make_shared<Life>();
   std::map<uint64_t, double> owed;  // norm, before each step
-  uint32_t epoch = 0;               // of its group
+  uint32_t generation = 0;          // of its group
   uint64_t next = 0;                // step
   bool failed = false;              // its last step, or regroup
   bool dead = false;
@@ -123,8 +124,9 @@ class Churn {
 
   // False if somebody failed; then the next round tries again without the dead.
   bool come_together() {
-    ++epoch_;
-    for (size_t i = 0; i < alive_.size(); ++i) numbered_[{epoch_, static_cast<int>(i)}] = alive_[i];
+    ++generation_;
+    for (size_t i = 0; i < alive_.size(); ++i)
+      numbered_[{generation_, static_cast<int>(i)}] = alive_[i];
     auto groups = make_local_groups(static_cast<int>(alive_.size()));
     std::map<ElasticWorker*, std::unique_ptr<Group>> of;
     for (size_t i = 0; i < alive_.size(); ++i) {
@@ -137,11 +139,11 @@ class Churn {
       std::unique_ptr<Group> group = std::move(of.at(&one));
       try {
         ExchangeOptions options = options_;
-        options.generation = epoch_;
+        options.generation = generation_;
         if (one.exchange == nullptr)
           one.exchange = join_exchange(*group, one.store, small_model(), options, &one.how);
         else
-          one.how = one.exchange->regroup(*group, epoch_);
+          one.how = one.exchange->regroup(*group, generation_);
         one.failed = false;
         if (one.how.ended && !one.how.ended->skipped) apply(one);
       } catch (const Error&) {
@@ -167,7 +169,7 @@ class Churn {
       if (one->how.ended) ++mended_;
       EXPECT_EQ(one->how.step, alive_[0]->how.step);
       one->next = one->how.step;
-      one->epoch = epoch_;
+      one->generation = generation_;
       one->owed[one->next] = one->store.owed_norm();
     }
     hear_losses();
@@ -177,10 +179,11 @@ class Churn {
     return true;
   }
 
-  // All members report the same losses: those of the dead, each once, with what they told in their last step.
+  // All members report the same losses: those of the dead, each once, with what they told in their
+  // last step.
   void hear_losses() {
     const auto key = [](const thinwire::LostRank& lost) {
-      return std::tuple(lost.epoch, lost.rank, lost.step, lost.owed);
+      return std::tuple(lost.generation, lost.rank, lost.step, lost.owed);
     };
     for (const auto& one : alive_) {
       const auto &mine = one->how.lost, &first = alive_[0]->how.lost;
@@ -190,11 +193,11 @@ class Churn {
                              }));
     }
     for (const thinwire::LostRank& lost : alive_[0]->how.lost) {
-      const Trainee& who = *numbered_.at({lost.epoch, lost.rank});
+      const Trainee& who = *numbered_.at({lost.generation, lost.rank});
       EXPECT_TRUE(who.dead) << "worker " << who.id << " is reported lost";
       if (!reported_.insert(who.id).second) continue;
       EXPECT_GE(lost.step + 1, who.next) << who.id;
-      if (lost.epoch == who.epoch) {
+      if (lost.generation == who.generation) {
         EXPECT_NEAR(lost.owed, who.owed.at(lost.step), 1e-6) << who.id;
       }
       reported_squares_ += lost.owed * lost.owed;
@@ -257,7 +260,8 @@ class Churn {
       }
   }
 
-  // What the dead owed, as of the last step that counted: of one that they had staged, that is what they staged.
+  // What the dead owed, as of the last step that counted: of one that they had staged, that is what
+  // they staged.
   void bury(bool step_counted, uint64_t counted = 0) {
     for (const auto& one : alive_) {
       if (!one->dead) continue;
@@ -312,7 +316,7 @@ class Churn {
         const double rest = owed.contains(name) ? owed.at(name)[i] : 0.0;
         ASSERT_NEAR(rest + lost_.at(name)[i] - alive_[0]->weights[t][i], contributed_.at(name)[i],
                     1e-5)
-            << name << " " << i << " in epoch " << epoch_;
+            << name << " " << i << " in generation " << generation_;
       }
     }
   }
@@ -331,11 +335,11 @@ class Churn {
   std::mt19937_64 draws_;
   Graves graves_;
   std::vector<std::shared_ptr<Trainee>> alive_;                            // in the order of ranks
-  std::map<std::pair<uint32_t, int>, std::shared_ptr<Trainee>> numbered_;  // by epoch and rank
+  std::map<std::pair<uint32_t, int>, std::shared_ptr<Trainee>> numbered_;  // by generation and rank
   std::set<int> reported_;                                                 // workers that were lost
   double reported_squares_ = 0;
   int number_ = 0;
-  uint32_t epoch_ = 0;
+  uint32_t generation_ = 0;
   bool whole_ = false;       // nobody died since members came together
   size_t transfers_ = 20;    // of a rank in a step
   Sums contributed_, lost_;  // to the mean

@@ -21,7 +21,8 @@ RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size
   };
   for (size_t i = 0; i < members_.size(); ++i) {
     if (better(i, source_)) source_ = i;
-    if (!is_new(i) && (witness_ == members_.size() || members_[i].epoch > members_[witness_].epoch))
+    if (!is_new(i) &&
+        (witness_ == members_.size() || members_[i].generation > members_[witness_].generation))
       witness_ = i;
   }
 }
@@ -29,7 +30,7 @@ RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size
 bool RollCall::counted_elsewhere(size_t member) const noexcept {
   const Member& one = members_[member];
   return one.size > 0 && one.voted != 0 && one.step + 1 == furthest().step &&
-         one.epoch == furthest().epoch;
+         one.generation == furthest().generation;
 }
 
 bool RollCall::is_behind(size_t member) const noexcept {
@@ -39,9 +40,9 @@ bool RollCall::is_behind(size_t member) const noexcept {
          (one.step != furthest().step && !counted_elsewhere(member));
 }
 
-bool RollCall::has(uint32_t epoch, int rank, uint64_t store) const noexcept {
+bool RollCall::has(uint32_t generation, int rank, uint64_t store) const noexcept {
   return std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
-    return (one.size > 0 && one.epoch == epoch && one.rank == rank) ||
+    return (one.size > 0 && one.generation == generation && one.rank == rank) ||
            (store != 0 && one.store == store);
   });
 }
@@ -51,7 +52,7 @@ std::vector<int> RollCall::absent(std::span<const uint64_t> stores) const {
   if (witness_ == members_.size()) return gone;
   const Member& last = members_[witness_];
   for (int rank = 0; rank < last.size; ++rank)
-    if (!has(last.epoch, rank, stores[static_cast<size_t>(rank)])) gone.push_back(rank);
+    if (!has(last.generation, rank, stores[static_cast<size_t>(rank)])) gone.push_back(rank);
   return gone;
 }
 

@@ -17,8 +17,8 @@ struct Member {
   uint64_t verdict_word = 0;  // on which ranks agreed at the end of the step before
   uint64_t skipped = 0;       // steps in a row
   uint64_t store = 0;         // the identity of its memories, by which it is known in every group
-  uint32_t epoch = 0;         // the last one
-  int32_t rank = -1;          // in that epoch
+  uint32_t generation = 0;    // the last one
+  int32_t rank = -1;          // in that generation
   int32_t size = 0;           // of its group; 0: new
   // Whether its step failed after all that it has to send was encoded and all that it gets had
   // come.
@@ -42,20 +42,23 @@ class RollCall {
   size_t source() const noexcept { return source_; }
   const Member& furthest() const noexcept { return members_[source_]; }
 
-  // Whether a member's failed step counted on the source. Every rank had voted before any could end the step.
+  // Whether a member's failed step counted on the source. Every rank had voted before any could end
+  // the step.
   bool counted_elsewhere(size_t member) const noexcept;
 
   // Whether a member lacks steps that the source has, even once its failed step counts.
   bool is_behind(size_t member) const noexcept;
 
-  // Whether the one that was `rank` in `epoch` is a member, with the store of that identity; 0 if it is not known. Groups
-  // that failed may have come in between: some of their ranks may have come into them, and this one not.
-  bool has(uint32_t epoch, int rank, uint64_t store) const noexcept;
+  // Whether the one that was `rank` in `generation` is a member, with the store of that identity; 0
+  // if it is not known. Groups that failed may have come in between: some of their ranks may have
+  // come into them, and this one not.
+  bool has(uint32_t generation, int rank, uint64_t store) const noexcept;
 
-  // Ranks of the last epoch that any member was in which are no members. `stores` are the identities there, by rank.
+  // Ranks of the last generation that any member was in which are no members. `stores` are the
+  // identities there, by rank.
   std::vector<int> absent(std::span<const uint64_t> stores) const;
 
-  // A member that was in that epoch; members_.size() if all are new.
+  // A member that was in that generation; members_.size() if all are new.
   size_t witness() const noexcept { return witness_; }
 
  private:

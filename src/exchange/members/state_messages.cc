@@ -1,4 +1,5 @@
-// Packs named arrays into one message: for each its name, type, kind and shape, then its bytes; and a seal.
+// Packs named arrays into one message: for each its name, type, kind and shape, then its bytes; and
+// a seal.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/members/state_messages.h"
 

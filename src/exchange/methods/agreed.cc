@@ -1,11 +1,11 @@
 // low-rank, shared-index: ranks agree on what they encode, then all encode the same mean.
 //
-// Methods low-rank and shared-index: the rounds of the codec (rounds.h) bring every rank the means of
-// factors, or one rank's positions and the mean of the values there. Then each encodes, finds the same
-// payload as all others, and decodes its own. Plain streams give their values to the first round of
-// means. Rounds of many buckets are fused until they fill one message of bucket_bytes, since what
-// they offer is small: one message for each round and rank, where the model's offers fit. A bucket's
-// offers are still made as soon as its gradients are there.
+// Methods low-rank and shared-index: the rounds of the codec (rounds.h) bring every rank the means
+// of factors, or one rank's positions and the mean of the values there. Then each encodes, finds
+// the same payload as all others, and decodes its own. Plain streams give their values to the first
+// round of means. Rounds of many buckets are fused until they fill one message of bucket_bytes,
+// since what they offer is small: one message for each round and rank, where the model's offers
+// fit. A bucket's offers are still made as soon as its gradients are there.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -32,7 +32,7 @@ class Cargo {
   // Streams [first, first + count) are open.
   void begin(size_t first, size_t count) {
     if (first == 0) {
-      settled_ = false;
+      agreed_ = false;
       rounds_.begin();
     }
     const Stopwatch watch(context_.compress_seconds);
@@ -44,12 +44,12 @@ class Cargo {
 
   bool advance() {
     const bool moved = rounds_.advance();
-    if (settled_ || !rounds_.done()) return moved;
+    if (agreed_ || !rounds_.done()) return moved;
     if (!rounds_.spoilt()) encode_agreed();
-    return settled_ = true;
+    return agreed_ = true;
   }
 
-  bool done() const noexcept { return settled_; }
+  bool done() const noexcept { return agreed_; }
   const Transfer* awaited() const noexcept { return rounds_.awaited(); }
 
  private:
@@ -63,7 +63,7 @@ class Cargo {
   const std::vector<ActiveStream*> streams_;
   size_t scratch_size_ = 0;  // of the longest payload
   Rounds rounds_;
-  bool settled_ = true;
+  bool agreed_ = true;
 };
 
 class AgreedBucket final : public Collective {

@@ -6,16 +6,16 @@
 //
 //   result = sum over r = 0..n-1 of (1/n) x decode(frame of r)
 //
-// Codecs that settle a scale first (terngrad) have their rounds before that, bucket by bucket.
+// Codecs that agree on a scale first (terngrad) have their rounds before that, bucket by bucket.
 //
 // Where a rule tolerates faulty ranks, robust_gather.cc goes on without them.
 //
-// Rules other than the mean are given all rows; those over whole vectors keep the rows of all buckets
-// until they know the statistics of the last one.
+// Rules other than the mean are given all rows; those over whole vectors keep the rows of all
+// buckets until they know the statistics of the last one.
 //
 // The weight goes in with each contribution, so that a sparse payload costs what it keeps and no
-// sum of finite gradients overflows, unless all of them lie within a few units in the last place of the
-// largest float.
+// sum of finite gradients overflows, unless all of them lie within a few units in the last place of
+// the largest float.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -43,7 +43,7 @@ class Gather final : public Collective {
       streams_.push_back(stream);
       limit_ += kFrameHeaderSize + stream->codec().max_encoded_size(stream->spec());
     }
-    if (settles_scale()) rounds_ = std::make_unique<Rounds>(context_, streams_, false, tag);
+    if (agrees_on_scale()) rounds_ = std::make_unique<Rounds>(context_, streams_, false, tag);
   }
 
   void begin() override {
@@ -101,13 +101,13 @@ class Gather final : public Collective {
   };
 
   // Those that agree on more are encoded by each rank for itself here.
-  bool settles_scale() const {
+  bool agrees_on_scale() const {
     return std::any_of(streams_.begin(), streams_.end(), [](const ActiveStream* stream) {
       return stream->codec().info().agreed == Agreed::kScale;
     });
   }
 
-  // Streams are prepared, and what they agree on is settled.
+  // Streams are prepared, and ranks have agreed on what they need.
   void start() {
     started_ = true;
     encode();

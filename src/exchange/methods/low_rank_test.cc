@@ -86,7 +86,7 @@ TEST_P(LowRankBytes, AreThoseOfTheFactors) {
   const std::vector<TensorSpec> model = {{"v", {64, 3, 5, 5}, TensorKind::kConvolution},  // 64 x 75
                                          {"w", {80, 96}, TensorKind::kLinear},
                                          {"b", {80}, TensorKind::kBias}};
-  const uint64_t agreement = 8 * static_cast<uint64_t>(std::lround(std::log2(n)));
+  const uint64_t agreement = 16 * static_cast<uint64_t>(std::lround(std::log2(n)));
   const auto round = [&](uint64_t floats) {
     uint64_t most = 0, sum = 0;  // rank 0 owns floor(floats / n)
     for (uint64_t j = 0; j < n; ++j) {

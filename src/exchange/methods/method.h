@@ -44,8 +44,9 @@ class Method {
   virtual void add_statistics(StatisticsRound& /*to*/) {}
   virtual void choose(std::span<const float> /*row_weights, until the step ends*/) {}
 
-  // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of those ranks that
-  // are true, by `rule`, which outlives the step; add_statistics, if it is a VectorRule, and choose follow.
+  // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of
+  // those ranks that are true, by `rule`, which outlives the step; add_statistics, if it is a
+  // VectorRule, and choose follow.
   virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
 
   // The step counts, or never happened: for what the method itself remembers.

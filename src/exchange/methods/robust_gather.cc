@@ -1,11 +1,13 @@
 // RobustGather: gathers the frames of all ranks, as gather does, without depending on any of them.
 //
-// A frame is decoded into the row of its sender when it arrives. One that is missing, damaged or not the expected
-// one is noted in the roster, and the others go on. Nothing is combined before all ranks have agreed whose rows
-// count (account_rounds.h): each row of `keep` was then received alike by all ranks.
+// A frame is decoded into the row of its sender when it arrives. One that is missing, damaged or
+// not the expected one is noted in the roster, and the others go on. Nothing is combined before all
+// ranks have agreed whose rows count (account_rounds.h): each row of `keep` was then received alike
+// by all ranks.
 //
-// A receive that was given up at the deadline stays posted. The frames of an earlier step that it brings are passed
-// over, one for each step in which the rank was missed; other frames of another step do not count.
+// A receive that was given up at the deadline stays posted. The frames of an earlier step that it
+// brings are passed over, one for each step in which the rank was missed; other frames of another
+// step do not count.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/methods/robust_gather.h"
 

@@ -8,7 +8,8 @@
 
 namespace thinwire {
 
-// REQUIRES: a roster in the context, a rule that wants rows, and streams whose codecs settle no scale.
+// REQUIRES: a roster in the context, a rule that wants rows, and streams whose codecs settle no
+// scale.
 std::unique_ptr<Collective> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
                                                int tag);
 

@@ -19,8 +19,8 @@
 //
 // With a rule over whole vectors (vector_rule.h) owners keep all contributions to their chunks, n
 // rows of their shards, until the statistics of the last bucket tell the weights of rows. Up to
-// then they answer with acknowledgements, as where results are shards. Then they hand out all results. A
-// rank's own contribution goes through the codec, as all others do.
+// then they answer with acknowledgements, as where results are shards. Then they hand out all
+// results. A rank's own contribution goes through the codec, as all others do.
 //
 // Sums start from -0.0, as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
@@ -93,7 +93,8 @@ class ScatterReduce final : public Method {
 
   bool done() const noexcept override { return finished_buckets_ == begun_buckets_; }
 
-  // A rank for whose parts nobody waits, because it sits out, still waits for all acknowledgements of owners.
+  // A rank for whose parts nobody waits, because it sits out, still waits for all acknowledgements
+  // of owners.
   bool has_rows() const noexcept override {
     return begun_buckets_ == members_.size() && summed_chunks_ == own_.chunks.size() &&
            std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
@@ -105,8 +106,8 @@ class ScatterReduce final : public Method {
     for (size_t i = 0; i < statistics_.size(); ++i) to.own()[i] += statistics_[i];
   }
 
-  // All parts of this step have arrived where they belong, and all acknowledgements: without the last one the
-  // last part would not have left.
+  // All parts of this step have arrived where they belong, and all acknowledgements: without the
+  // last one the last part would not have left.
   void choose(std::span<const float> row_weights) override {
     row_weights_ = row_weights;
     chosen_ = true;
@@ -206,9 +207,10 @@ class ScatterReduce final : public Method {
         context_.group.receive(to, static_cast<int>(lane.rank), mean_tag_));
   }
 
-  // Where nothing is handed out, or not yet, an owner says instead how far it has come: one acknowledgement for every half
-  // of a window, as long as there are chunks that may not be sent without it. Streams of less than a window of chunks need
-  // none. With the acknowledgement before the one of `chunks` a rank may send up to chunk `chunks - half() + window_`.
+  // Where nothing is handed out, or not yet, an owner says instead how far it has come: one
+  // acknowledgement for every half of a window, as long as there are chunks that may not be sent
+  // without it. Streams of less than a window of chunks need none. With the acknowledgement before
+  // the one of `chunks` a rank may send up to chunk `chunks - half() + window_`.
   bool acks_only() const noexcept { return shards_only_ || (vector_rule_ != nullptr && !chosen_); }
   size_t half() const noexcept { return window_ / 2; }
   size_t reply_size() const noexcept {

@@ -73,8 +73,8 @@ TEST(SharedIndex, AllSendTheLeadersPositionsAndTheirMean) {
   }
 }
 
-// All ranks train the same matrix while values are sent, and none while codes are. A state that is loaded goes on
-// with the same bits.
+// All ranks train the same matrix while values are sent, and none while codes are. A state that is
+// loaded goes on with the same bits.
 TEST(SharedIndex, LgcTrainsAlikeAndKeepsItsMatrixWhenCodesBegin) {
   constexpr int kRanks = 3;
   std::vector<std::vector<std::vector<std::byte>>> matrices(kRanks);
@@ -131,7 +131,7 @@ TEST(SharedIndex, RandomkSendsValuesOnly) {
       const StepReport report = side.step(0);
       uint64_t rounds = 0;
       while (uint64_t{1} << rounds < n) ++rounds;
-      EXPECT_EQ(report.sent_bytes, 2 * (n - 1) * (4 * 240 + 48) + 8 * rounds);
+      EXPECT_EQ(report.sent_bytes, 2 * (n - 1) * (4 * 240 + 48) + 16 * rounds);
       EXPECT_EQ(report.streams[0].kept, 240 * n);
     });
 }

@@ -2,8 +2,8 @@
 //
 //   y_b = the mean of x_r over the ranks r of bucket b; ceil(n/s) buckets, the last may be smaller
 //
-// Which ranks share a bucket is drawn by seed and step. Up to f wrong ranks spoil up to f buckets, so
-// that a rule which needs k rows needs s (k - 1) + 1 ranks, where f is that of the buckets.
+// Which ranks share a bucket is drawn by seed and step. Up to f wrong ranks spoil up to f buckets,
+// so that a rule which needs k rows needs s (k - 1) + 1 ranks, where f is that of the buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>

@@ -1,11 +1,12 @@
 // bulyan: Krum chooses, and a mean around the median combines [El Mhamdi et al., ICML 2018].
 //
-//   1. Of the ranks not chosen yet, krum chooses one, t = n - 2 f times: scores are over the r - f - 2
-//      nearest of the r ranks that are left, one at least; ties go to the lower rank
-//   2. result[i] = the mean of the t - 2 f values of the chosen ranks that are nearest to their median
+//   1. Of the ranks not chosen yet, krum chooses one, t = n - 2 f times: scores are over the r - f
+//      - 2 nearest of the r ranks that are left, one at least; ties go to the lower rank
+//   2. result[i] = the mean of the t - 2 f values of the chosen ranks that are nearest to their
+//      median
 //
-// It needs n >= 4 f + 3. Statistics: squared distances of pairs. The vectors are chosen as a whole, so
-// that a hostile one must be near honest ones; the second part bounds what it can do in a single
+// It needs n >= 4 f + 3. Statistics: squared distances of pairs. The vectors are chosen as a whole,
+// so that a hostile one must be near honest ones; the second part bounds what it can do in a single
 // coordinate, which Krum does not.
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>

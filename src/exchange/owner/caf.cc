@@ -1,15 +1,15 @@
 // caf: the covariance-bound agnostic filter [Allouah, Guerraoui and Stephan, ICML 2025].
 //
 //   1. c_i = 1 for every rank
-//   2. mu, l and v = the mean in which rank i counts c_i, the largest eigenvalue of the covariance around
-//      it, and its eigenvector
-//   3. t_i = ((x_i - mu) v)^2, and c_i becomes c_i (1 - t_i / t_max), where t_max is the largest of the
-//      ranks with c_i > 0, and those within 1e-9 of it count as equal to it, so that equal vectors go
-//      together; again from 2, while the sum of c_i is above n - 2 f
+//   2. mu, l and v = the mean in which rank i counts c_i, the largest eigenvalue of the covariance
+//      around it, and its eigenvector
+//   3. t_i = ((x_i - mu) v)^2, and c_i becomes c_i (1 - t_i / t_max), where t_max is the largest of
+//      the ranks with c_i > 0, and those within 1e-9 of it count as equal to it, so that equal
+//      vectors go together; again from 2, while the sum of c_i is above n - 2 f
 //   4. result = the mu whose l was least; of equal ones the first
 //
-// Each round leaves out one rank at least, so that there are 2 f at most. f = 0 gives the mean. It needs
-// n >= 2 f + 1. Statistics: products of pairs, from which covariance.h has l and the t_i: the
+// Each round leaves out one rank at least, so that there are 2 f at most. f = 0 gives the mean. It
+// needs n >= 2 f + 1. Statistics: products of pairs, from which covariance.h has l and the t_i: the
 // eigenproblem is that of an n x n matrix, and is solved exactly.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>

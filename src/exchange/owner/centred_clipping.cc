@@ -1,18 +1,19 @@
-// centred_clipping: contributions are clipped around the last result [Karimireddy, He and Jaggi, ICML
-// 2021].
+// centred_clipping: contributions are clipped around the last result [Karimireddy, He and Jaggi,
+// ICML 2021].
 //
 //   v_0 = the result of the last step that counted; zeros before the first
-//   v_l = v_(l-1) + (1/n) sum over i of (x_i - v_(l-1)) min(1, tau / |x_i - v_(l-1)|),   l = 1, ..., L
+//   v_l = v_(l-1) + (1/n) sum over i of (x_i - v_(l-1)) min(1, tau / |x_i - v_(l-1)|),
+//   l = 1, ..., L
 //   result = v_L
 //
-// A rank moves the result by tau/n in each iteration at most, whatever it sends. So tau should be a few
-// times the distance of honest contributions to their mean; the paper's guarantee holds for a tenth of
-// wrong ranks, with momentum at the workers. The result starts from zeros, and takes some steps to come
-// to gradients that are longer than tau.
+// A rank moves the result by tau/n in each iteration at most, whatever it sends. So tau should be a
+// few times the distance of honest contributions to their mean; the paper's guarantee holds for a
+// tenth of wrong ranks, with momentum at the workers. The result starts from zeros, and takes some
+// steps to come to gradients that are longer than tau.
 //
-// Statistics: products of pairs, v_0 among the rows. All v_l are weighted sums of these rows, and so the
-// distances follow from the products, and one round between the ranks is enough for all iterations. No
-// rank is left out altogether.
+// Statistics: products of pairs, v_0 among the rows. All v_l are weighted sums of these rows, and
+// so the distances follow from the products, and one round between the ranks is enough for all
+// iterations. No rank is left out altogether.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

@@ -78,11 +78,11 @@ struct NamedCombine {
   std::string canonical;
 };
 
-// The rule that `text` names, for example "median" or "cge:f=1", perhaps after mixes (mix.h), "nnm:f=1
-// then median". Errors name what is known.
+// The rule that `text` names, for example "median" or "cge:f=1", perhaps after mixes (mix.h),
+// "nnm:f=1 then median". Errors name what is known.
 //
-// With `excused` of the f faulty ranks known and left out of the rows, it is the rule for the others: f of the
-// rule and of its mixes is smaller by as many.
+// With `excused` of the f faulty ranks known and left out of the rows, it is the rule for the
+// others: f of the rule and of its mixes is smaller by as many.
 Result<NamedCombine> make_combine(std::string_view text, size_t excused = 0);
 
 // The rule of exchanges that only add.

@@ -28,12 +28,12 @@ class Contributions {
   // The same for those that come in any order: the row of participant `index`.
   std::span<float> row(size_t index) noexcept;
 
-  // After the last rank: goes on with the rows of those participants that are true, and with `rule`, until the
-  // next begin. REQUIRES: rows; `rule` is of the same kind as the one given.
+  // After the last rank: goes on with the rows of those participants that are true, and with
+  // `rule`, until the next begin. REQUIRES: rows; `rule` is of the same kind as the one given.
   void keep(const std::vector<bool>& participants, const Combine& rule);
 
-  // After the last rank, and after keep: where what the rule kept of these values of the last step is copied
-  // before the statistics. Empty if it keeps nothing.
+  // After the last rank, and after keep: where what the rule kept of these values of the last step
+  // is copied before the statistics. Empty if it keeps nothing.
   std::span<float> kept() noexcept;
 
   // After the last rank: what these values add to the statistics. REQUIRES: a VectorRule.

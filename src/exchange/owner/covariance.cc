@@ -8,8 +8,8 @@
 namespace thinwire {
 namespace {
 
-// Turns rows and columns p and q such that matrix(p, q) becomes 0 [Golub and Van Loan, 8.5.2], and the
-// columns of `vectors` with them.
+// Turns rows and columns p and q such that matrix(p, q) becomes 0 [Golub and Van Loan, 8.5.2], and
+// the columns of `vectors` with them.
 void rotate(SquareMatrix& matrix, SquareMatrix& vectors, size_t p, size_t q) {
   const double theta = (matrix.at(q, q) - matrix.at(p, p)) / (2 * matrix.at(p, q));
   const double t = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::sqrt(1 + theta * theta));

@@ -1,5 +1,5 @@
-// The covariance of a few long rows, by the products of pairs of them: its largest eigenvalue and the
-// direction that belongs to it.
+// The covariance of a few long rows, by the products of pairs of them: its largest eigenvalue and
+// the direction that belongs to it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,8 +24,8 @@ struct SquareMatrix {
 //
 //   K_ij = sqrt(c_i c_j) (r_i - mu)(r_j - mu) / C,   C = sum of c_i,   mu = sum of c_i r_i / C
 //
-// It has the same eigenvalues above 0 as their covariance, sum of c_i (r_i - mu)(r_i - mu)^T / C, which is
-// as large as rows are long. With an eigenvector u of K of eigenvalue l, (r_i - mu) v is
+// It has the same eigenvalues above 0 as their covariance, sum of c_i (r_i - mu)(r_i - mu)^T / C,
+// which is as large as rows are long. With an eigenvector u of K of eigenvalue l, (r_i - mu) v is
 // sqrt(C l / c_i) u_i for the eigenvector v of the covariance, both of norm 1.
 SquareMatrix covariance_of(const PairTable& products, std::span<const size_t> rows,
                            std::span<const double> counts);
@@ -35,8 +35,8 @@ struct Eigenpair {
   std::vector<double> vector;  // of norm 1
 };
 
-// The largest eigenvalue and a vector of it, by Jacobi's rotations in a fixed order: the same bits on
-// all machines. If several are equal, the vector is one of many. REQUIRES: finite; n > 0.
+// The largest eigenvalue and a vector of it, by Jacobi's rotations in a fixed order: the same bits
+// on all machines. If several are equal, the vector is one of many. REQUIRES: finite; n > 0.
 Eigenpair largest_eigenpair(SquareMatrix matrix);
 
 // Whether all eigenvalues are below `bound`, up to rounding: a Cholesky decomposition of n^3 / 6

@@ -1,19 +1,20 @@
-// The geometric median by Weiszfeld's iteration, smoothed as in RFA [Pillutla et al., IEEE TSP 2022].
+// The geometric median by Weiszfeld's iteration, smoothed as in RFA [Pillutla et al., IEEE TSP
+// 2022].
 //
 //   z = sum of w_i x_i;   w_i = 1/max(nu, |z - x_i|), divided by their sum;   again, until w stays
 //
 // z is the point whose sum of distances to all x_i is least, up to nu. Fewer than half of the ranks
 // cannot move it beyond a multiple of the spread of the others, whatever they send.
 //
-// Statistics: products of pairs, G_ij = x_i x_j. All iterations follow from these, so that one round
-// between the ranks is enough:
+// Statistics: products of pairs, G_ij = x_i x_j. All iterations follow from these, so that one
+// round between the ranks is enough:
 //
 //   |z - x_k|^2 = sum over i, j of w_i w_j G_ij  -  2 sum over i of w_i G_ik  +  G_kk
 //
 // The iteration starts from weights by the distances to the vector that has the least sum of
 // distances to the others, at once far from what is hostile. (From the mean it would come nearer to
-// the result by the factor f/(n - f) at a time, over as many orders of magnitude as there are.) It ends
-// when no weight changes by more than 1e-12, or after 1000 rounds.
+// the result by the factor f/(n - f) at a time, over as many orders of magnitude as there are.) It
+// ends when no weight changes by more than 1e-12, or after 1000 rounds.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -47,7 +48,8 @@ Numbers distances_to(const PairTable& products, const Numbers& w) {
   return distances;
 }
 
-// 1/max(least, distance), divided by their sum; 0 where a distance is not finite. Equal if all are 0.
+// 1/max(least, distance), divided by their sum; 0 where a distance is not finite. Equal if all are
+// 0.
 Numbers weights_of(const Numbers& distances, double least) {
   Numbers w;
   double sum = 0;

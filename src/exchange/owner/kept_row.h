@@ -10,8 +10,8 @@
 
 namespace thinwire {
 
-// One number for each value, the same on all ranks. Two buffers that commit swaps; rollback has nothing to
-// undo.
+// One number for each value, the same on all ranks. Two buffers that commit swaps; rollback has
+// nothing to undo.
 class KeptRow final : public Stateful {
  public:
   KeptRow(size_t count, float first) : committed_(count, first), next_(count) {}

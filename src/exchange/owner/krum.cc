@@ -5,8 +5,8 @@
 //
 // m = 1 is Krum, whose result is the contribution of one rank; more are Multi-Krum, which the paper
 // uses with m = n - f. `krum` and `multi_krum` are one rule with another m where none is given. It
-// needs n > 2 f + 2, and n - f >= m. Statistics: squared distances of pairs. A rank that is left out
-// loses its contribution, as in cge.
+// needs n > 2 f + 2, and n - f >= m. Statistics: squared distances of pairs. A rank that is left
+// out loses its contribution, as in cge.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>

@@ -25,7 +25,8 @@ Weights weights(const char* text, const std::vector<double>& places) {
   return result;
 }
 
-// With n - f - 2 neighbours, as in the paper; with one more, rank 1 would be first in the first line.
+// With n - f - 2 neighbours, as in the paper; with one more, rank 1 would be first in the first
+// line.
 TEST(Krum, TakesTheVectorWithTheNearestNeighbours) {
   EXPECT_EQ(weights("krum:f=1", {0, 1, 2, 100, 1.5}), (Weights{0, 0, 0, 0, 1}));
   EXPECT_EQ(weights("krum:f=1,m=2", {0, 1, 2, 100, 1.6}), (Weights{0, 0, 0.5f, 0, 0.5f}));

@@ -1,14 +1,16 @@
-// licm: the Lipschitz-inspired coordinate-wise median [Yang, Zhang, Fang and Liu, arXiv:1909.04532].
+// licm: the Lipschitz-inspired coordinate-wise median [Yang, Zhang, Fang and Liu,
+// arXiv:1909.04532].
 //
 //   1. u_t[j] = the median of x_0[j], ..., x_(n-1)[j]
 //   2. rank i stays if |x_i[j] - u_(t-1)[j]| <= gamma |u_t[j] - u_(t-1)[j]| for every coordinate j
-//   3. result = the mean of those that stay; u_t if none does, of which the paper says nothing, and in the
-//      first step
+//   3. result = the mean of those that stay; u_t if none does, of which the paper says nothing, and
+//      in the first step
 //
-// u_(t-1) is that of the last step that counted. The rule knows neither how many ranks are wrong nor how
-// smooth the loss is; the paper asks for fewer than (n - 1)/2 wrong ranks. Statistics: of each rank the
-// number of coordinates that it fails. Medians are kept from step to step, so that every rank must have
-// all contributions: the rule goes with method gather, and no mix can stand before it.
+// u_(t-1) is that of the last step that counted. The rule knows neither how many ranks are wrong
+// nor how smooth the loss is; the paper asks for fewer than (n - 1)/2 wrong ranks. Statistics: of
+// each rank the number of coordinates that it fails. Medians are kept from step to step, so that
+// every rank must have all contributions: the rule goes with method gather, and no mix can stand
+// before it.
 //
 // With a million coordinates an honest rank too fails some of them, namely where the median hardly
 // moves. Then the rule is the median.

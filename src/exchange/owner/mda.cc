@@ -6,10 +6,10 @@
 // needs n >= 2 f + 1, and f <= 16. Statistics: squared distances of pairs.
 //
 // There are too many sets to try them all. A set of diameter D or less is what remains if, of every
-// pair that is farther apart than D, one rank at least is left out. Whether f ranks are enough for that
-// is found by branching on the rank r with the most such pairs, of which there are k > 1: either r is
-// left out, or all k others are. This is at most 1.62^f branches. The least D is found by bisection
-// among the distances.
+// pair that is farther apart than D, one rank at least is left out. Whether f ranks are enough for
+// that is found by branching on the rank r with the most such pairs, of which there are k > 1:
+// either r is left out, or all k others are. This is at most 1.62^f branches. The least D is found
+// by bisection among the distances.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <vector>

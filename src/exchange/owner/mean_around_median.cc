@@ -1,4 +1,5 @@
-// The mean around the median, coordinate by coordinate [Xie et al., arXiv:1802.10116, Definition 6].
+// The mean around the median, coordinate by coordinate [Xie et al., arXiv:1802.10116, Definition
+// 6].
 //
 //   result[i] = the mean of the n - f of x_0[i], ..., x_(n-1)[i] that are nearest to their median
 //

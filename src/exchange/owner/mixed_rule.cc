@@ -1,9 +1,9 @@
-// A rule after a mix: weights of the mix, then those of the rule for the rows that it makes. The row
-// that a rule keeps from step to step is not mixed.
+// A rule after a mix: weights of the mix, then those of the rule for the rows that it makes. The
+// row that a rule keeps from step to step is not mixed.
 //
 // The statistics are products of the ranks' rows. Those of mixed rows follow from them, so that one
-// round is enough, however many mixes stand before a rule. Mixing costs a product of each weight that
-// is not zero with each value: n (n - f) per value for nnm, n for the others.
+// round is enough, however many mixes stand before a rule. Mixing costs a product of each weight
+// that is not zero with each value: n (n - f) per value for nnm, n for the others.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>

@@ -19,16 +19,18 @@ namespace thinwire {
 //
 //   u_t = mean_t + r_{t-1},   r_t = u_t - decode(encode(u_t)),   r_0 = 0
 //
-// Of one stream, on the rank that owns the shard: one or many ranges of it. Unlike a rank's residual
-// it is owed to the mean as it stands, not by one n-th. Two buffers that commit swaps; rollback has
-// nothing to undo.
+// Of one stream, on the rank that owns the shard: one or many ranges of it. Unlike a rank's
+// residual it is owed to the mean as it stands, not by one n-th. Two buffers that commit swaps;
+// rollback has nothing to undo.
 //
 // What lies outside the shard, because another codec or method deals out others, strays: it goes to
-// this rank's own memory of the stream, n times, as what a rank sends counts one n-th, and from there on
-// is the ranks' to send. A memory that treats gradients and what it kept alike takes it with the next gradient.
+// this rank's own memory of the stream, n times, as what a rank sends counts one n-th, and from
+// there on is the ranks' to send. A memory that treats gradients and what it kept alike takes it
+// with the next gradient.
 //
-// The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at another
-// number of ranks, each takes what lies in its new shard from the pieces of all, and nothing is lost.
+// The saved state is pieces of the stream, [begin, begin + count), strays included. Loaded at
+// another number of ranks, each takes what lies in its new shard from the pieces of all, and
+// nothing is lost.
 class OwnerMemory final : public Stateful, public FollowsRanks {
  public:
   // Of one of `ranks`. REQUIRES: ranges in ascending order that do not overlap.
@@ -47,8 +49,8 @@ class OwnerMemory final : public Stateful, public FollowsRanks {
   void release_strays(std::span<float> gradient) noexcept;
   bool has_strays() const noexcept { return !strays_.empty(); }
 
-  // Between two steps: gives n x what strays to `memory`, of the same stream, if that takes debts over; else it
-  // goes on straying.
+  // Between two steps: gives n x what strays to `memory`, of the same stream, if that takes debts
+  // over; else it goes on straying.
   void hand_strays_to(Feedback& memory);
 
   struct Sum {

@@ -35,8 +35,8 @@ class RegionCoder {
   // Upper bound on the bytes of a payload that keeps at most so many.
   size_t max_size(size_t count, size_t kept) const noexcept;
 
-  // values[i] at offsets[i]; dense if is_dense. `left` receives values - decoded, and may be `values`.
-  // REQUIRES: offsets strictly ascending and below `count`; finite values.
+  // values[i] at offsets[i]; dense if is_dense. `left` receives values - decoded, and may be
+  // `values`. REQUIRES: offsets strictly ascending and below `count`; finite values.
   size_t write(size_t count, std::span<const uint32_t> offsets, std::span<const float> values,
                std::span<std::byte> out, std::span<float> left) const;
 

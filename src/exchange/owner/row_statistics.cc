@@ -1,4 +1,5 @@
-// Statistics of rows, block by block, so that a block of every row stays in cache for all its pairs.
+// Statistics of rows, block by block, so that a block of every row stays in cache for all its
+// pairs.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/row_statistics.h"
 

@@ -19,8 +19,8 @@ enum class RowStatistics : uint8_t {
 
 size_t count_statistics(RowStatistics kind, size_t ranks) noexcept;
 
-// Adds those of `rows`, `ranks` rows one after another, to `sums`. Differences are rounded to fp32; one
-// that overflows makes its distance infinite. REQUIRES: not kOwn.
+// Adds those of `rows`, `ranks` rows one after another, to `sums`. Differences are rounded to fp32;
+// one that overflows makes its distance infinite. REQUIRES: not kOwn.
 void add_statistics_of(RowStatistics kind, std::span<const float> rows, size_t ranks,
                        std::span<double> sums) noexcept;
 
@@ -43,15 +43,15 @@ class PairTable {
   std::vector<double> numbers_;
 };
 
-// The statistics kSquareDistances as a table, zeros between a row and itself. What is not finite, or
-// negative, which no distance is, counts as infinite.
+// The statistics kSquareDistances as a table, zeros between a row and itself. What is not finite,
+// or negative, which no distance is, counts as infinite.
 PairTable square_distances(std::span<const double> statistics, size_t ranks);
 
 // The statistics kProducts as a table. What is not finite counts as infinite.
 PairTable products(std::span<const double> statistics, size_t ranks);
 
-// Rows whose products with each other are all finite, and those with themselves not negative: all, unless
-// an owner is hostile.
+// Rows whose products with each other are all finite, and those with themselves not negative: all,
+// unless an owner is hostile.
 std::vector<size_t> finite_rows(const PairTable& products);
 
 }  // namespace thinwire

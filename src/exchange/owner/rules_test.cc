@@ -81,8 +81,8 @@ TEST(Rules, AreTheirPlainLoops) {
 TEST(Rules, BreakTiesAsTheirPlainLoops) {
   for (size_t n = 2; n <= 11; ++n)
     for (const RuleOracle& rule : rule_oracles(n)) {
-      // No rounding leaves means tied; and a median of few numbers on a line need not be one point, nor need
-      // numbers spread most in one direction.
+      // No rounding leaves means tied; and a median of few numbers on a line need not be one point,
+      // nor need numbers spread most in one direction.
       if (rule.text.ends_with("geometric_median") || rule.text.starts_with("caf") ||
           rule.text.find(" then ") != std::string::npos)
         continue;
@@ -233,7 +233,8 @@ TEST(Rules, LicmKeepsWhoIsAsNearAsTheMedian) {
   EXPECT_EQ(next, (std::vector<float>{2, 1}));
 }
 
-// Not finite, and negative where a distance or a norm cannot be: weights are finite, and add up to 1.
+// Not finite, and negative where a distance or a norm cannot be: weights are finite, and add up to
+// 1.
 TEST(Rules, TakeAnyStatistics) {
   std::vector<std::string> texts;
   for (const CombineEntry* entry : list_combines()) {

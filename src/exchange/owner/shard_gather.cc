@@ -133,8 +133,8 @@ class GatheredShards final : public ShardGather {
   }
 
   void end(ShardGatherReport& report) {
-    const Verdict verdict = read_verdict(channel_->max(context_.faults.word()), channel_->size(),
-                                         parts_.size(), "shard gather");
+    const Verdict verdict = read_verdict(worst_of_all(*channel_, context_.faults.word()),
+                                         channel_->size(), parts_.size(), "shard gather");
     report.skipped = verdict.code != ErrorCode::kOk;
     if (report.skipped)
       report.fault = {

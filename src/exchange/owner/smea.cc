@@ -2,13 +2,13 @@
 //
 //   result = the mean of the n - f ranks whose covariance has the least largest eigenvalue
 //
-// Of several such sets it takes the one that comes first when their ranks are listed in order; eigenvalues
-// that differ by less than 1e-12 of themselves are equal. It needs n >= 2 f + 1. Statistics: products of
-// pairs.
+// Of several such sets it takes the one that comes first when their ranks are listed in order;
+// eigenvalues that differ by less than 1e-12 of themselves are equal. It needs n >= 2 f + 1.
+// Statistics: products of pairs.
 //
-// All sets are tried. Whether one is better than the best so far is asked first, by n^3 / 6 products at
-// most, and eigenvalues are computed of the few that are. C(n, f) n^3 must be 2e8 at most, which is a
-// quarter of a second: 118 ranks with f = 1, 52 with f = 2, 17 with f = 8.
+// All sets are tried. Whether one is better than the best so far is asked first, by n^3 / 6
+// products at most, and eigenvalues are computed of the few that are. C(n, f) n^3 must be 2e8 at
+// most, which is a quarter of a second: 118 ranks with f = 1, 52 with f = 2, 17 with f = 8.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>

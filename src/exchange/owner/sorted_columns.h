@@ -48,7 +48,8 @@ void for_sorted_columns(std::span<const float> rows, size_t ranks, std::span<flo
 void mean_of_rows(const SortedBlock& sorted, size_t first, size_t last, std::span<float> result);
 
 // In every column the mean of the `count` values that are nearest to the median, in double; of
-// values equally near the smaller. The median is the mean of the two middle values if rows are even.
+// values equally near the smaller. The median is the mean of the two middle values if rows are
+// even.
 void mean_around_median(const SortedBlock& sorted, size_t count, std::span<float> result);
 
 // A rule that makes one number of a sorted column.

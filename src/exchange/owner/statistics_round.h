@@ -31,7 +31,8 @@ class StatisticsRound {
   // REQUIRES: it is known who takes part, and these ranks are enough for the rule.
   void begin();
 
-  // The same for a step with another rule of the same kind, and with as many ranks. `rule` outlives the step.
+  // The same for a step with another rule of the same kind, and with as many ranks. `rule` outlives
+  // the step.
   void begin(const VectorRule& rule, size_t ranks);
 
   // Where statistics are added: of values that this rank owns; of values that every rank has alike,
@@ -53,7 +54,8 @@ class StatisticsRound {
   // Of the rule, for the ranks that take part. REQUIRES: known.
   std::span<const float> row_weights() const noexcept { return row_weights_; }
 
-  // The numbers of those whose rows have no weight, among the ranks that take part. REQUIRES: known.
+  // The numbers of those whose rows have no weight, among the ranks that take part. REQUIRES:
+  // known.
   std::vector<size_t> unchosen() const;
 
   // A transfer that it waits for, for errors; null when it waits for none.

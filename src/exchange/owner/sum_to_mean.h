@@ -7,7 +7,8 @@
 
 namespace thinwire {
 
-// Replaces the sums over `ranks` ranks by their means, in one pass over memory. Returns whether all are finite.
+// Replaces the sums over `ranks` ranks by their means, in one pass over memory. Returns whether all
+// are finite.
 bool sum_to_mean(std::span<float> values, size_t ranks);
 
 }  // namespace thinwire

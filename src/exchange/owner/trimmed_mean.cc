@@ -2,8 +2,8 @@
 //
 //   result[i] = the mean of x_0[i], ..., x_(n-1)[i] without the f smallest and the f largest
 //
-// It needs n >= 2 f + 1. f = 0 is the mean, added in the order of values. What a rank loses by it is
-// not sent again, as with the median.
+// It needs n >= 2 f + 1. f = 0 is the mean, added in the order of values. What a rank loses by it
+// is not sent again, as with the median.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/owner/sorted_columns.h"
 

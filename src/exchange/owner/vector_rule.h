@@ -11,8 +11,8 @@
 
 namespace thinwire {
 
-// What weights may depend on besides statistics: the number of rows, and the step, for what is drawn.
-// Alike on all ranks.
+// What weights may depend on besides statistics: the number of rows, and the step, for what is
+// drawn. Alike on all ranks.
 struct RuleCall {
   size_t ranks = 0;
   uint64_t seed = 0;
@@ -69,7 +69,8 @@ class VectorRule : public Combine {
   virtual size_t weights(size_t ranks) const noexcept { return ranks; }
 
   // The weights, by statistics of all values. These may be anything, NaN included: an owner may be
-  // hostile. REQUIRES: row_weights.size() == weights(call.ranks); call.ranks >= least_ranks().count.
+  // hostile. REQUIRES: row_weights.size() == weights(call.ranks); call.ranks >=
+  // least_ranks().count.
   virtual void weigh(std::span<const double> statistics, const RuleCall& call,
                      std::span<float> row_weights) const = 0;
 
@@ -79,8 +80,8 @@ class VectorRule : public Combine {
   }
 
  protected:
-  // The rows of the `count` least scores weigh 1/count each, the others 0. A score that is not finite
-  // counts as infinite; of equal ones, that of the lower rank counts as smaller.
+  // The rows of the `count` least scores weigh 1/count each, the others 0. A score that is not
+  // finite counts as infinite; of equal ones, that of the lower rank counts as smaller.
   static void take_least(std::span<const double> scores, size_t count,
                          std::span<float> row_weights);
 };

@@ -1,10 +1,10 @@
 // For tests: two small codecs whose ranks agree before they encode, on means or one rank's choice.
 //
-//   test-factors   decode(x)[i] = m_b + d_b t_i: m_b and d_b the means over a block of 24 values, and
-//                  over ranks, of x and of (x - m_b) t; t_i is +1 or -1 in turn, another way round
-//                  after every step that counts. Odd steps have d_b = 0 and one round less.
-//   test-leader    the mean over ranks of the values at the positions where those of one rank exceed
-//                  a quarter of the largest of them; a tenth of all at most
+//   test-factors   decode(x)[i] = m_b + d_b t_i: m_b and d_b the means over a block of 24 values,
+//                  and over ranks, of x and of (x - m_b) t; t_i is +1 or -1 in turn, another way
+//                  round after every step that counts. Odd steps have d_b = 0 and one round less.
+//   test-leader    the mean over ranks of the values at the positions where those of one rank
+//                  exceed a quarter of the largest of them; a tenth of all at most
 //
 // Payloads: u8 turn, f32 m[], f32 d[]; and u32 k, u32 position[k], f32 value[k].
 // SPDX-License-Identifier: Apache-2.0

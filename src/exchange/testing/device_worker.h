@@ -1,4 +1,5 @@
-// Exchanges of a few tensors by method gather: on the processor, staged, or compressed in a fake device's memory.
+// Exchanges of a few tensors by method gather: on the processor, staged, or compressed in a fake
+// device's memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +31,8 @@ inline std::vector<uint32_t> float_bits(const Values& values) {
   return bits;
 }
 
-// A fake device whose kernels take their time, while other queues go on. Those of the name `held` wait for a release.
+// A fake device whose kernels take their time, while other queues go on. Those of the name `held`
+// wait for a release.
 class SlowDevice final : public DeviceMemory {
  public:
   explicit SlowDevice(std::shared_ptr<FakeDevice> of) : of_(std::move(of)) {}

@@ -42,7 +42,7 @@ inline void on_each(const std::vector<ElasticWorker*>& workers,
 }
 
 // All of them go on together, in this order of ranks; those without an exchange join.
-inline void regroup(const std::vector<ElasticWorker*>& workers, uint32_t epoch,
+inline void regroup(const std::vector<ElasticWorker*>& workers, uint32_t generation,
                     const ExchangeOptions& options) {
   auto groups = make_local_groups(static_cast<int>(workers.size()));
   std::map<ElasticWorker*, std::unique_ptr<Group>> of;
@@ -51,11 +51,11 @@ inline void regroup(const std::vector<ElasticWorker*>& workers, uint32_t epoch,
     std::unique_ptr<Group> group = std::move(of.at(&worker));
     group->set_deadline(kLongDeadline);
     ExchangeOptions own = options;
-    own.generation = epoch;
+    own.generation = generation;
     if (worker.exchange == nullptr)
       worker.exchange = join_exchange(*group, worker.store, small_model(), own, &worker.how);
     else
-      worker.how = worker.exchange->regroup(*group, epoch);
+      worker.how = worker.exchange->regroup(*group, generation);
     worker.group = std::move(group);
   });
 }

@@ -123,8 +123,8 @@ inline std::vector<ExchangeOptions> codecs_and_methods() {
 }
 
 // Those, or at more than 3 ranks, where methods differ and codecs do not, one or two codecs for
-// each method: what every codec is tried with need not be tried at every number of ranks. With tensors
-// on fake devices, whose kernels take most of a suite's time, this begins at 3 ranks.
+// each method: what every codec is tried with need not be tried at every number of ranks. With
+// tensors on fake devices, whose kernels take most of a suite's time, this begins at 3 ranks.
 // Sparse-reduce treats what sparse codecs keep alike, so that at other numbers than 2 three of them
 // do: a target, a state, all values.
 inline std::vector<ExchangeOptions> codecs_and_methods(int ranks) {

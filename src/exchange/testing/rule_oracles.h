@@ -197,8 +197,8 @@ inline double trace(const Matrix& a) {
   return sum;
 }
 
-// The largest eigenvalue of the covariance of rows that count `counts`, and the squares of their parts
-// along its eigenvector, by squaring the matrix of products until one direction is left.
+// The largest eigenvalue of the covariance of rows that count `counts`, and the squares of their
+// parts along its eigenvector, by squaring the matrix of products until one direction is left.
 inline std::pair<double, Row> spread_oracle(const Rows& rows, const Row& counts) {
   const size_t n = rows.size(), d = rows[0].size();
   const double sum = std::accumulate(counts.begin(), counts.end(), 0.0);
@@ -299,7 +299,8 @@ inline Row licm_oracle(const Rows& rows, double gamma, const Row& before) {
   return stay.empty() ? median : mean_of(rows, stay);
 }
 
-// Each row becomes the mean of the n - f rows that are nearest to it; of equal distances the lower rank.
+// Each row becomes the mean of the n - f rows that are nearest to it; of equal distances the lower
+// rank.
 inline Rows nnm_oracle(const Rows& rows, size_t f) {
   Rows mixed;
   for (const size_t rank : all_ranks(rows)) {
@@ -328,8 +329,8 @@ struct RuleOracle {
   std::function<Row(const Rows&)> of;
 };
 
-// Every rule for n ranks, with every f that it allows, as it is in the first step. Not cge, whose sets are
-// its own test's.
+// Every rule for n ranks, with every f that it allows, as it is in the first step. Not cge, whose
+// sets are its own test's.
 inline std::vector<RuleOracle> rule_oracles(size_t n) {
   std::vector<RuleOracle> rules{
       {"median", median_oracle},
@@ -357,8 +358,8 @@ inline std::vector<RuleOracle> rule_oracles(size_t n) {
   for (size_t f = 0; 4 * f + 3 <= n; ++f)
     rules.push_back(
         {with_f("bulyan", f), [f](const Rows& rows) { return bulyan_oracle(rows, f); }});
-  // After a mix, which may leave equal rows: values that differ by rounding alone are then equally near
-  // a median, so that the rules that ask for the nearest have no one result.
+  // After a mix, which may leave equal rows: values that differ by rounding alone are then equally
+  // near a median, so that the rules that ask for the nearest have no one result.
   const std::vector<RuleOracle> alone = rules;
   for (const auto& [text, of] : alone) {
     if (text.starts_with("mean_around_median") || text.starts_with("bulyan")) continue;

@@ -15,8 +15,8 @@
 
 namespace thinwire::testing {
 
-// Sees every message before it is sent: to whom, under which tag, and its bytes, to change. Gives false for one
-// that shall not leave.
+// Sees every message before it is sent: to whom, under which tag, and its bytes, to change. Gives
+// false for one that shall not leave.
 using Censor = std::function<bool(int to, int tag, std::span<std::byte> message)>;
 
 // Passes everything on to `inner`; groups split from it do the same.

@@ -15,14 +15,15 @@
 
 namespace thinwire::testing {
 
-// Whether Side (exchange_testing.h) puts its tensors on a fake device. Set by a program's main file.
+// Whether Side (exchange_testing.h) puts its tensors on a fake device. Set by a program's main
+// file.
 inline bool& on_fake_devices() {
   static bool on = false;
   return on;
 }
 
-// Takes tensors of the processor's memory. The caller's queue writes each gradient into memory of the device, late;
-// the exchange is given that memory; and the caller's queue reads the mean.
+// Takes tensors of the processor's memory. The caller's queue writes each gradient into memory of
+// the device, late; the exchange is given that memory; and the caller's queue reads the mean.
 class StagedExchange final : public Exchange {
  public:
   StagedExchange(std::shared_ptr<FakeDevice> device, std::unique_ptr<Exchange> exchange,
@@ -67,8 +68,8 @@ class StagedExchange final : public Exchange {
   void abstain(Abstention what) override { exchange_->abstain(what); }
   void settle(bool counts) override { exchange_->settle(counts); }
   void hand_over(bool leaves) override { exchange_->hand_over(leaves); }
-  Regrouped regroup(Group& group, uint32_t epoch) override {
-    return exchange_->regroup(group, epoch);
+  Regrouped regroup(Group& group, uint32_t generation) override {
+    return exchange_->regroup(group, generation);
   }
   void set_weighted(bool weighted) override { exchange_->set_weighted(weighted); }
 

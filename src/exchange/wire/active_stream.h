@@ -41,18 +41,21 @@ class OwnerMemory;
 class VectorRule;
 
 // A step begins with one of three functions and ends with end:
-//   prepare         the whole signal in one piece; then write_frame or write_payload. Where ranks agree on what they encode:
-//                   offer and adopt for every round, then encode_agreed
-//   prepare_parts   the signal is formed part by part when it is asked for; then write_frame, add_own, add_own_coded
-//   prepare_apart   signal and mean lie in the tensors; then write_frame, begin_mean, add_to_mean. There is no result()
+//   prepare         the whole signal in one piece; then write_frame or write_payload. Where ranks
+//                   agree on what they encode: offer and adopt for every round, then encode_agreed
+//   prepare_parts   the signal is formed part by part when it is asked for; then write_frame,
+//                   add_own, add_own_coded
+//   prepare_apart   signal and mean lie in the tensors; then write_frame, begin_mean, add_to_mean.
+//                   There is no result()
 // Not shared between threads.
 class ActiveStream {
  public:
   // Opens "<stream>/feedback" and "<stream>/encoder" in `store`. Plain streams have fp32, and
   // nothing to remember but the momentum that the memory of the others is: "<tensor>/feedback".
-  // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean, add_to_mean and end; or in
-  // prepare or prepare_parts, write_frame, add_own, add_own_coded, take_mean_part, take_own_part and end. The other
-  // functions of a step are not called then. REQUIRES then: lack_of_device_form is empty.
+  // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean,
+  // add_to_mean and end; or in prepare or prepare_parts, write_frame, add_own, add_own_coded,
+  // take_mean_part, take_own_part and end. The other functions of a step are not called then.
+  // REQUIRES then: lack_of_device_form is empty.
   ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
                const ExchangeOptions& options, Store& store, SharedWork work = nullptr);
 
@@ -72,7 +75,8 @@ class ActiveStream {
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
-  // The same for values in the processor's memory, wherever the stream's own are: for sums at owners.
+  // The same for values in the processor's memory, wherever the stream's own are: for sums at
+  // owners.
   const Codec& processors_codec() const noexcept {
     return work_ != nullptr ? *processors_codec_ : codec();
   }
@@ -80,8 +84,9 @@ class ActiveStream {
   const std::string& codec_text() const noexcept { return codec_text_; }
   bool on_device() const noexcept { return work_ != nullptr; }
 
-  // Does on the device what two steps do, with values of its own, and leaves no trace: what these have no room for, or what
-  // does not compile of theirs, is thrown here. REQUIRES: on_device, between two steps.
+  // Does on the device what two steps do, with values of its own, and leaves no trace: what these
+  // have no room for, or what does not compile of theirs, is thrown here. REQUIRES: on_device,
+  // between two steps.
   void rehearse();
   // Why not, in an exchange that has a device.
   const std::string& why_staged() const noexcept { return why_staged_; }
@@ -93,11 +98,12 @@ class ActiveStream {
   // Whether owners of its shards remember what the codec loses of the mean.
   bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
 
-  // What this rank, as a present or former owner of a part of the stream, still owes; prepare adds what of it lies outside
-  // its shard to the gradient, until a step counts. Null: nothing.
+  // What this rank, as a present or former owner of a part of the stream, still owes; prepare adds
+  // what of it lies outside its shard to the gradient, until a step counts. Null: nothing.
   void set_owed(OwnerMemory* owed) noexcept { owed_ = owed; }
 
-  // Between two steps: the stream's own memory takes over what of `owed` lies outside the shard, if it takes debts over.
+  // Between two steps: the stream's own memory takes over what of `owed` lies outside the shard, if
+  // it takes debts over.
   void take_strays(OwnerMemory& owed);
 
   // The threshold that this stream has together with others; null: the codec finds its own.
@@ -168,9 +174,9 @@ class ActiveStream {
   // Of a stream in a device's memory, before the first step: the part that add_own adds.
   void set_own_part(size_t begin, size_t count);
 
-  // Puts part [begin, begin + count) of the mean into its place in result(): from the frame of another rank that
-  // `expected` describes, or from a payload of this rank's own, unless there is no mean. On a device all parts are put
-  // there with the last.
+  // Puts part [begin, begin + count) of the mean into its place in result(): from the frame of
+  // another rank that `expected` describes, or from a payload of this rank's own, unless there is
+  // no mean. On a device all parts are put there with the last.
   FrameOutcome take_mean_part(StepContext& context, const FrameHeader& expected,
                               const Decoder& decoder, std::span<const std::byte> bytes);
   void take_own_part(StepContext& context, size_t begin, size_t count, const Decoder& decoder,

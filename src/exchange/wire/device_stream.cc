@@ -13,8 +13,9 @@
 namespace thinwire {
 namespace {
 
-// Magnitudes u^-0.4 - 1, of a Pareto law whose variance is finite, with both signs. The multiples of the golden ratio are
-// u: they fill the unit interval evenly, and follow each other without a pattern.
+// Magnitudes u^-0.4 - 1, of a Pareto law whose variance is finite, with both signs. The multiples
+// of the golden ratio are u: they fill the unit interval evenly, and follow each other without a
+// pattern.
 std::vector<float> heavy_tail() {
   constexpr double kGoldenRatio = 0.6180339887498949;
   std::vector<float> values(size_t{1} << 14);
@@ -50,8 +51,8 @@ void ActiveStream::for_pieces(StepContext& context, const Piece& piece) {
   }
 }
 
-// Tensors that were not given, or in another format, are in the processor's memory. Memory and encoder may have a queue of
-// their own: what they are given is there.
+// Tensors that were not given, or in another format, are in the processor's memory. Memory and
+// encoder may have a queue of their own: what they are given is there.
 void ActiveStream::join_on_device(StepContext& context) {
   if (tensors_.size() == 1 && context.tensors.on_device(tensors_.front())) {
     result_ = context.tensors.values(tensors_.front());
@@ -81,7 +82,8 @@ void ActiveStream::join_on_device(StepContext& context) {
   if (sits_out_) signal_ = result_;
 }
 
-// Codecs with a threshold of their own keep all of what is alike, and those that fit a law find one in the heavy tail.
+// Codecs with a threshold of their own keep all of what is alike, and those that fit a law find one
+// in the heavy tail.
 void ActiveStream::rehearse() {
   auto values = std::make_unique<device::DeviceFloats>(work_, spec().count());
   std::vector<std::byte> payload(codec().max_encoded_size(spec()));
@@ -100,7 +102,8 @@ void ActiveStream::rehearse() {
   if (tensors_.size() > 1) joined_there_ = std::move(values);
 }
 
-// In one piece, but where the processor adds the moments of tensors one after another, so is it here: codecs choose by them.
+// In one piece, but where the processor adds the moments of tensors one after another, so is it
+// here: codecs choose by them.
 void ActiveStream::prepare_on_device(StepContext& context) {
   if (!open(context)) return;
   join(context);

@@ -22,9 +22,9 @@ struct FrameOutcome {
 // must not leave. Throws Error(kContract) when a frame that holds values does not fill its room.
 void pad_frame(const Codec& codec, std::span<std::byte> room, size_t size);
 
-// Reads the frame of `expected` at the start of `bytes` and gives its payload to add(payload), which says
-// whether it was good. Notes its sender's fault when it was not, or the frame is not that of `expected`
-// (but for flags and payload size).
+// Reads the frame of `expected` at the start of `bytes` and gives its payload to add(payload),
+// which says whether it was good. Notes its sender's fault when it was not, or the frame is not
+// that of `expected` (but for flags and payload size).
 template <typename Add>
 FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
                              std::span<const std::byte> bytes, const Add& add) {
@@ -49,7 +49,8 @@ inline FrameHeader as_result(FrameHeader contribution) noexcept {
   return contribution;
 }
 
-// Whether a contribution was added. Notes that its sender had values that are not finite, if it flagged them.
+// Whether a contribution was added. Notes that its sender had values that are not finite, if it
+// flagged them.
 inline bool was_added(StepContext& context, const FrameHeader& expected,
                       const FrameOutcome& outcome) {
   if (outcome.kind == FrameOutcome::kFlagged)

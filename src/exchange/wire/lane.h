@@ -47,9 +47,9 @@ class Ring {
   std::vector<Pending> transfers_;
 };
 
-// Between this rank and `rank`, in a step: chunks that the other owns go out as `parts_out` and come
-// back, added, as `means_in`; those that this rank owns come as `parts_in` and go out as means, from
-// memory that all lanes share. Acknowledgements travel as means do.
+// Between this rank and `rank`, in a step: chunks that the other owns go out as `parts_out` and
+// come back, added, as `means_in`; those that this rank owns come as `parts_in` and go out as
+// means, from memory that all lanes share. Acknowledgements travel as means do.
 struct Lane {
   Lane(size_t rank_, size_t window, size_t slot_size, size_t mean_size)
       : rank(rank_),

@@ -1,4 +1,5 @@
-// Opens a stream of an exchange's plan in a store: its memory, its encoder, and the texts that they are found by.
+// Opens a stream of an exchange's plan in a store: its memory, its encoder, and the texts that they
+// are found by.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/open_stream.h"
 
@@ -31,8 +32,9 @@ std::string method_text(const std::string& method, const StreamSpec& spec) {
 
 std::string name_of_method(const std::string& text) { return text.substr(0, text.find(" for")); }
 
-// In the text of a method, where its object lives: nothing for the processor's memory. An object that belongs to the work
-// of an earlier exchange lives elsewhere, even on the same device: its queue, and how long it waits, are that one's.
+// In the text of a method, where its object lives: nothing for the processor's memory. An object
+// that belongs to the work of an earlier exchange lives elsewhere, even on the same device: its
+// queue, and how long it waits, are that one's.
 std::string place_text(const SharedWork& work) {
   return " on " + work->memory()->name() + "#" + std::to_string(work->number());
 }

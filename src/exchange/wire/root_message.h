@@ -11,8 +11,9 @@
 
 namespace thinwire {
 
-// The root sends n - 1 copies of a message as gather does: eight bytes that say how long it is under
-// `tag`, then the message under `tag + 1`. Not shared between threads; used for one after another.
+// The root sends n - 1 copies of a message as gather does: eight bytes that say how long it is
+// under `tag`, then the message under `tag + 1`. Not shared between threads; used for one after
+// another.
 class RootMessage {
  public:
   // Messages are at most `limit` bytes long.
@@ -26,8 +27,8 @@ class RootMessage {
   // On the root: sends the first `size` bytes of room().
   void send(size_t size);
 
-  // Goes as far as it can without waiting; returns whether it got anywhere. Throws Error(kCorrupt) when
-  // the root announces more than the limit.
+  // Goes as far as it can without waiting; returns whether it got anywhere. Throws Error(kCorrupt)
+  // when the root announces more than the limit.
   bool advance();
   bool done() const noexcept { return arrived_ && sent_; }
 

@@ -16,9 +16,9 @@
 
 namespace thinwire {
 
-// The rounds of some streams, one after another, step after step. Streams of one codec, and plain ones,
-// whose values may ride in the first round of means. The root of a round is number step mod m of
-// the m ranks that take part in the step.
+// The rounds of some streams, one after another, step after step. Streams of one codec, and plain
+// ones, whose values may ride in the first round of means. The root of a round is number step mod m
+// of the m ranks that take part in the step.
 //
 // A step is begin, join of every stream, then advance until done. A rank that has nothing to offer,
 // because its values are not finite or it was told something corrupt, takes part to the end with

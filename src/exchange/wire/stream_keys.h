@@ -18,7 +18,8 @@ inline std::string threshold_key(const std::string& stream) { return stream + "/
 // Of a stream whose codec has an accordion.
 inline std::string regime_key(const std::string& stream) { return stream + "/regime"; }
 
-// Whether an array of a saved store is an accordion's; its name is the key, a slash and a name of its own.
+// Whether an array of a saved store is an accordion's; its name is the key, a slash and a name of
+// its own.
 inline bool is_regime_array(std::string_view name) {
   return name.substr(0, name.rfind('/')).ends_with("/regime");
 }

@@ -36,7 +36,8 @@ inline Values gradient(uint64_t step, uint32_t rank = 0, size_t count = kCount) 
   return values;
 }
 
-// Tensors of one stream, kCount values in all, and a momentum of its own for each, which changes in the third step.
+// Tensors of one stream, kCount values in all, and a momentum of its own for each, which changes in
+// the third step.
 constexpr std::array<size_t, 5> kTensorCounts = {3000, 0, 7, 4000, 3000};
 inline StreamSpec several_tensors() {
   StreamSpec stream{.name = "all", .tensors = {}};
@@ -66,7 +67,8 @@ inline void expect_same_bits(std::span<const float> got, std::span<const float> 
 // Any codec: what becomes of values that lie in `rest`; `step` tells steps apart.
 using Encode = std::function<void(std::span<float> rest, uint64_t step)>;
 
-// Sends a third of the values whole, a third rounded to eighths, which may be zero, and a third not.
+// Sends a third of the values whole, a third rounded to eighths, which may be zero, and a third
+// not.
 inline void send_some(std::span<float> rest, uint64_t step) {
   for (size_t i = 0; i < rest.size(); ++i) {
     const uint64_t kind = (i * 7 + step) % 3;

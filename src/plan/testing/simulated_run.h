@@ -1,4 +1,5 @@
-// SimulatedRun: ranks with codec auto whose clocks are simulated: a step takes what predict_step says of a link.
+// SimulatedRun: ranks with codec auto whose clocks are simulated: a step takes what predict_step
+// says of a link.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +15,8 @@
 
 namespace thinwire::testing {
 
-// Two tensors of megabytes, so that a step's bytes matter, and small ones. Encoding costs a nanosecond per value.
+// Two tensors of megabytes, so that a step's bytes matter, and small ones. Encoding costs a
+// nanosecond per value.
 inline std::vector<TensorSpec> simulated_model() {
   return {{"first.weight", {100, 100}, TensorKind::kLinear},
           {"first.bias", {100}, TensorKind::kBias},

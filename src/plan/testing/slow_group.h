@@ -22,8 +22,9 @@ struct SlowLink {
   std::chrono::steady_clock::time_point free{};
 };
 
-// Messages of this rank leave one after another at the rate of `link`, and each a latency later than it would. Where consecutive ranks
-// share a machine, they share its link, too, and what they send each other is not slow.
+// Messages of this rank leave one after another at the rate of `link`, and each a latency later
+// than it would. Where consecutive ranks share a machine, they share its link, too, and what they
+// send each other is not slow.
 class SlowGroup final : public Group {
  public:
   SlowGroup(Group& inner, LinkSpec link, int per_machine = 1,

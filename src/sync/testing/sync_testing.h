@@ -24,8 +24,8 @@ inline std::vector<TensorSpec> vector_model() {
 }
 constexpr size_t kModelSize = 45 + 5 + 60;
 
-// f(x) = 1/2 sum of a (x - 1)^2 with a between 0.5 and 1.5. Batch `step` of `rank` sees the minimum at
-// 1 + noise. Twice: in float as a worker computes, in double as an oracle does.
+// f(x) = 1/2 sum of a (x - 1)^2 with a between 0.5 and 1.5. Batch `step` of `rank` sees the minimum
+// at 1 + noise. Twice: in float as a worker computes, in double as an oracle does.
 struct Quadratic {
   double noise = 0.3;
 

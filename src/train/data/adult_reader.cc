@@ -1,5 +1,5 @@
-// Adult: lines of 15 values that are separated by commas and blanks; empty lines do not count. The last value is the
-// label, in the test file with a full stop behind it.
+// Adult: lines of 15 values that are separated by commas and blanks; empty lines do not count. The
+// last value is the label, in the test file with a full stop behind it.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -44,7 +44,8 @@ TEST_F(AdultFiles, NumbersAreScaledAndCategoriesNumbered) {
   const TablePair pair = read(kTrain, kTest);
   EXPECT_THAT(pair.categories, ElementsAre(2, 2, 2, 3, 2, 2, 2, 2));
   const auto d = static_cast<float>(1 / std::sqrt(2.0 / 3));  // of three values at equal distances
-  // Numbers first: age, fnlwgt, education-num, capital-gain, capital-loss (which does not vary), hours-per-week.
+  // Numbers first: age, fnlwgt, education-num, capital-gain, capital-loss (which does not vary),
+  // hours-per-week.
   const torch::Tensor train = torch::tensor({{-d * 1, -d, d * 1, -d, 0.f, d,  // line 1
                                               1.f, 0.f, 1.f, 1.f, 0.f, 1.f, 1.f, 1.f},
                                              {0.f, d, -d, d, 0.f, -d,  // line 3

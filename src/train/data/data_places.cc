@@ -31,8 +31,8 @@ std::vector<fs::path> all_places(const std::string& user_folder,
 
 }  // namespace
 
-// The system's, then what ships with thinwire: beside the installed program, wherever that was moved to,
-// where it was installed, or in the source tree that it was built from.
+// The system's, then what ships with thinwire: beside the installed program, wherever that was
+// moved to, where it was installed, or in the source tree that it was built from.
 std::vector<fs::path> shared_roots() {
   std::vector<fs::path> roots = {kSystemFolder};
   std::error_code error;

@@ -49,8 +49,8 @@ std::vector<std::string_view> labelled_data_sets();
 // Whether samples of the data set of that name have columns of categories.
 bool has_categories(std::string_view name);
 
-// Throws Error: kUnknownName with the known names, kBadOption for a setting that the data set does not
-// have. Reads nothing.
+// Throws Error: kUnknownName with the known names, kBadOption for a setting that the data set does
+// not have. Reads nothing.
 void check_data_request(const DataRequest& request);
 
 // Finds, reads and checks a data set. What was read stays in memory while any of its splits lives,

@@ -28,8 +28,8 @@ struct ImageView {
 // deviation. With `augment`, a training fetch flips each image left to right at random, and takes a
 // window of it at random: of `crop` pixels a side where that is given [LSGD, NeurIPS 2019], else of
 // the image's own size, out of the image padded by four pixels of the mean colour [He et al., CVPR
-// 2016, section 4.2]; by the context's seed and epoch and the sample's id alone. Without, the window
-// is the image's middle. REQUIRES: no side of the images is smaller than `crop`.
+// 2016, section 4.2]; by the context's seed and epoch and the sample's id alone. Without, the
+// window is the image's middle. REQUIRES: no side of the images is smaller than `crop`.
 std::shared_ptr<const Dataset> make_image_set(std::shared_ptr<const Images> images, uint64_t first,
                                               uint64_t count, const ImageView& view);
 

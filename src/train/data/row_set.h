@@ -1,4 +1,5 @@
-// Samples in memory as the rows of a tensor, with a label each: features of speech, lines of tables.
+// Samples in memory as the rows of a tensor, with a label each: features of speech, lines of
+// tables.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

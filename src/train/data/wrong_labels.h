@@ -9,8 +9,8 @@
 
 namespace thinwire {
 
-// Each sample's label is wrong with probability `share`: it is another class, each as likely. Which samples and which
-// classes is a pure function of the seed and the sample's id.
+// Each sample's label is wrong with probability `share`: it is another class, each as likely. Which
+// samples and which classes is a pure function of the seed and the sample's id.
 struct WrongLabels {
   double share = 0;
   uint64_t seed = 0;

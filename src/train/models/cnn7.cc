@@ -1,11 +1,11 @@
-// The seven-layer network of EASGD [Zhang, Choromanska, LeCun, NIPS 2015, section 5.1], which LSGD calls
-// CNN7, for 28 x 28 windows of CIFAR images.
+// The seven-layer network of EASGD [Zhang, Choromanska, LeCun, NIPS 2015, section 5.1], which LSGD
+// calls CNN7, for 28 x 28 windows of CIFAR images.
 //
 //   3 x 28 x 28 - conv5 64 - 24 x 24 - pool - 12 x 12 - conv5 128 - 8 x 8 - pool - 4 x 4 -
 //   conv3 64 - 2 x 2 - 256 - classes
 //
-// 351,946 parameters for 10 classes. `width` takes the place of 64, twice it that of 128. Dropout, where it is asked for, follows the first fully connected
-// layer; the papers' is 0.5.
+// 351,946 parameters for 10 classes. `width` takes the place of 64, twice it that of 128. Dropout,
+// where it is asked for, follows the first fully connected layer; the papers' is 0.5.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -1,7 +1,8 @@
 // A LeNet for 28 x 28 images [LeCun et al., 1998, with today's widths]: the MNIST-CNN of AdaComp
 // has the same plan, two 5 x 5 convolutions and two fully connected layers.
 //
-//   1 x 28 x 28 - conv 32 - 24 x 24 - pool - 12 x 12 - conv 64 - 8 x 8 - pool - 4 x 4 - 512 - classes
+//   1 x 28 x 28 - conv 32 - 24 x 24 - pool - 12 x 12 - conv 64 - 8 x 8 - pool - 4 x 4
+//   - 512 - classes
 //
 // 582,026 parameters for 10 classes, 90 % of them in the first fully connected layer.
 // SPDX-License-Identifier: Apache-2.0

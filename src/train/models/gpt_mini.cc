@@ -1,6 +1,6 @@
 // A decoder-only transformer that foretells the next token [Radford et al., GPT-2, 2019]: learned
-// positions, pre-norm blocks of causal self-attention and a GELU network four times as wide, a last norm,
-// and an output of its own (not tied to the embedding).
+// positions, pre-norm blocks of causal self-attention and a GELU network four times as wide, a last
+// norm, and an output of its own (not tied to the embedding).
 //
 // By default four blocks of width 128 with heads of 32 values each: 793,344 parameters besides
 // 257 for each token of the alphabet and 128 for each position. Dropout, where asked for, is behind

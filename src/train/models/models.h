@@ -28,8 +28,8 @@ struct ModelOptions {
 // In the order of the documentation.
 std::vector<std::string_view> model_names();
 
-// Throws Error: kUnknownName with the known names, kBadOption for a setting that the network does not
-// have. `categories`: whether its samples have some (SampleShape).
+// Throws Error: kUnknownName with the known names, kBadOption for a setting that the network does
+// not have. `categories`: whether its samples have some (SampleShape).
 void check_model(const ModelOptions& options, bool categories);
 
 // The layers of a network that ranks can share (train/tensor/split_layer.h), all alike.

@@ -1,10 +1,10 @@
-// ResNet-18 for CIFAR [He et al., CVPR 2016, table 1, with the 3 x 3 stem that small images want]: a
-// convolution, four groups of two blocks with w, 2w, 4w and 8w channels, the mean over the image, one
-// linear layer. The study of compressed boundaries cuts it behind groups 1, 2 and 3
-// [Rudakov et al., arXiv:2401.07788].
+// ResNet-18 for CIFAR [He et al., CVPR 2016, table 1, with the 3 x 3 stem that small images want]:
+// a convolution, four groups of two blocks with w, 2w, 4w and 8w channels, the mean over the image,
+// one linear layer. The study of compressed boundaries cuts it behind groups 1, 2 and 3 [Rudakov et
+// al., arXiv:2401.07788].
 //
-// Where a group halves the image, the shortcut is a convolution with stride 2 and a batch norm (their
-// option B). 11,173,962 parameters at w = 64, 701,466 at w = 16, for 10 classes.
+// Where a group halves the image, the shortcut is a convolution with stride 2 and a batch norm
+// (their option B). 11,173,962 parameters at w = 64, 701,466 at w = 16, for 10 classes.
 // SPDX-License-Identifier: Apache-2.0
 #include <torch/torch.h>
 

@@ -1,6 +1,6 @@
 // ResNet-8 and ResNet-20 for CIFAR [He et al., CVPR 2016, section 4.2]: a 3 x 3 convolution, three
-// stages of n blocks with w, 2w and 4w channels, the mean over the image, one linear layer. The paper
-// has w = 16 and networks of 6n + 2 layers; n is 1 and 3 here.
+// stages of n blocks with w, 2w and 4w channels, the mean over the image, one linear layer. The
+// paper has w = 16 and networks of 6n + 2 layers; n is 1 and 3 here.
 //
 // Where a stage halves the image and doubles the channels, the shortcut takes every other pixel and
 // fills up with zero channels (their option A), so it has no parameters. At w = 16 and 10 classes

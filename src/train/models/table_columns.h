@@ -9,9 +9,10 @@
 
 namespace thinwire {
 
-// A layer from samples x columns to samples x count_values. A category becomes a learned vector of `length` values, or
-// with length 0 a one-hot vector; then the layer has no weights. All columns have their vectors in one table,
-// "embedding.weight", the rows of one column after those of the one before. REQUIRES: the shape has categories.
+// A layer from samples x columns to samples x count_values. A category becomes a learned vector of
+// `length` values, or with length 0 a one-hot vector; then the layer has no weights. All columns
+// have their vectors in one table, "embedding.weight", the rows of one column after those of the
+// one before. REQUIRES: the shape has categories.
 Layer table_columns(const SampleShape& shape, int64_t length);
 
 // Of a sample behind that layer.

@@ -1,8 +1,9 @@
 // Puts encoders and decoders into the layers beside the cuts, and draws their first weights.
 //
-// E begins with orthonormal columns, and D as the transpose of E. Then x E D is the projection of x on the span of these
-// columns: of all that can be made of the code it is the closest to x, nothing is longer behind the pair than in front of it, and
-// the gradient passes through the same projection. With k = d the pair changes nothing.
+// E begins with orthonormal columns, and D as the transpose of E. Then x E D is the projection of x
+// on the span of these columns: of all that can be made of the code it is the closest to x, nothing
+// is longer behind the pair than in front of it, and the gradient passes through the same
+// projection. With k = d the pair changes nothing.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/autoencoder.h"
 
@@ -37,7 +38,8 @@ bool has_autoencoders(const PipelineOptions& options) {
                      [](const std::string& text) { return text != "none"; });
 }
 
-// Which of a sample's dimensions has its features: the channels of images, as libtorch lays them out, else the last.
+// Which of a sample's dimensions has its features: the channels of images, as libtorch lays them
+// out, else the last.
 size_t feature_axis(size_t dimensions) { return dimensions >= 3 ? 0 : dimensions - 1; }
 
 // `matrix` on the features of samples.

@@ -18,7 +18,8 @@ class BoundaryLoop {
   // Throws Error for a spec that is wrong.
   explicit BoundaryLoop(const BoundarySpec& spec);
 
-  // What arrives of the values; the values themselves if they are not finite, to be judged as what they are.
+  // What arrives of the values; the values themselves if they are not finite, to be judged as what
+  // they are.
   torch::Tensor pass(const torch::Tensor& values);
 
  private:

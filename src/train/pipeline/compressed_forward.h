@@ -9,8 +9,9 @@
 
 namespace thinwire {
 
-// The task's forward pass with each activation through its boundary's codec, without memory: test samples
-// have no history. With the codecs of `step`. For batches of at most `samples`. `plan` must outlive it; not for several threads.
+// The task's forward pass with each activation through its boundary's codec, without memory: test
+// samples have no history. With the codecs of `step`. For batches of at most `samples`. `plan` must
+// outlive it; not for several threads.
 Task compressed_task(const PipelineOptions& options, const StagePlan& plan, const Task& task,
                      uint64_t samples, uint64_t step, uint64_t steps_per_epoch);
 

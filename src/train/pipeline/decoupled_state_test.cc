@@ -1,4 +1,5 @@
-// Tests that both sides of a cut have the same auxiliary variables, whatever is compressed, skipped or resumed.
+// Tests that both sides of a cut have the same auxiliary variables, whatever is compressed, skipped
+// or resumed.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,8 +110,9 @@ TEST(DecoupledState, WithoutSavedCachesResumesWithSerialSteps) {
               !visited.insert(sampler.batch_id(12 + i)).second);
 }
 
-// Multiplies what comes out of `layer`, or the loss, by a large or an infinite factor on one rank: in the second
-// micro-batch of a step, which is the second one of the third epoch unless another one is given.
+// Multiplies what comes out of `layer`, or the loss, by a large or an infinite factor on one rank:
+// in the second micro-batch of a step, which is the second one of the third epoch unless another
+// one is given.
 constexpr size_t kSpoiled = 9;
 StagedResult spoiled(StagedOptions options, int at_rank, std::optional<size_t> layer,
                      float factor = std::numeric_limits<float>::infinity(),
@@ -157,8 +159,9 @@ TEST_P(DecoupledBy, AStepThatIsNotFiniteLeavesNoTrace) {
   }
 }
 
-// The gradients are large and finite; divided by beta they are not. It is the first decoupled visit: such a small penalty lets
-// variables go so far that the loss of the next one has no gradient.
+// The gradients are large and finite; divided by beta they are not. It is the first decoupled
+// visit: such a small penalty lets variables go so far that the loss of the next one has no
+// gradient.
 TEST(DecoupledState, VariablesThatWouldNotBeFiniteSkipTheStep) {
   const StagedOptions options{.settings = decoupled(4, {{"train.drop_last", "true"},
                                                         {"optimizer.lr", "1e-30"},

@@ -1,4 +1,5 @@
-// Tests of decoupled stages: against plain loops, the synchronous schedule, and the other side of each cut.
+// Tests of decoupled stages: against plain loops, the synchronous schedule, and the other side of
+// each cut.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -223,8 +224,8 @@ TEST(Decoupled, Learns) {
   }
 }
 
-// Two stages that take as long as each other, and no micro-batches: in serial steps each is idle half of the time. Other work on
-// the machine adds to the time in which neither is.
+// Two stages that take as long as each other, and no micro-batches: in serial steps each is idle
+// half of the time. Other work on the machine adds to the time in which neither is.
 TEST(Decoupled, StagesDoNotWaitForEachOther) {
   StagedOptions options{
       .settings = decoupled(
@@ -275,7 +276,8 @@ TEST(Decoupled, SamplesLookAsInTheLastSerialEpoch) {
     return train_small(group, StagedOptions{.settings = settings}, staged_task(),
                        {.train = train, .test = test});
   });
-  // Two steps of an epoch on two stages; in front of them the shapes of what crosses were looked for.
+  // Two steps of an epoch on two stages; in front of them the shapes of what crosses were looked
+  // for.
   const std::vector<uint64_t> all = train.epochs();
   const std::vector<uint64_t> last(all.end() - 24, all.end());
   for (size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i], i / 8 * 2) << i;

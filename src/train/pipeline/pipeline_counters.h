@@ -33,7 +33,8 @@ struct StageCounters {
 
 class PipelineCounters {
  public:
-  // `exchange` are the streams of this rank's stage's exchange; counted if there are several pipelines.
+  // `exchange` are the streams of this rank's stage's exchange; counted if there are several
+  // pipelines.
   PipelineCounters(const StagePlan& plan, const Task& task, const StepShape& shape,
                    const std::vector<StreamSpec>& exchange);
 

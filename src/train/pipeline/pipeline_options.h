@@ -50,11 +50,12 @@ PipelineOptions pipeline_options(const Options& recipe);
 // The part of such a list that is for cut number `cut`.
 const std::string& of_cut(const std::vector<std::string>& list, size_t cut);
 
-// What crosses cut number `cut`, in one direction: all of its spec but the shape, the number of samples
-// and who sends.
+// What crosses cut number `cut`, in one direction: all of its spec but the shape, the number of
+// samples and who sends.
 BoundarySpec boundary_options(const PipelineOptions& options, size_t cut, bool backward);
 
-// What is wrong with the section, alone and with the rest of the recipe; at most one fault of each key.
+// What is wrong with the section, alone and with the rest of the recipe; at most one fault of each
+// key.
 std::vector<RecipeFault> find_pipeline_faults(const Options& recipe);
 
 }  // namespace thinwire

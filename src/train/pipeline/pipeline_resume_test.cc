@@ -200,7 +200,8 @@ TEST(PipelineBytes, ThatAreCorruptStopAllAndNameTheStage) {
   expect_named(1, "from stage 1 (rank 1): announces ");
 }
 
-// Gradients that pipelines exchange: of step `at`, what stage 1 of the second pipeline gets from the first.
+// Gradients that pipelines exchange: of step `at`, what stage 1 of the second pipeline gets from
+// the first.
 std::vector<StagedResult> with_a_corrupt_exchange(const StagedOptions& options, uint64_t at) {
   const uint8_t codec = make_codec("topk").value().codec->info().id;
   std::vector<StagedResult> results(4);

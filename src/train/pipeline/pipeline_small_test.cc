@@ -1,4 +1,5 @@
-// Tests of small checkpoints of pipelines: all stages are in the file, and training is not disturbed.
+// Tests of small checkpoints of pipelines: all stages are in the file, and training is not
+// disturbed.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -104,8 +104,8 @@ PipelineStep PipelineSteps::step_of(uint64_t number) {
   const uint64_t epoch = number / context().timetable.steps_per_epoch;
   step.fetching_for = {.training = true, .seed = seed_, .epoch = epoch};
   if (auxiliaries_) {
-    // Between serial epochs a sample looks as it did in the last one, or variables would be those of
-    // another picture.
+    // Between serial epochs a sample looks as it did in the last one, or variables would be those
+    // of another picture.
     step.fetching_for.epoch = options_.decoupling->serial_epoch(epoch);
     step.decoupled = step.fetching_for.epoch != epoch && auxiliaries_->hold(step.ids);
   }

@@ -20,22 +20,22 @@
 
 namespace thinwire {
 
-// The gradient of a step is that of the mean loss over the whole batch, whatever the sizes of micro-batches
-// are. Several pipelines share a batch and, stage by stage, exchange their gradients when the last
-// micro-batch has come back. Activations and gradients that are not finite travel on as such, so that no
-// stage waits; all ranks then skip the step.
+// The gradient of a step is that of the mean loss over the whole batch, whatever the sizes of
+// micro-batches are. Several pipelines share a batch and, stage by stage, exchange their gradients
+// when the last micro-batch has come back. Activations and gradients that are not finite travel on
+// as such, so that no stage waits; all ranks then skip the step.
 //
-// With pipeline.schedule = decoupled, stages wait for each other in serial epochs only, and in steps with a
-// sample that has no auxiliary variable. Each stage learns of a sample's variables in the same steps, so that
-// all stages of a pipeline know which steps these are.
+// With pipeline.schedule = decoupled, stages wait for each other in serial epochs only, and in
+// steps with a sample that has no auxiliary variable. Each stage learns of a sample's variables in
+// the same steps, so that all stages of a pipeline know which steps these are.
 //
-// Every rank has memory for all weights (they are built, tested and saved as one network), but gradients,
-// optimiser state and activations of its own stage alone.
+// Every rank has memory for all weights (they are built, tested and saved as one network), but
+// gradients, optimiser state and activations of its own stage alone.
 class PipelineSteps final : public StepTaker {
  public:
-  // Begins with the weights of the module, which are the same on all ranks. The optimiser is over all of
-  // them, and steps those that have a gradient. Throws what plan_stages, StageBoundaries and make_exchange
-  // throw. Called by all ranks.
+  // Begins with the weights of the module, which are the same on all ranks. The optimiser is over
+  // all of them, and steps those that have a gradient. Throws what plan_stages, StageBoundaries and
+  // make_exchange throw. Called by all ranks.
   PipelineSteps(const TrainingContext& context, const PipelineOptions& options,
                 const ExchangeOptions& exchange, Store& store, uint64_t first_step);
 

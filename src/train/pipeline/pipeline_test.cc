@@ -212,7 +212,8 @@ TEST_P(Compressed, RunsAgainBitForBit) {
   EXPECT_EQ(first.summary.sent_bytes_per_step, again.summary.sent_bytes_per_step);
 }
 
-// What comes out of `layer`, or the loss, is infinite in the step behind two good ones, on one rank.
+// What comes out of `layer`, or the loss, is infinite in the step behind two good ones, on one
+// rank.
 StagedResult spoiled(StagedOptions options, int at_rank, std::optional<size_t> layer) {
   options.change = [=](int rank, Task& task) {
     if (rank != at_rank) return;

@@ -15,8 +15,8 @@
 
 namespace thinwire {
 
-// 8 - 16 - 16 - 16 - 3: layers "first", "second", "third", "output"; with dropout or batch norm in the
-// second on request, and wider.
+// 8 - 16 - 16 - 16 - 3: layers "first", "second", "third", "output"; with dropout or batch norm in
+// the second on request, and wider.
 inline Task staged_task(double dropout = 0, bool normed = false, int64_t hidden_size = 16) {
   uint32_t stream = 100;
   const auto linear = [&](int64_t from, int64_t to) {

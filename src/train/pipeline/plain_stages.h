@@ -1,4 +1,5 @@
-// For tests: a network of linear layers in stages as plain loops in double, to compare decoupled stages with.
+// For tests: a network of linear layers in stages as plain loops in double, to compare decoupled
+// stages with.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

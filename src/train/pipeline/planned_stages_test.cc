@@ -1,4 +1,5 @@
-// Tests of planned pipelines against runs: cuts, bytes of boundaries and of exchanges between pipelines.
+// Tests of planned pipelines against runs: cuts, bytes of boundaries and of exchanges between
+// pipelines.
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pipeline/planned_stages.h"
 

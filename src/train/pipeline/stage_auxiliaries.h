@@ -33,16 +33,16 @@ class StageAuxiliaries {
   // Of the cut in front of this stage.
   torch::Tensor inputs(std::span<const uint64_t> ids) const;
 
-  // At the cut behind this stage, for its outputs x: the sum of the samples' penalties, and the gradient
-  // with respect to x of `share` times that sum.
+  // At the cut behind this stage, for its outputs x: the sum of the samples' penalties, and the
+  // gradient with respect to x of `share` times that sum.
   struct Penalty {
     double sum = 0;
     torch::Tensor gradient;
   };
   Penalty penalty(const torch::Tensor& outputs, std::span<const uint64_t> ids, double share) const;
 
-  // Stages what the variables of the step's samples become, from what crossed. Returns whether they are
-  // finite; without it the step must be rolled back. Throws what AuxiliaryVariables throw.
+  // Stages what the variables of the step's samples become, from what crossed. Returns whether they
+  // are finite; without it the step must be rolled back. Throws what AuxiliaryVariables throw.
   [[nodiscard]] bool stage(const PipelineStep& step);
   void commit();
   void rollback();

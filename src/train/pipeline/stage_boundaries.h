@@ -44,20 +44,22 @@ struct StepShape {
 
 class StageBoundaries {
  public:
-  // Ends are in the store, under the names of the layers in front of their cuts; caches that are not to be
-  // saved are not. Stages that are to be decoupled have mirrors. Throws AgreedError for options that do not
-  // go with the network.
+  // Ends are in the store, under the names of the layers in front of their cuts; caches that are
+  // not to be saved are not. Stages that are to be decoupled have mirrors. Throws AgreedError for
+  // options that do not go with the network.
   StageBoundaries(const PipelineOptions& options, const StagePlan& plan, const Task& task,
                   const StepShape& shape, Store& store);
 
-  // While warming up nothing is compressed; but aqsgd then fills its caches, each visit a first one.
+  // While warming up nothing is compressed; but aqsgd then fills its caches, each visit a first
+  // one.
   const StageWays& ways(bool warming_up) const noexcept { return warming_up ? warm_ : compressed_; }
 
   // Of the ways a step took. After a failed step only rollback.
   void commit(bool warming_up);
   void rollback(bool warming_up);
 
-  // Before the first step of an epoch, while warming up: what the caches hold is of the epoch before.
+  // Before the first step of an epoch, while warming up: what the caches hold is of the epoch
+  // before.
   void begin_epoch_of_warmup();
 
  private:

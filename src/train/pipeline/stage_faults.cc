@@ -26,8 +26,8 @@ Fault fault_of(const StagePlan& plan, size_t rank, ErrorCode code, const char* w
 
 }  // namespace
 
-// What is not finite spreads, activations towards the last stage and gradients towards the first: it began
-// where no stage was before.
+// What is not finite spreads, activations towards the last stage and gradients towards the first:
+// it began where no stage was before.
 std::optional<Fault> find_spoiled_stage(Group& group, const StagePlan& plan, const Spoiled& mine) {
   const std::vector<Spoiled> all = gather(group, mine);
   const auto fault = [&](size_t rank, const char* what) {

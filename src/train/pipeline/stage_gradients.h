@@ -8,8 +8,9 @@
 
 namespace thinwire {
 
-// Clips the gradients of all stages of a pipeline by the norm of all of them together, in the operations of
-// torch's clip_grad_norm_. Called by all ranks of `pipeline`, each with its own stage.
+// Clips the gradients of all stages of a pipeline by the norm of all of them together, in the
+// operations of torch's clip_grad_norm_. Called by all ranks of `pipeline`, each with its own
+// stage.
 void clip_gradients(torch::nn::Module& stage, Group& pipeline, double limit);
 
 }  // namespace thinwire

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kLengthTag = 1, kMessageTag = 2;
 
-// What a message says of the samples of a visit, `shape` each. Throws with `origin` before the reason.
+// What a message says of the samples of a visit, `shape` each. Throws with `origin` before the
+// reason.
 Arrived decode(BoundaryReceiver& end, std::span<const std::byte> message, const Visit& visit,
                std::vector<int64_t> shape, const auto& origin) {
   const ElapsedTime watch;
@@ -37,8 +38,8 @@ Arrived decode(BoundaryReceiver& end, std::span<const std::byte> message, const 
 }  // namespace
 
 StageLinks::StageLinks(Group& group, const StagePlan& plan) : plan_(plan) {
-  // Cut by cut and direction by direction, so that all ranks split in the same order. Two wires over one
-  // cut would share a channel, and threads must not.
+  // Cut by cut and direction by direction, so that all ranks split in the same order. Two wires
+  // over one cut would share a channel, and threads must not.
   for (size_t cut = 0; cut + 1 < plan.stages; ++cut) {
     for (const bool backward : {false, true}) {
       const bool in_front = plan.stage == cut, behind = plan.stage == cut + 1;

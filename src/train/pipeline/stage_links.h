@@ -32,16 +32,16 @@ struct Departed {
   double compress_seconds = 0, decompress_seconds = 0;  // the latter of the mirror
 };
 
-// What is received and what is sent, each on a thread that does one message after the other. An error on
-// either ends the waits of all ranks. For one thread; futures may outlive neither this nor the visits'
-// ids.
+// What is received and what is sent, each on a thread that does one message after the other. An
+// error on either ends the waits of all ranks. For one thread; futures may outlive neither this nor
+// the visits' ids.
 class StageLinks {
  public:
   // Called by all ranks.
   StageLinks(Group& group, const StagePlan& plan);
 
-  // Of the samples of visit.ids, `shape` each. Throws, from the future, Error(kCorrupt) and so on naming
-  // the stage and the rank it came from, and the group's errors.
+  // Of the samples of visit.ids, `shape` each. Throws, from the future, Error(kCorrupt) and so on
+  // naming the stage and the rank it came from, and the group's errors.
   std::future<Arrived> receive_activations(const WayIn& way, const Visit& visit);
   std::future<Arrived> receive_gradients(const WayIn& way, const Visit& visit);
 

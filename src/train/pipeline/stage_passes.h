@@ -1,4 +1,5 @@
-// The forward and backward passes of one stage: what the schedule says, each as soon as its input is there.
+// The forward and backward passes of one stage: what the schedule says, each as soon as its input
+// is there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,9 +18,9 @@
 
 namespace thinwire {
 
-// Moves activations and gradients over the links to the stages beside this one. A decoupled step computes
-// with auxiliary variables, and takes what the other stages send behind its passes. All arguments but
-// `links` must outlive it; `auxiliaries` is null where no step is decoupled.
+// Moves activations and gradients over the links to the stages beside this one. A decoupled step
+// computes with auxiliary variables, and takes what the other stages send behind its passes. All
+// arguments but `links` must outlive it; `auxiliaries` is null where no step is decoupled.
 class StagePasses {
  public:
   StagePasses(const TrainingContext& context, const StagePlan& plan, StageBoundaries& boundaries,

@@ -1,4 +1,5 @@
-// RankParts: the network of one tensor-parallel rank: its parts of split layers, and all other layers whole.
+// RankParts: the network of one tensor-parallel rank: its parts of split layers, and all other
+// layers whole.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,8 +31,8 @@ struct TensorPlan {
   int first_rank() const noexcept { return static_cast<int>(replica * ranks); }
 };
 
-// Throws AgreedError(kBadOption), on all ranks, for ranks that are not whole networks, for a network without layers that can
-// be split, and for ranks or layers that do not go with it.
+// Throws AgreedError(kBadOption), on all ranks, for ranks that are not whole networks, for a
+// network without layers that can be split, and for ranks or layers that do not go with it.
 TensorPlan plan_tensors(const TensorParallelOptions& options, const Group& group, const Task& task);
 
 class RankParts {
@@ -53,7 +54,8 @@ class RankParts {
   // All others.
   std::vector<torch::Tensor> common_weights() const;
 
-  // Writes the weights into the task's module, those of the other ranks of the network too. Called by all of its ranks.
+  // Writes the weights into the task's module, those of the other ranks of the network too. Called
+  // by all of its ranks.
   void show_all(Group& ranks) const;
 
  private:

@@ -1,11 +1,12 @@
-// SplitLayer: a layer whose matrices ranks share, so that each computes a part of it: tensor parallelism [Shoeybi et al.,
-// Megatron-LM, 2019, arXiv:1909.08053, section 3].
+// SplitLayer: a layer whose matrices ranks share, so that each computes a part of it: tensor
+// parallelism [Shoeybi et al., Megatron-LM, 2019, arXiv:1909.08053, section 3].
 //
 //   x -- copied to ranks --> [ x W1_r -> f -> W2_r ] -- summed over ranks --> y
 //
-// W1 is split by columns: rank r has some of its outputs. W2 is split by rows: rank r has the inputs that come from them. So
-// nothing crosses between W1 and W2. Forward, the partial products with W2 are summed; backward, the gradients of x are. These
-// are the two places of a pair at which ranks exchange tensors.
+// W1 is split by columns: rank r has some of its outputs. W2 is split by rows: rank r has the
+// inputs that come from them. So nothing crosses between W1 and W2. Forward, the partial products
+// with W2 are summed; backward, the gradients of x are. These are the two places of a pair at which
+// ranks exchange tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +23,9 @@
 
 namespace thinwire {
 
-// The second matrix of a pair, as libtorch has weights: outputs x inputs. With an autoencoder [Bian et al., MLSys 2024,
-// arXiv:2301.02654] ranks sum codes: the code of a partial product p is p E, and the sum of all codes times D is the product.
+// The second matrix of a pair, as libtorch has weights: outputs x inputs. With an autoencoder [Bian
+// et al., MLSys 2024, arXiv:2301.02654] ranks sum codes: the code of a partial product p is p E,
+// and the sum of all codes times D is the product.
 struct SummedLinear {
   size_t pair = 0;  // number of the pair in its layer
   torch::Tensor weight, bias;
@@ -43,15 +45,17 @@ class LayerSums {
  public:
   virtual ~LayerSums() = default;
 
-  // x, in front of the first matrix of a pair. In the backward pass: the sum over ranks of the gradients.
+  // x, in front of the first matrix of a pair. In the backward pass: the sum over ranks of the
+  // gradients.
   virtual torch::Tensor to_ranks(const torch::Tensor& x, size_t pair) = 0;
 
   // x W^T, summed over ranks, + b. In the backward pass each rank gets the gradient as it is.
   virtual torch::Tensor product(const SummedLinear& second, const torch::Tensor& x) = 0;
 };
 
-// One weight, of whose dimension `dim` each rank has a part: as many adjacent rows, or columns, of each of `blocks` equal blocks
-// as all other ranks. (Queries, keys and values are three blocks of one matrix.)
+// One weight, of whose dimension `dim` each rank has a part: as many adjacent rows, or columns, of
+// each of `blocks` equal blocks as all other ranks. (Queries, keys and values are three blocks of
+// one matrix.)
 struct SplitWeight {
   std::string name;
   int64_t dim = 0;
@@ -69,10 +73,12 @@ class SplitLayer : public torch::nn::Module {
   // Weights that every rank has whole, and whose gradients are sums over ranks.
   virtual std::vector<std::string> summed_weights() const = 0;
 
-  // A layer with the shapes of one of `ranks` parts, whose weights have no values yet. REQUIRES: heads() % ranks == 0.
+  // A layer with the shapes of one of `ranks` parts, whose weights have no values yet. REQUIRES:
+  // heads() % ranks == 0.
   virtual std::shared_ptr<SplitLayer> part(int64_t ranks) const = 0;
 
-  // Gives each pair an encoder and a decoder, with codes of `code` values. A layer that has them keeps them.
+  // Gives each pair an encoder and a decoder, with codes of `code` values. A layer that has them
+  // keeps them.
   virtual void add_autoencoders(int64_t code) = 0;
   // Of each pair, encoder and decoder; empty without.
   virtual std::vector<std::pair<torch::nn::Linear, torch::nn::Linear>> autoencoders() const = 0;

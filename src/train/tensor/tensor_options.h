@@ -21,11 +21,12 @@ struct TensorParallelOptions {
 
 TensorParallelOptions tensor_options(const Options& recipe);
 
-// A sum in one direction: all of its spec but the name, the shape, the numbers of samples and who sends. Layers that are not
-// compressed send fp32.
+// A sum in one direction: all of its spec but the name, the shape, the numbers of samples and who
+// sends. Layers that are not compressed send fp32.
 BoundarySpec sum_options(const TensorParallelOptions& options, bool compressed, bool backward);
 
-// What is wrong with the section, alone and with the rest of the recipe; at most one fault of each key.
+// What is wrong with the section, alone and with the rest of the recipe; at most one fault of each
+// key.
 std::vector<RecipeFault> find_tensor_faults(const Options& recipe);
 
 }  // namespace thinwire

@@ -36,7 +36,8 @@ std::vector<T> gather(Group& group, const T& mine) {
   return all;
 }
 
-// Where the first of them came from; what is not finite spreads to all that follows. The same on every rank.
+// Where the first of them came from; what is not finite spreads to all that follows. The same on
+// every rank.
 std::optional<Fault> find_spoiled(Group& group, const TrainedSums& sums, bool weights) {
   const std::vector<Seen> all = gather(group, Seen{.sum = sums.spoiled(), .weights = weights});
   const auto rank_of = [&](auto found) { return static_cast<int>(found - all.begin()); };

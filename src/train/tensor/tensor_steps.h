@@ -19,16 +19,18 @@
 
 namespace thinwire {
 
-// The gradient of a step is that of the mean loss over the whole batch. Several replicas of the network share a batch and, part
-// by part, exchange their gradients after the last micro-batch. If anything is not finite, all ranks skip the step.
+// The gradient of a step is that of the mean loss over the whole batch. Several replicas of the
+// network share a batch and, part by part, exchange their gradients after the last micro-batch. If
+// anything is not finite, all ranks skip the step.
 //
-// What every rank has whole (embeddings, norms, biases of summed layers, the output) has the same bits on all: it is computed
-// from sums, which have the same bits on all. Every rank also has memory for the whole network, which is built, tested and saved,
-// but gradients and optimiser state of its own weights alone.
+// What every rank has whole (embeddings, norms, biases of summed layers, the output) has the same
+// bits on all: it is computed from sums, which have the same bits on all. Every rank also has
+// memory for the whole network, which is built, tested and saved, but gradients and optimiser state
+// of its own weights alone.
 class TensorSteps final : public StepTaker {
  public:
-  // The context's optimiser is over parts.module(), and the parts are of the weights of the context's task. Throws what
-  // sum_shapes, RankSum and make_exchange throw. Called by all ranks.
+  // The context's optimiser is over parts.module(), and the parts are of the weights of the
+  // context's task. Throws what sum_shapes, RankSum and make_exchange throw. Called by all ranks.
   TensorSteps(const TrainingContext& context, const TensorParallelOptions& options,
               const TensorPlan& plan, const RankParts& parts, const ExchangeOptions& exchange,
               Store& store, uint64_t first_step);

@@ -29,7 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Counts, Ranks, ::testing::Values(1, 2, 4));
 TEST_P(Ranks, MatchOneProcessToRounding) {
   const Settings sgd = {
       {"optimizer.momentum", "0.9"}, {"optimizer.weight_decay", "0.01"}, {"clip.norm", "0.5"}};
-  // Adam would take whole steps along gradients that are nothing but rounding: those of the keys' biases are zero.
+  // Adam would take whole steps along gradients that are nothing but rounding: those of the keys'
+  // biases are zero.
   const Settings adam = {
       {"optimizer.name", "adam"}, {"optimizer.lr", "0.001"}, {"optimizer.epsilon", "0.001"}};
   for (const Settings& more : {sgd, adam}) {
@@ -73,7 +74,8 @@ TEST(Tensor, MayHaveNoSamplesInAStep) {
     EXPECT_NEAR(two.steps[i].loss, one.steps[i].loss, 1e-5);
 }
 
-// A batch of 20 samples in two micro-batches, 6 x 64 values each; both ranks send each tensor to one other.
+// A batch of 20 samples in two micro-batches, 6 x 64 values each; both ranks send each tensor to
+// one other.
 TEST(Tensor, CountsTheBytesOfEachSumAndDirection) {
   const TextOptions options{.settings =
                                 with(ranks(2), {{"train.micro_batches", "2"},
@@ -107,8 +109,8 @@ TEST(Tensor, CountsTheBytesOfEachSumAndDirection) {
   EXPECT_EQ(result.summary.sent_bytes_per_step, static_cast<double>(sent) / 2);
 }
 
-// One step of one block, written out: the partial products, and the gradients behind the first matrices, each through its
-// codec, with the gradient passing straight through.
+// One step of one block, written out: the partial products, and the gradients behind the first
+// matrices, each through its codec, with the gradient passing straight through.
 class Oracle {
  public:
   Oracle(const std::string& forward, const std::string& backward) : task_(text_task(0, 1)) {
@@ -363,8 +365,8 @@ StagedResult overflowing(TextOptions options, bool in_exchange) {
   return run_text(4, options);
 }
 
-// The exchange of one part sees a fault, that of the other part does not. What memories owe stays as
-// it was on all ranks.
+// The exchange of one part sees a fault, that of the other part does not. What memories owe stays
+// as it was on all ranks.
 TEST(Tensor, AStepThatOnePartCannotExchangeLeavesNoTrace) {
   const Settings residual = {{"exchange.codec", "int4"}, {"exchange.feedback", "residual"}};
   const Settings estimate = {{"exchange.codec", "int4"}, {"exchange.feedback", "ef21"}};

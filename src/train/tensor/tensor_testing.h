@@ -1,4 +1,5 @@
-// For tests: small transformers on a small text, and runs of them whose ranks share layers, on threads.
+// For tests: small transformers on a small text, and runs of them whose ranks share layers, on
+// threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -23,14 +23,15 @@
 
 namespace thinwire {
 
-// The shape of one sample of what each pair of a split layer exchanges, by layer of the network: of the forward sum, which is of
-// codes where there is an autoencoder, and of the backward sum.
+// The shape of one sample of what each pair of a split layer exchanges, by layer of the network: of
+// the forward sum, which is of codes where there is an autoencoder, and of the backward sum.
 struct SumShapes {
   std::vector<uint64_t> forward, backward;
 };
 
-// `samples` of `data` pass through all layers in front of the last split one. Throws AgreedError(kUnsupported) for what is not
-// a float32 tensor of samples. Called by all ranks of `group`.
+// `samples` of `data` pass through all layers in front of the last split one. Throws
+// AgreedError(kUnsupported) for what is not a float32 tensor of samples. Called by all ranks of
+// `group`.
 std::vector<SumShapes> sum_shapes(Group& group, const TensorPlan& plan, const Task& task,
                                   const Dataset& data, uint64_t samples);
 
@@ -60,8 +61,8 @@ class TrainedSums {
   void commit();
   void rollback();
 
-  // The first tensor of this step that this rank had and that was not finite: its place in the order of all sums of the step,
-  // and what it was.
+  // The first tensor of this step that this rank had and that was not finite: its place in the
+  // order of all sums of the step, and what it was.
   struct Spoiled {
     uint64_t place = UINT64_MAX;
     uint32_t pair = 0;
