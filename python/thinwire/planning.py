@@ -71,7 +71,7 @@ class PlannedStep:
 class Plan(Sequence[PlannedStep]):
     """Predicted steps, the fastest first; printed, a table and a verdict."""
 
-    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32") -> None:
+    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32", inside: int = 1) -> None:
         self._steps = sorted(steps, key=lambda step: step.seconds)
         self.ranks = ranks
         self.link = link
@@ -79,6 +79,9 @@ class Plan(Sequence[PlannedStep]):
         self.baseline = baseline
         """The uncompressed step that others are compared with: "DistributedDataParallel" in plans of thinwire.torch, else
         "fp32", thinwire's own exchange."""
+        self.inside = inside
+        """Ranks of a machine that add their gradients uncompressed before machines exchange the sums, as `tw.compress(...,
+        inside=N)` has it; 1: all ranks exchange directly."""
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._steps[index]
@@ -130,7 +133,10 @@ class Plan(Sequence[PlannedStep]):
             if self.of(self.baseline).seconds >= _core.WORTHWHILE * dense.seconds:
                 text += f" A step takes {takes}: the codec fp32 has thinwire's exchange without compression."
             return text
-        text = f"Compress: {best.codec} takes {1e3 * best.seconds:,.1f} ms a step, {takes}."
+        grouped = "" if self.inside == 1 else f" with inside={self.inside}"
+        text = f"Compress: {best.codec}{grouped} takes {1e3 * best.seconds:,.1f} ms a step, {takes}."
+        if grouped:
+            text += f" Give tw.compress inside={self.inside} as well: without it all ranks exchange directly, which is not planned here."
         gain = dense.seconds / best.seconds
         if gain < _core.CLEAR_GAIN:
             text += (f" A gain of {100 * (gain - 1):.0f} % is less than predictions are sure of: time steps with and without it on "
@@ -155,7 +161,8 @@ class Plan(Sequence[PlannedStep]):
     def __str__(self) -> str:
         width = max(len(step.codec) for step in self._steps)
         compute, over = self.of("fp32").compute_seconds, "over " + ("DDP" if self.baseline == DDP else self.baseline)
-        lines = [f"{self.ranks} ranks, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
+        machines = "" if self.inside == 1 else f", {self.inside} per machine (inside={self.inside})"
+        lines = [f"{self.ranks} ranks{machines}, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
                  f"{'codec':<{width}}  ms per step  {over:>9}  limited by    bytes per step  error, points"]
         lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.3f}x  {step.limit:<11}  "
                   f"{('' if step.bytes_exact else '~') + format(step.sent_bytes, ',.0f'):>14}  {_errors(step)}".rstrip()
@@ -281,4 +288,4 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
     dense = rows[baseline]["seconds"]
     return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
-                ranks=ranks, link=link, baseline=baseline)
+                ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine)

@@ -128,6 +128,9 @@ class Planned(unittest.TestCase):
             self.assertLess(step.between_bytes, step.sent_bytes)
             self.assertLess(step.between_bytes, flat.of(step.codec).between_bytes)
         self.assertEqual(flat.of("fp32").between_bytes, flat.of("fp32").sent_bytes)
+        self.assertIn("Compress: int8 with inside=4 takes", found.verdict)
+        self.assertIn("8 ranks, 4 per machine (inside=4), link 10mbit", str(found))
+        self.assertNotIn("inside", str(flat))
 
     def test_rounds_of_local_methods_are_shared_by_steps(self):
         found = thinwire.plan(NET, 0.01, link="10mbit", ranks=4, sync="diloco:tau=100", codecs=["int8"])
