@@ -9,6 +9,7 @@
 
 #include "comm/tags.h"
 #include "comm/wait_policy.h"
+#include "core/bytes.h"
 #include "core/check.h"
 
 namespace thinwire {
@@ -31,16 +32,6 @@ std::string unfinished(std::span<const std::unique_ptr<Transfer>> transfers) {
   return more == 0 ? first : first + ", and " + std::to_string(more) + " more";
 }
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-template <typename T>
-std::span<std::byte> writable_bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
 }  // namespace
 
 void Group::idle(int look, Instant until) {
@@ -49,9 +40,7 @@ void Group::idle(int look, Instant until) {
   if (nap.count() > 0) std::this_thread::sleep_for(nap);
 }
 
-Group::Instant Group::give_up_at() const noexcept {
-  return steady_clock::now() + deadline_;
-}
+Group::Instant Group::give_up_at() const noexcept { return steady_clock::now() + deadline_; }
 
 // Others multiply it, and add it to points in time.
 void Group::set_deadline(milliseconds deadline) noexcept {
@@ -68,8 +57,10 @@ void Group::wait_until(std::span<const std::unique_ptr<Transfer>> transfers, Ins
     // All are looked at each time, so that the loss of a later one is not found by the deadline of
     // an earlier; those at the front that are done are not looked at again.
     for (int look = 0;; ++look) {
-      while (!transfers.empty() && (!transfers[0] || transfers[0]->done()))
-        transfers = transfers.subspan(1), look = 0;
+      while (!transfers.empty() && (!transfers[0] || transfers[0]->done())) {
+        transfers = transfers.subspan(1);
+        look = 0;
+      }
       if (transfers.empty()) return;
       const bool late = steady_clock::now() >= until;
       for (const auto& transfer : transfers.subspan(1))
@@ -98,8 +89,8 @@ uint64_t Group::max(uint64_t value) {
   for (int distance = 1; distance < n; distance *= 2) {
     uint64_t other = 0;
     const std::unique_ptr<Transfer> both[] = {
-        receive(writable_bytes_of(other), (rank() + n - distance) % n, kMaximumTag),
-        send(bytes_of(value), (rank() + distance) % n, kMaximumTag)};
+        receive(writable_byte_view(other), (rank() + n - distance) % n, kMaximumTag),
+        send(byte_view(value), (rank() + distance) % n, kMaximumTag)};
     wait_until(both, until);
     value = std::max(value, other);
   }
@@ -153,7 +144,7 @@ std::vector<std::vector<std::byte>> Group::all_gather_v(std::span<const std::byt
   const int n = size();
   const uint64_t my_length = mine.size();
   std::vector<uint64_t> lengths(static_cast<size_t>(n));
-  all_gather(bytes_of(my_length), std::as_writable_bytes(std::span(lengths)));
+  all_gather(byte_view(my_length), std::as_writable_bytes(std::span(lengths)));
   for (int r = 0; r < n; ++r) {
     const uint64_t length = lengths[static_cast<size_t>(r)];
     if (length > limit)

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/tags.h"
+#include "core/bytes.h"
 #include "core/checksum.h"
 
 namespace thinwire {
@@ -47,7 +48,7 @@ uint64_t seal_of(std::span<const uint64_t> words, uint64_t subject, int sender) 
 std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subject) {
   const SealedWord own = seal(mine, subject, group.rank(), kGathered);
   std::vector<SealedWord> all(static_cast<size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  group.all_gather(byte_view(own), std::as_writable_bytes(std::span(all)));
   std::vector<uint64_t> words;
   for (int rank = 0; rank < group.size(); ++rank)
     words.push_back(open(all[static_cast<size_t>(rank)], subject, rank, kGathered));
@@ -64,8 +65,8 @@ uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject) {
     const SealedWord own = seal(mine, subject, group.rank(), place);
     SealedWord other{};
     const std::unique_ptr<Transfer> both[] = {
-        group.receive(std::as_writable_bytes(std::span(&other, 1)), from, kMaximumTag),
-        group.send(std::as_bytes(std::span(&own, 1)), (group.rank() + distance) % n, kMaximumTag)};
+        group.receive(writable_byte_view(other), from, kMaximumTag),
+        group.send(byte_view(own), (group.rank() + distance) % n, kMaximumTag)};
     group.wait(both);
     mine = std::max(mine, open(other, subject, from, place));
   }

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -20,6 +22,13 @@ class Buffer {
 
   std::span<std::byte> bytes() noexcept { return {data_.get(), size_}; }
   std::span<const std::byte> bytes() const noexcept { return {data_.get(), size_}; }
+
+  // The first `count` floats that the bytes hold. REQUIRES: there is room for them.
+  std::span<float> floats(size_t count) noexcept {
+    assert(count <= size_ / sizeof(float));
+    assert(reinterpret_cast<uintptr_t>(data_.get()) % alignof(float) == 0);
+    return {reinterpret_cast<float*>(data_.get()), count};
+  }
 
  private:
   friend class BufferPool;

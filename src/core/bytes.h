@@ -1,4 +1,5 @@
-// Little-endian reading and writing of byte spans, checked on the reading side.
+// Views of objects as bytes, and little-endian reading and writing of byte spans, checked on the
+// reading side.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,6 +14,15 @@ namespace thinwire {
 
 static_assert(std::endian::native == std::endian::little,
               "the wire is little endian, and so far is every machine thinwire runs on");
+
+// The bytes of one object.
+template <typename T>
+requires std::is_trivially_copyable_v<T> std::span<const std::byte> byte_view(const T& value)
+noexcept { return std::as_bytes(std::span(&value, 1)); }
+
+template <typename T>
+requires std::is_trivially_copyable_v<T> std::span<std::byte> writable_byte_view(T& value)
+noexcept { return std::as_writable_bytes(std::span(&value, 1)); }
 
 // Writes values one after another. REQUIRES: the span is large enough; encoders size it beforehand.
 class ByteWriter {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/checksum.h"
 #include "thinwire/state.h"
 
@@ -17,8 +18,8 @@ int64_t sum_of(const StateArray& array) {
   const uint64_t kind[] = {static_cast<uint64_t>(array.type),
                            static_cast<uint64_t>(array.on_resize)};
   uint64_t sum = checksum(std::as_bytes(std::span(kind)), std::as_bytes(std::span(array.name)));
-  sum = checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(array.shape)));
-  return static_cast<int64_t>(checksum(std::as_bytes(std::span(&sum, 1)), array.data));
+  sum = checksum(byte_view(sum), std::as_bytes(std::span(array.shape)));
+  return static_cast<int64_t>(checksum(byte_view(sum), array.data));
 }
 
 // By name, since formats bring arrays into an order of their own.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "device/launcher.h"
 #include "thinwire/device_memory.h"
 #include "thinwire/moments.h"
@@ -66,7 +67,7 @@ class DeviceWork {
   template <class T>
   T fetch(const T* from) {
     T value;
-    fetch(std::as_writable_bytes(std::span(&value, 1)), from);
+    fetch(writable_byte_view(value), from);
     return value;
   }
   void await();

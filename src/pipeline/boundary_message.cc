@@ -24,7 +24,7 @@ FrameHeader header_of(const BoundaryPlan& plan, const Visit& visit, size_t count
 }  // namespace
 
 uint64_t ids_checksum(const Visit& visit) {
-  return checksum(std::as_bytes(visit.ids), std::as_bytes(std::span(&visit.batch, 1)));
+  return checksum(std::as_bytes(visit.ids), byte_view(visit.batch));
 }
 
 size_t seal_message(const BoundaryPlan& plan, const Visit& visit, size_t count, uint64_t history,

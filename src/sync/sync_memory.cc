@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/bytes.h"
 #include "core/check.h"
 #include "core/checksum.h"
 
@@ -37,8 +38,7 @@ bool SyncMemory::is_shaped_as(const SyncMemory& other) const noexcept {
 uint64_t SyncMemory::checksum() const {
   uint64_t sum = 0;
   for (const Vector& one : vectors_)
-    sum =
-        thinwire::checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(one.values)));
+    sum = thinwire::checksum(byte_view(sum), std::as_bytes(std::span(one.values)));
   return sum;
 }
 

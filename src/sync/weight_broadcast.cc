@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "core/checksum.h"
 #include "kernel/axpy.h"
 #include "stream/frame_check.h"
@@ -66,7 +67,7 @@ void WeightBroadcast::send(uint64_t round, int owner, std::span<const float> min
   if (!mine.empty()) size = write(header, mine);
   for (const Hop& hop : route) {
     if (!stream_.codec().info().fixed_size) {
-      hop.group->broadcast(std::as_writable_bytes(std::span(&size, 1)), hop.root);
+      hop.group->broadcast(writable_byte_view(size), hop.root);
       if (size > frame_.size())
         throw Error(ErrorCode::kCorrupt, "synchroniser: rank " + std::to_string(owner) +
                                              " announces " + std::to_string(size) +

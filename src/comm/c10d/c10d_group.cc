@@ -8,6 +8,7 @@
 #include "comm/c10d/c10d_world.h"
 #include "comm/peer_lost.h"
 #include "comm/tags.h"
+#include "core/bytes.h"
 #include "core/checksum.h"
 #include "thinwire/c10d.h"
 
@@ -140,7 +141,7 @@ class C10dGroup final : public Group {
   std::unique_ptr<Group> split(int colour) override {
     std::vector<int32_t> all(static_cast<size_t>(size()));
     const int32_t mine = colour;
-    all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    all_gather(byte_view(mine), std::as_writable_bytes(std::span(all)));
     const uint64_t path[] = {members_->context, ++splits_,
                              static_cast<uint64_t>(static_cast<int64_t>(colour))};
     C10dGroupState part{.world = members_->world,

@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
 #include "comm/c10d/c10d_world.h"
 #include "comm/c10d/parcel.h"
 
 namespace thinwire {
 
-inline constexpr size_t kNotice = 256;             // bytes of the reason for a loss
-inline constexpr std::string_view kLeft = "left";  // begins the reason of a rank that says so
+inline constexpr size_t kNotice = 256;  // bytes of the reason for a loss
 
 // Of a message in a parcel.
 enum C10dKind : uint32_t { kMessage, kLoss, kEnd };

@@ -43,7 +43,7 @@ void C10dWorld::send_all(Peer& peer) {
     if (why.empty()) return;
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return peer.receiver_ended; });
   }
-  lose(kEveryGroup, peer.rank, why);
+  lose(kEveryGroup, peer.rank, HowLost::kNoticed, why);
 }
 
 void C10dWorld::send_until_closed(Peer& peer) {
@@ -81,7 +81,7 @@ void C10dWorld::receive_all(Peer& peer) {
   try {
     receive_parcels(peer);
   } catch (const std::exception& error) {
-    lose(kEveryGroup, peer.rank, error.what());
+    lose(kEveryGroup, peer.rank, HowLost::kNoticed, error.what());
   }
   const std::lock_guard lock(mutex_);
   peer.receiver_ended = true;
@@ -187,8 +187,7 @@ bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message mes
     peer.sent = std::max(peer.sent, std::min(received, peer.queued));
   }
   if (fields.kind == kEnd) {
-    lose(kEveryGroup, peer.rank,
-         std::string(kLeft) + (why.empty() ? why : "; before that, " + why));
+    lose(kEveryGroup, peer.rank, HowLost::kLeft, why);
     return false;
   }
   {
@@ -196,7 +195,7 @@ bool C10dWorld::end_message(Peer& peer, const MessageFields& fields, Message mes
     ++peer.received;
   }
   if (fields.kind == kLoss)
-    lose(fields.context, peer.rank, why);
+    lose(fields.context, peer.rank, HowLost::kAnnounced, why);
   else
     deliver({fields.context, peer.rank, fields.tag}, std::move(message));
   return true;

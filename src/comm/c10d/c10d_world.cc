@@ -197,16 +197,14 @@ std::string C10dWorld::first_loss() {
   return !lost_to_all_.empty() ? lost_to_all_ : first_loss_;
 }
 
-void C10dWorld::lose(uint64_t context, int rank, std::string why) {
+void C10dWorld::lose(uint64_t context, int rank, HowLost how, std::string why) {
   why = why.substr(0, why.find('\n'));
-  const bool left = why.starts_with(kLeft);
+  if (how == HowLost::kLeft) why = why.empty() ? "left" : "left; before that, " + why;
+  if (how != HowLost::kAnnounced) why = "rank " + std::to_string(rank) + " is lost: " + why;
   const std::lock_guard lock(mutex_);
-  if (why.starts_with("rank ")) {  // announced
-    if (context == kEveryGroup && lost_to_all_.empty()) lost_to_all_ = why;
-  } else {
-    why = "rank " + std::to_string(rank) + " is lost: " + why;
-    if (context == kEveryGroup && first_loss_.empty() && !left) first_loss_ = why;
-  }
+  if (context == kEveryGroup && how == HowLost::kAnnounced && lost_to_all_.empty())
+    lost_to_all_ = why;
+  if (context == kEveryGroup && how == HowLost::kNoticed && first_loss_.empty()) first_loss_ = why;
   lost_.try_emplace({context, rank}, why);
   notify();
 }
@@ -257,7 +255,8 @@ std::optional<C10dWorld::Message> C10dWorld::take(const Lane& lane, uint64_t num
 void C10dWorld::give(Message message) {
   const std::lock_guard lock(mutex_);
   for (Piece& piece : message.pieces) {
-    // Owners come to be in the receiver alone, which has let go of what was delivered, and go here.
+    // Only the receiver adds owners, and it has dropped its own for what it delivered. So a count of
+    // 1 means that nobody else reads this memory.
     if (piece.memory.use_count() == 1) buffers_.give(*piece.memory);
     piece.memory.reset();
   }
@@ -265,7 +264,7 @@ void C10dWorld::give(Message message) {
 
 void C10dWorld::announce(uint64_t context, std::span<const int> ranks,
                          std::string_view why) noexcept try {
-  if (context == kEveryGroup) lose(context, rank_, std::string(why));
+  if (context == kEveryGroup) lose(context, rank_, HowLost::kAnnounced, std::string(why));
   std::vector<std::pair<int, uint64_t>> notices;
   for (const int r : ranks)
     if (r != rank_)

@@ -125,7 +125,14 @@ class C10dWorld {
   bool take_part(Peer& peer, const ParcelReader::Part& part, const std::shared_ptr<Buffer>& parcel);
   bool end_message(Peer& peer, const MessageFields& fields, Message message);
   void deliver(const Lane& lane, Message message);
-  void lose(uint64_t context, int rank, std::string why);
+
+  enum class HowLost : uint8_t {
+    kLeft,       // it said that it leaves; `why` is what it lost before, if anything
+    kAnnounced,  // it, or this rank, announced that it failed; `why` is a sentence about it
+    kNoticed,    // its connection failed; `why` is the error
+  };
+  void lose(uint64_t context, int rank, HowLost how, std::string why);
+
   std::string first_loss();
   void notify();
 

@@ -7,6 +7,7 @@
 
 #include "comm/local/local_room.h"
 #include "comm/tags.h"
+#include "core/bytes.h"
 #include "core/check.h"
 #include "thinwire/group.h"
 #include "thinwire/survived.h"
@@ -55,7 +56,7 @@ class LocalGroup final : public Group {
 
   std::unique_ptr<Group> split(int colour) override {
     std::vector<int> colours(static_cast<size_t>(size()));
-    all_gather(std::as_bytes(std::span(&colour, 1)), std::as_writable_bytes(std::span(colours)));
+    all_gather(byte_view(colour), std::as_writable_bytes(std::span(colours)));
     std::vector<int> world_ranks;
     int rank = 0;
     for (int r = 0; r < size(); ++r) {

@@ -298,14 +298,18 @@ TEST(LocalGroup, WaitsWithoutTheCore) {
 TEST(LocalGroup, GivesUpWhileTheOtherSideCopies) {
   for (int i = 0; i < 200; ++i) {
     auto groups = make_local_groups(2);
-    const Bytes out(size_t{1} << 16, std::byte{5});
+    const Bytes out(size_t{1} << 20, std::byte{5});
     Bytes in(out.size());
     std::jthread sender([&, group = groups[0].get()] {
       const auto send = group->send(out, 1, 0);
       if (i % 2 == 0) std::this_thread::yield();
     });
-    groups[1]->receive(in, 0, 0).reset();
+    auto receive = groups[1]->receive(in, 0, 0);
+    if (i % 4 > 0) std::this_thread::sleep_for(std::chrono::microseconds(i));
+    receive.reset();
     std::fill(in.begin(), in.end(), std::byte{0});  // ours again
+    sender.join();
+    EXPECT_EQ(in, Bytes(out.size()));
   }
 }
 

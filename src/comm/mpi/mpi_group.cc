@@ -12,6 +12,7 @@
 #include "comm/mpi/mpi_transfer.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/tags.h"
+#include "core/bytes.h"
 #include "thinwire/group.h"
 
 namespace thinwire {
@@ -80,7 +81,7 @@ std::unique_ptr<Group> MpiGroup::split(int colour) {
   };
   const Choice mine{colour, members_->world->new_context()};
   std::vector<Choice> all(static_cast<size_t>(size()));
-  all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  all_gather(byte_view(mine), std::as_writable_bytes(std::span(all)));
   MpiGroupState part{.world = members_->world,
                      .world_ranks = {},
                      .contexts = {},

@@ -25,6 +25,7 @@
 #include "comm/first_group.h"
 #include "comm/mpi/mpi_transfer.h"
 #include "comm/mpi/mpi_world.h"
+#include "core/bytes.h"
 #include "thinwire/members.h"
 #include "thinwire/survived.h"
 
@@ -127,7 +128,7 @@ class MpiMeetings final : public Members {
     std::vector<int> others;
     for (const int rank : ranks)
       if (rank != number() && !is_lost(rank)) others.push_back(rank);
-    world_.send_letter(others, std::as_bytes(std::span(&letter, 1)));
+    world_.send_letter(others, byte_view(letter));
   }
 
   void read_letters() {

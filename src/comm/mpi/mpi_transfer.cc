@@ -29,10 +29,14 @@ constexpr size_t kInline = 512;
 
 struct Envelope {
   uint64_t size;
-  union {
-    std::array<std::byte, kInline> data;
-    uint32_t body;
-  };
+  std::array<std::byte, kInline> data;  // the message, or the number of its body
+
+  void set_body(uint32_t number) noexcept { std::memcpy(data.data(), &number, sizeof number); }
+  uint32_t body() const noexcept {
+    uint32_t number = 0;
+    std::memcpy(&number, data.data(), sizeof number);
+    return number;
+  }
 };
 constexpr size_t kHeadSize = offsetof(Envelope, data);
 
@@ -204,9 +208,7 @@ class MpiTransfer : public Transfer {
       throw Error(error.code(), "mpi: " + describe() + ": " + error.what());
     }
     if (done_) return true;
-    // Who polls may do nothing else; a look costs as much as a poll.
-    thread_local unsigned polls = 0;
-    if (++polls % 32 == 0) members_->world->listen();
+    members_->world->listen_now_and_then();
     std::string why = loss();
     if (why.empty()) {
       if (members_->world->enter()) return false;
@@ -296,12 +298,14 @@ class MpiSend final : public MpiMessage {
     Envelope& envelope = memory_->envelope;
     envelope.size = buffer.size();
     size_t head_size = kHeadSize;
+    uint32_t body = 0;
     if (buffer.size() <= kInline) {
       if (!buffer.empty()) std::memcpy(envelope.data.data(), buffer.data(), buffer.size());
       head_size += buffer.size();
     } else {
-      envelope.body = members_->bodies[static_cast<size_t>(to)]++;
-      head_size += sizeof(envelope.body);
+      body = members_->bodies[static_cast<size_t>(to)]++;
+      envelope.set_body(body);
+      head_size += sizeof body;
     }
     memory_->head.start([&](MPI_Request* request) {
       return MPI_Isend(&envelope, static_cast<int>(head_size), MPI_BYTE, world_rank(),
@@ -315,7 +319,7 @@ class MpiSend final : public MpiMessage {
     memory_->body.start(
         buffer.size(), [&](size_t begin, const Layout& layout, MPI_Request* request) {
           return MPI_Isend(buffer.data() + begin, layout.count(), layout.type(), world_rank(),
-                           MpiWorld::body_tag(context(), envelope.body), comm(), request);
+                           MpiWorld::body_tag(context(), body), comm(), request);
         });
   }
 
@@ -352,7 +356,7 @@ class MpiReceive final : public MpiMessage {
       std::byte* const to = copies ? memory_->copy.data() : buffer_.data();
       memory_->body.start(size_, [&](size_t begin, const Layout& layout, MPI_Request* request) {
         return MPI_Irecv(to + begin, layout.count(), layout.type(), world_rank(),
-                         MpiWorld::body_tag(context(), envelope.body), comm(), request);
+                         MpiWorld::body_tag(context(), envelope.body()), comm(), request);
       });
     }
     if (!memory_->body.ended()) return false;

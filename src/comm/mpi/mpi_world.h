@@ -93,6 +93,8 @@ class MpiWorld {
 
   // Listens for such announcements.
   void listen();
+  // The same in some of the calls, for those that poll: a look costs as much as a poll.
+  void listen_now_and_then();
   // Why a peer is lost to the group; empty when it is not. Of processes on this host that ended
   // without a word it is known half a second later; those elsewhere are missed at a deadline.
   // `family` is the number of the group that it was split from, or itself, if that can be aborted
@@ -157,7 +159,7 @@ class MpiWorld {
   std::atomic<bool> gave_up_{false};
   std::atomic<bool> any_news_{false};  // of what follows
   std::atomic<bool> any_lost_{false};  // a process is gone, or lost to a group
-  std::mutex losses_;  // guards the rest
+  std::mutex losses_;                  // guards the rest
   std::string lost_to_all_;
   std::map<std::pair<uint32_t, int>, std::string> lost_;
   std::map<int, std::string> ended_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "comm/other_ranks.h"
 #include "exchange/wire/message_tags.h"
 
 namespace thinwire {
@@ -45,13 +46,12 @@ void Attendance::begin(uint64_t step, double weight, std::optional<double> owed)
   }
   missing_ = weights_.size() - 1;
   sent_ = missing_ == 0;
-  for (size_t hop = 1; hop < weights_.size(); ++hop) {  // each rank starts with another peer
-    const size_t rank = (own + hop) % weights_.size();
+  for_other_ranks(group_, [&](size_t rank) {
     const int peer = static_cast<int>(rank);
     const auto to = std::as_writable_bytes(told(others_[rank]));
     receives_[rank] = group_.receive(to, peer, kAttendanceTag);
     sends_[rank] = group_.send(std::as_bytes(told(mine_)), peer, kAttendanceTag);
-  }
+  });
   if (missing_ == 0) compute_factor();
 }
 

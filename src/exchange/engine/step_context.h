@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/other_ranks.h"
 #include "core/buffer_pool.h"
 #include "exchange/engine/attendance.h"
 #include "exchange/engine/tensor_table.h"
@@ -53,14 +54,10 @@ struct StepContext {
   // The same on all ranks.
   bool all_count() const noexcept { return attendance.count() == ranks() && !some_left_out; }
 
-  // Calls body(rank, peers[rank]) for every other rank, beginning with the next one: each rank
-  // starts with another peer.
+  // Calls body(rank, peers[rank]) for every other rank, in the order of for_other_ranks.
   template <typename Peers, typename Body>
   void for_others(Peers& peers, const Body& body) const {
-    for (size_t step = 1; step < ranks(); ++step) {
-      const size_t other = (rank() + step) % ranks();
-      body(static_cast<int>(other), peers[other]);
-    }
+    for_other_ranks(group, [&](size_t other) { body(static_cast<int>(other), peers[other]); });
   }
 
   // The header that a contribution of `sender` has in this step: `count` values from `place` on.

@@ -6,6 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "comm/other_ranks.h"
+#include "core/bytes.h"
+
 namespace thinwire {
 
 void PatientOutbox::send(Buffer message, size_t size, int tag, bool sized) {
@@ -13,19 +16,17 @@ void PatientOutbox::send(Buffer message, size_t size, int tag, bool sized) {
   letter.size = size;
   letter.message = std::move(message);
   const auto bytes = std::span<const std::byte>(letter.message.bytes()).first(size);
-  const auto n = static_cast<size_t>(group_.size()), own = static_cast<size_t>(group_.rank());
-  for (size_t hop = 1; hop < n; ++hop) {  // each rank starts with another peer
-    const size_t rank = (own + hop) % n;
+  for_other_ranks(group_, [&](size_t rank) {
     if (!roster_.is_lost(rank) && behind(rank) >= most_)
       roster_.lose(rank,
                    Error(ErrorCode::kPeerLost, "rank " + std::to_string(rank) + " has not taken " +
                                                    std::to_string(most_) + " messages"));
-    if (roster_.is_lost(rank)) continue;
+    if (roster_.is_lost(rank)) return;
     Sent& sent = letter.sent.emplace_back(Sent{.rank = rank, .number = nullptr, .bytes = nullptr});
     const int to = static_cast<int>(rank);
-    if (sized) sent.number = group_.send(std::as_bytes(std::span(&letter.size, 1)), to, tag);
+    if (sized) sent.number = group_.send(byte_view(letter.size), to, tag);
     sent.bytes = group_.send(bytes, to, sized ? tag + 1 : tag);
-  }
+  });
 }
 
 // Whether it has left.

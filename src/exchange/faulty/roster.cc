@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "core/checksum.h"
 
 namespace thinwire {
@@ -31,7 +32,7 @@ bool Roster::awaits_values(size_t rank) const noexcept {
 
 // Sums do not depend on the order in which messages come.
 void Roster::heard(size_t rank, int place, std::span<const std::byte> message) noexcept {
-  of_rank_[rank].digest += checksum(std::as_bytes(std::span(&place, 1)), message);
+  of_rank_[rank].digest += checksum(byte_view(place), message);
 }
 
 void Roster::note(size_t rank, LeftOutFor why, size_t stream) noexcept {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <span>
 
+#include "core/bytes.h"
+
 namespace thinwire {
 
 RollCall::RollCall(Group& group, const Member& mine) : members_(static_cast<size_t>(group.size())) {
   static_assert(sizeof(Member) == 48);  // no gaps, whose bytes would be nobody's
-  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(members_)));
+  group.all_gather(byte_view(mine), std::as_writable_bytes(std::span(members_)));
   witness_ = members_.size();
   const auto is_new = [this](size_t i) { return members_[i].size == 0; };
   const auto better = [&](size_t i, size_t than) {

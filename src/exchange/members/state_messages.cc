@@ -82,7 +82,7 @@ std::vector<std::byte> broadcast_state(Group& group, const StateArrays& mine, in
   std::vector<std::byte> bytes;
   if (group.rank() == from) bytes = pack_state(mine);
   uint64_t size = bytes.size();
-  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), from);
+  group.broadcast(writable_byte_view(size), from);
   check_state_size(size, limit, from);
   bytes.resize(size);
   group.broadcast(bytes, from);

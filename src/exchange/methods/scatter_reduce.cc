@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/other_ranks.h"
 #include "comm/sealed_words.h"
 #include "exchange/engine/stopwatch.h"
 #include "exchange/layout/chunk_plan.h"
@@ -65,9 +66,9 @@ class ScatterReduce final : public Method {
       }
     }
     make_sums(parts.combine);
-    for (size_t step = 1; step < context_.ranks(); ++step)  // each rank starts with another peer
-      lanes_.emplace_back((context_.rank() + step) % context_.ranks(), window_, plan_.max_size(),
-                          reply_size());
+    for_other_ranks(context_.group, [this](size_t rank) {
+      lanes_.emplace_back(rank, window_, plan_.max_size(), reply_size());
+    });
   }
 
   void begin(size_t bucket) override {

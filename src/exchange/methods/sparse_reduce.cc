@@ -32,7 +32,7 @@
 namespace thinwire {
 namespace {
 
-class SparseReduce final : public Collective {
+class SparseReduce final : public BucketSteps {
  public:
   SparseReduce(StepContext& context, const Streams& streams, const Bucket& bucket, Store& store,
                int tag)
@@ -151,7 +151,7 @@ class SparseReduce final : public Collective {
 
   void begin_sums() {
     sum_ = context_.buffers.take(sum_count_ * sizeof(float));
-    std::span<float> rest{reinterpret_cast<float*>(sum_.bytes().data()), sum_count_};
+    std::span<float> rest = sum_.floats(sum_count_);
     for_owned(context_.rank(), [&](ReducedStream& stream, uint32_t /*region*/) {
       stream.begin_sum(rest.first(stream.own_count()));
       rest = rest.subspan(stream.own_count());

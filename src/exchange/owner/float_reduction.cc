@@ -24,7 +24,7 @@ FloatReduction::FloatReduction(StepContext& context, int tag)
     : context_(context), tag_(tag), peers_(context.ranks()) {}
 
 std::span<float> FloatReduction::sum() noexcept {
-  return {reinterpret_cast<float*>(sum_.bytes().data()), shard(context_.rank()).size()};
+  return sum_.floats(shard(context_.rank()).size());
 }
 
 // A shard without floats has no messages.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/random.h"
 #include "exchange/engine/terms.h"
@@ -223,7 +224,7 @@ inline bool same_on_all_ranks(Group& group, uint64_t word) {
 inline bool same_on_all_ranks(Group& group, const Tensors& tensors) {
   uint64_t sum = 0;
   for (const Values& values : tensors)
-    sum = checksum(std::as_bytes(std::span(&sum, 1)), std::as_bytes(std::span(values)));
+    sum = checksum(byte_view(sum), std::as_bytes(std::span(values)));
   return same_on_all_ranks(group, sum);
 }
 

@@ -9,12 +9,6 @@
 #include "exchange/engine/stopwatch.h"
 
 namespace thinwire {
-namespace {
-
-using RoundCombine = Round::Combine;
-
-}  // namespace
-
 Rounds::Rounds(StepContext& context, std::vector<ActiveStream*> streams, bool with_plain, int tag)
     : context_(context),
       streams_(std::move(streams)),
@@ -23,7 +17,7 @@ Rounds::Rounds(StepContext& context, std::vector<ActiveStream*> streams, bool wi
       message_(context, tag) {}
 
 std::span<float> Rounds::floats() noexcept {
-  return {reinterpret_cast<float*>(floats_.bytes().data()), floats_.bytes().size() / sizeof(float)};
+  return floats_.floats(floats_.bytes().size() / sizeof(float));
 }
 
 void Rounds::begin() {
@@ -80,8 +74,8 @@ void Rounds::offer(const Part& part) {
 void Rounds::launch() {
   if (!from_root()) {
     const ActiveStream& last = *streams_.back();
-    const auto rule = plan().combine == RoundCombine::kMax ? FloatReduction::Rule::kMax
-                                                           : FloatReduction::Rule::kMean;
+    const auto rule = plan().combine == Round::Combine::kMax ? FloatReduction::Rule::kMax
+                                                             : FloatReduction::Rule::kMean;
     reduction_.begin(rule,
                      {.codec = last.codec().info().id,
                       .stream = last.index(),

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/bytes.h"
 #include "exchange/engine/step_context.h"
 #include "exchange/wire/pending.h"
 
@@ -20,7 +21,7 @@ class SizedSend {
   // `bytes` stay untouched until done.
   void start(Group& group, std::span<const std::byte> bytes, int to, int tag) {
     size_ = bytes.size();
-    size_out_.set(group.send(std::as_bytes(std::span(&size_, 1)), to, tag));
+    size_out_.set(group.send(byte_view(size_), to, tag));
     bytes_out_.set(group.send(bytes, to, tag + 1));
   }
 
@@ -47,7 +48,7 @@ class SizedReceive {
     tag_ = tag;
     limit_ = limit;
     stage_ = Stage::kSize;
-    size_in_.set(group.receive(std::as_writable_bytes(std::span(&size_, 1)), from, tag));
+    size_in_.set(group.receive(writable_byte_view(size_), from, tag));
   }
 
   // Goes as far as it can without waiting; whether it got anywhere. Throws Error(kCorrupt), naming
