@@ -210,8 +210,9 @@ class Exchange {
 // stream>/threshold", and a stream whose codec has an accordion "<stream>/regime". State that
 // another method left there is replaced. In a hierarchy a rank has the memories of the tensors that
 // it holds for its group, and Store::inside is set. What the owners of such a method still owe is
-// added to the next gradients. `group` and `store` must outlive the exchange. `group` is split, so
-// the caller may go on using it.
+// added to the next gradients. `group` and `store` must outlive the exchange. Steps use channels
+// of their own. change, hand_over and regroup communicate over `group` itself: no other thread may
+// use it during these calls.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

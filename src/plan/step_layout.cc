@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exchange/engine/verdict.h"
 #include "exchange/levels/holders.h"
 #include "thinwire/frame.h"
 
@@ -17,9 +18,10 @@ Status refuse(const std::string& why) {
 }
 
 Status check_playable(const ExchangeOptions& options, int ranks) {
-  if (ranks < 1 || ranks >= 65535)
-    return Status::fail(ErrorCode::kBadOption,
-                        "plan: ranks must be 1 to 65534, not " + std::to_string(ranks));
+  if (ranks < 1 || ranks > kMostRanks)
+    return Status::fail(ErrorCode::kBadOption, "plan: ranks must be 1 to " +
+                                                   std::to_string(kMostRanks) + ", not " +
+                                                   std::to_string(ranks));
   if (options.combine != "mean")
     return refuse("plays combine = 'mean' alone, not '" + options.combine + "'");
   if (options.columns != 1) return refuse("plays no columns of ranks; plan one column alone");

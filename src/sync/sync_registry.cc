@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "core/named_row.h"
+#include "exchange/engine/verdict.h"
 #include "sync/replica_mean.h"
 #include "sync/round_terms.h"
 #include "sync/sync_rules.h"
@@ -131,6 +132,7 @@ std::unique_ptr<Synchroniser> make_synchroniser(Group& group, Store& store,
                                                 std::vector<TensorSpec> tensors,
                                                 std::span<const float> start,
                                                 const SynchroniserOptions& options) {
+  check_rank_count(group, "synchroniser");
   const SyncSetup setup{group, store, std::move(tensors), start, options};
   Chosen chosen;
   std::exception_ptr error;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exchange/engine/verdict.h"
+#include "exchange/testing/crowded_group.h"
 #include "sync/testing/sync_testing.h"
 
 namespace thinwire::testing {
@@ -56,6 +58,13 @@ TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
 }
 
 // A strength below 0 pushes away, one above 1 overshoots.
+TEST(MakeSynchroniser, RefusesMoreRanksThanFramesCanName) {
+  CrowdedGroup group(kMostRanks + 1);
+  Store store;
+  EXPECT_THAT([&] { make_synchroniser(group, store, {}, {}, {}); },
+              ThrowsMessage<Error>(HasSubstr("room for the numbers of 65534")));
+}
+
 TEST(MakeSynchroniser, RefusesPullsThatPushOrOvershoot) {
   for (const std::string option : {"pull=-0.1", "pull=1.1", "pull_global=-1", "pull_global=2"})
     EXPECT_THAT(with_method("leader:" + option), ThrowsMessage<Error>(HasSubstr("from 0 to 1")));

@@ -61,7 +61,8 @@ void SectionRunner::follow_regimes(uint64_t step) {
   }
 }
 
-// Whatever codec learnt it: it is of the tensors' signals.
+// The threshold stays when the codec changes: it describes the signals of the tensors, not the
+// codec.
 void SectionRunner::open_threshold() {
   const ActiveStream* first = nullptr;  // that has the first tensor of all that share the threshold
   size_t values = 0;

@@ -58,8 +58,8 @@ class Staging {
   // The step was given up: tensors keep what they hold.
   void forget();
 
-  // The queues of this step's callers are those that order_callers makes wait for the last
-  // give_back.
+  // close_step notes on which queues this step's callers wait; order_callers makes those queues
+  // wait for the last give_back.
   void close_step();
   void order_callers();
 

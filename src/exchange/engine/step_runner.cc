@@ -267,8 +267,8 @@ bool StepRunner::idle() const noexcept {
                      [](const auto& section) { return section->method().done(); });
 }
 
-// Where one section waits for what an owner makes and another for a rank itself, the second knows
-// more. None does while statistics are on their way.
+// Returns the method to name in a timeout. A method that waits for a rank directly knows better
+// which rank is lost than one that waits for an owner. None while statistics are on their way.
 const Method* StepRunner::waiting() const noexcept {
   const bool has_round = round_ != nullptr && takes_place() && !leaves_out();
   const bool collects = has_round && !round_->under_way();

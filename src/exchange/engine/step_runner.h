@@ -72,10 +72,16 @@ class StepRunner final : public Runner {
   }
   const StepContext& context() const noexcept { return context_; }
 
-  // end in parts, for a hierarchy: what was found, in this runner's numbers of ranks and streams;
-  // the means, put into the tensors, which need not count; and the end, by what all ranks came to.
+  // The next three are the parts of end, for a hierarchy.
+
+  // The worst fault that this rank found in the step, in this runner's numbers of ranks and
+  // streams.
   uint64_t fault_word() const noexcept { return context_.faults.word(); }
+
+  // Puts the means into the tensors, before it is known whether the step counts.
   void give_results();
+
+  // Ends the step by the verdict of all ranks; the report names the stream at fault, if any.
   StepReport conclude(const Verdict& verdict, const std::string& stream_at_fault);
 
  private:

@@ -24,10 +24,6 @@ namespace thinwire {
 // Does `work` on all ranks; an error of one of them is thrown on all, and says of which.
 void on_all(Group& group, const char* what, const std::function<void()>& work);
 
-// Throws the mistakes in options that all ranks of a group find alike.
-Sections check_for_group(const ExchangeOptions& options, const std::vector<TensorSpec>& tensors,
-                         int ranks);
-
 // A loss, and the identity of the lost rank's store, or 0 where it is not known.
 struct KnownLoss {
   LostRank lost;

@@ -1,14 +1,17 @@
-// ThreadedExchange, as far as its ranks change: regroup, hand_over, settle and join_exchange.
+// ThreadedExchange, as far as its ranks change: regroup, hand_over and settle.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/check.h"
 #include "core/checksum.h"
 #include "exchange/engine/agreement_text.h"
+#include "exchange/engine/make_exchange.h"
 #include "exchange/engine/threaded_exchange.h"
+#include "exchange/engine/verdict.h"
 #include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
 #include "exchange/wire/message_tags.h"
@@ -20,11 +23,6 @@ namespace {
 
 uint64_t limit_of(const std::vector<TensorSpec>& tensors) {
   return state_limit(total_count(tensors));
-}
-
-std::vector<std::byte> bytes_of(const uint64_t& number) {
-  const auto bytes = std::as_bytes(std::span(&number, 1));
-  return {bytes.begin(), bytes.end()};
 }
 
 void check_generation(const RollCall& call, uint32_t generation) {
@@ -118,8 +116,7 @@ void ThreadedExchange::hand_over(bool leaves) {
     const auto n = static_cast<size_t>(group.size()), me = static_cast<size_t>(group.rank());
     const uint8_t mine = leaves ? 1 : 0;
     std::vector<uint8_t> leaving(n);
-    group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                     std::as_writable_bytes(std::span(leaving)));
+    group.all_gather(byte_view(mine), std::as_writable_bytes(std::span(leaving)));
     THINWIRE_CHECK(std::count(leaving.begin(), leaving.end(), 0) > 0,
                    "hand_over: all ranks leave, so that nobody takes what is owed");
     const auto heir_of = [&](size_t rank) {
@@ -134,17 +131,16 @@ void ThreadedExchange::hand_over(bool leaves) {
     on_all(group, "handed over", [&] {
       if (leaves) {
         const std::vector<std::byte> state = pack_state(store_.save_owed());
-        const std::vector<std::byte> size = bytes_of(state.size());
+        const uint64_t size = state.size();
         const int heir = static_cast<int>(heir_of(me));
-        const std::unique_ptr<Transfer> both[] = {group.send(size, heir, kOwedSizeTag),
+        const std::unique_ptr<Transfer> both[] = {group.send(byte_view(size), heir, kOwedSizeTag),
                                                   group.send(state, heir, kOwedStateTag)};
         group.wait(both);
       }
       for (size_t rank = 0; rank < n; ++rank) {
         if (leaving[rank] == 0 || heir_of(rank) != me || rank == me) continue;
         uint64_t size = 0;
-        group.wait(group.receive(std::as_writable_bytes(std::span(&size, 1)),
-                                 static_cast<int>(rank), kOwedSizeTag));
+        group.wait(group.receive(writable_byte_view(size), static_cast<int>(rank), kOwedSizeTag));
         check_state_size(size, limit_of(tensors_), static_cast<int>(rank));
         std::vector<std::byte> state(size);
         group.wait(group.receive(state, static_cast<int>(rank), kOwedStateTag));
@@ -196,7 +192,7 @@ Regrouped ThreadedExchange::regroup(Group& group, uint32_t generation) {
 }
 
 Regrouped ThreadedExchange::regroup_now(Group& group, uint32_t generation) {
-  THINWIRE_CHECK(group.size() < 65535, "exchange: frames have room for 65535 ranks");
+  check_rank_count(group, "exchange");
   const auto me = static_cast<size_t>(group.rank());
   const RollCall call(group, member());
   ExchangeOptions options = options_;
@@ -338,7 +334,7 @@ std::vector<KnownLoss> ThreadedExchange::share_losses(Group& group, const RollCa
 void ThreadedExchange::count_debts(Group& group, uint64_t step) {
   const double mine = store_.owed_norm();
   std::vector<double> all(static_cast<size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  group.all_gather(byte_view(mine), std::as_writable_bytes(std::span(all)));
   last_told_debts_.clear();
   for (const double owed : all)
     last_told_debts_.push_back({.rank = static_cast<int>(last_told_debts_.size()),
@@ -346,14 +342,6 @@ void ThreadedExchange::count_debts(Group& group, uint64_t step) {
                                 .step = step,
                                 .generation = options_.generation});
   handed_over_.assign(all.size(), false);
-}
-
-std::unique_ptr<Exchange> join_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
-                                        const ExchangeOptions& options, Regrouped* how) {
-  auto exchange = std::make_unique<ThreadedExchange>(store, std::move(tensors), options);
-  Regrouped regrouped = exchange->regroup(group, options.generation);
-  if (how != nullptr) *how = std::move(regrouped);
-  return exchange;
 }
 
 }  // namespace thinwire

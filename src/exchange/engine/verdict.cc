@@ -8,6 +8,7 @@
 #include <string>
 
 #include "comm/sealed_words.h"
+#include "core/check.h"
 
 namespace thinwire {
 namespace {
@@ -15,7 +16,15 @@ namespace {
 constexpr uint16_t kNobody = 0xFFFF;  // rank -1
 constexpr uint64_t kAsked = uint64_t{1} << 16;
 
+static_assert(kMostRanks < kNobody);
+
 }  // namespace
+
+void check_rank_count(const Group& group, std::string_view origin) {
+  THINWIRE_CHECK(group.size() <= kMostRanks,
+                 std::string(origin) + ": " + std::to_string(group.size()) +
+                     " ranks; frames have room for the numbers of " + std::to_string(kMostRanks));
+}
 
 uint64_t pack(const Verdict& verdict) noexcept {
   if (verdict.asked) return kAsked | static_cast<uint16_t>(~verdict.rank);

@@ -22,9 +22,16 @@ struct Verdict {
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
+// The most ranks of a group; 0xFFFF stands for no rank in a verdict.
+inline constexpr int kMostRanks = 65534;
+
+// Throws Error(kContract), which begins with `origin`, for a group of more ranks: verdicts and
+// frames have 16 bits for the number of one.
+void check_rank_count(const Group& group, std::string_view origin);
+
 // 0 for no fault. Of two faults the larger word wins: the larger code, then the first stream, then
 // the lowest rank, so that every rank names the same culprit whatever it saw itself. Every fault
-// wins over a rank that asked. REQUIRES: stream < 2^32, rank < 65535.
+// wins over a rank that asked. REQUIRES: stream < 2^32, rank < kMostRanks.
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
 

@@ -2,10 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/verdict.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "exchange/testing/crowded_group.h"
+#include "exchange/testing/error_of.h"
+#include "thinwire/exchange.h"
+#include "thinwire/shard_gather.h"
 
 namespace thinwire {
 namespace {
@@ -25,6 +31,24 @@ TEST(Verdict, PackingLosesNothing) {
         EXPECT_NE(pack(verdict), 0u);
         EXPECT_EQ(unpack_verdict(pack(verdict)), verdict) << stream << " " << rank;
       }
+}
+
+// 65535 ranks would have one whose number says that there is none.
+TEST(Verdict, GroupsHaveAtMostAsManyRanksAsItCanName) {
+  using testing::CrowdedGroup;
+  using testing::error_of;
+  CrowdedGroup most(kMostRanks), more(kMostRanks + 1);
+  EXPECT_NO_THROW(check_rank_count(most, "here"));
+  EXPECT_EQ(error_of([&] { check_rank_count(more, "here"); }),
+            "here: 65535 ranks; frames have room for the numbers of 65534");
+  Store store;
+  const std::vector<TensorSpec> model = {{.name = "w", .shape = {4}}};
+  const auto refused = ::testing::HasSubstr("room for the numbers of 65534");
+  EXPECT_THAT(error_of([&] { make_exchange(more, store, model, {}); }), refused);
+  EXPECT_THAT(error_of([&] { join_exchange(more, store, model, {}); }), refused);
+  EXPECT_THAT(error_of([&] { make_shard_gather(more, {model}, {}); }), refused);
+  EXPECT_THAT(error_of([&] { make_exchange(most, store, model, {}); }),
+              ::testing::HasSubstr("sends nothing"));
 }
 
 TEST(Verdict, ARankThatAskedYieldsToEveryFault) {

@@ -1,5 +1,4 @@
-// HandOut: the collective by which holders send the means of a bucket to the other ranks of their
-// group.
+// HandOut: sends the means of a bucket from their holders to the other ranks of their group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +14,7 @@ namespace thinwire {
 // Each rank sends one message with its chunk to each other one; every rank puts what arrives into
 // the streams' result(). Those that have nothing send nothing. All ranks begin the same buckets in
 // one order.
-class HandOut final : public Collective {
+class HandOut final : public BucketSteps {
  public:
   // `chunks`, by holder.
   HandOut(StepContext& context, std::vector<Chunk> chunks, int tag)

@@ -52,7 +52,7 @@ InsideLevel::InsideLevel(std::unique_ptr<Group> group, const std::vector<TensorS
                           .chunk_values = options.chunk_values,
                           .shards = true};
   sums_ = dense_buckets(parts, holder_of_);
-  gives_ = collectives_of(parts, [&](const Bucket& bucket, int tag) {
+  gives_ = steps_of(parts, [&](const Bucket& bucket, int tag) {
     return std::make_unique<HandOut>(
         context_, deal_out(streams_, bucket, context_.ranks(), holder_of_, coders_), tag + 1);
   });

@@ -81,7 +81,7 @@ class InsideLevel {
   Streams streams_;
   std::vector<size_t> holder_of_;  // by stream
   Coders coders_;
-  std::vector<std::unique_ptr<Collective>> sums_, gives_;  // by bucket
+  std::vector<std::unique_ptr<BucketSteps>> sums_, gives_;  // by bucket
   std::vector<size_t> pieces_;    // by tensor, if this rank holds it: in how many buckets it is
   std::vector<size_t> missing_;   // of these, not summed yet
   std::deque<size_t> summing_;    // buckets on their way to the holders

@@ -66,7 +66,7 @@ class Cargo {
   bool agreed_ = true;
 };
 
-class AgreedBucket final : public Collective {
+class AgreedBucket final : public BucketSteps {
  public:
   AgreedBucket(std::shared_ptr<Cargo> cargo, size_t first, size_t count)
       : cargo_(std::move(cargo)), first_(first), count_(count) {}
@@ -85,7 +85,7 @@ class AgreedBucket final : public Collective {
 // Bucket i may use tags first_tag + 2i and the one after it.
 std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
   const std::vector<Bucket>& buckets = parts.buckets;
-  std::vector<std::unique_ptr<Collective>> collectives;
+  std::vector<std::unique_ptr<BucketSteps>> steps;
   size_t begin = 0;
   for (const size_t end : cargo_ends(parts.streams, buckets, parts.bucket_bytes)) {
     std::vector<ActiveStream*> members;
@@ -99,11 +99,10 @@ std::unique_ptr<Method> make_agreed(const MethodParts& parts) {
     const auto cargo = std::make_shared<Cargo>(
         parts.context, members, parts.first_tag + kTagsPerBucket * static_cast<int>(begin));
     for (size_t i = 0; i + 1 < firsts.size(); ++i)
-      collectives.push_back(
-          std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));
+      steps.push_back(std::make_unique<AgreedBucket>(cargo, firsts[i], firsts[i + 1] - firsts[i]));
     begin = end;
   }
-  return std::make_unique<BucketMethod>(std::move(collectives));
+  return std::make_unique<BucketMethod>(std::move(steps));
 }
 
 }  // namespace

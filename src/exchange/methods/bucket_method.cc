@@ -1,4 +1,4 @@
-// BucketMethod: starts collectives in the order of buckets, and ends them when they are done.
+// BucketMethod: begins buckets in their order, and moves those that are on their way.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/methods/bucket_method.h"
 
@@ -13,14 +13,14 @@ void BucketMethod::begin(size_t bucket) {
 
 bool BucketMethod::advance() {
   bool moved = false;
-  for (Collective* bucket : under_way_) moved |= bucket->advance();
-  return std::erase_if(under_way_, [](Collective* bucket) { return bucket->done(); }) > 0 || moved;
+  for (BucketSteps* bucket : under_way_) moved |= bucket->advance();
+  return std::erase_if(under_way_, [](BucketSteps* bucket) { return bucket->done(); }) > 0 || moved;
 }
 
 bool BucketMethod::has_rows() const noexcept {
   return under_way_.size() == buckets_.size() &&
          std::all_of(under_way_.begin(), under_way_.end(),
-                     [](const Collective* bucket) { return bucket->has_rows(); });
+                     [](const BucketSteps* bucket) { return bucket->has_rows(); });
 }
 
 void BucketMethod::add_statistics(StatisticsRound& to) {

@@ -1,4 +1,4 @@
-// BucketMethod: a method that runs one collective for each bucket.
+// BucketMethod: a method that treats each bucket by itself, and BucketSteps, one bucket of it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,28 +13,39 @@
 
 namespace thinwire {
 
-// One bucket, step after step: begin, then advance until done.
-class Collective {
+// One bucket of a method, step after step: begin, then advance until done. Functions do for this
+// bucket what those of the same name in Method do for all.
+class BucketSteps {
  public:
-  virtual ~Collective() = default;
+  virtual ~BucketSteps() = default;
 
+  // Compresses the bucket's pieces and starts its messages.
   virtual void begin() = 0;
+  // Goes as far as it can without waiting; returns whether it got anywhere.
   virtual bool advance() = 0;
+  // Whether the bucket's results of this step are there. Then advance is not called any more.
   virtual bool done() const noexcept = 0;
+
+  // As in Method.
   virtual bool has_rows() const noexcept { return false; }
   virtual void add_statistics(StatisticsRound& /*to*/) {}
   virtual void choose(std::span<const float> /*row_weights*/) {}
   virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
   virtual void end(bool /*skipped*/) noexcept {}
+
+  // Adds the values of this bucket that a rank owns, in any order.
   virtual void add_owned(size_t /*rank*/, std::vector<Piece>& /*to*/) const {}
+
+  // As in Method. Called only between begin and done.
   virtual const Transfer* awaited() const noexcept = 0;
   virtual bool awaits_owner() const noexcept { return false; }
 };
 
-// The members of Method, over those buckets that are on their way.
+// advance, done, has_rows, awaited and awaits_owner look at the buckets that are on their way; all
+// other functions run over all buckets of the section.
 class BucketMethod final : public Method {
  public:
-  explicit BucketMethod(std::vector<std::unique_ptr<Collective>> buckets)
+  explicit BucketMethod(std::vector<std::unique_ptr<BucketSteps>> buckets)
       : buckets_(std::move(buckets)) {}
 
   void begin(size_t bucket) override;
@@ -52,24 +63,23 @@ class BucketMethod final : public Method {
   bool awaits_owner() const noexcept override;
 
  private:
-  std::vector<std::unique_ptr<Collective>> buckets_;
-  std::deque<Collective*> under_way_;
+  std::vector<std::unique_ptr<BucketSteps>> buckets_;
+  std::deque<BucketSteps*> under_way_;
 };
 
-// The collectives that `make(bucket, tag)` gives; tags `tag` and `tag + 1` belong to the bucket.
+// What `make(bucket, tag)` gives for each bucket; tags `tag` and `tag + 1` belong to it.
 template <typename Make>
-std::vector<std::unique_ptr<Collective>> collectives_of(const MethodParts& parts,
-                                                        const Make& make) {
-  std::vector<std::unique_ptr<Collective>> all;
+std::vector<std::unique_ptr<BucketSteps>> steps_of(const MethodParts& parts, const Make& make) {
+  std::vector<std::unique_ptr<BucketSteps>> all;
   for (size_t i = 0; i < parts.buckets.size(); ++i)
     all.push_back(make(parts.buckets[i], parts.first_tag + kTagsPerBucket * static_cast<int>(i)));
   return all;
 }
 
-// A method of such collectives.
+// A method of such buckets.
 template <typename Make>
 std::unique_ptr<Method> for_each_bucket(const MethodParts& parts, const Make& make) {
-  return std::make_unique<BucketMethod>(collectives_of(parts, make));
+  return std::make_unique<BucketMethod>(steps_of(parts, make));
 }
 
 }  // namespace thinwire

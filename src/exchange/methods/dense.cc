@@ -65,7 +65,7 @@ class SumPool {
   std::vector<std::unique_ptr<OwnerSum>> free_;
 };
 
-class Dense final : public Collective {
+class Dense final : public BucketSteps {
  public:
   Dense(const MethodParts& parts, std::shared_ptr<SumPool> pool, const Bucket& bucket, int tag)
       : context_(parts.context),
@@ -227,10 +227,10 @@ class Dense final : public Collective {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Collective>> dense_buckets(const MethodParts& parts,
-                                                       std::span<const size_t> owner_of) {
+std::vector<std::unique_ptr<BucketSteps>> dense_buckets(const MethodParts& parts,
+                                                        std::span<const size_t> owner_of) {
   const auto pool = std::make_shared<SumPool>(parts, owner_of);
-  return collectives_of(parts, [&](const Bucket& bucket, int tag) {
+  return steps_of(parts, [&](const Bucket& bucket, int tag) {
     return std::make_unique<Dense>(parts, pool, bucket, tag);
   });
 }

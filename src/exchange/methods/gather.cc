@@ -29,7 +29,7 @@
 namespace thinwire {
 namespace {
 
-class Gather final : public Collective {
+class Gather final : public BucketSteps {
  public:
   Gather(const MethodParts& parts, const Bucket& bucket, int tag)
       : context_(parts.context),
@@ -233,12 +233,11 @@ extern const MethodEntry kGather{
     .owners_remember = no_owner_remembers,
     .make =
         [](const MethodParts& parts) {
-          return for_each_bucket(parts,
-                                 [&](const Bucket& bucket, int tag) -> std::unique_ptr<Collective> {
-                                   if (parts.context.roster != nullptr)
-                                     return make_robust_gather(parts, bucket, tag);
-                                   return std::make_unique<Gather>(parts, bucket, tag);
-                                 });
+          return for_each_bucket(
+              parts, [&](const Bucket& bucket, int tag) -> std::unique_ptr<BucketSteps> {
+                if (parts.context.roster != nullptr) return make_robust_gather(parts, bucket, tag);
+                return std::make_unique<Gather>(parts, bucket, tag);
+              });
         }};
 
 }  // namespace thinwire

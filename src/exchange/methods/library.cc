@@ -11,7 +11,7 @@ namespace thinwire {
 namespace {
 
 // Blocks: it does its work in begin. No frames, so nothing notices a corrupt byte.
-class Library final : public Collective {
+class Library final : public BucketSteps {
  public:
   Library(StepContext& context, const Streams& streams, const Bucket& bucket) : context_(context) {
     size_t total = 0;

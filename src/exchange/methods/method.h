@@ -36,13 +36,19 @@ class Method {
   // Whether all buckets that have begun in this step are means.
   virtual bool done() const noexcept = 0;
 
-  // Of rules over whole vectors (vector_rule.h), for which results are combined and handed out only
-  // after the last bucket. Whether every contribution of the step that this rank combines has
-  // arrived; then add_statistics, and later choose, are called once each. Advance goes on after
-  // that.
+  // The next three are for rules over whole vectors (vector_rule.h). With one, results are combined
+  // and handed out only after the last bucket, and advance goes on after choose.
+
+  // Returns whether every contribution of the step that this rank combines has arrived.
   virtual bool has_rows() const noexcept { return false; }
+
+  // Adds the statistics of the rows that this rank has. Called once, when all methods of the
+  // exchange have their rows.
   virtual void add_statistics(StatisticsRound& /*to*/) {}
-  virtual void choose(std::span<const float> /*row_weights, until the step ends*/) {}
+
+  // Receives the weights of the rows, which stay valid until the step ends. Called once, after
+  // add_statistics.
+  virtual void choose(std::span<const float> /*row_weights*/) {}
 
   // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of
   // those ranks that are true, by `rule`, which outlives the step; add_statistics, if it is a
@@ -58,8 +64,8 @@ class Method {
   // A transfer that it waits for, for errors; null when it waits for none.
   virtual const Transfer* awaited() const noexcept = 0;
 
-  // Whether that is what another rank makes of what all send it: if a rank stalls, that one is the
-  // first to know which.
+  // Returns whether the awaited message is a result that another rank combines from the messages of
+  // all ranks. If a rank stalls, that owner notices it first.
   virtual bool awaits_owner() const noexcept { return false; }
 };
 

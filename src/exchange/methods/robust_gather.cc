@@ -22,7 +22,7 @@
 namespace thinwire {
 namespace {
 
-class RobustGather final : public Collective {
+class RobustGather final : public BucketSteps {
  public:
   RobustGather(const MethodParts& parts, const Bucket& bucket, int tag)
       : context_(parts.context),
@@ -183,10 +183,10 @@ class RobustGather final : public Collective {
           context_.header(stream.codec().info().id, stream.index(), 0, stream.spec().count(), rank);
       const FrameOutcome outcome = add_frame(context_, expected, stream.decoder(), message, 1.0f,
                                              contributions_[i].row(rank));
-      if (outcome.kind != FrameOutcome::kAdded)
+      if (outcome.kind != FrameOutcome::Kind::kAdded)
         roster_.note(rank,
-                     outcome.kind == FrameOutcome::kFlagged ? LeftOutFor::kNonFinite
-                                                            : LeftOutFor::kCorruption,
+                     outcome.kind == FrameOutcome::Kind::kFlagged ? LeftOutFor::kNonFinite
+                                                                  : LeftOutFor::kCorruption,
                      stream.index());
       if (outcome.size == 0) return;  // where the next frame begins is unknown
       message = message.subspan(outcome.size);
@@ -209,8 +209,8 @@ class RobustGather final : public Collective {
 
 }  // namespace
 
-std::unique_ptr<Collective> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
-                                               int tag) {
+std::unique_ptr<BucketSteps> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
+                                                int tag) {
   return std::make_unique<RobustGather>(parts, bucket, tag);
 }
 

@@ -1,4 +1,4 @@
-// RobustGather: the collective of method gather where ranks may be left out of a step.
+// RobustGather: a bucket of method gather where ranks may be left out of a step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@ namespace thinwire {
 
 // REQUIRES: a roster in the context, a rule that wants rows, and streams whose codecs settle no
 // scale.
-std::unique_ptr<Collective> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
-                                               int tag);
+std::unique_ptr<BucketSteps> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
+                                                int tag);
 
 }  // namespace thinwire

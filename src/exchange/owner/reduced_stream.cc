@@ -143,14 +143,14 @@ FrameOutcome ReducedStream::open(std::span<const std::byte> bytes, FrameHeader e
     return {};
   }
   frame = read.value();
-  FrameOutcome outcome{.kind = FrameOutcome::kAdded,
+  FrameOutcome outcome{.kind = FrameOutcome::Kind::kAdded,
                        .size = kFrameHeaderSize + frame.payload.size()};
   if (frame.header.codec == coder_.dense_id()) expected.codec = coder_.dense_id();
   if (frame_difference(frame.header, expected) != nullptr) {
     corrupt(expected.sender);
-    outcome.kind = FrameOutcome::kCorrupt;
+    outcome.kind = FrameOutcome::Kind::kCorrupt;
   } else if ((frame.header.flags & kFrameNonFinite) != 0) {
-    outcome.kind = FrameOutcome::kFlagged;
+    outcome.kind = FrameOutcome::Kind::kFlagged;
   }
   return outcome;
 }
@@ -205,7 +205,8 @@ void ReducedStream::reduce(kernel::TopSelector& selector, Outbox& out) {
 size_t ReducedStream::take(std::span<const std::byte> bytes, uint32_t region, size_t owner) {
   Frame frame;
   const FrameOutcome outcome = open(bytes, result_header(region, owner), frame);
-  if (outcome.kind != FrameOutcome::kAdded) return outcome.size;  // flagged: the owner noted why
+  if (outcome.kind != FrameOutcome::Kind::kAdded)
+    return outcome.size;  // flagged: the owner noted why
   const std::span<float> result = stream_.result();
   size_t kept = 0;
   const auto put = [&](std::span<const uint32_t> offsets, std::span<const float> values) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "exchange/engine/verdict.h"
 #include "exchange/wire/frames.h"
 #include "kernel/axpy.h"
 #include "thinwire/agreement.h"
@@ -128,8 +129,12 @@ class GatheredShards final : public ShardGather {
       message = message.subspan(outcome.size);
     }
     if (!message.empty())
-      context_.faults.add(ErrorCode::kCorrupt, std::min(firsts_[owner], parts_.size() - 1),
-                          static_cast<int>(owner));
+      context_.faults.add(ErrorCode::kCorrupt, stream_at_fault(owner), static_cast<int>(owner));
+  }
+
+  // A part of the owner's, or, of one without parts, the nearest before; 0 if no shard has any.
+  size_t stream_at_fault(size_t owner) const {
+    return parts_.empty() ? 0 : std::min(firsts_[owner], parts_.size() - 1);
   }
 
   void end(ShardGatherReport& report) {
@@ -171,6 +176,7 @@ Result<std::unique_ptr<const Codec>> codec_for(const std::string& text) {
 std::unique_ptr<ShardGather> make_shard_gather(Group& group,
                                                const std::vector<std::vector<TensorSpec>>& shards,
                                                const ShardGatherOptions& options) {
+  check_rank_count(group, "shard gather");
   std::string text = "codec " + options.codec + "\nseed " + std::to_string(options.seed) +
                      "\ngeneration " + std::to_string(options.generation) + "\n";
   for (size_t rank = 0; rank < shards.size(); ++rank)

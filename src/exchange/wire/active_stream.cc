@@ -275,11 +275,6 @@ size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const 
   return kFrameHeaderSize + encoded.size;
 }
 
-size_t ActiveStream::write_payload(StepContext& context, Encoder& encoder, size_t begin,
-                                   size_t count, std::span<std::byte> out) {
-  return encode(context, encoder, part(context, begin, count), begin, out);
-}
-
 size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                                  std::span<std::byte> out) {
   FrameHeader header = context.header(codec().info().id, index_, begin, count, context.rank());

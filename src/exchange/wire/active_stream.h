@@ -26,7 +26,8 @@
 
 namespace thinwire {
 
-// Encodes and decodes frames of one stream, whose name random draws may hang on, and length.
+// The encoder and decoder for pieces of one length of one stream. Random draws depend on the
+// stream's name.
 struct Coder {
   size_t room = 0;  // bytes of a frame
   std::unique_ptr<Encoder> encoder;
@@ -41,7 +42,7 @@ class OwnerMemory;
 class VectorRule;
 
 // A step begins with one of three functions and ends with end:
-//   prepare         the whole signal in one piece; then write_frame or write_payload. Where ranks
+//   prepare         the whole signal in one piece; then write_frame. Where ranks
 //                   agree on what they encode: offer and adopt for every round, then encode_agreed
 //   prepare_parts   the signal is formed part by part when it is asked for; then write_frame,
 //                   add_own, add_own_coded
@@ -156,11 +157,6 @@ class ActiveStream {
   // size. A signal, or part, that is not finite gives a flagged header alone.
   size_t write_frame(StepContext& context, Encoder& encoder, size_t begin, size_t count,
                      std::span<std::byte> out);
-
-  // The same without the header, for what stays on this rank: the payload lies where it would.
-  // REQUIRES: the signal is finite.
-  size_t write_payload(StepContext& context, Encoder& encoder, size_t begin, size_t count,
-                       std::span<std::byte> out);
 
   // Adds values [begin, begin + sum.size()) to `sum` as they are, for what stays on this rank;
   // nothing of them is left for the next step. False when the signal is not finite.

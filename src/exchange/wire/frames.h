@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "exchange/engine/step_context.h"
@@ -14,7 +15,9 @@ namespace thinwire {
 
 // What became of a frame, and its size; 0 when there is no telling where it ends.
 struct FrameOutcome {
-  enum Kind : uint8_t { kAdded, kFlagged, kCorrupt } kind = kCorrupt;
+  enum class Kind : uint8_t { kAdded, kFlagged, kCorrupt };
+
+  Kind kind = Kind::kCorrupt;
   size_t size = 0;
 };
 
@@ -30,7 +33,7 @@ FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
                              std::span<const std::byte> bytes, const Add& add) {
   const auto corrupt = [&](size_t size) {
     context.faults.add(ErrorCode::kCorrupt, expected.stream, expected.sender);
-    return FrameOutcome{.kind = FrameOutcome::kCorrupt, .size = size};
+    return FrameOutcome{.kind = FrameOutcome::Kind::kCorrupt, .size = size};
   };
   Result<Frame> read = read_frame(bytes);
   if (!read) return corrupt(0);
@@ -38,9 +41,10 @@ FrameOutcome read_frame_with(StepContext& context, const FrameHeader& expected,
   const FrameHeader& header = frame.header;
   const size_t size = kFrameHeaderSize + frame.payload.size();
   if (frame_difference(header, expected) != nullptr) return corrupt(size);
-  if ((header.flags & kFrameNonFinite) != 0) return {.kind = FrameOutcome::kFlagged, .size = size};
+  if ((header.flags & kFrameNonFinite) != 0)
+    return {.kind = FrameOutcome::Kind::kFlagged, .size = size};
   if (!add(frame.payload)) return corrupt(size);
-  return {.kind = FrameOutcome::kAdded, .size = size};
+  return {.kind = FrameOutcome::Kind::kAdded, .size = size};
 }
 
 // The header of what an owner makes of such contributions.
@@ -53,9 +57,9 @@ inline FrameHeader as_result(FrameHeader contribution) noexcept {
 // flagged them.
 inline bool was_added(StepContext& context, const FrameHeader& expected,
                       const FrameOutcome& outcome) {
-  if (outcome.kind == FrameOutcome::kFlagged)
+  if (outcome.kind == FrameOutcome::Kind::kFlagged)
     context.faults.add(ErrorCode::kNonFinite, expected.stream, expected.sender);
-  return outcome.kind == FrameOutcome::kAdded;
+  return outcome.kind == FrameOutcome::Kind::kAdded;
 }
 
 // Adds weight x the frame at the start of `bytes` to `out`. Faults are noted as
