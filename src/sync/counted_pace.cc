@@ -64,7 +64,7 @@ class FarLine final : public DeskLine {
       return std::nullopt;
     const std::optional<DeskNote> note = read_note(note_, channel_->rank());
     if (!note) throw Error(ErrorCode::kCorrupt, "desk: a note of rank 0 is none");
-    if (note->kind != DeskNote::kEnd) listen();
+    if (note->kind != DeskNote::Kind::kEnd) listen();
     return note;
   }
 
@@ -120,7 +120,7 @@ class CountedPace final : public Pace {
     for (;;) {
       const DeskNote note = *line_->take(true);
       hear(note);
-      if (note.kind == DeskNote::kEnd) return ranks_of(note);
+      if (note.kind == DeskNote::Kind::kEnd) return ranks_of(note);
     }
   }
 
@@ -142,8 +142,8 @@ class CountedPace final : public Pace {
   }
 
   void hear(const DeskNote& note) {
-    if (note.kind == DeskNote::kCalled) called_ = note.round;
-    if (note.kind != DeskNote::kLost) return;
+    if (note.kind == DeskNote::Kind::kCalled) called_ = note.round;
+    if (note.kind != DeskNote::Kind::kLost) return;
     for (const int rank : ranks_of(note)) {
       if (rank == rank_)
         throw SurvivedError(ErrorCode::kTimeout,
@@ -160,10 +160,10 @@ class CountedPace final : public Pace {
     for (;;) {
       const DeskNote note = *line_->take(true);
       hear(note);
-      if (note.kind == DeskNote::kCalled || note.round != round) continue;
-      if (note.kind == DeskNote::kClosed) return std::nullopt;
+      if (note.kind == DeskNote::Kind::kCalled || note.round != round) continue;
+      if (note.kind == DeskNote::Kind::kClosed) return std::nullopt;
       const std::vector<int> ranks = ranks_of(note);
-      if (note.kind == DeskNote::kMembers) return RoundCall{.number = round, .ranks = ranks};
+      if (note.kind == DeskNote::Kind::kMembers) return RoundCall{.number = round, .ranks = ranks};
       std::string missing;
       for (const int rank : ranks)
         missing += (missing.empty() ? "rank " : ", ") + std::to_string(rank);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/peer_lost.h"
+#include "core/bytes.h"
 #include "core/named_thread.h"
 
 namespace thinwire {
@@ -17,11 +18,6 @@ namespace {
 // Looks in a row without anything before the thread sleeps, and for how long: workers take steps of
 // milliseconds, and each look takes the core from one of them.
 constexpr auto kNap = std::chrono::microseconds(200);
-
-template <typename T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(value));
-}
 
 // What a group says of a lost rank, without what was waited for.
 std::string cause_of(const Error& error) {
@@ -41,7 +37,7 @@ void write_note(const DeskNote& note, std::vector<std::byte>& out) {
 std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank) {
   uint64_t words[2];
   std::memcpy(words, bytes.data(), sizeof words);
-  if (words[0] > DeskNote::kAlive) return std::nullopt;
+  if (words[0] > static_cast<uint64_t>(DeskNote::Kind::kAlive)) return std::nullopt;
   DeskNote note{.kind = static_cast<DeskNote::Kind>(words[0]), .to = rank, .round = words[1]};
   for (size_t at = sizeof words; at < bytes.size(); ++at) {
     if (bytes[at] > std::byte{1}) return std::nullopt;
@@ -76,8 +72,8 @@ void DeskService::tell(DeskWord word, uint64_t round) {
 
 std::optional<DeskNote> DeskService::take(bool wait) {
   std::unique_lock lock(mutex_);
-  if (wait) changed_.wait(lock, [&] { return !mine_.empty() || !error_.empty(); });
-  if (!error_.empty()) throw Error(ErrorCode::kPeerLost, "desk: " + error_);
+  if (wait) changed_.wait(lock, [&] { return !mine_.empty() || error_ != nullptr; });
+  if (error_ != nullptr) std::rethrow_exception(error_);
   if (mine_.empty()) return std::nullopt;
   DeskNote note = std::move(mine_.front());
   mine_.pop_front();
@@ -91,21 +87,34 @@ std::vector<LostWorker> DeskService::lost() {
 
 void DeskService::run() {
   try {
-    for (int rank = 1; rank < channel_->size(); ++rank) {
-      Line& line = lines_[static_cast<size_t>(rank)];
-      line.in = channel_->receive(bytes_of(line.message), rank, kDeskTag);
-    }
-    for (;;) {
-      const bool moved = look();
-      std::unique_lock lock(mutex_);
-      if (stop_) return;
-      if (!moved) changed_.wait_for(lock, kNap, [&] { return stop_ || !told_.empty(); });
-    }
+    serve();
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
   } catch (const std::exception& error) {
-    channel_->abort(error.what());
-    const std::lock_guard lock(mutex_);
-    error_ = error.what();
-    changed_.notify_all();
+    fail(ErrorCode::kContract, error.what());
+  } catch (...) {
+    fail(ErrorCode::kContract, "unknown error");
+  }
+}
+
+// The code stays: those who call take know by it whether a worker is lost, which they may survive.
+void DeskService::fail(ErrorCode code, const std::string& why) {
+  channel_->abort(why);
+  const std::lock_guard lock(mutex_);
+  error_ = std::make_exception_ptr(Error(code, "desk: " + why));
+  changed_.notify_all();
+}
+
+void DeskService::serve() {
+  for (int rank = 1; rank < channel_->size(); ++rank) {
+    Line& line = lines_[static_cast<size_t>(rank)];
+    line.in = channel_->receive(writable_byte_view(line.message), rank, kDeskTag);
+  }
+  for (;;) {
+    const bool moved = look();
+    std::unique_lock lock(mutex_);
+    if (stop_) return;
+    if (!moved) changed_.wait_for(lock, kNap, [&] { return stop_ || !told_.empty(); });
   }
 }
 
@@ -160,18 +169,18 @@ bool DeskService::listen(int rank) {
     line.left = word == DeskWord::kLeft;
     if (word == DeskWord::kFailed) {
       line.in.reset();
-      line.reason_in = channel_->receive(bytes_of(line.reason), rank, kReasonTag);
+      line.reason_in = channel_->receive(writable_byte_view(line.reason), rank, kReasonTag);
       return true;
     }
     if (line.left)
       line.in.reset();
     else
-      line.in = channel_->receive(bytes_of(line.message), rank, kDeskTag);
+      line.in = channel_->receive(writable_byte_view(line.message), rank, kDeskTag);
     const std::vector<DeskNote> notes = answer(rank, message);
     // Who comes to a round that was held without it has an answer, and nobody to wait for.
     line.came = word == DeskWord::kCame &&
                 std::none_of(notes.begin(), notes.end(), [&](const DeskNote& note) {
-                  return note.kind == DeskNote::kClosed && note.to == rank;
+                  return note.kind == DeskNote::Kind::kClosed && note.to == rank;
                 });
     hand_out(notes);
   } catch (const Error& error) {
@@ -199,7 +208,7 @@ bool DeskService::hear_reason(int rank) {
 void DeskService::tell_those_who_left(RoundDesk::Clock::time_point now) {
   if (ended_ || now - told_alive_ < channel_->deadline() / 2) return;
   told_alive_ = now;
-  DeskNote note{.kind = DeskNote::kAlive, .to = 1, .round = 0, .members = {}};
+  DeskNote note{.kind = DeskNote::Kind::kAlive, .to = 1, .round = 0, .members = {}};
   note.members.resize(lines_.size());
   for (; note.to < channel_->size(); ++note.to) {
     const Line& line = lines_[static_cast<size_t>(note.to)];
@@ -213,7 +222,8 @@ std::chrono::milliseconds DeskService::silence_limit() const {
   return channel_->deadline() * 9 / 10;
 }
 
-// A worker that came to a round is silent for want of others, at most until its own waits end.
+// A worker that came to a round says nothing while it waits for the others. It gets three
+// deadlines, which is as long as its own waits can take.
 void DeskService::look_for_silence(RoundDesk::Clock::time_point now) {
   const bool alone = own_left_ != RoundDesk::Clock::time_point{};
   if (!survives_losses_ && !alone) return;  // rounds have a deadline of their own
@@ -239,7 +249,7 @@ void DeskService::lose(int rank, const std::string& why, bool tell) {
     const std::lock_guard lock(mutex_);
     losses_.push_back({.rank = rank, .why = why});
   }
-  DeskNote note{.kind = DeskNote::kLost, .to = 0, .round = 0, .members = {}};
+  DeskNote note{.kind = DeskNote::Kind::kLost, .to = 0, .round = 0, .members = {}};
   note.members.resize(lines_.size());
   note.members[static_cast<size_t>(rank)] = true;
   for (; note.to < channel_->size(); ++note.to)
@@ -250,7 +260,7 @@ void DeskService::lose(int rank, const std::string& why, bool tell) {
 
 // To those who left first, so that this rank goes when all of them know.
 void DeskService::end() {
-  DeskNote note{.kind = DeskNote::kEnd, .to = 0, .round = 0, .members = {}};
+  DeskNote note{.kind = DeskNote::Kind::kEnd, .to = 0, .round = 0, .members = {}};
   note.members.push_back(true);
   for (size_t rank = 1; rank < lines_.size(); ++rank) note.members.push_back(lines_[rank].left);
   if (!std::exchange(ended_, true)) {
@@ -278,7 +288,7 @@ std::vector<DeskNote> DeskService::answer(int rank, const DeskMessage& message) 
     case DeskWord::kFailed:
       break;
   }
-  throw Error(ErrorCode::kCorrupt, "desk: rank " + std::to_string(rank) + " says what is no word");
+  throw Error(ErrorCode::kCorrupt, "rank " + std::to_string(rank) + " says what is no word");
 }
 
 void DeskService::hand_out(const std::vector<DeskNote>& notes) {
@@ -295,7 +305,7 @@ void DeskService::send(const DeskNote& note) {
   if (lines_[static_cast<size_t>(note.to)].lost) return;
   Note& sent = notes_.emplace_back();
   sent.to = note.to;
-  sent.alive = note.kind == DeskNote::kAlive;
+  sent.alive = note.kind == DeskNote::Kind::kAlive;
   sent.bytes.resize(note_size(channel_->size()));
   write_note(note, sent.bytes);
   sent.out = channel_->send(sent.bytes, note.to, kNoteTag);

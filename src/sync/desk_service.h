@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,9 +34,9 @@ void write_note(const DeskNote& note, std::vector<std::byte>& out);
 // Empty when the bytes are not a note.
 std::optional<DeskNote> read_note(const std::vector<std::byte>& bytes, int rank);
 
-constexpr int kDeskTag = 0;  // to the desk
-constexpr int kNoteTag = 1;  // from it
-constexpr int kReasonTag = 2;
+inline constexpr int kDeskTag = 0;  // to the desk
+inline constexpr int kNoteTag = 1;  // from it
+inline constexpr int kReasonTag = 2;
 
 // Only the service's thread uses `channel` from the constructor on; the worker of this rank calls
 // the rest. A worker is lost when its messages end, when it says so, and when it says nothing for
@@ -52,7 +53,7 @@ class DeskService {
 
   void tell(DeskWord word, uint64_t round);
   // The next note to this rank, if there is one; waits for it when told to. Throws the error that
-  // ended the service.
+  // ended the service, with its code.
   std::optional<DeskNote> take(bool wait);
   // Those that were lost so far, in this order.
   std::vector<LostWorker> lost();
@@ -73,10 +74,12 @@ class DeskService {
     std::vector<std::byte> bytes;
     std::unique_ptr<Transfer> out;
     int to = 0;
-    bool alive = false;  // DeskNote::kAlive: whoever does not get it owes nothing
+    bool alive = false;  // DeskNote::Kind::kAlive: whoever does not get it owes nothing
   };
 
   void run();
+  void serve();
+  void fail(ErrorCode code, const std::string& why);
   bool look();
   bool listen(int rank);
   bool hear_reason(int rank);
@@ -106,7 +109,7 @@ class DeskService {
   std::deque<DeskMessage> told_;  // by this rank's worker
   std::deque<DeskNote> mine_;     // to it
   std::vector<LostWorker> losses_;
-  std::string error_;
+  std::exception_ptr error_;
   bool stop_ = false;
   std::thread thread_;
 };

@@ -34,7 +34,8 @@ void RoundDesk::open_if_due(Clock::time_point now, std::vector<DeskNote>& notes)
   came_.assign(came_.size(), false);
   for (size_t r = 0; r < live_.size(); ++r)
     if (live_[r])
-      notes.push_back({.kind = DeskNote::kCalled, .to = static_cast<int>(r), .round = round_});
+      notes.push_back(
+          {.kind = DeskNote::Kind::kCalled, .to = static_cast<int>(r), .round = round_});
 }
 
 void RoundDesk::close(DeskNote::Kind kind, Clock::time_point now, std::vector<DeskNote>& notes) {
@@ -55,10 +56,10 @@ std::vector<DeskNote> RoundDesk::on_step(int rank, Clock::time_point now) {
 
 std::vector<DeskNote> RoundDesk::on_arrival(int rank, uint64_t round, Clock::time_point now) {
   if (!open_ || round != round_ || !live_[static_cast<size_t>(rank)])
-    return {{.kind = DeskNote::kClosed, .to = rank, .round = round}};
+    return {{.kind = DeskNote::Kind::kClosed, .to = rank, .round = round}};
   std::vector<DeskNote> notes;
   came_[static_cast<size_t>(rank)] = true;
-  if (all_came()) close(DeskNote::kMembers, now, notes);
+  if (all_came()) close(DeskNote::Kind::kMembers, now, notes);
   return notes;
 }
 
@@ -66,7 +67,7 @@ std::vector<DeskNote> RoundDesk::on_leave(int rank, Clock::time_point now) {
   std::vector<DeskNote> notes;
   live_[static_cast<size_t>(rank)] = false;
   came_[static_cast<size_t>(rank)] = false;
-  if (open_ && all_came()) close(DeskNote::kMembers, now, notes);
+  if (open_ && all_came()) close(DeskNote::Kind::kMembers, now, notes);
   return notes;
 }
 
@@ -75,13 +76,13 @@ std::vector<DeskNote> RoundDesk::on_time(Clock::time_point now) {
   const bool anybody = std::find(came_.begin(), came_.end(), true) != came_.end();
   if (!open_ || !anybody) return notes;
   const auto passed = now - called_at_;
-  if (patience_.count() > 0 && passed >= patience_) close(DeskNote::kMembers, now, notes);
+  if (patience_.count() > 0 && passed >= patience_) close(DeskNote::Kind::kMembers, now, notes);
   if (patience_.count() == 0 && passed >= deadline_) {
     std::vector<bool> missing(live_);
     for (size_t r = 0; r < missing.size(); ++r) missing[r] = live_[r] && !came_[r];
-    close(DeskNote::kFailed, now, notes);
+    close(DeskNote::Kind::kFailed, now, notes);
     for (DeskNote& note : notes)
-      if (note.kind == DeskNote::kFailed) note.members = missing;
+      if (note.kind == DeskNote::Kind::kFailed) note.members = missing;
   }
   return notes;
 }

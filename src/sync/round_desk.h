@@ -10,7 +10,7 @@ namespace thinwire {
 
 // What the desk tells a worker.
 struct DeskNote {
-  enum Kind : uint8_t {
+  enum class Kind : uint8_t {
     kCalled,   // round `round` is on: come after the next step
     kMembers,  // it is held now, by those of `members`
     kClosed,   // it was held without you
@@ -20,7 +20,7 @@ struct DeskNote {
     kAlive,    // to one that has left: others go on
   };
 
-  Kind kind = kCalled;
+  Kind kind = Kind::kCalled;
   int to = 0;
   uint64_t round = 0;
   std::vector<bool> members = {};  // by rank
