@@ -13,6 +13,7 @@
 
 #include "core/random.h"
 #include "kernel/for_each_target.h"
+#include "kernel/position_code.h"
 
 namespace thinwire {
 namespace {
@@ -203,8 +204,10 @@ TEST(SparsePayload, RefusesEveryTruncation) {
   }
 }
 
+// What is taken has positions below the count, in ascending order, and finite values.
 TEST(SparsePayload, SurvivesDamage) {
   for (const ValueFormat format : kFormats) {
+    size_t taken = 0, refused = 0;
     Bytes bytes = write(random_sparse(3000, 0.3), format);
     const Bytes good = bytes;
     for (uint64_t round = 0; round < 2000; ++round) {
@@ -212,9 +215,27 @@ TEST(SparsePayload, SurvivesDamage) {
         bytes[random_below({.seed = 7}, 8 * round + i, bytes.size())] =
             static_cast<std::byte>(random_word({.seed = 8}, 8 * round + i));
       std::vector<float> out(3000);
-      (void)add(bytes, format, 1.0f, out);
+      const bool ok = add(bytes, format, 1.0f, out).is_ok();
+      ++(ok ? taken : refused);
+      if (ok) {
+        const SparseParts parts = check_sparse(bytes, format, out.size()).value();
+        kernel::PositionReader positions(parts.positions, out.size(), parts.kept);
+        int64_t last = -1;
+        size_t kept = 0;
+        for (auto block = positions.next(); !block.empty(); block = positions.next())
+          for (const uint32_t position : block) {
+            ASSERT_GT(int64_t{position}, last);
+            ASSERT_LT(position, out.size());
+            last = position;
+            ++kept;
+          }
+        EXPECT_EQ(kept, parts.kept);
+        EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float x) { return std::isfinite(x); }));
+      }
       if (round % 3 == 0) bytes = good;
     }
+    EXPECT_GT(taken, 0u);
+    EXPECT_GT(refused, 0u);
   }
 }
 

@@ -249,6 +249,7 @@ TEST(PositionCode, NoBitIsIgnored) {
   }
 }
 
+// unpack checks every position that is read, also of codes that turn out to be broken.
 TEST(PositionCode, SurvivesAnyBytes) {
   for (uint32_t round = 0; round < 3000; ++round) {
     const RandomKey key{.seed = 4, .stream = round};

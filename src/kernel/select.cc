@@ -165,10 +165,6 @@ size_t count_above(std::span<const float> values, float threshold) noexcept {
   return count(values, key_above(threshold));
 }
 
-size_t count_at_least(std::span<const float> values, float threshold) noexcept {
-  return count(values, key_above(threshold) - 1);
-}
-
 Selection select_above(std::span<const float> values, size_t begin, float threshold,
                        std::span<uint32_t> positions, std::span<float> kept,
                        std::span<float> rest) noexcept {

@@ -11,9 +11,8 @@ namespace thinwire::kernel {
 // Magnitudes are compared as bit patterns: the same on every machine whatever its treatment of
 // denormals, and a NaN passes every threshold. Thresholds are >= 0 and not NaN.
 
-// How many values have |x| > threshold, or |x| >= threshold.
+// How many values have |x| > threshold.
 size_t count_above(std::span<const float> values, float threshold) noexcept;
-size_t count_at_least(std::span<const float> values, float threshold) noexcept;
 
 struct Selection {
   size_t kept = 0;  // entries written

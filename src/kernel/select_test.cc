@@ -104,9 +104,6 @@ void expect_as_oracle(const std::vector<float>& values, float threshold, Mode mo
   if (mode == Mode::kAbove) {
     EXPECT_EQ(count_above(values, threshold), want.positions.size());
   }
-  if (mode == Mode::kAtLeast) {
-    EXPECT_EQ(count_at_least(values, threshold), want.positions.size());
-  }
   for (const size_t room : {size_t{1}, size_t{63}, size_t{100}, values.size() + 64}) {
     for (const RestUse use : {RestUse::kNone, RestUse::kSame, RestUse::kOther}) {
       const Found got = select_in_pieces(values, threshold, mode, room, use);

@@ -187,10 +187,6 @@ HWY_INLINE void AddBits(const std::byte* bits, Levels levels, float* out, size_t
   }
 }
 
-Levels MeasureLevels(const float* x, size_t count, LevelRule rule) {
-  return count == 0 ? Levels{} : LevelsOf(x, count, rule);
-}
-
 void PackLevels(const float* x, size_t count, Levels levels, std::byte* bits, float* rest) {
   PackBits(x, count, levels, bits, rest);
 }
@@ -238,16 +234,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace thinwire::kernel {
 namespace {
-HWY_EXPORT(MeasureLevels);
 HWY_EXPORT(PackLevels);
 HWY_EXPORT(AddLevelBits);
 HWY_EXPORT(EncodeLevels);
 HWY_EXPORT(AddLevels);
 }  // namespace
-
-Levels measure_levels(std::span<const float> values, LevelRule rule) noexcept {
-  return HWY_DYNAMIC_DISPATCH(MeasureLevels)(values.data(), values.size(), rule);
-}
 
 void pack_levels(std::span<const float> values, Levels levels, std::span<std::byte> bits,
                  std::span<float> rest) noexcept {

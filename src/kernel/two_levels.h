@@ -23,7 +23,8 @@ enum class LevelRule {
 };
 
 // How values are cut: every `block` of them, the last block may be shorter, takes its levels and
-// then a bit per value, set where the value is below 0 (-0 is not).
+// then a bit per value, set where the value is below 0 (-0 is not). For the means value i of each
+// 8192 is added to lane i mod 16, in float for 512 values and then in double.
 // REQUIRES: block a multiple of 8, or one block for all.
 struct LevelBlocks {
   size_t block;
@@ -37,10 +38,6 @@ struct LevelBlocks {
            (count % block == 0 ? 0 : header() + code_bytes(count % block, 1));
   }
 };
-
-// The levels of one block. Value i of each 8192 is added to lane i mod 16, in float for 512 values
-// and then in double.
-Levels measure_levels(std::span<const float> values, LevelRule rule) noexcept;
 
 // Writes the bits of one block whose levels are known. A non-empty `rest` receives x minus the
 // level that the bit of x stands for; it is as long as `values` and may be `values`.

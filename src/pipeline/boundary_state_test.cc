@@ -1,5 +1,7 @@
 // Tests that both ends remember the same bits, whatever is skipped, spilled, saved or invalidated.
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
 #include <filesystem>
 #include <limits>
 
@@ -281,6 +283,14 @@ TEST(BoundaryState, LivesInAStore) {
   EXPECT_EQ(again.encode(activations(ids, 1), visit_of(1, ids), message).full, 0u);
 }
 
+// Three estimates of 32 bytes are within the budget; without a folder there is no room for others.
+TEST(EstimateStore, FillsItsBudgetBeforeItSpills) {
+  EstimateStore store({.count = 8, .format = ValueFormat::kFp32, .budget = 100, .folder = ""});
+  store.reserve(3);
+  EXPECT_THAT([&] { store.reserve(4); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("no folder to spill to")));
+}
+
 TEST(EstimateStore, SpillsWhatIsBeyondTheBudget) {
   EstimateStore store({.count = 8,
                        .format = ValueFormat::kFp32,
@@ -295,7 +305,6 @@ TEST(EstimateStore, SpillsWhatIsBeyondTheBudget) {
     store.reserve(1);
     store.write(1000 - key, key, estimate(key));
   }
-  EXPECT_EQ(store.spilled(), 47u);  // three of 32 bytes are within the budget
   for (uint64_t key = 0; key < 50; ++key) {
     Values values(8);
     store.read(*store.find(1000 - key), values);

@@ -73,11 +73,6 @@ size_t EstimateStore::slot_size() const noexcept {
   return form_.count * (form_.format == ValueFormat::kFp32 ? 4 : 2);
 }
 
-size_t EstimateStore::spilled() const noexcept {
-  const size_t room = slots_->in_memory();
-  return size() > room ? size() - room : 0;
-}
-
 std::optional<size_t> EstimateStore::find(uint64_t key) const {
   const auto found = index_.find(key);
   if (found == index_.end()) return std::nullopt;

@@ -30,7 +30,6 @@ class EstimateStore {
   explicit EstimateStore(EstimateForm form);
 
   size_t size() const noexcept { return keys_.size(); }
-  size_t spilled() const noexcept;  // estimates that lie in the file
   std::optional<size_t> find(uint64_t key) const;
   uint64_t tag(size_t index) const noexcept { return tags_[index]; }
 

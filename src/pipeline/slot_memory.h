@@ -30,9 +30,6 @@ class SlotMemory {
   std::span<std::byte> at(size_t slot) noexcept { return {place(slot), slot_size_}; }
   std::span<const std::byte> at(size_t slot) const noexcept { return {place(slot), slot_size_}; }
 
-  // Slots that do not lie in the file; those with the lowest numbers.
-  size_t in_memory() const noexcept { return owned_.size() * per_segment_; }
-
  private:
   std::byte* place(size_t slot) const noexcept {
     return places_[slot / per_segment_] + slot % per_segment_ * slot_size_;

@@ -90,15 +90,6 @@ std::vector<PipelineOp> stage_operations(PipelineOrder order, size_t stages, siz
   return operations;
 }
 
-size_t peak_stash(std::span<const PipelineOp> operations) {
-  size_t kept = 0, peak = 0;
-  for (const PipelineOp& op : operations) {
-    kept = op.backward ? kept - 1 : kept + 1;
-    peak = std::max(peak, kept);
-  }
-  return peak;
-}
-
 double idle_share(PipelineOrder order, std::span<const StageTimes> stages, size_t micro_batches) {
   THINWIRE_CHECK(!stages.empty() && micro_batches > 0, "pipeline: no stage, or no micro-batch");
   double busy = 0;

@@ -32,9 +32,6 @@ struct PipelineOp {
 std::vector<PipelineOp> stage_operations(PipelineOrder order, size_t stages, size_t stage,
                                          size_t micro_batches);
 
-// The most micro-batches whose activations wait for their backward pass at one time.
-size_t peak_stash(std::span<const PipelineOp> operations);
-
 // Seconds that a micro-batch takes in a stage.
 struct StageTimes {
   double forward = 1;

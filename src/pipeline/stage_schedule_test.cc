@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <span>
+#include <vector>
 
 #include "thinwire/status.h"
 
@@ -46,6 +49,16 @@ TEST(Schedule, EveryOperationOnceAndBackwardAfterItsForward) {
           EXPECT_EQ(forward, std::vector<int>(micro, 1));
           EXPECT_EQ(backward, std::vector<int>(micro, 1));
         }
+}
+
+// The most micro-batches whose activations wait for their backward pass at one time.
+size_t peak_stash(std::span<const PipelineOp> operations) {
+  size_t kept = 0, peak = 0;
+  for (const PipelineOp& op : operations) {
+    kept = op.backward ? kept - 1 : kept + 1;
+    peak = std::max(peak, kept);
+  }
+  return peak;
 }
 
 TEST(Schedule, StashIsBounded) {

@@ -42,7 +42,6 @@ class RankParts {
 
   // The weights that this rank trains, under the names that they have in the whole network.
   torch::nn::Module& module() const noexcept { return *module_; }
-  std::shared_ptr<torch::nn::Module> shared_module() const noexcept { return module_; }
 
   // `sums` has one for each layer of the network; null for those that are not split.
   torch::Tensor forward(const torch::Tensor& inputs, std::span<LayerSums* const> sums) const;
