@@ -46,15 +46,22 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
                                     const ExchangeOptions& options,
                                     std::string_view usual = "auto");
 
-// Decides for optimisers of Adam's kind whether the first moment (beta1) acts on what arrives. What
-// waited in a memory is late already, and the first moment would spread it over further steps
+// Checks an optimiser of any kind whose momentum of `own` acts on the mean. Fails if momentum would
+// act twice: a memory, which `options` name or which is a codec's default, has a momentum above 0,
+// and `own` is not 0.
+Status check_momentum_acts_once(double own, const ExchangeOptions& options);
+
+// Decides for optimisers of Adam's kind whether the first moment acts on what arrives. What waited
+// in a memory is late already, and the first moment would spread it over further steps
 // (docs/memories.md, Adam). `place` is
 //
 //   "optimizer"  yes
 //   "auto"       no, if the codec of any tensor leaves most values to a residual in every step and
 //                no memory is named for it; otherwise yes
 //
-// Fails for other places, "memory" among them.
-Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options);
+// Fails for other places, "memory" among them, and as check_momentum_acts_once does where a first
+// moment of `beta1` acts.
+Result<bool> first_moment_acts(std::string_view place, double beta1,
+                               const ExchangeOptions& options);
 
 }  // namespace thinwire

@@ -134,10 +134,10 @@ TEST_P(MemoryMomentum, IsTorchsSgdWhereNothingIsLost) {
   for (const char* codec : {"fp32", "topk:density=1"})
     for (const char* grouping : {"tensor", "model"})
       for (const int workers : {1, 3}) {
-        const auto run = run_toy(
-            workers, {.settings = with(one.settings, {{"exchange.momentum", "memory"},
-                                                      {"exchange.codec", codec},
-                                                      {"exchange.grouping", grouping}})});
+        const auto run =
+            run_toy(workers, {.settings = with(one.settings, {{"exchange.momentum", "memory"},
+                                                              {"exchange.codec", codec},
+                                                              {"exchange.grouping", grouping}})});
         EXPECT_LT(distance(run[0].weights, plain), 3e-6) << codec << grouping << workers;
         EXPECT_TRUE(same_bits(run[0].weights, run.back().weights));
       }
@@ -169,8 +169,8 @@ TEST_P(MemoryMomentum, GoesOnAtAnotherNumberOfWorkers) {
   const Case& one = case_of(GetParam());
   for (const char* codec : {"fp32", "topk:density=1"}) {
     const TemporaryFolder folder;
-    ToyOptions toy{.settings = with(one.settings, {{"exchange.momentum", "memory"},
-                                                   {"exchange.codec", codec}})};
+    ToyOptions toy{.settings = with(one.settings,
+                                    {{"exchange.momentum", "memory"}, {"exchange.codec", codec}})};
     toy.places.out = (folder / "run").string();
     toy.stop_after = 4;
     run_toy(2, toy);
@@ -228,15 +228,41 @@ TEST(MomentumOfTheRecipe, MistakesAreFoundBeforeAnythingIsRead) {
   EXPECT_TRUE(fault_of(with(momentum, {{"exchange.codec", "topk"},
                                        {"exchange.feedback", "residual"},
                                        {"exchange.momentum", "memory"}})));
-  const auto dampened = fault_of(
-      with(momentum, {{"optimizer.nesterov", "true"}, {"optimizer.dampening", "0.5"}}));
+  const auto dampened =
+      fault_of(with(momentum, {{"optimizer.nesterov", "true"}, {"optimizer.dampening", "0.5"}}));
   ASSERT_TRUE(dampened);
   EXPECT_EQ(dampened->key, "optimizer.nesterov");
-  // Adam has no momentum that could be moved, and workers that step by themselves keep theirs.
-  EXPECT_FALSE(fault_of({{"optimizer.name", "adam"},
-                         {"optimizer.momentum", "0.9"},
-                         {"exchange.codec", "signum"}}));
+  // Workers that step by themselves keep theirs.
   EXPECT_FALSE(fault_of(with(momentum, {{"sync.method", "average"}, {"exchange.codec", "topk"}})));
+}
+
+// The first moment of Adam and NovoGrad is a momentum, too.
+TEST(MomentumOfTheRecipe, AFirstMomentBesideAMemoryWithMomentumIsRefused) {
+  const auto says = [](const Settings& settings) {
+    const auto faults = find_faults(toy_recipe(settings).options, {});
+    return faults.empty() ? "nothing" : faults.front().key + ": " + faults.front().status.message();
+  };
+  for (const char* optimizer : {"adam", "novograd"}) {
+    const Settings plain = {{"optimizer.name", optimizer}};
+    for (const Settings& memory :
+         {Settings{{"exchange.codec", "topk"}, {"exchange.feedback", "dgc"}},
+          Settings{{"exchange.codec", "topk"}, {"exchange.feedback", "ahead"}},
+          Settings{{"exchange.codec", "signum"}},
+          Settings{{"exchange.codec", "topk"},
+                   {"exchange.feedback", "dgc"},
+                   {"exchange.momentum", "optimizer"}}}) {
+      const Settings both = with(plain, memory);
+      EXPECT_THAT(says(both), HasSubstr("exchange.momentum: momentum: would act twice"));
+      EXPECT_EQ(says(with(both, {{"optimizer.beta1", "0"}})), "nothing");
+      EXPECT_EQ(says(with(both, {{"sync.method", "average"}, {"exchange.feedback", "auto"}})),
+                "nothing");
+    }
+    EXPECT_EQ(says(with(plain, {{"exchange.codec", "topk"}})), "nothing");
+    EXPECT_EQ(says(with(plain, {{"exchange.codec", "topk"},
+                                {"exchange.feedback", "dgc:clip=1,momentum=0"}})),
+              "nothing");
+  }
+  EXPECT_EQ(says({{"optimizer.name", "signsgd"}, {"exchange.codec", "signum"}}), "nothing");
 }
 
 }  // namespace

@@ -168,9 +168,12 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
   return place_momentum(place, own, plain_exchange_options(recipe));
 }
 
+// NovoGrad's mean is one of scaled gradients, and acts beside every codec.
 Result<bool> first_moment_plan(const Options& recipe) {
-  if (recipe.text("optimizer.name") != "adam" || is_local(recipe)) return true;
-  return first_moment_acts(recipe.text("exchange.momentum"), plain_exchange_options(recipe));
+  const std::string& kind = recipe.text("optimizer.name");
+  if ((kind != "adam" && kind != "novograd") || is_local(recipe)) return true;
+  return first_moment_acts(kind == "novograd" ? "optimizer" : recipe.text("exchange.momentum"),
+                           recipe.number("optimizer.beta1"), plain_exchange_options(recipe));
 }
 
 // What a local method cannot do, as far as that is known without ranks and weights.

@@ -268,6 +268,67 @@ def warned_of_strangers(rank, size):
     return found
 
 
+def twice(rank, size):
+    """What is said of a memory with momentum beside an optimiser with momentum: when it is named, or when it takes a step."""
+    import thinwire
+    import thinwire.torch as tw
+    named, unnamed = {}, {}
+    sgd = lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)  # noqa: E731
+    for name, make, codec, settings in (
+        ("SGD", sgd, "topk:density=0.1", {"feedback": "dgc"}), ("plain SGD", lambda p: torch.optim.SGD(p, lr=0.1), "signum", {}),
+        ("SGD, meant", sgd, "fp32", {"feedback": "velocity", "momentum": "optimizer"}), ("signum", sgd, "signum", {}),
+        ("AdamW", torch.optim.AdamW, "topk:density=0.1", {"feedback": "dgc"}), ("Adam", torch.optim.Adam, "signum", {}),
+        ("no first moment", lambda p: torch.optim.AdamW(p, betas=(0.0, 0.99)), "topk:density=0.1", {"feedback": "dgc"}),
+        ("NAdam", torch.optim.NAdam, "fp32", {"feedback": "velocity"}), ("no velocity", torch.optim.NAdam, "fp32", {}),
+        ("RMSprop", lambda p: torch.optim.RMSprop(p, momentum=0.5), "topk:density=0.1", {"feedback": "ahead"}),
+        ("rule", torch.optim.AdamW, "fp32", {"rules": {"4.*": {"codec": "topk:density=0.1", "feedback": "dgc"}}}),
+        ("of no tensor", sgd, "signum", {"rules": {"*": "fp32"}}),
+    ):
+        model = DistributedDataParallel(make_net())
+        optimizer = make(model.parameters())
+        try:
+            tw.compress(model, codec, optimizer=optimizer, **settings)
+            named[name] = "nothing"
+        except thinwire.Error as error:
+            named[name] = str(error)
+        model = DistributedDataParallel(make_net())
+        optimizer = make(model.parameters())
+        tw.compress(model, codec, **settings)
+        with warnings.catch_warnings(record=True) as texts:
+            warnings.simplefilter("always")
+            train(model, optimizer, rank, 2)
+        unnamed[name] = [(str(one.message), one.filename) for one in texts]
+    return named, unnamed
+
+
+def changed_to_twice(rank, size):
+    """What a change to a codec is told whose memory has momentum, and how far it leaves the run from one without it."""
+    import thinwire.torch as tw
+    found = []
+    for codec, make in (("int8", torch.optim.AdamW), ("topk:density=0.1", torch.optim.AdamW), ("fp32", torch.optim.NAdam),
+                        ("int8", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))):
+        weights = []
+        for changes in (False, True):
+            model = DistributedDataParallel(make_net())
+            optimizer = make(model.parameters())
+            link = tw.compress(model, codec, optimizer=optimizer)
+            train(model, optimizer, rank, 2)
+            if changes:
+                velocity = {"*.weight": {"codec": "fp32", "feedback": "velocity"}}
+                found.append(error_of(lambda: link.change("fp32", rules=velocity)))
+            train(model, optimizer, rank, 2, first=2)
+            weights.append(weights_of(model))
+        found.append(torch.equal(*weights))
+    model = DistributedDataParallel(make_net())  # without an optimiser that was named: at its first step
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    link = tw.compress(model, "fp32")
+    link.change("signum")
+    with warnings.catch_warnings(record=True) as texts:
+        warnings.simplefilter("always")
+        train(model, optimizer, rank, 2)
+    return found, [str(one.message) for one in texts]
+
+
 def released_and_loaded(rank, size):
     """How far a link that was released, and then went back to a state of its own, is from the plain optimiser."""
     found = []
@@ -453,6 +514,33 @@ class OptimizerMomentum(unittest.TestCase):
             text, file = found["NAdam"][0]
             self.assertIn("codec 'topk' leaves most values for later steps, and the momentum of NAdam acts", text)
             self.assertEqual(file, __file__)
+
+    def test_beside_a_memory_with_momentum_is_refused_or_a_warning(self):
+        for named, unnamed in on_ranks(2, twice):
+            fine = {"plain SGD", "no first moment", "no velocity"}
+            taken_over = {"SGD"}  # by the memory, if compress is told of the optimiser
+            for name, text in named.items():
+                if name in fine | taken_over:
+                    self.assertEqual(text, "nothing", name)
+                else:
+                    self.assertIn("would act twice: memory ", text, name)
+            self.assertIn("set the optimiser's to 0, or give the memory momentum=0", named["AdamW"])
+            self.assertIn("the optimiser one of 0.5", named["RMSprop"])
+            self.assertIn("rule '4.*'", named["rule"])
+            for name, texts in unnamed.items():
+                if name in fine | {"of no tensor"}:
+                    self.assertEqual(texts, [], name)
+                else:
+                    self.assertEqual([file for _, file in texts], [train.__code__.co_filename], name)
+                    self.assertIn("would act twice: memory ", texts[0][0])
+
+    def test_beside_a_memory_with_momentum_is_no_change(self):
+        for found, texts in on_ranks(2, changed_to_twice):
+            for text in found[::2]:
+                self.assertIn("rule '*.weight': momentum: would act twice: memory 'velocity'", text)
+            self.assertEqual(found[1::2], [True] * 4)
+            self.assertEqual(len(texts), 1)
+            self.assertIn("memory 'momentum' has a momentum of 0.9", texts[0])
 
     def test_a_released_one_stays_released_when_a_state_is_loaded(self):
         for found in on_ranks(2, released_and_loaded):

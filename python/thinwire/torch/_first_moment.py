@@ -41,7 +41,7 @@ class FirstMoment:
 
     def follow(self, options: _Options) -> None:
         """The exchange has these options from the next step on."""
-        self._acts = first_moment_acts(dict(options), "auto")
+        self._acts = first_moment_acts(dict(options), "auto", 0)
 
     def detach(self) -> None:
         self._restore()
@@ -91,8 +91,13 @@ def has_first_moment(optimizer: torch.optim.Optimizer) -> bool:
     return isinstance(optimizer, _ADAMS) and any(group["betas"][0] != 0 for group in optimizer.param_groups)
 
 
+def refuse_first_moment_twice(beta1: float, options: _Options) -> None:
+    """Raises where a first moment of `beta1` acts, and a memory of these options has momentum."""
+    first_moment_acts(dict(options), "auto", beta1)
+
+
 def leaving_most(options: _Options) -> list[str]:
     """The codecs of an exchange that leave most values for later steps: beside them Adam's first
     moment does not act, and SGD's momentum is in the memory."""
     return [settings["codec"] for settings in (options, *options["rules"])
-            if not first_moment_acts({**options, **settings, "rules": []}, "auto")]
+            if not first_moment_acts({**options, **settings, "rules": []}, "auto", 0)]

@@ -320,6 +320,7 @@ class Link:
         exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}", f"released {released}"])
         if changed:
             exchange = exchange.again(settings_of(changed, exchange), states[0].head.get("memories_asked"))
+            self._optimizer.refuse_twice(exchange.settings_asked)
         self._optimizer.set_momentum(exchange, of_released=released)  # what is saved depends on dampening
         try:
             arrays, unfit = together(exchange.tell_all, "load_state_dict",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import torch
@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
 from ._first_moment import has_first_moment
-from ._native import place_momentum
+from ._native import check_momentum_acts_once, place_momentum
 from ._parameters import as_part_of, gets_gradient, has_values
 from ._warn import warn_user
 
@@ -215,15 +215,52 @@ def place(
 def would_move(optimizer: torch.optim.Optimizer, options: Mapping[str, Any]) -> bool:
     """Whether an exchange that began with these options would have the optimiser's momentum in its memories."""
     groups = _momentum_groups(optimizer)
-    return bool(groups) and place_momentum(dict(options), "auto", _own(groups[0]))[0]
+    try:
+        return bool(groups) and place_momentum(dict(options), "auto", _own(groups[0]))[0]
+    except BadOptionError:  # the memory of a rule cannot hold it
+        return False
+
+
+def coefficient_of(optimizer: torch.optim.Optimizer, known: Container[int]) -> float:
+    """The momentum of an optimiser of any kind, or the coefficient of its first moment, in the first group that has one.
+
+    Args:
+        known: the ids of the parameters that count.
+    """
+    for group in optimizer.param_groups:
+        if any(id(parameter) in known for parameter in group["params"]):
+            own = group.get("momentum") or (group.get("betas") or (0,))[0]
+            if own:
+                return float(own)
+    return 0.0
+
+
+def acts_twice(own: float, options: Mapping[str, Any]) -> str:
+    """Why an optimiser's momentum of `own` must not act beside these options of an exchange; empty if it may."""
+    try:
+        check_momentum_acts_once(dict(options), own)
+    except BadOptionError as error:
+        return str(error)
+    return ""
+
+
+def has_momentum(options: Mapping[str, Any]) -> bool:
+    """Whether a memory of these options adds momentum."""
+    return acts_twice(1.0, options) != ""
 
 
 class UnnamedOptimizer:
-    """Warns, once, when the optimiser that steps these parameters has momentum, or Adam's first
-    moment, and `compress` was not told of it."""
+    """Warns, once, when `compress` was not told of the optimiser that steps these parameters, and it has momentum, or Adam's
+    first moment, beside a codec or a memory with which that should not act on the mean.
 
-    def __init__(self, codec: str, parameters: Iterable[nn.Parameter]) -> None:
-        self._codec = codec
+    Args:
+        codec: one that leaves most values for later steps, if there is one and momentum is not meant to act on its bursts.
+        settings: of each codec in use, the options of an exchange with this codec alone.
+    """
+
+    def __init__(self, codec: Optional[str], settings: Sequence[Mapping[str, Any]],
+                 parameters: Iterable[nn.Parameter]) -> None:
+        self._codec, self._settings = codec, settings
         self._parameters = {id(parameter) for parameter in parameters}
         _waiting.add(self)
 
@@ -234,7 +271,14 @@ class UnnamedOptimizer:
         if not ours(optimizer.param_groups):
             return
         self.detach()
-        if ours(_momentum_groups(optimizer)):
+        own = coefficient_of(optimizer, self._parameters)
+        twice = [text for text in (acts_twice(own, options) for options in self._settings) if text]
+        if twice:
+            warn_user(f"{twice[0]}. compress(..., optimizer=optimizer) lets a memory take SGD's momentum over where it can, and "
+                      "refuses the others")
+        elif self._codec is None:
+            return
+        elif ours(_momentum_groups(optimizer)):
             self._warn("momentum", "moves it in front of compression")
         elif has_first_moment(optimizer):
             self._warn("first moment", "leaves it out")

@@ -13,9 +13,10 @@ from torch import nn
 
 from ._attached import take_over
 from ._exchange import Exchange
-from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most
+from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most, refuse_first_moment_twice
 from ._forgotten import Mark
-from ._momentum import UnnamedOptimizer, place, would_move
+from ._momentum import UnnamedOptimizer, coefficient_of, has_momentum, place, would_move
+from ._native import check_momentum_acts_once
 from ._passed_by import PassedBy
 from ._warn import warn_user
 
@@ -71,6 +72,7 @@ class LinkedOptimizer:
         options: _Options,
     ) -> None:
         self._momentum = place(optimizer, where, parameters, options)
+        self._known = {id(parameter) for parameter in parameters}
         self._first_moment: Optional[FirstMoment] = None
         self._passed_by: Optional[PassedBy] = None
         self._mark: Optional[Mark] = None
@@ -80,6 +82,7 @@ class LinkedOptimizer:
         self._named = None if optimizer is None else weakref.ref(optimizer)
         self._is_told = False
         self._released = False  # memories hold no momentum any more, whatever their options say
+        self.refuse_twice(options)
 
     @property
     def released(self) -> bool:
@@ -87,8 +90,24 @@ class LinkedOptimizer:
 
     @property
     def with_memories(self) -> Optional[Callable[[_Options], _Options]]:
-        """Gives an exchange's options the memories that hold the momentum, where there is one."""
-        return None if self._momentum is None else self._momentum.with_memories
+        """Gives an exchange's options the memories that hold the momentum, where there is one. Raises where momentum would
+        act twice. None if no optimiser was named."""
+        if self._momentum is not None:
+            return self._momentum.with_memories
+        return None if self._named is None else self.refuse_twice
+
+    def refuse_twice(self, options: _Options) -> _Options:
+        """Returns these options of an exchange. Raises if a memory of theirs has momentum and the optimiser that was named
+        has one, too, which acts on the mean."""
+        optimizer = self._named() if self._named is not None else None
+        if optimizer is None or self._momentum is not None:
+            return options
+        own = coefficient_of(optimizer, self._known)
+        if has_first_moment(optimizer) and self._where == "auto":
+            refuse_first_moment_twice(own, options)
+        else:
+            check_momentum_acts_once(dict(options), own)
+        return options
 
     def begin(self, exchange: Exchange) -> None:
         """The link has this exchange, its first."""
@@ -107,14 +126,17 @@ class LinkedOptimizer:
             # The momentum's hook runs a step's closure, with its exchange.
             own = [one for one in (self._momentum, self._first_moment, self._passed_by, self._mark) if one is not None]
             take_over(optimizer, known, own)
-        elif self._where == "auto":
+        elif self._named is None:
             self._look_for_unnamed(exchange)
 
     def _look_for_unnamed(self, exchange: Exchange) -> None:
-        in_use = exchange.shapes
-        suspects = [codec for codec in leaving_most(exchange.settings_asked) if codec in in_use]
-        if suspects and self._unnamed is None:
-            self._unnamed = UnnamedOptimizer(suspects[0], [parameter.tensor for parameter in exchange.parameters])
+        in_use, settings = exchange.shapes, {**exchange.options, **exchange.settings}
+        suspects = [codec for codec in leaving_most(exchange.settings_asked)
+                    if codec in in_use and self._where == "auto"]
+        used = [{**settings, **one, "rules": []} for one in (settings, *settings["rules"]) if one["codec"] in in_use]
+        if self._unnamed is None and (suspects or any(has_momentum(one) for one in used)):
+            self._unnamed = UnnamedOptimizer(suspects[0] if suspects else None, used,
+                                             [parameter.tensor for parameter in exchange.parameters])
 
     def set_momentum(self, exchange: Exchange, of_released: bool = False) -> None:
         """What the groups say now, for the exchange's next step. Between two steps.
@@ -149,15 +171,15 @@ class LinkedOptimizer:
         """The exchange has other codecs, or the link another exchange."""
         if self._first_moment is not None:
             self._first_moment.follow(exchange.settings_asked)
+        elif self._named is None:
+            self._look_for_unnamed(exchange)
         elif self._momentum is None and self._where == "auto" and not self._released:
             self._warn_of_momentum_left(exchange)
 
     def _warn_of_momentum_left(self, exchange: Exchange) -> None:
         """The place of momentum was chosen beside other codecs."""
         optimizer = self._named() if self._named is not None else None
-        if self._named is None:
-            self._look_for_unnamed(exchange)
-        elif optimizer is None:
+        if optimizer is None:
             return
         elif would_move(optimizer, exchange.settings_asked):
             codecs = leaving_most(exchange.settings_asked)

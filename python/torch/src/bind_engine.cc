@@ -131,8 +131,14 @@ PYBIND11_MODULE(_engine, module) {
     thinwire::check_exchange(thinwire::python::exchange_options_of(options)).or_throw();
   });
 
-  module.def("first_moment_acts", [](const py::dict& options, const std::string& place) {
-    return thinwire::first_moment_acts(place, thinwire::python::exchange_options_of(options))
+  module.def("check_momentum_acts_once", [](const py::dict& options, double own) {
+    thinwire::check_momentum_acts_once(own, thinwire::python::exchange_options_of(options))
+        .or_throw();
+  });
+
+  module.def("first_moment_acts", [](const py::dict& options, const std::string& place,
+                                     double beta1) {
+    return thinwire::first_moment_acts(place, beta1, thinwire::python::exchange_options_of(options))
         .value();
   });
 

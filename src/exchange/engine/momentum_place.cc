@@ -31,6 +31,20 @@ bool leaves_most(const std::string& codec) {
   });
 }
 
+// What both checks of momentum say of a memory that is named or a codec's default.
+Status refuse_twice(const std::string& memory, const std::string& option, double its, double own,
+                    const std::string& remedy) {
+  return refuse("would act twice: memory '" + memory + "' has a momentum of " + shortest(its) +
+                ", and the optimiser one of " + shortest(own) +
+                " that would act on the mean of what it sends; set the optimiser's to 0" + remedy +
+                ", or give the memory " + option + "=0");
+}
+
+// The option of a memory that is its momentum.
+std::string option_of(const FeedbackEntry& entry) {
+  return entry.plain != nullptr ? "momentum" : "beta";
+}
+
 // `name:key=value,...` with the optimiser's momentum, and what `given` says besides.
 std::string memory_text(const SpecText& given, const Momentum& own) {
   std::string text = given.name + ":momentum=" + shortest(own.momentum) +
@@ -67,12 +81,14 @@ Result<MomentumPlan> place_for(std::string_view place, const Momentum& own,
                setting.first == "nesterov";
       });
   const double other = entry->momentum ? entry->momentum(memory) : 0;
-  if (other != 0 && (!holds || chosen || place == "optimizer"))
-    return refuse(
-        "would act twice: memory '" + given.name + "' has a momentum of " + shortest(other) +
-        ", and the optimiser one of " + shortest(own.momentum) +
-        " that would act on the mean of what it sends; set the optimiser's to 0" +
-        (holds ? ", or name the memory without one, so that it takes the optimiser's over" : ""));
+  if (other != 0 && (!holds || chosen || place == "optimizer")) {
+    const char* remedy = !holds ? ""
+                         : chosen
+                             ? ", or name the memory without one, so that it takes the "
+                               "optimiser's over"
+                             : ", or leave its place to auto, so that the memory takes it over";
+    return refuse_twice(given.name, option_of(*entry), other, own.momentum, remedy);
+  }
   if (place == "optimizer") return plan;
 
   // ScaleCom's filtered residual, where nobody names it: in docs/results/methods.md it ends 8.9
@@ -132,18 +148,38 @@ Result<MomentumPlan> place_momentum(std::string_view place, const Momentum& own,
   return all;
 }
 
-Result<bool> first_moment_acts(std::string_view place, const ExchangeOptions& options) {
+Status check_momentum_acts_once(double own, const ExchangeOptions& options) {
+  if (own == 0) return Status::ok();
+  const std::vector<ExchangeOptions> settings = settings_of(auto_stand_in(options));
+  for (size_t i = 0; i < settings.size(); ++i) {
+    Result<SettledOptions> settled = settled_options(settings[i]);
+    if (!settled) return settled.status();
+    const std::string& name = settled.value().feedback;
+    const auto [entry, memory] = find_feedback(name).value();
+    const double its = entry->momentum ? entry->momentum(memory) : 0;
+    if (its == 0) continue;
+    const Status twice = refuse_twice(std::string(entry->name), option_of(*entry), its, own, "");
+    return Status::fail(twice.code(), name_of_setting(options, i) + twice.message());
+  }
+  return Status::ok();
+}
+
+Result<bool> first_moment_acts(std::string_view place, double beta1,
+                               const ExchangeOptions& options) {
   if (Status status = check_place(place); !status) return status;
   if (place == "memory")
     return refuse("Adam's moments cannot act in the memory; use auto or optimizer");
-  if (place == "optimizer") return true;
   if (Status status = check_auto(options); !status) return status;
   const std::vector<ExchangeOptions> settings = settings_of(auto_stand_in(options));
-  return std::none_of(settings.begin(), settings.end(), [&](const ExchangeOptions& setting) {
+  const auto spreads_bursts = [](const ExchangeOptions& setting) {
     if (setting.feedback != "auto") return false;
     Result<MomentumPlan> plan = place_for("auto", {.momentum = 0.5}, setting, "auto");
     return plan && plan.value().in_memory;
-  });
+  };
+  if (place == "auto" && std::any_of(settings.begin(), settings.end(), spreads_bursts))
+    return false;
+  if (Status status = check_momentum_acts_once(beta1, options); !status) return status;
+  return true;
 }
 
 }  // namespace thinwire

@@ -135,40 +135,81 @@ TEST(MomentumPlace, WhatCannotHoldItIsRefused) {
               HasSubstr("no dampening"));
 }
 
-bool acts(std::string_view where, const ExchangeOptions& options) {
-  return first_moment_acts(where, options).value();
+// Of Adam with its usual beta1.
+Result<bool> acts(std::string_view where, const ExchangeOptions& options) {
+  return first_moment_acts(where, 0.9, options);
 }
 
 TEST(FirstMoment, IsAbsentBesideCodecsThatLeaveMostValues) {
   for (const char* codec : {"topk", "sidco", "adacomp", "fp32 | 1: topk"}) {
-    EXPECT_FALSE(acts("auto", {.codec = codec})) << codec;
-    EXPECT_TRUE(acts("optimizer", {.codec = codec})) << codec;
+    EXPECT_FALSE(acts("auto", {.codec = codec}).value()) << codec;
+    EXPECT_TRUE(acts("optimizer", {.codec = codec}).value()) << codec;
   }
   for (const char* codec : {"fp32", "int8", "powersgd", "sign"})
-    EXPECT_TRUE(acts("auto", {.codec = codec})) << codec;
+    EXPECT_TRUE(acts("auto", {.codec = codec}).value()) << codec;
 }
 
-// A memory is the same one whether its default momentum is spelt out or not.
-TEST(FirstMoment, StaysBesideAMemoryThatIsNamed) {
-  for (const char* feedback : {"residual", "ef21", "dgc", "dgc:clip=2", "dgc:momentum=0.9"})
-    EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = feedback})) << feedback;
+TEST(FirstMoment, StaysBesideAMemoryThatIsNamedAndHasNoMomentum) {
+  for (const char* feedback : {"residual", "ef21", "dgc:momentum=0", "dgc:momentum=0,clip=2"})
+    EXPECT_TRUE(acts("auto", {.codec = "topk", .feedback = feedback}).value()) << feedback;
+}
+
+// A memory is the same one whether its default momentum is spelt out or not, and whether it is
+// named or the codec's default.
+TEST(FirstMoment, IsRefusedBesideAMemoryWithMomentum) {
+  for (const char* where : {"auto", "optimizer"}) {
+    for (const char* feedback : {"dgc", "dgc:clip=2", "dgc:momentum=0.9", "ahead", "velocity"}) {
+      const ExchangeOptions options{.codec = "topk", .feedback = feedback};
+      const Status status = acts(where, options).status();
+      EXPECT_EQ(status.code(), ErrorCode::kBadOption) << feedback;
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr("would act twice"), HasSubstr("and the optimiser one of 0.9"),
+                        HasSubstr("set the optimiser's to 0, or give the memory momentum=0")));
+      EXPECT_TRUE(first_moment_acts(where, 0, options).value()) << feedback;
+    }
+    EXPECT_THAT(acts(where, {.codec = "signum"}).status().message(),
+                HasSubstr("memory 'momentum' has a momentum of 0.9, "));
+    EXPECT_TRUE(acts(where, {.codec = "signum", .feedback = "momentum:beta=0"}).value());
+  }
 }
 
 // The optimiser has one first moment, whatever the memories of other tensors are.
 TEST(FirstMoment, IsAbsentBesideSuchACodecOfAnyRule) {
   const TensorRule sparse{.pattern = "w*", .codec = "topk"};
-  EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {sparse}}));
+  EXPECT_FALSE(acts("auto", {.codec = "fp32", .rules = {sparse}}).value());
   for (const char* codec : {"int8", "topk:density=0.1"})
     for (const char* memory : {"ef21", "dgc:momentum=0.9"}) {
       const TensorRule named{.pattern = "w*", .codec = codec, .feedback = memory};
-      EXPECT_FALSE(acts("auto", {.codec = "topk", .rules = {named}})) << codec << " " << memory;
-      EXPECT_TRUE(acts("auto", {.codec = "fp32", .rules = {named}})) << codec << " " << memory;
+      EXPECT_FALSE(acts("auto", {.codec = "topk", .rules = {named}}).value())
+          << codec << " " << memory;
+      Result<bool> beside_fp32 = acts("auto", {.codec = "fp32", .rules = {named}});
+      if (memory == std::string("ef21"))
+        EXPECT_TRUE(beside_fp32.value()) << codec;
+      else
+        EXPECT_THAT(beside_fp32.status().message(),
+                    AllOf(HasSubstr("rule 'w*': "), HasSubstr("would act twice")));
     }
 }
 
 TEST(FirstMoment, CannotActInTheMemory) {
-  EXPECT_EQ(first_moment_acts("memory", {}).status().code(), ErrorCode::kBadOption);
-  EXPECT_EQ(first_moment_acts("nowhere", {}).status().code(), ErrorCode::kUnknownName);
+  EXPECT_EQ(acts("memory", {}).status().code(), ErrorCode::kBadOption);
+  EXPECT_EQ(acts("nowhere", {}).status().code(), ErrorCode::kUnknownName);
+}
+
+TEST(MomentumOfAnyOptimiser, ActsOnce) {
+  for (const ExchangeOptions& once :
+       {ExchangeOptions{.codec = "topk"}, ExchangeOptions{.codec = "fp32"},
+        ExchangeOptions{.codec = "auto"}, ExchangeOptions{.codec = "topk", .feedback = "ef21"}})
+    EXPECT_TRUE(check_momentum_acts_once(0.9, once)) << once.codec;
+  for (const ExchangeOptions& twice :
+       {ExchangeOptions{.codec = "fp32", .feedback = "velocity"},
+        ExchangeOptions{.codec = "signum"},
+        ExchangeOptions{.codec = "int8", .rules = {{.pattern = "w*", .codec = "signum"}}}}) {
+    EXPECT_THAT(check_momentum_acts_once(0.5, twice).message(),
+                HasSubstr("would act twice: memory"));
+    EXPECT_TRUE(check_momentum_acts_once(0, twice)) << twice.codec;
+  }
+  EXPECT_EQ(check_momentum_acts_once(0.9, {.codec = "elephant"}).code(), ErrorCode::kUnknownName);
 }
 
 }  // namespace
