@@ -49,13 +49,13 @@ class Store {
   // and never opened are included.
   StateArrays save() const;
 
-  // Has `settle` called at the beginning of each save and load, on its thread, by an owner whose
+  // Has `finish` called at the beginning of each save and load, on its thread, by an owner whose
   // objects change in the background; null ends that. What it throws, they throw.
-  void before_save(const void* owner, std::function<void()> settle);
+  void before_save(const void* owner, std::function<void()> finish);
 
   // Calls what owners gave before_save. Afterwards they may end, and others go on with their
   // objects.
-  void settle() const;
+  void await_owners() const;
 
   // Loads the share of `rank`, one of `size` ranks, from the states that `saved.size()` ranks wrote
   // (index = old rank). If the numbers differ, arrays are redistributed as their OnResize says.
@@ -105,7 +105,7 @@ class Store {
   uint64_t identity_ = new_identity();  // not 0
   std::map<std::string, std::unique_ptr<Stateful>> objects_;
   std::map<std::string, StateArrays> waiting_;
-  std::map<const void*, std::function<void()>> settle_;  // by owner; independent of each other
+  std::map<const void*, std::function<void()>> before_save_;  // by owner; independent of each other
   int inside_ = 1;
 };
 

@@ -107,19 +107,19 @@ void Store::drop(const std::string& key) {
   waiting_.erase(key);
 }
 
-void Store::before_save(const void* owner, std::function<void()> settle) {
-  if (settle)
-    settle_[owner] = std::move(settle);
+void Store::before_save(const void* owner, std::function<void()> finish) {
+  if (finish)
+    before_save_[owner] = std::move(finish);
   else
-    settle_.erase(owner);
+    before_save_.erase(owner);
 }
 
-void Store::settle() const {
-  for (const auto& [owner, settle] : settle_) settle();
+void Store::await_owners() const {
+  for (const auto& [owner, finish] : before_save_) finish();
 }
 
 StateArrays Store::save() const {
-  settle();
+  await_owners();
   StateArrays all;
   const auto append = [&](const std::string& key, StateArrays arrays) {
     for (StateArray& array : arrays) {
@@ -299,7 +299,7 @@ Status Store::load(const std::vector<StateArrays>& saved, int rank, int size, in
 
   // Objects that are open take theirs now. What still changes them in the background would change
   // what they took.
-  settle();
+  await_owners();
   if (Status status = load_all(objects_, taken, "store: the saved state of"); !status)
     return status;
   for (auto& [key, arrays] : taken)

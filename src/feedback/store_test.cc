@@ -101,7 +101,7 @@ TEST(Store, AsksOwnersToSettleBeforeItSaves) {
   copy_state(saved, "a/owed", std::span<float>(owed)).or_throw();
   EXPECT_EQ(owed[0], 2);
   memory.owed[0] = 5;
-  store.settle();
+  store.await_owners();
   EXPECT_EQ(memory.owed[0], 2);
   store.before_save(&owner, nullptr);
   memory.owed[0] = 3;

@@ -53,7 +53,7 @@ void FragmentRound::begin(std::span<const float> parameters, std::span<const flo
   number(kBegun) = -static_cast<double>(step);
 }
 
-void FragmentRound::settle() {
+void FragmentRound::await() {
   if (!on_the_way_) return;
   const RoundReport report = round_report(mean_->end(origin_), 0, 0);
   on_the_way_ = false;

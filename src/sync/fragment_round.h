@@ -18,7 +18,7 @@
 
 namespace thinwire {
 
-// A round is begin, then take. Between the two its result is on the way, or has arrived; settle
+// A round is begin, then take. Between the two its result is on the way, or has arrived; await
 // waits for it. What has arrived is in the memory, so that a run that is saved then goes on with
 // the same bits. Used by one thread.
 class FragmentRound {
@@ -55,15 +55,15 @@ class FragmentRound {
   void begin(std::span<const float> parameters, std::span<const float> origin, uint64_t step);
 
   // Waits for the round under way, if there is one.
-  void settle();
+  void await();
 
   // Ends the round under way. Unless it was skipped, calls each(at, mean) for every tensor of the
   // fragment: where it begins among all parameters, and its values' mean. The report has neither
   // number nor step. Throws Error(kMismatch) if the round's result is neither on the way nor here:
-  // another object of this memory began it and ended before it settled.
+  // another object of this memory began it and ended before it was awaited.
   template <typename Each>
   RoundReport take(const Each& each) {
-    settle();
+    await();
     require_arrived();
     RoundReport report = end();
     if (report.skipped) return report;

@@ -222,7 +222,7 @@ class Leader final : public SyncRule {
       global_.send(report.round, best, of(best, parameters), groups.route_to_all(best), faults);
     const Verdict verdict = unpack_verdict(max_sealed(circle, faults.word(), report.round));
 
-    settle(verdict, report, local || global);
+    conclude(verdict, report, local || global);
     if (local) end_pull(0, own_leader, parameters, report);
     if (global) end_pull(1, best, parameters, report);
   }
@@ -279,7 +279,7 @@ class Leader final : public SyncRule {
     return best < 0 ? -1 : among[static_cast<size_t>(best)];
   }
 
-  void settle(const Verdict& verdict, RoundReport& report, bool anybody_leads) {
+  void conclude(const Verdict& verdict, RoundReport& report, bool anybody_leads) {
     report.skipped = verdict.code != ErrorCode::kOk || !anybody_leads;
     if (verdict.code != ErrorCode::kOk)
       report.fault = {.code = verdict.code,

@@ -116,7 +116,7 @@ class Streaming final : public SyncRule {
       ++settled.seed;
     }
     store().before_save(this, [this] {
-      for (FragmentRound& round : rounds_) round.settle();
+      for (FragmentRound& round : rounds_) round.await();
     });
   }
 

@@ -151,7 +151,8 @@ TEST(Streaming, NumbersThatNoRoundWritesAreRefused) {
       };
       const bool may_be_negative = at % 10 == 1 || at % 10 == 4;  // of a round under way; no rank
       if (number == -1 && may_be_negative) continue;
-      EXPECT_THAT(load, ThrowsMessage<Error>(HasSubstr("that no round writes"))) << at << ' ' << number;
+      EXPECT_THAT(load, ThrowsMessage<Error>(HasSubstr("that no round writes")))
+          << at << ' ' << number;
     }
 }
 
@@ -250,7 +251,7 @@ TEST(Streaming, ASettledRoundGoesOnWithAnotherSynchroniserOfTheStore) {
     {
       Worker worker(group, options, store);
       for (int step = 1; step <= 7; ++step) plain.step(), worker.step();
-      store->settle();
+      store->await_owners();
       x = worker.x;
     }
     Worker worker(group, options, store);

@@ -48,7 +48,7 @@ Judge RunJudge::judge_in(Group& group) const {
 
 EvaluationEvent RunJudge::look(StepTaker& taker, Group& group, uint64_t step,
                                const std::string& weights) {
-  taker.settle();
+  taker.align_buffers();
   taker.show_common();
   require_agreement(group, weights, checksum_lines(trained_weights(*task_.module)));
   const Judge judge = judge_in(group);

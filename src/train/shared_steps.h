@@ -44,7 +44,7 @@ class SharedSteps final : public StepTaker {
   const std::vector<StreamSpec>& streams() const override { return parallel_.exchange().streams(); }
 
   // Ranks have the same weights, and statistics of batch norm of their own.
-  void settle() override { context().buffers.average(context().group); }
+  void align_buffers() override { context().buffers.average(context().group); }
   void show_common() override {
     context().buffers.keep();
     context().buffers.average(context().group);

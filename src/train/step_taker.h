@@ -54,7 +54,7 @@ class StepTaker {
   virtual const std::vector<StreamSpec>& streams() const = 0;
 
   // Before a test: what ranks bring into line for good.
-  virtual void settle() {}
+  virtual void align_buffers() {}
 
   // Puts what is tested and saved, the same on all ranks, where this rank's own weights and buffers
   // are; and these back. Called by all ranks.

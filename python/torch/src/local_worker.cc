@@ -71,7 +71,8 @@ void LocalWorker::restart(const at::Tensor& parameters) {
 }
 
 void LocalWorker::begin_with(std::unique_ptr<Store> store, std::span<const float> start) {
-  store_->settle();  // rounds on their way would be lost, and this synchroniser may be made again
+  // Rounds on their way would be lost, and this synchroniser may be made again.
+  store_->await_owners();
   const auto make = [&](Store& with, std::span<const float> values) {
     return make_synchroniser(*group_, with, tensors_, values, options_);
   };

@@ -255,8 +255,8 @@ std::optional<C10dWorld::Message> C10dWorld::take(const Lane& lane, uint64_t num
 void C10dWorld::give(Message message) {
   const std::lock_guard lock(mutex_);
   for (Piece& piece : message.pieces) {
-    // Only the receiver adds owners, and it has dropped its own for what it delivered. So a count of
-    // 1 means that nobody else reads this memory.
+    // Only the receiver adds owners, and it has dropped its own for what it delivered. So a count
+    // of 1 means that nobody else reads this memory.
     if (piece.memory.use_count() == 1) buffers_.give(*piece.memory);
     piece.memory.reset();
   }

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "exchange/engine/agreement_text.h"
+#include "feedback/momentum_rules.h"
+#include "thinwire/feedback.h"
+#include "thinwire/momentum.h"
 
 namespace thinwire {
 namespace {
@@ -38,22 +41,48 @@ Grouping grouping_after(const Section& next, Grouping before) {
   return is_one_stream(before) ? Grouping::kModel : Grouping::kTensor;
 }
 
+// The memory that `next` goes on with where `held` holds the momentum of an optimiser and none is
+// named: that one, whatever codec sends what it owes. A velocity alone owes nothing, and goes on in
+// the memory that the codec has with the same momentum (open_stream).
+Result<std::string> memory_after(const ExchangeOptions& next, const std::string& held) {
+  const auto [entry, options] = find_feedback(held).value();
+  const Momentum own = MomentumRules::momentum_of(options);
+  if (own.momentum == 0) return held;
+  Result<MomentumPlan> plan = place_momentum("memory", own, next);
+  if (!plan) return plan.status();
+  return entry->owes ? held : plan.value().feedback;
+}
+
+bool holds_momentum(const std::string& memory) {
+  return find_feedback(memory).value().entry->plain != nullptr;
+}
+
 Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector<bool>& owes) {
   Kept kept{.feedback = next.terms.feedback, .grouping = std::nullopt};
+  bool found_momentum = false;
   for (size_t i = 0; i < had.used.size(); ++i) {
     const Section& before = had.used[i];
     const std::string& memory = before.terms.feedback;
     if ((memory == "none" && !owes[i]) || !share_a_tensor(next, before)) continue;
-    if (memory != "none" && kept.feedback != "none" && kept.feedback != memory)
+    std::string after = memory;
+    if (next.options.feedback == "auto" && holds_momentum(memory)) {
+      Result<std::string> with_momentum = memory_after(next.options, memory);
+      if (!with_momentum) return with_momentum.status();
+      after = with_momentum.value();
+      if (!found_momentum) kept.feedback = after;
+      found_momentum = true;
+    }
+    if (after != "none" && kept.feedback != "none" && kept.feedback != after)
       return refuse("codec '" + next.options.codec + "' goes with memory " + kept.feedback +
                     ", and what '" + before.options.codec + "' left out is in memory " + memory +
-                    "; name one of them as the feedback of both");
+                    "; a change keeps memories, so name one for both from the beginning "
+                    "(feedback)");
     if (is_one_stream(before.terms.grouping) && before.tensors != next.tensors)
       return refuse(
           "all tensors of '" + before.options.codec +
           "' share a memory, and rules would part them or add others; grouping \"tensor\" gives "
           "each its own from the beginning");
-    if (memory != "none") kept.feedback = memory;
+    if (after != "none") kept.feedback = after;
     kept.grouping = grouping_after(next, before.terms.grouping);
   }
   return kept;

@@ -1,4 +1,4 @@
-// make_exchange and join_exchange: check what all ranks of a group find alike, and build the runner.
+// make_exchange and join_exchange: check what all ranks find alike, and build the runner.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/make_exchange.h"
 

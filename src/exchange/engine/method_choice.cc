@@ -11,8 +11,8 @@
 namespace thinwire {
 namespace {
 
-bool keeps_own(const Combine& rule) {
-  return rule.over_vectors() != nullptr && rule.over_vectors()->keeps() == Keeps::kOwn;
+bool remembers_own(const Combine& rule) {
+  return rule.over_vectors() != nullptr && rule.over_vectors()->remembers() == Remembers::kOwn;
 }
 
 // Method "auto" of a codec. Method gather carries every codec and takes every rule, but leaves no
@@ -22,7 +22,7 @@ const MethodEntry* usual_method(const Codec& codec, const Combine& rule, Results
   for (const MethodEntry* method : list_methods()) {
     if (method->preference == 0 || !method->carries(codec)) continue;
     if (rule.wants_rows() && !method->combines) continue;
-    if (keeps_own(rule) && !method->everybody) continue;
+    if (remembers_own(rule) && !method->everybody) continue;
     if (results == Results::kShard && !method->leaves_shards) continue;
     if (best == nullptr || method->preference < best->preference) best = method;
   }
@@ -48,7 +48,7 @@ Result<const MethodEntry*> resolve_method(const std::string& name, const Codec& 
                                           const Combine& rule, Results results) {
   const MethodEntry* const usual = usual_method(codec, rule, results);
   if (results == Results::kShard && rule.over_vectors() != nullptr &&
-      rule.over_vectors()->kept_rows() > 0)
+      rule.over_vectors()->remembered_rows() > 0)
     return Status::fail(
         ErrorCode::kUnsupported,
         "exchange: centred_clipping and licm follow the whole result from step to step, of "
@@ -69,7 +69,7 @@ Result<const MethodEntry*> resolve_method(const std::string& name, const Codec& 
                                                      std::string(usual->name));
   };
   if (rule.wants_rows() && !method->combines) return refuse("combines contributions by mean alone");
-  if (keeps_own(rule) && !method->everybody)
+  if (remembers_own(rule) && !method->everybody)
     return refuse(
         "gives each rank its part of all contributions, and this rule keeps what follows from all");
   if (results == Results::kShard && !method->leaves_shards) return refuse("leaves no shards");

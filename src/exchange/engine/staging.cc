@@ -56,13 +56,14 @@ void Staging::open() {
   if (host_ == nullptr) host_ = device_->allocate_host(bytes_);
 }
 
-void Staging::keep(std::vector<bool> tensors, DeviceQueue queue) {
-  kept_ = std::move(tensors);
+void Staging::leave_on_device(std::vector<bool> tensors, DeviceQueue queue) {
+  may_stay_ = std::move(tensors);
   works_ = queue;
 }
 
 void Staging::fetch(size_t tensor, const TensorView& view) {
-  const bool stays = tensor < kept_.size() && kept_[tensor] && view.dtype == DType::kFloat32;
+  const bool stays =
+      tensor < may_stay_.size() && may_stay_[tensor] && view.dtype == DType::kFloat32;
   if (returned_ == nullptr) {
     worked_ = device_->make_event();
     for (Place& place : places_) {

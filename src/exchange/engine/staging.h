@@ -23,8 +23,8 @@ namespace thinwire {
 //
 // A tensor that stays is not copied: the exchange's thread begins its work when `ready` is reached.
 //
-// fetch, keep, close_step and the functions that order callers are called under the lock of Intake,
-// or between steps; the other functions by the exchange's thread.
+// fetch, leave_on_device, close_step and the functions that order callers are called under the lock
+// of Intake, or between steps; the other functions by the exchange's thread.
 class Staging {
  public:
   Staging(std::shared_ptr<DeviceMemory> device, const std::vector<TensorSpec>& tensors);
@@ -41,7 +41,7 @@ class Staging {
 
   // Between two steps: which fp32 tensors stay in the device's memory, because they are compressed
   // there, and the queue in which their means are made.
-  void keep(std::vector<bool> tensors, DeviceQueue queue);
+  void leave_on_device(std::vector<bool> tensors, DeviceQueue queue);
 
   // Where the exchange finds a tensor: in host memory, or, of one that stays, where it is. No data
   // for others.
@@ -85,7 +85,7 @@ class Staging {
   std::byte* host_ = nullptr;
   DeviceQueue fetches_ = nullptr, returns_ = nullptr;
   std::unique_ptr<DeviceEvent> returned_;
-  std::vector<bool> kept_;  // tensors that may stay
+  std::vector<bool> may_stay_;  // tensors that may stay
   DeviceQueue works_ = nullptr;
   std::unique_ptr<DeviceEvent> worked_;  // the means of those that stayed are there
   std::vector<DeviceQueue> callers_;     // of this step

@@ -113,7 +113,7 @@ void StepRunner::change(const Sections& sections) {
   for (const auto& section : sections_) gone.insert(section->threshold_key());
   for (const auto& stream : streams_) {
     gone.insert(regime_key(stream->spec().name));
-    gone.insert(kept_key(stream->spec().name));
+    gone.insert(remembered_key(stream->spec().name));
   }
   sections_.clear();
   streams_.clear();
@@ -123,7 +123,7 @@ void StepRunner::change(const Sections& sections) {
   for (const auto& section : sections_) gone.erase(section->threshold_key());
   for (const auto& stream : streams_) {
     if (stream->has_regime()) gone.erase(regime_key(stream->spec().name));
-    gone.erase(kept_key(stream->spec().name));
+    gone.erase(remembered_key(stream->spec().name));
   }
   for (const std::string& key : gone) store_.drop(key);
 }
@@ -331,11 +331,11 @@ StepReport StepRunner::conclude(uint64_t word) {
 Verdict StepRunner::combine_without_faulty() {
   if (!faulty_->agree()) return faulty_->verdict();
   context_.faults.clear();
-  const std::vector<bool> kept = faulty_->kept();
-  for (const auto& section : sections_) section->method().keep(kept, faulty_->rule());
+  const std::vector<bool> counted = faulty_->counted();
+  for (const auto& section : sections_) section->method().combine_only(counted, faulty_->rule());
   std::span<const float> row_weights;
   if (const VectorRule* const rule = faulty_->rule().over_vectors()) {
-    round_->begin(*rule, static_cast<size_t>(std::count(kept.begin(), kept.end(), true)));
+    round_->begin(*rule, static_cast<size_t>(std::count(counted.begin(), counted.end(), true)));
     for (const auto& section : sections_) section->method().add_statistics(*round_);
     round_->send();  // nothing: no rank owns values
     round_->advance();

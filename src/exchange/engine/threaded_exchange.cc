@@ -149,7 +149,7 @@ void ThreadedExchange::change_now(const ExchangeOptions& asked, bool& begun) {
 void ThreadedExchange::tell_streams() {
   if (staging_ != nullptr) {
     auto [tensors, queue] = runner_->on_device();
-    staging_->keep(std::move(tensors), queue);
+    staging_->leave_on_device(std::move(tensors), queue);
   }
   if (!momenta_.empty()) runner_->set_momentum(momenta_);
 }

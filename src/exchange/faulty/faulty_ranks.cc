@@ -41,15 +41,15 @@ bool FaultyRanks::agree() {
 }
 
 void FaultyRanks::choose_rule() {
-  const size_t kept = context_.ranks() - decision_.left_out.size();
+  const size_t counted = context_.ranks() - decision_.left_out.size();
   for (size_t excused = decision_.proven(); excused <= decision_.left_out.size(); ++excused) {
     if (rules_[excused] == nullptr) rules_[excused] = make_combine(text_, excused).value().rule;
     rule_ = rules_[excused].get();
-    if (rule_->least_ranks().count <= kept) return;
+    if (rule_->least_ranks().count <= counted) return;
   }
 }
 
-std::vector<bool> FaultyRanks::kept() const {
+std::vector<bool> FaultyRanks::counted() const {
   std::vector<bool> ranks(context_.ranks());
   for (size_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] = !decision_.leaves_out(rank);
   return ranks;

@@ -37,7 +37,7 @@ class FaultyRanks {
 
   // What agree came to, until the next begin.
   const Decision& decision() const noexcept { return decision_; }
-  std::vector<bool> kept() const;  // by rank
+  std::vector<bool> counted() const;  // by rank
   const Combine& rule() const noexcept { return *rule_; }
 
   // Why too many do not, as the fault that skips the step.

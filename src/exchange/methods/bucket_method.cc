@@ -31,8 +31,8 @@ void BucketMethod::choose(std::span<const float> row_weights) {
   for (const auto& bucket : buckets_) bucket->choose(row_weights);
 }
 
-void BucketMethod::keep(const std::vector<bool>& ranks, const Combine& rule) {
-  for (const auto& bucket : buckets_) bucket->keep(ranks, rule);
+void BucketMethod::combine_only(const std::vector<bool>& ranks, const Combine& rule) {
+  for (const auto& bucket : buckets_) bucket->combine_only(ranks, rule);
 }
 
 void BucketMethod::end(bool skipped) noexcept {

@@ -30,7 +30,7 @@ class BucketSteps {
   virtual bool has_rows() const noexcept { return false; }
   virtual void add_statistics(StatisticsRound& /*to*/) {}
   virtual void choose(std::span<const float> /*row_weights*/) {}
-  virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
+  virtual void combine_only(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
   virtual void end(bool /*skipped*/) noexcept {}
 
   // Adds the values of this bucket that a rank owns, in any order.
@@ -54,7 +54,7 @@ class BucketMethod final : public Method {
   bool has_rows() const noexcept override;
   void add_statistics(StatisticsRound& to) override;
   void choose(std::span<const float> row_weights) override;
-  void keep(const std::vector<bool>& ranks, const Combine& rule) override;
+  void combine_only(const std::vector<bool>& ranks, const Combine& rule) override;
   void end(bool skipped) noexcept override;
   std::vector<Piece> owned(size_t rank) const override;
 

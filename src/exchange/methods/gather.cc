@@ -186,7 +186,7 @@ class Gather final : public BucketSteps {
     const Stopwatch watch(context_.decompress_seconds);
     statistics_.assign(vector_rule_->statistics(context_.attendance.count()), 0.0);
     for (size_t i = 0; i < contributions_.size(); ++i) {
-      streams_[i]->copy_kept(contributions_[i].kept());
+      streams_[i]->copy_remembered(contributions_[i].remembered());
       contributions_[i].add_statistics(statistics_);
     }
   }
@@ -195,7 +195,7 @@ class Gather final : public BucketSteps {
   void combine(std::span<const float> row_weights) {
     const Stopwatch watch(context_.decompress_seconds);
     for (size_t i = 0; i < contributions_.size(); ++i) {
-      streams_[i]->keep_own(contributions_[i]);
+      streams_[i]->remember_own(contributions_[i]);
       const std::span<const float> result = contributions_[i].combine(row_weights);
       if (vector_rule_ != nullptr && !measure(result).finite)
         context_.faults.add(ErrorCode::kNonFinite, streams_[i]->index(), -1);

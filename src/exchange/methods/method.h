@@ -53,7 +53,7 @@ class Method {
   // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of
   // those ranks that are true, by `rule`, which outlives the step; add_statistics, if it is a
   // VectorRule, and choose follow.
-  virtual void keep(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
+  virtual void combine_only(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
 
   // The step counts, or never happened: for what the method itself remembers.
   virtual void end(bool /*skipped*/) noexcept {}

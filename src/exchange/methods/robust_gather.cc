@@ -2,8 +2,8 @@
 //
 // A frame is decoded into the row of its sender when it arrives. One that is missing, damaged or
 // not the expected one is noted in the roster, and the others go on. Nothing is combined before all
-// ranks have agreed whose rows count (account_rounds.h): each row of `keep` was then received alike
-// by all ranks.
+// ranks have agreed whose rows count (account_rounds.h): each row of `combine_only` was then
+// received alike by all ranks.
 //
 // A receive that was given up at the deadline stays posted. The frames of an earlier step that it
 // brings are passed over, one for each step in which the rank was missed; other frames of another
@@ -72,18 +72,18 @@ class RobustGather final : public BucketSteps {
     return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.closed; });
   }
 
-  void keep(const std::vector<bool>& ranks, const Combine& rule) override {
+  void combine_only(const std::vector<bool>& ranks, const Combine& rule) override {
     const Stopwatch watch(context_.decompress_seconds);
-    for (Contributions& of_stream : contributions_) of_stream.keep(ranks, rule);
+    for (Contributions& of_stream : contributions_) of_stream.combine_only(ranks, rule);
     over_vectors_ = rule.over_vectors();
-    kept_ = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), true));
+    counted_ = static_cast<size_t>(std::count(ranks.begin(), ranks.end(), true));
   }
 
   void add_statistics(StatisticsRound& to) override {
     const Stopwatch watch(context_.decompress_seconds);
-    std::vector<double> statistics(over_vectors_->statistics(kept_));
+    std::vector<double> statistics(over_vectors_->statistics(counted_));
     for (size_t i = 0; i < contributions_.size(); ++i) {
-      streams_[i]->copy_kept(contributions_[i].kept());
+      streams_[i]->copy_remembered(contributions_[i].remembered());
       contributions_[i].add_statistics(statistics);
     }
     for (size_t i = 0; i < statistics.size(); ++i) to.alike()[i] += statistics[i];
@@ -92,7 +92,7 @@ class RobustGather final : public BucketSteps {
   void choose(std::span<const float> row_weights) override {
     const Stopwatch watch(context_.decompress_seconds);
     for (size_t i = 0; i < contributions_.size(); ++i) {
-      streams_[i]->keep_own(contributions_[i]);
+      streams_[i]->remember_own(contributions_[i]);
       const std::span<const float> result = contributions_[i].combine(row_weights);
       if (!measure(result).finite)
         context_.faults.add(ErrorCode::kNonFinite, streams_[i]->index(), -1);
@@ -204,7 +204,7 @@ class RobustGather final : public BucketSteps {
   std::vector<Peer> peers_;  // by rank; this rank's own is closed
 
   const VectorRule* over_vectors_ = nullptr;  // the rule of this step, if it is one
-  size_t kept_ = 0;                           // rows
+  size_t counted_ = 0;                        // rows
 };
 
 }  // namespace

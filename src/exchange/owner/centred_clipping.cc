@@ -30,7 +30,7 @@ class CentredClipping final : public VectorRule {
   CentredClipping(double tau, int64_t iterations) : tau_(tau), iterations_(iterations) {}
 
   size_t tolerates(size_t ranks) const noexcept override { return (ranks - 1) / 2; }
-  Keeps keeps() const noexcept override { return Keeps::kResult; }
+  Remembers remembers() const noexcept override { return Remembers::kResult; }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
   size_t weights(size_t ranks) const noexcept override { return ranks + 1; }
 

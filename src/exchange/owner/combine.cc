@@ -87,7 +87,7 @@ Result<NamedCombine> make_combine(std::string_view text, size_t excused) {
     Result<NamedCombine> rule = make_combine(text.substr(at + kThen.size()), excused);
     if (!rule) return rule;
     const VectorRule* const of_vectors = rule.value().rule->over_vectors();
-    if (of_vectors != nullptr && of_vectors->keeps() == Keeps::kOwn)
+    if (of_vectors != nullptr && of_vectors->remembers() == Remembers::kOwn)
       return Status::fail(ErrorCode::kUnsupported,
                           "exchange: combine = " + rule.value().canonical +
                               " decides by single values of the ranks, so that no mix can stand "

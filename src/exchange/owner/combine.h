@@ -39,7 +39,7 @@ class Combine {
   // in the order of ranks, each as long as `result`; or the sum alone, which may be `result`
   // itself, and `ranks` is all ranks: the ranks' weights are in the contributions then
   // (attendance.h). `row_weights` is for a VectorRule: what it gave each row; others get none. What
-  // such a rule keeps from step to step is one row more.
+  // such a rule remembers from step to step is one row more.
   // REQUIRES: finite values; ranks >= least_ranks().count.
   virtual void combine(std::span<const float> rows, size_t ranks,
                        std::span<const float> row_weights, std::span<float> result) const = 0;

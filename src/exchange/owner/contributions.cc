@@ -10,8 +10,8 @@
 namespace thinwire {
 namespace {
 
-size_t kept_rows_of(const Combine& rule) {
-  return rule.over_vectors() == nullptr ? 0 : rule.over_vectors()->kept_rows();
+size_t remembered_rows_of(const Combine& rule) {
+  return rule.over_vectors() == nullptr ? 0 : rule.over_vectors()->remembered_rows();
 }
 
 }  // namespace
@@ -20,8 +20,8 @@ Contributions::Contributions(const Combine& rule, size_t ranks, size_t most)
     : usual_(rule),
       rule_(&rule),
       ranks_(ranks),
-      kept_rows_(kept_rows_of(rule)),
-      rows_(rule.wants_rows() ? (ranks + kept_rows_) * most : most),
+      remembered_rows_(remembered_rows_of(rule)),
+      rows_(rule.wants_rows() ? (ranks + remembered_rows_) * most : most),
       result_(rule.wants_rows() && rule.over_vectors() == nullptr ? most : 0) {}
 
 void Contributions::begin(size_t count, size_t participants) {
@@ -40,32 +40,32 @@ std::span<float> Contributions::row(size_t index) noexcept {
   return std::span(rows_).subspan(index * count_, count_);
 }
 
-void Contributions::keep(const std::vector<bool>& participants, const Combine& rule) {
+void Contributions::combine_only(const std::vector<bool>& participants, const Combine& rule) {
   rule_ = &rule;
-  size_t kept = 0;
+  size_t count = 0;
   for (size_t from = 0; from < participants.size(); ++from) {
     if (!participants[from]) continue;
-    if (const auto source = row(from); kept != from)
-      std::copy(source.begin(), source.end(), row(kept).begin());
-    ++kept;
+    if (const auto source = row(from); count != from)
+      std::copy(source.begin(), source.end(), row(count).begin());
+    ++count;
   }
-  participants_ = kept;
+  participants_ = count;
 }
 
-std::span<float> Contributions::kept() noexcept {
-  return std::span(rows_).subspan(participants_ * count_, kept_rows_ * count_);
+std::span<float> Contributions::remembered() noexcept {
+  return std::span(rows_).subspan(participants_ * count_, remembered_rows_ * count_);
 }
 
 std::span<const float> Contributions::all_rows() const noexcept {
-  return std::span(rows_).first((participants_ + kept_rows_) * count_);
+  return std::span(rows_).first((participants_ + remembered_rows_) * count_);
 }
 
 void Contributions::add_statistics(std::span<double> statistics) const {
   rule_->over_vectors()->add_statistics(all_rows(), participants_, statistics);
 }
 
-void Contributions::next_kept(std::span<float> next) const {
-  rule_->over_vectors()->next_kept(all_rows(), participants_, next);
+void Contributions::next_remembered(std::span<float> next) const {
+  rule_->over_vectors()->next_remembered(all_rows(), participants_, next);
 }
 
 std::span<float> Contributions::combine(std::span<const float> row_weights) {

@@ -30,11 +30,11 @@ class Contributions {
 
   // After the last rank: goes on with the rows of those participants that are true, and with
   // `rule`, until the next begin. REQUIRES: rows; `rule` is of the same kind as the one given.
-  void keep(const std::vector<bool>& participants, const Combine& rule);
+  void combine_only(const std::vector<bool>& participants, const Combine& rule);
 
-  // After the last rank, and after keep: where what the rule kept of these values of the last step
-  // is copied before the statistics. Empty if it keeps nothing.
-  std::span<float> kept() noexcept;
+  // After the last rank, and after combine_only: where what the rule remembers of these values of
+  // the last step is copied before the statistics. Empty if it remembers nothing.
+  std::span<float> remembered() noexcept;
 
   // After the last rank: what these values add to the statistics. REQUIRES: a VectorRule.
   void add_statistics(std::span<double> statistics) const;
@@ -43,16 +43,16 @@ class Contributions {
   // of a VectorRule, whose result takes the place of the first row.
   std::span<float> combine(std::span<const float> row_weights = {});
 
-  // Before combine: forms what the rule keeps of these values. REQUIRES: Keeps::kOwn.
-  void next_kept(std::span<float> next) const;
+  // Before combine: forms what the rule remembers of these values. REQUIRES: Remembers::kOwn.
+  void next_remembered(std::span<float> next) const;
 
  private:
-  std::span<const float> all_rows() const noexcept;  // with the one that is kept
+  std::span<const float> all_rows() const noexcept;  // with the one that is remembered
 
   const Combine& usual_;
   const Combine* rule_;
   const size_t ranks_;
-  const size_t kept_rows_;
+  const size_t remembered_rows_;
   size_t count_ = 0;
   size_t participants_ = 0;
   size_t next_ = 0;

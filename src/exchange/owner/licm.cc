@@ -8,9 +8,9 @@
 //
 // u_(t-1) is that of the last step that counted. The rule knows neither how many ranks are wrong
 // nor how smooth the loss is; the paper asks for fewer than (n - 1)/2 wrong ranks. Statistics: of
-// each rank the number of coordinates that it fails. Medians are kept from step to step, so that
-// every rank must have all contributions: the rule goes with method gather, and no mix can stand
-// before it.
+// each rank the number of coordinates that it fails. Medians are remembered from step to step, so
+// that every rank must have all contributions: the rule goes with method gather, and no mix can
+// stand before it.
 //
 // With a million coordinates an honest rank too fails some of them, namely where the median hardly
 // moves. Then the rule is the median.
@@ -34,9 +34,12 @@ class Licm final : public VectorRule {
   RowStatistics decides_by() const noexcept override { return RowStatistics::kOwn; }
 
   // Before the first step there is no median, which nobody is near.
-  Keeps keeps() const noexcept override { return Keeps::kOwn; }
-  float first_kept() const noexcept override { return std::numeric_limits<float>::quiet_NaN(); }
-  void next_kept(std::span<const float> rows, size_t ranks, std::span<float> next) const override {
+  Remembers remembers() const noexcept override { return Remembers::kOwn; }
+  float first_remembered() const noexcept override {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  void next_remembered(std::span<const float> rows, size_t ranks,
+                       std::span<float> next) const override {
     median(rows.first(ranks * next.size()), ranks, next);
   }
 
@@ -45,7 +48,7 @@ class Licm final : public VectorRule {
                       std::span<double> statistics) const override {
     const size_t count = rows.size() / (ranks + 1);
     AlignedVector<float> now(count);
-    next_kept(rows, ranks, now);
+    next_remembered(rows, ranks, now);
     const auto before = rows.last(count);
     for (size_t rank = 0; rank < ranks; ++rank) {
       const auto row = rows.subspan(rank * count, count);

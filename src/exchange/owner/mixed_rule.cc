@@ -1,5 +1,5 @@
 // A rule after a mix: weights of the mix, then those of the rule for the rows that it makes. The
-// row that a rule keeps from step to step is not mixed.
+// row that a rule remembers from step to step is not mixed.
 //
 // The statistics are products of the ranks' rows. Those of mixed rows follow from them, so that one
 // round is enough, however many mixes stand before a rule. Mixing costs a product of each weight
@@ -67,11 +67,11 @@ class MixedRule final : public VectorRule {
   size_t tolerates(size_t ranks) const noexcept override {
     return std::min(mix_->tolerates(), rule_->tolerates(mix_->rows(ranks)));
   }
-  Keeps keeps() const noexcept override {
-    return inner_ == nullptr ? Keeps::kNothing : inner_->keeps();
+  Remembers remembers() const noexcept override {
+    return inner_ == nullptr ? Remembers::kNothing : inner_->remembers();
   }
-  float first_kept() const noexcept override {
-    return inner_ == nullptr ? 0 : inner_->first_kept();
+  float first_remembered() const noexcept override {
+    return inner_ == nullptr ? 0 : inner_->first_remembered();
   }
   RowStatistics decides_by() const noexcept override { return RowStatistics::kProducts; }
 
@@ -82,20 +82,20 @@ class MixedRule final : public VectorRule {
 
   void weigh(std::span<const double> statistics, const RuleCall& call,
              std::span<float> row_weights) const override {
-    const size_t ranks = call.ranks, all = ranks + kept_rows();
+    const size_t ranks = call.ranks, all = ranks + remembered_rows();
     const PairTable of_all = products(statistics, all);
     const size_t rows = mix_->rows(ranks);
     const auto of_mix = row_weights.first(rows * ranks);
     mix_->mix(of_all.first(ranks), call, of_mix);
     if (inner_ == nullptr) return;
-    std::vector<float> with_kept((rows + kept_rows()) * all);
+    std::vector<float> with_remembered((rows + remembered_rows()) * all);
     for (size_t row = 0; row < rows; ++row)
       std::copy_n(of_mix.begin() + static_cast<std::ptrdiff_t>(row * ranks), ranks,
-                  with_kept.begin() + static_cast<std::ptrdiff_t>(row * all));
-    if (kept_rows() == 1) with_kept.back() = 1;
-    inner_->weigh(statistics_of(inner_->decides_by(), of_all, with_kept, rows + kept_rows()),
-                  {.ranks = rows, .seed = call.seed, .step = call.step},
-                  row_weights.subspan(rows * ranks));
+                  with_remembered.begin() + static_cast<std::ptrdiff_t>(row * all));
+    if (remembered_rows() == 1) with_remembered.back() = 1;
+    inner_->weigh(
+        statistics_of(inner_->decides_by(), of_all, with_remembered, rows + remembered_rows()),
+        {.ranks = rows, .seed = call.seed, .step = call.step}, row_weights.subspan(rows * ranks));
   }
 
   // None of the rows that the rule chose has a part of it.
@@ -112,19 +112,19 @@ class MixedRule final : public VectorRule {
   void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
                std::span<float> result) const override {
     const size_t count = result.size(), mixed_rows = mix_->rows(ranks);
-    AlignedVector<float> room((mixed_rows + kept_rows()) * std::min(kBlock, count));
+    AlignedVector<float> room((mixed_rows + remembered_rows()) * std::min(kBlock, count));
     for (size_t begin = 0; begin < count; begin += kBlock) {
       const size_t width = std::min(kBlock, count - begin);
-      const auto mixed = std::span(room).first((mixed_rows + kept_rows()) * width);
+      const auto mixed = std::span(room).first((mixed_rows + remembered_rows()) * width);
       kernel::fill(mixed.first(mixed_rows * width), -0.0f);
       for (size_t row = 0; row < mixed_rows; ++row)
         for (size_t rank = 0; rank < ranks; ++rank)
           if (const float weight = row_weights[row * ranks + rank]; weight != 0)
             kernel::add_floats(std::as_bytes(rows.subspan(rank * count + begin, width)), weight,
                                mixed.subspan(row * width, width));
-      if (kept_rows() == 1) {
-        const auto kept = rows.subspan(ranks * count + begin, width);
-        std::copy(kept.begin(), kept.end(), mixed.last(width).begin());
+      if (remembered_rows() == 1) {
+        const auto remembered = rows.subspan(ranks * count + begin, width);
+        std::copy(remembered.begin(), remembered.end(), mixed.last(width).begin());
       }
       const auto of_block = result.subspan(begin, width);
       if (rule_->wants_rows()) {

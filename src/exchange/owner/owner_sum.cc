@@ -133,12 +133,13 @@ void OwnerSum::add(size_t rank, std::span<const std::byte> message) {
 
 void OwnerSum::add_statistics(std::span<double> statistics) {
   const Stopwatch watch(context_.decompress_seconds);
-  if (const auto kept = contributions_.kept(); !kept.empty())
-    for_parts(*chunk_, kept, [&](size_t /*i*/, const ChunkPart& part, std::span<float> values) {
-      const auto of_stream = part.stream->kept_values();
-      std::copy_n(of_stream.begin() + static_cast<std::ptrdiff_t>(part.range.begin), values.size(),
-                  values.begin());
-    });
+  if (const auto remembered = contributions_.remembered(); !remembered.empty())
+    for_parts(*chunk_, remembered,
+              [&](size_t /*i*/, const ChunkPart& part, std::span<float> values) {
+                const auto of_stream = part.stream->remembered_values();
+                std::copy_n(of_stream.begin() + static_cast<std::ptrdiff_t>(part.range.begin),
+                            values.size(), values.begin());
+              });
   contributions_.add_statistics(statistics);
 }
 

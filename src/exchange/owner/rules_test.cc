@@ -15,18 +15,19 @@
 namespace thinwire::testing {
 namespace {
 
-// `kept` is what the rule kept of the step before; empty before the first.
-std::vector<float> combined(const std::string& text, const Rows& rows, const Row& kept = {}) {
+// `remembered` is what the rule remembered of the step before; empty before the first.
+std::vector<float> combined(const std::string& text, const Rows& rows, const Row& remembered = {}) {
   const auto rule = make_combine(text).value().rule;
   const size_t ranks = rows.size(), count = rows[0].size();
   std::vector<float> given, result(count);
   for (const Row& row : rows) given.insert(given.end(), row.begin(), row.end());
   std::vector<float> weights;
   if (const VectorRule* const of_vectors = rule->over_vectors()) {
-    if (kept.empty())
-      given.insert(given.end(), of_vectors->kept_rows() * count, of_vectors->first_kept());
+    if (remembered.empty())
+      given.insert(given.end(), of_vectors->remembered_rows() * count,
+                   of_vectors->first_remembered());
     else
-      given.insert(given.end(), kept.begin(), kept.end());
+      given.insert(given.end(), remembered.begin(), remembered.end());
     std::vector<double> statistics(of_vectors->statistics(ranks));
     of_vectors->add_statistics(given, ranks, statistics);
     weights.assign(of_vectors->weights(ranks), -1.0f);
@@ -229,7 +230,7 @@ TEST(Rules, LicmKeepsWhoIsAsNearAsTheMedian) {
   std::vector<float> given;
   for (const Row& row : rows) given.insert(given.end(), row.begin(), row.end());
   given.insert(given.end(), 2, 0.0f);
-  licm.next_kept(given, 5, next);
+  licm.next_remembered(given, 5, next);
   EXPECT_EQ(next, (std::vector<float>{2, 1}));
 }
 

@@ -19,11 +19,11 @@ struct RuleCall {
   uint64_t step = 0;
 };
 
-// What a rule keeps of a step for the next one, on every rank (kept_row.h).
-enum class Keeps : uint8_t {
+// What a rule remembers of a step for the next one, on every rank (remembered_row.h).
+enum class Remembers : uint8_t {
   kNothing,
   kResult,  // what all ranks were given
-  kOwn,     // what it forms of the contributions by next_kept: every rank must have them all
+  kOwn,     // what it forms of the contributions by next_remembered: every rank must have them all
 };
 
 // The weights of the ranks' vectors follow from statistics, which are sums over values, such as
@@ -31,38 +31,38 @@ enum class Keeps : uint8_t {
 // nobody needs whole vectors. A statistics round (statistics_round.h) puts the sums together. The
 // result is the weighted sum of the vectors, unless a rule makes more of weights and vectors.
 //
-// A rule that keeps something finds it as one row more, after those of the ranks.
+// A rule that remembers something finds it as one row more, after those of the ranks.
 class VectorRule : public Combine {
  public:
   bool wants_rows() const noexcept final { return true; }
   const VectorRule* over_vectors() const noexcept final { return this; }
 
-  virtual Keeps keeps() const noexcept { return Keeps::kNothing; }
-  size_t kept_rows() const noexcept { return keeps() == Keeps::kNothing ? 0 : 1; }
+  virtual Remembers remembers() const noexcept { return Remembers::kNothing; }
+  size_t remembered_rows() const noexcept { return remembers() == Remembers::kNothing ? 0 : 1; }
 
-  // Every value that is kept before the first step.
-  virtual float first_kept() const noexcept { return 0; }
+  // Every value that is remembered before the first step.
+  virtual float first_remembered() const noexcept { return 0; }
 
-  // Of kOwn: forms what is kept of this step. `rows` is as for combine.
-  virtual void next_kept(std::span<const float> /*rows*/, size_t /*ranks*/,
-                         std::span<float> /*next*/) const {}
+  // Of kOwn: forms what is remembered of this step. `rows` is as for combine.
+  virtual void next_remembered(std::span<const float> /*rows*/, size_t /*ranks*/,
+                               std::span<float> /*next*/) const {}
 
   // The weighted sum of `ranks` rows, in fp32 and in their order. `result` may be the first row.
   void combine(std::span<const float> rows, size_t ranks, std::span<const float> row_weights,
                std::span<float> result) const override;
 
-  // What the statistics are, of the ranks' rows and the one that is kept.
+  // What the statistics are, of the ranks' rows and the one that is remembered.
   virtual RowStatistics decides_by() const noexcept = 0;
 
   // The number of statistics for `ranks` ranks.
   virtual size_t statistics(size_t ranks) const noexcept {
-    return count_statistics(decides_by(), ranks + kept_rows());
+    return count_statistics(decides_by(), ranks + remembered_rows());
   }
 
   // Adds what some values contribute; `rows` is as for combine.
   virtual void add_statistics(std::span<const float> rows, size_t ranks,
                               std::span<double> statistics) const {
-    add_statistics_of(decides_by(), rows, ranks + kept_rows(), statistics);
+    add_statistics_of(decides_by(), rows, ranks + remembered_rows(), statistics);
   }
 
   // The weights for `ranks` rows: one for each, unless a rule has more to say.

@@ -12,8 +12,8 @@
 #include "exchange/engine/global_threshold.h"
 #include "exchange/engine/stopwatch.h"
 #include "exchange/owner/contributions.h"
-#include "exchange/owner/kept_row.h"
 #include "exchange/owner/owner_memory.h"
+#include "exchange/owner/remembered_row.h"
 #include "exchange/owner/vector_rule.h"
 #include "exchange/wire/open_stream.h"
 #include "exchange/wire/stream_keys.h"
@@ -38,31 +38,34 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Ter
       codec_text_(planned.plain ? "fp32" : terms.codec_text) {
   if (!plain_) observe_ = options.observe;
   if (terms.combine != nullptr) rule_ = terms.combine->over_vectors();  // null inside a group: sums
-  if (rule_ == nullptr || rule_->keeps() == Keeps::kNothing) return;
+  if (rule_ == nullptr || rule_->remembers() == Remembers::kNothing) return;
   const size_t count = spec().count();
-  kept_ = &open_memory<KeptRow>(
-      store, kept_key(spec().name), options.combine + " of " + std::to_string(count) + " values",
-      [&] { return std::make_unique<KeptRow>(count, rule_->first_kept()); });
+  remembered_ = &open_memory<RememberedRow>(
+      store, remembered_key(spec().name),
+      options.combine + " of " + std::to_string(count) + " values",
+      [&] { return std::make_unique<RememberedRow>(count, rule_->first_remembered()); });
 }
 
 void ActiveStream::add_shared_sums(std::vector<SharedSum>& sums) {
   thinwire::add_shared_sums(feedback_key(spec().name), coded_.memory(), sums);
   thinwire::add_shared_sums(encoder_key(spec().name), coded_.encoder(), sums);
   if (regime_ != nullptr) thinwire::add_shared_sums(regime_key(spec().name), *regime_, sums);
-  if (kept_ != nullptr) thinwire::add_shared_sums(kept_key(spec().name), *kept_, sums);
+  if (remembered_ != nullptr)
+    thinwire::add_shared_sums(remembered_key(spec().name), *remembered_, sums);
 }
 
-std::span<const float> ActiveStream::kept_values() const noexcept {
-  return kept_ == nullptr ? std::span<const float>() : kept_->values();
+std::span<const float> ActiveStream::remembered_values() const noexcept {
+  return remembered_ == nullptr ? std::span<const float>() : remembered_->values();
 }
 
-void ActiveStream::copy_kept(std::span<float> to) const {
-  const auto values = kept_values();
+void ActiveStream::copy_remembered(std::span<float> to) const {
+  const auto values = remembered_values();
   std::copy(values.begin(), values.end(), to.begin());
 }
 
-void ActiveStream::keep_own(const Contributions& of_all) {
-  if (kept_ != nullptr && rule_->keeps() == Keeps::kOwn) of_all.next_kept(kept_->next());
+void ActiveStream::remember_own(const Contributions& of_all) {
+  if (remembered_ != nullptr && rule_->remembers() == Remembers::kOwn)
+    of_all.next_remembered(remembered_->next());
 }
 
 bool ActiveStream::is_critical() const noexcept {
@@ -425,7 +428,7 @@ void ActiveStream::end(StepContext& context, bool skipped) {
     agreed_encoded_ && !skipped ? encoder().commit() : encoder().rollback();
   else
     skipped || context.left_out ? coded_.rollback() : coded_.commit();
-  if (kept_ != nullptr && !skipped) kept_->commit();
+  if (remembered_ != nullptr && !skipped) remembered_->commit();
 }
 
 // What was delivered, in the order of the stream.
@@ -445,8 +448,8 @@ void ActiveStream::give_result(StepContext& context) {
   if (!prepared_ || std::exchange(result_is_in_tensors_, true)) return;
   if (!sits_out_ && !apart_) coded_.receive(result_);
   if (work_ != nullptr) return give_from_device(context);
-  if (kept_ != nullptr && rule_->keeps() == Keeps::kResult)
-    std::copy(result_.begin(), result_.end(), kept_->next().begin());
+  if (remembered_ != nullptr && rule_->remembers() == Remembers::kResult)
+    std::copy(result_.begin(), result_.end(), remembered_->next().begin());
   if (apart_ || tensors_.size() == 1) return;
   auto from = joined_.cbegin();
   for (const size_t tensor : tensors_) {

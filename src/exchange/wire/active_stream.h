@@ -37,7 +37,7 @@ struct Coder {
 class CriticalRegime;
 class GlobalThreshold;
 class Contributions;
-class KeptRow;
+class RememberedRow;
 class OwnerMemory;
 class VectorRule;
 
@@ -110,11 +110,12 @@ class ActiveStream {
   // The threshold that this stream has together with others; null: the codec finds its own.
   void set_threshold(GlobalThreshold* threshold) noexcept { threshold_ = threshold; }
 
-  // What a rule kept of the last step that counted, of the whole stream; empty if it keeps nothing.
-  // copy_kept copies it, and keep_own forms that of this step where the rule does so itself.
-  std::span<const float> kept_values() const noexcept;
-  void copy_kept(std::span<float> to) const;
-  void keep_own(const Contributions& of_all);
+  // What a rule remembers of the last step that counted, of the whole stream; empty if it remembers
+  // nothing. copy_remembered copies it, and remember_own forms that of this step where the rule
+  // does so itself.
+  std::span<const float> remembered_values() const noexcept;
+  void copy_remembered(std::span<float> to) const;
+  void remember_own(const Contributions& of_all);
 
   // What decides whether it is in a critical regime, from its means; null: it always is.
   void set_regime(CriticalRegime* regime) noexcept { regime_ = regime; }
@@ -269,8 +270,8 @@ class ActiveStream {
   bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
-  const VectorRule* rule_ = nullptr;  // the rule that combines, if it is one over whole vectors
-  KeptRow* kept_ = nullptr;           // what it keeps from step to step; null: nothing
+  const VectorRule* rule_ = nullptr;     // the rule that combines, if it is one over whole vectors
+  RememberedRow* remembered_ = nullptr;  // what it remembers from step to step; null: nothing
   GlobalThreshold* threshold_ = nullptr;
   CriticalRegime* regime_ = nullptr;
   std::vector<float> joined_;  // the values of several tensors, one after another

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/open_stream.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -61,6 +62,27 @@ MemorySlot<T>& open_placed(
   return open_slot<T>(store, key, method, make, before_replacing);
 }
 
+// Whether a memory of method `before` is a velocity that `memory` goes on from, for the same tensors
+// in the same place: one with its momentum, and with something besides that starts at zero.
+bool goes_on_from(const std::string& before, const std::string& memory, const std::string& method) {
+  const std::string old = name_of_method(without_place(before));
+  if (before.substr(before.find(" for")) != method.substr(method.find(" for"))) return false;
+  const auto [was, was_options] = find_feedback(old).value();
+  const auto [is, is_options] = find_feedback(memory).value();
+  return was->plain && is->plain && !was->owes && is->owes &&
+         was->plain(was_options) == is->plain(is_options);
+}
+
+// `next` has the arrays of `before`, and its own where that has none.
+void hand_over(const Feedback& before, Feedback& next) {
+  StateArrays arrays = before.save();
+  for (StateArray& own : next.save())
+    if (std::none_of(arrays.begin(), arrays.end(),
+                     [&](const StateArray& array) { return array.name == own.name; }))
+      arrays.push_back(std::move(own));
+  next.load(arrays).or_throw();
+}
+
 // What was owed to other tensors is not dropped unseen.
 MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& memory, Store& store,
                                     const SharedWork& work = nullptr) {
@@ -71,13 +93,20 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
     return entry->on_device(options, spec, work);
   };
   const std::string where = work != nullptr ? place_text(work) : "";
-  return open_placed<Feedback>(
-      store, key, method_text(memory + where, spec), make, [&](const std::string& before) {
-        if (memory != "none" && name_of_method(without_place(before)) == memory)
-          throw Error(ErrorCode::kMismatch,
-                      "store: '" + key + "' is the memory of other tensors, and what it owes " +
-                          "them would be lost; Store::drop makes room for a new one");
-      });
+  const std::string method = method_text(memory + where, spec);
+  auto& slot = store.open<MemorySlot<Feedback>>(
+      key, [&] { return std::make_unique<MemorySlot<Feedback>>(method, make()); });
+  if (goes_on_from(slot.method(), memory, method)) {
+    auto next = make();
+    hand_over(slot.object(), *next);
+    slot.replace(method, std::move(next));
+  }
+  return open_placed<Feedback>(store, key, method, make, [&](const std::string& before) {
+    if (memory != "none" && name_of_method(without_place(before)) == memory)
+      throw Error(ErrorCode::kMismatch,
+                  "store: '" + key + "' is the memory of other tensors, and what it owes " +
+                      "them would be lost; Store::drop makes room for a new one");
+  });
 }
 
 CodedStream open_coded(const StreamSpec& spec, const Terms& terms, Store& store) {

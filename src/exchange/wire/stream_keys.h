@@ -24,13 +24,13 @@ inline bool is_regime_array(std::string_view name) {
   return name.substr(0, name.rfind('/')).ends_with("/regime");
 }
 
-// Of a stream whose rule keeps something from step to step.
-inline std::string kept_key(const std::string& stream) { return stream + "/kept"; }
+// Of a stream whose rule remembers something from step to step.
+inline std::string remembered_key(const std::string& stream) { return stream + "/kept"; }
 
 // All of them, whether they are in use or not.
 inline std::array<std::string, 6> stream_keys(const std::string& stream) {
   return {feedback_key(stream),  encoder_key(stream), owner_key(stream),
-          threshold_key(stream), regime_key(stream),  kept_key(stream)};
+          threshold_key(stream), regime_key(stream),  remembered_key(stream)};
 }
 
 }  // namespace thinwire

@@ -173,7 +173,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
   skipped_.count(skipped, outcome.report.fault);
 }
 
-void PipelineSteps::settle() { context().buffers.average(*peers_); }
+void PipelineSteps::align_buffers() { context().buffers.average(*peers_); }
 
 void PipelineSteps::show_common() {
   context().buffers.keep();

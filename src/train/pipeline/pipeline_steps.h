@@ -44,7 +44,7 @@ class PipelineSteps final : public StepTaker {
   bool keeps_optimizer() const override { return true; }
 
   // Every stage's weights and buffers on all ranks; of buffers, the mean over pipelines.
-  void settle() override;
+  void align_buffers() override;
   void show_common() override;
   void show_own() override;
 

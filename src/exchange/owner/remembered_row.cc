@@ -1,6 +1,6 @@
-// KeptRow: its saved state.
+// RememberedRow: its saved state.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/owner/kept_row.h"
+#include "exchange/owner/remembered_row.h"
 
 namespace thinwire {
 namespace {
@@ -9,11 +9,11 @@ constexpr const char* kName = "kept";
 
 }  // namespace
 
-StateArrays KeptRow::save() const {
+StateArrays RememberedRow::save() const {
   return {make_state(kName, std::span<const float>(committed_), OnResize::kShared)};
 }
 
-Status KeptRow::load(const StateArrays& arrays) {
+Status RememberedRow::load(const StateArrays& arrays) {
   AlignedVector<float> loaded(committed_.size());
   if (Status status = copy_state(arrays, kName, std::span<float>(loaded)); !status) return status;
   committed_.swap(loaded);

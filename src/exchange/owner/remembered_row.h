@@ -1,4 +1,5 @@
-// KeptRow: what a rule keeps of a step for the next one (Keeps, vector_rule.h), of one stream.
+// RememberedRow: what a rule remembers of a step for the next one (Remembers, vector_rule.h), of
+// one stream.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +13,13 @@ namespace thinwire {
 
 // One number for each value, the same on all ranks. Two buffers that commit swaps; rollback has
 // nothing to undo.
-class KeptRow final : public Stateful {
+class RememberedRow final : public Stateful {
  public:
-  KeptRow(size_t count, float first) : committed_(count, first), next_(count) {}
+  RememberedRow(size_t count, float first) : committed_(count, first), next_(count) {}
 
   std::span<const float> values() const noexcept { return committed_; }
 
-  // What is kept of the step under way, all of which is written before commit.
+  // What is remembered of the step under way, all of which is written before commit.
   std::span<float> next() noexcept { return next_; }
   void commit() noexcept { committed_.swap(next_); }
 
