@@ -9,12 +9,16 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/report/page.h"
 #include "cli/run_folder.h"
+#include "cli/run_list.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -42,6 +46,12 @@ std::string folder_of(size_t index, const std::string& codec) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.') c = '-';
   return name;
+}
+
+std::vector<std::string> folders_of(const std::vector<Run>& runs) {
+  std::vector<std::string> folders;
+  for (const Run& run : runs) folders.push_back(folder_of(folders.size(), run.codec));
+  return folders;
 }
 
 // fp32, the recipe's own codec, and SIDCo or else AdaComp: what a recipe is compared by.
@@ -133,6 +143,8 @@ int compare(const CompareArguments& arguments) {
     fmt::print(stderr, "{}: {}, {} codecs, one after the other\n",
                styled(terminal, Style::kBold, runs[0].recipe.name), workers.describe(),
                runs.size());
+  std::optional<RunList> list;
+  if (speak && !arguments.out.empty()) list.emplace(arguments.out, folders_of(runs));
   size_t finished = 0;
   for (Run& run : runs) {
     if (speak)
@@ -157,6 +169,7 @@ int compare(const CompareArguments& arguments) {
     ++finished;
     if (stop_requested()) break;  // while it ran, a run that cannot stop early
   }
+  list.reset();
   const bool stopped = finished < runs.size();
   runs.resize(finished);
   if (speak && !runs.empty()) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/data_option.h"
@@ -18,6 +19,7 @@
 #include "cli/number_check.h"
 #include "cli/report/page.h"
 #include "cli/run_folder.h"
+#include "cli/run_list.h"
 #include "cli/run_log.h"
 #include "cli/sweep_file.h"
 #include "cli/sweep_results.h"
@@ -82,6 +84,15 @@ void show_plan(const std::vector<Job>& jobs) {
                : job.state == JobState::kUnfinished ? "unfinished"
                                                     : "to do",
                job.run->name);
+}
+
+// Makes the runs, and lists those that have a folder here. Those that are kept elsewhere have none.
+bool make_listed_runs(const SweepArguments& arguments, std::vector<Job>& jobs) {
+  std::vector<std::string> names;
+  for (const Job& job : jobs)
+    if (job.state != JobState::kDone || fs::exists(job.folder)) names.push_back(job.run->name);
+  const RunList list(arguments.out, std::move(names));
+  return make_runs({arguments.data, arguments.at_once, arguments.report_every}, jobs);
 }
 
 // Ends the sweep before its first run where data are missing: each run would fail on its own.
@@ -158,8 +169,7 @@ int sweep(SweepArguments arguments) {
                styled(look_at(stderr), Style::kBold, sweep.title), jobs.size(), arguments.at_once,
                arguments.out);
   }
-  const bool well = arguments.table_only ||
-                    make_runs({arguments.data, arguments.at_once, arguments.report_every}, jobs);
+  const bool well = arguments.table_only || make_listed_runs(arguments, jobs);
   write_tables(arguments, sweep, jobs);
   if (stop_requested()) {
     fmt::print(stderr, "go on with the same command: {} sweep {} --out {}\n",

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cli/interrupt.h"
 #include "cli/number_check.h"
 #include "cli/report/reported_run.h"
+#include "cli/run_list.h"
 #include "cli/terminal.h"
 #include "cli/watch/followed_run.h"
 #include "cli/watch/run_view.h"
@@ -28,6 +30,7 @@ namespace fs = std::filesystem;
 struct WatchArguments {
   std::string folder;
   double every = 1;
+  double until_idle = 0;  // seconds; 0: for any time
   bool once = false;
 };
 
@@ -36,26 +39,54 @@ class Watcher {
  public:
   explicit Watcher(fs::path folder) : folder_(std::move(folder)) {}
 
+  // Throws kIo where the folder holds no run, unless a list says that there will be some.
   void update() {
-    for (const fs::path& run : runs_in(folder_))
+    list_ = listed_runs(folder_);
+    for (const fs::path& run : list_ ? begun_runs_in(folder_) : runs_in(folder_))
       if (!runs_.contains(run)) runs_.emplace(run, FollowedRun(run));
     for (auto& [path, run] : runs_) run.update();
   }
 
-  bool finished() const {
-    return std::all_of(runs_.begin(), runs_.end(),
-                       [](const auto& entry) { return entry.second.finished(); });
+  // Whether nothing else comes, as far as the folder tells. Runs that somebody starts one after the
+  // other in a folder without a list may always be followed by another.
+  bool ended() const {
+    if (is_run(folder_)) return runs_.begin()->second.finished();
+    return list_ && list_->ended;
+  }
+
+  // Since a run wrote something, or since the watch began where there is no run yet.
+  double idle_seconds() const {
+    double least = std::chrono::duration<double>(Clock::now() - began_).count();
+    if (!runs_.empty()) least = runs_.begin()->second.silent_seconds();
+    for (const auto& [path, run] : runs_) least = std::min(least, run.silent_seconds());
+    return least;
   }
 
   std::vector<std::string> lines(const Terminal& terminal) const {
     std::vector<std::string> all;
     for (const auto& [path, run] : runs_)
       for (std::string& line : lines_of(run, terminal)) all.push_back(std::move(line));
+    if (list_ && !is_run(folder_)) all.push_back(list_line());
     return all;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string list_line() const {
+    const auto done =
+        std::count_if(list_->runs.begin(), list_->runs.end(), [&](const std::string& name) {
+          const auto run = runs_.find(folder_ / name);
+          return run != runs_.end() && run->second.finished();
+        });
+    const bool short_of = list_->ended && static_cast<size_t>(done) < list_->runs.size();
+    return fmt::format("{} of {} runs done{}", done, list_->runs.size(),
+                       short_of ? "; no other goes on" : "");
+  }
+
+  const Clock::time_point began_ = Clock::now();
   fs::path folder_;
+  std::optional<ListedRuns> list_;
   std::map<fs::path, FollowedRun> runs_;
 };
 
@@ -82,7 +113,8 @@ void watch(const WatchArguments& arguments) {
     fmt::print("{}", text);
     std::fflush(stdout);
     drawn = lines.size();
-    if (!terminal.live || arguments.once || watcher.finished() || stop_requested()) return;
+    if (!terminal.live || arguments.once || watcher.ended() || stop_requested()) return;
+    if (arguments.until_idle > 0 && watcher.idle_seconds() >= arguments.until_idle) return;
     sleep_unless_stopped(arguments.every);
     if (stop_requested()) return;
   }
@@ -102,10 +134,17 @@ void add_watch_command(CLI::App& program, int& /*exit_code*/) {
       ->default_val(1)
       ->check(number_between(0.1, 86400.0))
       ->type_name("SECONDS");
+  command
+      ->add_option("--until-idle", arguments->until_idle,
+                   "End, too, when no run has written anything for so long")
+      ->check(number_between(0.1, 1e9))
+      ->type_name("SECONDS");
   command->add_flag("--once", arguments->once, "Show it once");
   command->footer(
-      "It reads the runs' files and does not slow them. It ends when all runs are finished, or by\n"
-      "Ctrl-C, which does not stop the runs. Where the output is no terminal, it is shown once.");
+      "It reads the runs' files and does not slow them. It ends when the run in DIR is finished,\n"
+      "or the sweep or comparison in DIR has ended; or by Ctrl-C, which does not stop the runs.\n"
+      "Runs that were started one by one inside DIR may always be followed by another. Where the\n"
+      "output is no terminal, it is shown once.");
   command->callback([arguments] {
     watch_interrupts();
     watch(*arguments);

@@ -231,12 +231,26 @@ Json settings_of_run(const Json& summary, const fs::path& recipe) {
 
 }  // namespace
 
-std::vector<fs::path> runs_in(const fs::path& path) {
+bool is_run(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(path / kMetrics, error)) return {path};
+  return fs::exists(folder / kMetrics, error);
+}
+
+std::vector<fs::path> begun_runs_in(const fs::path& path) {
+  std::error_code error;
+  if (is_run(path)) return {path};
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(path, error))
-    if (fs::exists(entry.path() / kMetrics, error)) found.push_back(entry.path());
+    if (is_run(entry.path())) found.push_back(entry.path());
+  std::sort(found.begin(), found.end(), [](const fs::path& left, const fs::path& right) {
+    return strverscmp(left.filename().c_str(), right.filename().c_str()) < 0;
+  });
+  return found;
+}
+
+std::vector<fs::path> runs_in(const fs::path& path) {
+  std::error_code error;
+  std::vector<fs::path> found = begun_runs_in(path);
   if (found.empty())
     throw Error(ErrorCode::kIo,
                 fmt::format("{}: {}; name a folder that train, compare or sweep wrote with --out",
@@ -244,9 +258,6 @@ std::vector<fs::path> runs_in(const fs::path& path) {
                             fs::exists(path, error)
                                 ? "holds no run: metrics.jsonl is neither here nor one folder below"
                                 : "is not there"));
-  std::sort(found.begin(), found.end(), [](const fs::path& left, const fs::path& right) {
-    return strverscmp(left.filename().c_str(), right.filename().c_str()) < 0;
-  });
   return found;
 }
 

@@ -10,9 +10,14 @@
 
 namespace thinwire::cli {
 
-// The runs that `path` stands for: itself if it holds metrics.jsonl, else those in the folders
-// directly inside, in the order of their names, numbers by value. Throws kIo, naming the folder, if
-// there is none.
+// Whether the folder is that of a run that has begun: it holds metrics.jsonl.
+bool is_run(const std::filesystem::path& folder);
+
+// The runs that `path` stands for: itself if it is one, else those in the folders directly inside,
+// in the order of their names, numbers by value.
+std::vector<std::filesystem::path> begun_runs_in(const std::filesystem::path& path);
+
+// The same. Throws kIo, naming the folder, if there is none.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& path);
 
 // The name of a folder, however it was written: "build/demo/" is called "demo".

@@ -46,6 +46,8 @@ class Sweep(program.ProgramTest):
         self.assertEqual([line["run"] for line in lines],
                          ["plain-seed1", "sparse-seed1", "plain-seed2", "sparse-seed2"])
         self.assertEqual(float(lines[1]["final_test_error"]), errors[0])
+        self.assertEqual(json.loads((self.folder / "all" / "runs.json").read_text()),
+                         {"runs": [line["run"] for line in lines], "ended": True})
 
         made = {path: path.stat().st_mtime_ns for path in self.folder.glob("all/*/summary.json")}
         again, err = self.sweep()
