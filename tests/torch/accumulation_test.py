@@ -19,7 +19,8 @@ LINK = 'link = tw.compress(model, "int8", optimizer=optimizer, scaler=scaler)\n'
 def code_of_page():
     """On the processor."""
     section = PAGE.read_text().split("## Accumulation, mixed precision and clipping\n")[1]
-    return re.search(r"^```python\n(.*?)^```", section, re.M | re.S)[1].replace('"cuda"', '"cpu"')
+    blocks = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    return next(block for block in blocks if LINK in block).replace('"cuda"', '"cpu"')
 
 
 def trained(rank, size, change):

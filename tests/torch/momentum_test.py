@@ -170,6 +170,7 @@ def warned(rank, size):
             warnings.simplefilter("always")
             for step in range(2):
                 images, labels = batch_of(step, rank)
+                optimizer.zero_grad()
                 nn.functional.cross_entropy(model(images), labels).backward()
                 torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1, momentum=0.9).step()  # another's
                 optimizer.step()
@@ -189,6 +190,7 @@ def warned_of_two(rank, size):
         for step in range(2):
             images, labels = batch_of(step, rank)
             for model, optimizer in zip(models, optimizers):
+                optimizer.zero_grad()
                 nn.functional.cross_entropy(model(images), labels).backward()
                 optimizer.step()
     del links

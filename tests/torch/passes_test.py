@@ -55,6 +55,7 @@ def two_passes(rank, size):
         found[name] = error_of(lambda: backward(run.model, 1, rank))
     run = Run(**FP32)
     train(run.model, run.optimizer, rank, 2)
+    run.optimizer.zero_grad()
     backward(run.model, 2, rank)
     said_of(lambda: error_of(lambda: backward(run.model, 3, rank)))
     found["steps of the link"] = run.link.metrics()["step"]

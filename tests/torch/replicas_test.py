@@ -123,6 +123,27 @@ def forgotten_behind_dcp(rank, size):
     return found
 
 
+def thrown_away(rank, size):
+    """How often it is said that gradients are, which are zeroed before the optimiser's step, or added to behind it."""
+    found = []
+    for zeroes in (True, False, None):
+        model, _ = linked(TOPK, mesh_of(2, 1))
+        optimizer = sgd(model)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for step in range(3):
+                optimizer.zero_grad()
+                loss_of(model, step, rank).backward()
+                optimizer.step()
+                if zeroes is None:
+                    continue
+                if zeroes:
+                    optimizer.zero_grad()
+                loss_of(model, step, rank).backward()
+        found.append(sum("were exchanged and thrown away" in str(one.message) for one in said))
+    return found
+
+
 def saved_shapes(rank, size):
     model, link = linked(TOPK, mesh_of(2, 2))
     train(model, sgd(model), rank, 1)
@@ -493,6 +514,9 @@ class Replicas(unittest.TestCase):
         for found, expected in on_ranks(4, accumulated_with_momentum):
             for name, one in found.items():
                 self.assert_close(one, expected[name])
+
+    def test_gradients_that_are_thrown_away_are_told(self):
+        self.assertEqual(on_ranks(2, thrown_away), [[1, 1, 0]] * 2)
 
     def test_rules_are_by_the_names_of_parameters(self):
         for names in on_ranks(4, rules):

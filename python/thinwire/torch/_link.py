@@ -14,6 +14,7 @@ import torch.distributed as dist
 from ..codec import Codec
 from ..errors import ContractError, TimeoutError
 from ._arguments import Arguments, Rules, explains_keywords
+from ._brought import Brought
 from ._codec_text import explained
 from ._exchange import Exchange, engine_options
 from ._fit import Unfit
@@ -60,6 +61,8 @@ class Link:
             self._optimizer.detach()
             raise
         weakref.finalize(self, self._optimizer.detach)
+        self._brought = Brought(tensors)
+        self._keeps: Optional[bool] = None  # whether there is a memory, once somebody asked
         self._changed = self._resumed = False
         self._scaler = scaler
         self._weight, self._abstains, self._skips = 1.0, False, False
@@ -97,6 +100,7 @@ class Link:
         self._report = self._exchange.wait() if end is None else end()
         self._steps += 1
         if self._has_input:
+            self._brought.note_exchange(bool(self._report["skipped"]))
             self._optimizer.note_exchange(bool(self._report["skipped"]))
         self._tell_decisions()
         self._tell_of_staging(self._report)
@@ -193,14 +197,24 @@ class Link:
                 f"the link ended in step {self._steps}, by {type(self._error).__name__}: {self._error}; an error in an "
                 "exchange ends the link, so start again from the last checkpoint, with the link's state") from self._error
 
-    def _awaits_optimizer(self) -> bool:
-        """Whether another exchange before the optimiser's next step might do harm."""
-        return self._optimizer.awaits_step
+    def _looks_at_passes(self) -> bool:
+        """Whether the next backward pass might do harm by what is in .grad."""
+        if not self._brought.is_there:
+            return False
+        if self._keeps is None:
+            self._keeps = self._exchange.chooses or bool(self._exchange.remembered_shapes())
+        return self._keeps
 
-    def _refuse_second_exchange(self) -> None:
+    def _begin_pass(self, exchanges: bool) -> None:
         """When a backward pass begins: raises where it does harm."""
-        if not self._skips and not self._abstains:
-            self._optimizer.refuse_second_exchange()
+        if self._skips or self._abstains:
+            return
+        is_unused = self._brought.begin_pass(exchanges)
+        if self._optimizer.awaits_step:  # momentum has acted in an exchange; at the step it is said if there were several
+            if exchanges and self._brought.is_there:
+                self._optimizer.refuse_second_exchange()
+        elif is_unused:
+            self._brought.tell_of_unused()
 
     def log_to(self, writer: Any, tag: str = "thinwire", *, layers: bool = False) -> None:
         """Writes the numbers of every step, from another thread. A writer that fails gives a
@@ -262,7 +276,7 @@ class Link:
                 self._exchange.change(spec, others, method, in_epoch)
         except TimeoutError as error:
             raise TimeoutError(f"change: {error}; do all ranks call it between the same two steps?") from None
-        self._changed = True
+        self._changed, self._keeps = True, None
         self._optimizer.follow(self._exchange)
         settings = self._exchange.settings
         warn_of_loss(settings, settings["rules"])
@@ -329,7 +343,7 @@ class Link:
         except BaseException:
             self._optimizer.set_momentum(self._exchange)
             raise
-        self._exchange, self._steps, self._changed = exchange, steps, bool(changed)
+        self._exchange, self._steps, self._changed, self._keeps = exchange, steps, bool(changed), None
         if released:
             self._optimizer.release_as_saved(exchange)
         self._resumed = True

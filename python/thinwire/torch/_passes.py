@@ -16,8 +16,8 @@ from ._averaged import Unwatched
 
 class _Link(Protocol):
     def _require_going_on(self) -> None: ...
-    def _awaits_optimizer(self) -> bool: ...
-    def _refuse_second_exchange(self) -> None: ...
+    def _looks_at_passes(self) -> bool: ...
+    def _begin_pass(self, exchanges: bool) -> None: ...
 
 
 def _will_exchange(model: DistributedDataParallel) -> bool:
@@ -51,14 +51,18 @@ class _BeforeForward(_Look):
 
 class _AfterForward(_Look):
     """Gradients are looked at when the backward pass begins, because scripts may zero them between the two passes, and once
-    in it: where a model has several outputs, some parameters have their gradients before the last one is reached. In the
-    usual case, one exchange for each step of the optimiser, nothing is done."""
+    in it: where a model has several outputs, some parameters have their gradients before the last one is reached. Passes
+    under no_sync are looked at, too: a sum that begins in one has no mean in it."""
 
     _task = -1  # the last backward pass that was looked at
+    _exchanges = False  # the backward pass of the last forward pass
 
     def _look(self, model: DistributedDataParallel, output: Any) -> None:
         link = self._link()
-        if link is None or not link._awaits_optimizer() or not _will_exchange(model):
+        if link is None or not torch.is_grad_enabled():
+            return
+        self._exchanges = _will_exchange(model)
+        if not link._looks_at_passes():
             return
         for leaf in tree_leaves(output):
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:  # others would keep the hook for later passes
@@ -69,7 +73,7 @@ class _AfterForward(_Look):
         task = torch._C._current_graph_task_id()
         if link is not None and task != self._task:
             self._task = task
-            link._refuse_second_exchange()
+            link._begin_pass(self._exchanges)
 
 
 def look_at_passes(model: DistributedDataParallel, link: Any) -> None:

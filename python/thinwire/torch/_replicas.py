@@ -110,12 +110,18 @@ class ReplicasLink(Link):
         assert step is not None
         if step.begun:
             return
+        self._tell_of_means_thrown_away()
         step.scale = self._begin_exchange()
         step.begun = True
         for one in self._parameters:
             if one.tensor.grad is not None:
                 step.before[id(one.tensor)] = one.tensor.grad
                 one.tensor.grad = None
+
+    def _tell_of_means_thrown_away(self) -> None:
+        """Gradients of this pass are not in .grad yet. What is there is not exchanged again."""
+        if self._looks_at_passes() and not (self._skips or self._abstains) and self._brought.is_thrown_away():
+            self._brought.tell_of_unused()
 
     def _take(self, parameter: nn.Parameter) -> None:
         step = self._step
