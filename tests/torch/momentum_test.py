@@ -5,6 +5,7 @@ import unittest
 import warnings
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -344,6 +345,26 @@ def released_and_loaded(rank, size):
     return found
 
 
+def sgd_with_momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def released_alone(rank, size, make):
+    """What rank 0 is told, whose optimiser is then as it was; the other rank's own sums meanwhile."""
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net())
+    optimizer = make(model.parameters())
+    link = tw.compress(model, "topk:density=0.05", optimizer=optimizer, deadline_seconds=3)
+    train(model, optimizer, rank, 2)
+    if rank == 0:
+        text = error_of(link.release_optimizer)
+    sums = [torch.full((count,), 3.0) for count in (1, 1000)]
+    for one in sums:
+        dist.all_reduce(one)
+    released = link.state_dict()[f"rank {rank}"][0]["released"]
+    return text if rank == 0 else "", [one.unique().tolist() for one in sums], released
+
+
 def released_and_resumed(rank, size):
     """How far runs that go on in a new link from the state of a released one are from a run in one piece."""
     straight, first = Run("topk:density=0.05").steps(rank, 0, 3), Run("topk:density=0.05").steps(rank, 0, 3)
@@ -494,6 +515,12 @@ class OptimizerMomentum(unittest.TestCase):
                              {"unnamed": 1, "meant": 0, "dense": 0, "none": 0, "rounded": 0, "chosen": 0,
                               "rule": 1, "of no tensor": 0})
             self.assertIn("codec 'topk'", found["unnamed"][0])
+
+    def test_a_release_by_one_rank_is_its_own_error(self):
+        for make in (sgd_with_momentum, torch.optim.Adam):
+            (text, *first), (_, *other) = on_ranks(2, released_alone, make)
+            self.assertRegex(text, "release_optimizer: .*rank 1.*do all ranks call it between the same two steps")
+            self.assertEqual((first, other), ([[[6.0], [6.0]], False],) * 2)
 
     def test_each_of_two_links_warns_once_and_both_go_on(self):
         for files in on_ranks(2, warned_of_two):

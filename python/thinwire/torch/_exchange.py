@@ -46,7 +46,7 @@ class Exchange:
         device: Optional[torch.device] = None,
     ) -> None:
         self.parameters, self.options = parameters, options
-        self._processes, self._deadline, self._with_momentum = processes, deadline_seconds, with_momentum
+        self._processes, self.deadline_seconds, self._with_momentum = processes, deadline_seconds, with_momentum
         carrier = carrier_of(processes)
         others = carrier if averaging is None else carrier_of(averaging)
         self._given_averaging, self._averaging = averaging, others.group
@@ -69,7 +69,7 @@ class Exchange:
 
     def again(self, changed: _Options, memories_asked: Optional[list[str]]) -> Exchange:
         """Another of the same parameters, which remembers nothing."""
-        return Exchange(self._processes, self.parameters, self.options, self._deadline, self._with_momentum, changed,
+        return Exchange(self._processes, self.parameters, self.options, self.deadline_seconds, self._with_momentum, changed,
                         memories_asked, self._given_averaging, self._device)
 
     @property
@@ -152,7 +152,7 @@ class Exchange:
 
     def velocities(self) -> dict[int, torch.Tensor]:
         """The mean over ranks of what memories hold of each parameter's momentum, by its id. Called
-        by all ranks between two steps."""
+        by all ranks between two steps, which are known to do so."""
         held: dict[str, torch.Tensor] = {}  # of this rank; with groups another rank may have the others
         by_name, shared = {parameter.name: parameter for parameter in self.parameters}, self.shared
         for name, *_, data in self.save():
@@ -164,13 +164,13 @@ class Exchange:
             parts = values.split([math.prod(one.shape) for one in own])
             held.update((one.name, part) for one, part in zip(own, parts))
         holders = torch.tensor([float(one.name in held) for one in self.parameters])
-        all_reduce(holders, self._averaging)
+        all_reduce(holders, self._averaging, self.deadline_seconds)
         found: dict[int, torch.Tensor] = {}
         for one, count in zip(self.parameters, holders.tolist()):
             if count == 0:
                 continue
             values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape))
-            all_reduce(values, self._averaging)
+            all_reduce(values, self._averaging, self.deadline_seconds)
             found[id(one.tensor)] = values.div_(count)
         return found
 

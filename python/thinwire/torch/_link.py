@@ -297,9 +297,16 @@ class Link:
         """Returns the momentum to the optimiser: from the next step on it acts on the mean, and
         starts from what the memories held of it. Adam continues from its own state. All ranks call
         it between the same two steps. Call it before the link is deleted: otherwise the optimiser
-        gets its momentum back, but not what the memories held of it."""
+        gets its momentum back, but not what the memories held of it.
+
+        Raises:
+            thinwire.errors.Error: TimeoutError: another rank did not call it. The optimiser is then unchanged.
+        """
         self._between_steps("release_optimizer")
-        self._optimizer.release(self._exchange)
+        try:
+            self._optimizer.release(self._exchange)
+        except TimeoutError as error:
+            raise TimeoutError(f"release_optimizer: {error}; do all ranks call it between the same two steps?") from None
 
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's memories and encoder states, for its checkpoint. Call it between two

@@ -5,6 +5,7 @@ file of the package asks for a device."""
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import threading
 import weakref
@@ -15,7 +16,7 @@ from typing import Any, Optional
 import torch
 import torch.distributed as dist
 
-from ..errors import UnsupportedError
+from ..errors import PeerLostError, TimeoutError, UnsupportedError
 from ._native import close_group
 
 _GPU = "cuda"
@@ -193,11 +194,21 @@ def broadcast(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
         tensor.copy_(here)
 
 
-def all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup, op: Any = dist.ReduceOp.SUM) -> None:
-    """Of a tensor in CPU memory."""
+def all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup, deadline_seconds: float,
+               op: Any = dist.ReduceOp.SUM) -> None:
+    """Of a tensor in CPU memory. All ranks of the group are known to call it now: to those that do something else it would be
+    a collective of the script's own."""
     options = dist.AllreduceOptions()
     options.reduceOp = op
-    host_group(group).allreduce([tensor], options).wait()
+    _await(host_group(group).allreduce([tensor], options), deadline_seconds)
+
+
+def _await(work: dist.Work, deadline_seconds: float) -> None:
+    try:
+        work.wait(datetime.timedelta(seconds=deadline_seconds))
+    except RuntimeError as error:
+        kind = TimeoutError if "timed out" in str(error).lower() else PeerLostError
+        raise kind(f"a collective of torch's, with which thinwire compares what ranks have, failed: {error}") from None
 
 
 def staged(like: torch.Tensor, count: int) -> torch.Tensor:

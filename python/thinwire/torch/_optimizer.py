@@ -195,7 +195,10 @@ class LinkedOptimizer:
 
     def release(self, exchange: Exchange) -> None:
         """Gives the optimiser back, with what memories hold of its momentum. Called by all ranks
-        between two steps."""
+        between two steps: a rank that does not is an error of all others, which change nothing."""
+        if self._first_moment is None and self._momentum is None:
+            return
+        exchange.agree("release_optimizer", [])
         self._give_back(exchange, exchange.velocities() if self._momentum is not None else {})
 
     def release_as_saved(self, exchange: Exchange) -> None:

@@ -166,7 +166,7 @@ class ReplicasLink(Link):
         not zero on any rank, so that the ranks of a replica have gradients of the same parameters."""
         if missing and not skipped:
             found = torch.tensor([int(step.given[id(one)].any()) for one in missing], dtype=torch.int32)
-            found = any_on_any_rank(found, self._grid.shard)
+            found = any_on_any_rank(found, self._grid.shard, self._exchange.deadline_seconds)
             for parameter, has_any in zip(missing, found.tolist()):
                 if has_any and parameter.requires_grad:
                     parameter.grad = as_part_of(step.given[id(parameter)], parameter)

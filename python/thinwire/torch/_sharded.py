@@ -119,7 +119,7 @@ def grid_of(parameters: Sequence[Parameter], replicate: Any) -> Grid:
     return Grid(*groups, shards, tuple(carrier_of(group) for group in groups))
 
 
-def any_on_any_rank(flags: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+def any_on_any_rank(flags: torch.Tensor, group: dist.ProcessGroup, deadline_seconds: float) -> torch.Tensor:
     """Of flags as integers, those that are set on a rank of the group."""
-    all_reduce(flags, group, dist.ReduceOp.MAX)
+    all_reduce(flags, group, deadline_seconds, dist.ReduceOp.MAX)
     return flags
