@@ -65,6 +65,15 @@ def assigned(rank, size):
     return said_by(lambda: train(model, optimizer, rank, 1))
 
 
+def wrapped(rank, size):
+    """Layers are wrapped in their place after the local method was built: their parameters are the same under other names."""
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+    model = make_net()
+    optimizer = tw.PeriodicAveraging(sgd(model.parameters()), model, tau=1)
+    model[0], model[4] = torch.compile(model[0], backend="eager"), checkpoint_wrapper(model[4])
+    return said_by(lambda: train(model, optimizer, rank, 2)), weights_of(model)
+
+
 def in_part(rank, size):
     """Two optimisers share a model, and workers talk about all of it."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 4))
@@ -97,6 +106,11 @@ class Held(unittest.TestCase):
     def test_a_model_with_other_parameters_by_now_is_refused(self):
         for text in on_ranks(2, assigned):
             self.assertIn("parameter '0.weight' is not the one that the model had when the local method was built", text)
+
+    def test_a_model_whose_layers_were_wrapped_meanwhile_is_taken(self):
+        (said, weights), (other, its) = on_ranks(2, wrapped)
+        self.assertEqual((said, other), ("nothing", "nothing"))
+        self.assertTrue(torch.equal(weights, its))
 
     def test_an_optimiser_of_a_part_of_the_model_is_taken(self):
         first, second = on_ranks(2, in_part)

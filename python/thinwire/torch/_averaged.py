@@ -11,10 +11,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import ContractError, UnsupportedError
-from ._memory import device_of
+from ._kinds import check_type
 from ._parameters import Parameter, every_parameter, listed, plainly_named
-
-_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 
 
 class Unwatched:
@@ -128,15 +126,6 @@ def _known_to(model: DistributedDataParallel) -> list[nn.Parameter]:
         "gradient is sparse: freeze and unfreeze before DistributedDataParallel(model), or between compress and the "
         "first step"
     )
-
-
-def check_type(one: Parameter) -> None:
-    if one.tensor.dtype not in _TYPES:
-        names = ", ".join(str(kind).removeprefix("torch.") for kind in _TYPES)
-        raise UnsupportedError(
-            f"compress: parameter '{one.name}' is of type {one.tensor.dtype}; it may be one of {names}"
-        )
-    device_of([(one.name, one.tensor)])
 
 
 def _ids_in(module: nn.Module) -> list[int]:

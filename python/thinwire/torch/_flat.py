@@ -8,8 +8,21 @@ from collections.abc import Sequence
 import torch
 
 from ..errors import UnsupportedError
+from ._kinds import REAL, check_type
 from ._memory import device_of, staged
 from ._parameters import Parameter
+
+
+def _require_apart(parameters: Sequence[Parameter], caller: str) -> None:
+    """Raises where two parameters share memory: in the vector they would be apart. Those with gaps in their memory are not
+    looked at; of two that lie in the gaps of each other none is in the other's way."""
+    found = sorted((tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), one.name)
+                   for one in parameters
+                   if (tensor := one.tensor).numel() > 0 and torch.ops.aten.is_non_overlapping_and_dense(tensor))
+    for (_, end, first), (begin, _, second) in zip(found, found[1:]):
+        if begin < end:
+            raise UnsupportedError(f"{caller}: parameters '{first}' and '{second}' share memory, and the method would give each "
+                                   "its own; make one Parameter of both, as by b.weight = a.weight, or clone one of them")
 
 
 class FlatParameters:
@@ -18,13 +31,19 @@ class FlatParameters:
     It lies in CPU memory. Contiguous float32 parameters there are moved into it and are views from then on,
     so that nothing is copied in a step; others, those on a GPU, and those that somebody gives memory of their own again,
     are copied before and after.
+
+    Args:
+        caller: who asks, for errors.
+
+    Raises:
+        UnsupportedError: one is of another type than float32, bfloat16 and float16, or two share memory.
     """
 
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, parameters: Sequence[Parameter], caller: str) -> None:
         for one in parameters:
-            if not one.tensor.is_floating_point():
-                raise UnsupportedError(f"parameter '{one.name}' has type {one.tensor.dtype}")
-        device = device_of((one.name, one.tensor) for one in parameters)
+            check_type(one, caller, REAL)
+        _require_apart(parameters, caller)
+        device = device_of(((one.name, one.tensor) for one in parameters), caller)
         self._parameters = [one.tensor for one in parameters]
         self._known = {id(parameter) for parameter in self._parameters}
         self.values = staged(torch.empty(0, device=device), sum(p.numel() for p in self._parameters))

@@ -28,19 +28,25 @@ class Held:
                 "over the parameters that this model has now"
             )
         self._model = weakref.ref(model)
-        self._known = dict(model.named_parameters())
+        self._known = {id(tensor): (tensor, tensor.dtype) for tensor in model.parameters()}
         self._frozen = [(names[id(tensor)], tensor) for _, tensor in held if not tensor.requires_grad]
 
     def check(self) -> None:
         """Raises where a parameter is trained by now that was frozen when workers said what they talk about, or is
-        another one."""
+        another one, or of another type. Its name may be another: wrappers add to names."""
         model = self._model()
         for name, tensor in () if model is None else model.named_parameters():
-            if self._known.get(name) is not tensor:
+            _, kind = self._known.get(id(tensor), (None, None))
+            if kind is None:
                 raise ContractError(
                     f"parameter '{name}' is not the one that the model had when the local method was built, as "
                     "load_state_dict(assign=True) leaves it: workers would never agree on it; build optimiser and "
                     "local method anew"
+                )
+            if tensor.dtype != kind:
+                raise ContractError(
+                    f"parameter '{name}' was of type {kind} when the local method was built, and is of {tensor.dtype} now: "
+                    "convert the model before"
                 )
         for name, tensor in self._frozen:
             if tensor.requires_grad:

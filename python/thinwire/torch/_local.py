@@ -20,10 +20,11 @@ from ._flat import FlatParameters
 from ._held import Held
 from ._local_state import local_states
 from ._loggers import Loggers
-from ._memory import broadcast, carrier_of
+from ._memory import carrier_of
 from ._native import LocalWorker
 from ._parameters import describe
 from ._reports import rows_of_round
+from ._rest import begin_as_first
 from ._saved import of_rank, to_tensor, together
 
 
@@ -90,7 +91,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self.optim = optimizer
         self._method, self._codec = method, codec
         parameters = describe(model, set())
-        self._flat = FlatParameters(parameters)
+        self._flat = FlatParameters(parameters, type(self).__name__)
         options = {"method": method, "codec": codec, "feedback": feedback, "exchange": exchange,
                    "seed": seed, "max_skipped": max_skipped, "host": host}
         tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
@@ -100,9 +101,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._carrier = carrier  # behind the worker, which is to end before it
         self._needs_loss = self._worker.needs_loss
         self._flat.scatter()
-        others = [p.detach() for p in model.parameters() if not self._flat.knows(p)]
-        for tensor in [*others, *model.buffers()]:
-            broadcast(tensor, group)
+        begin_as_first(model, self._flat.knows, group, self._worker.tell_all, deadline_seconds)
         self._gradient = torch.empty_like(self._flat.values) if self._worker.adjusts_gradient else None
         self._loggers = Loggers()
         self._last: dict[str, Any] = {}

@@ -24,8 +24,11 @@ _own: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # the c
 _meetings: weakref.WeakKeyDictionary[Any, dict[str, int]] = weakref.WeakKeyDictionary()  # of a world's ranks, so far
 
 
-def device_of(named: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
+def device_of(named: Iterable[tuple[str, torch.Tensor]], caller: str = "compress") -> torch.device:
     """The device of tensors with these names: the GPU that some of them are on, or the CPU.
+
+    Args:
+        caller: who asks, for errors.
 
     Raises:
         UnsupportedError: one is on a device that is neither, or they are on two GPUs.
@@ -36,10 +39,10 @@ def device_of(named: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
         if device.type == "cpu" or device == found:
             continue
         if device.type != _GPU:
-            raise UnsupportedError(f"compress: parameter '{name}' is on {device}; it may be on the CPU or on a "
+            raise UnsupportedError(f"{caller}: parameter '{name}' is on {device}; it may be on the CPU or on a "
                                    "GPU of NVIDIA's")
         if found.type == _GPU:
-            raise UnsupportedError(f"compress: parameter '{name}' is on {device}, and '{where}' on {found}; give each "
+            raise UnsupportedError(f"{caller}: parameter '{name}' is on {device}, and '{where}' on {found}; give each "
                                    "process one GPU")
         found, where = device, name
     return found
@@ -185,11 +188,12 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.cpu()
 
 
-def broadcast(tensor: torch.Tensor, group: dist.ProcessGroup) -> None:
-    """The values of the group's first rank become those of all."""
-    here, options = on_host(tensor), dist.BroadcastOptions()
+def broadcast(tensor: torch.Tensor, group: dist.ProcessGroup, deadline_seconds: float) -> None:
+    """The values of the group's first rank become those of all, as bytes. The tensor may lie in memory in any way that no two
+    of its values share. All ranks of the group are known to call it now."""
+    here, options = on_host(tensor).resolve_conj().resolve_neg().contiguous(), dist.BroadcastOptions()
     options.rootRank = 0
-    host_group(group).broadcast([here], options).wait()
+    _await(host_group(group).broadcast([here.view(-1).view(torch.uint8)], options), deadline_seconds)
     if here is not tensor:
         tensor.copy_(here)
 

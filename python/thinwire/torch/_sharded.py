@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 
 from ..errors import ContractError, UnsupportedError
-from ._averaged import check_type
+from ._kinds import check_type
 from ._memory import Carrier, all_reduce, carrier_of
 from ._parameters import Parameter, describe, every_parameter, is_sharded, listed
 
