@@ -36,6 +36,27 @@ class Dicts:
         self.rows.append(row)
 
 
+class Run:
+    """As W&B documents `Run.log`: a row of a step that is past is dropped, and one without a step begins the next, except
+    with commit=False."""
+
+    def __init__(self):
+        self.step, self.row, self.rows, self.calls = 0, {}, [], 0
+
+    def log(self, data, step=None, commit=None):
+        self.calls += 1
+        if step is not None and step < self.step:
+            return
+        if step is not None and step > self.step:
+            self._end(step)
+        self.row.update(data)
+        if commit or (commit is None and step is None):
+            self._end(self.step + 1)
+
+    def _end(self, step):
+        self.rows, self.row, self.step = [*self.rows, (self.step, self.row)], {}, step
+
+
 class FullDisk:
     def __init__(self):
         self.calls = 0
@@ -76,6 +97,21 @@ def watched(rank, size):
     train(model, sgd(model), rank, 2)
     wait_until(lambda: len(dicts.rows) == 2)
     return plain.rows, layers.rows, dicts.rows, link.metrics()
+
+
+def beside_own_rows(rank, size):
+    """What W&B has of a script that logs a row in each epoch, with or without a step, and nothing else."""
+    found = []
+    for with_step in (True, False):
+        model, run = DistributedDataParallel(make_net()), Run()
+        tw.compress(model, "fp16").log_to(run)
+        for epoch in range(3):
+            train(model, sgd(model), rank, 2)
+            wait_until(lambda: run.calls == 2 * epoch + 2 + epoch)
+            run.log({"loss": epoch}, **({"step": epoch} if with_step else {}))
+        run.log({}, step=3)
+        found.append([(step, row["loss"], row.get("thinwire/step")) for step, row in run.rows])
+    return found
 
 
 def without_norms(rank, size):
@@ -158,6 +194,11 @@ class Loggers(unittest.TestCase):
             self.assertIn(f"thinwire/{LARGE}/payload_bytes", names)
             self.assertFalse([name for name in names if name.endswith("_norm")])
             self.assertEqual(norm, 0)
+
+    def test_rows_of_the_script_itself_are_kept(self):
+        for with_step, without in on_ranks(2, beside_own_rows):
+            self.assertEqual(without, [(0, 0, 2.0), (1, 1, 4.0), (2, 2, 6.0)])
+            self.assertEqual(with_step, [(0, 0, 4.0), (1, 1, 6.0), (2, 2, None)])  # a step ends with the next one
 
     def test_a_writer_that_fails_is_a_warning(self):
         for strict in (False, True):

@@ -223,7 +223,8 @@ class Link:
         Args:
             writer: an object with add_scalar(name, value, step), like
                 torch.utils.tensorboard.SummaryWriter, or with log(dict), like wandb or one of its
-                runs; that dict has the step, too.
+                runs; that dict has the step, too. If `log` takes commit=, as W&B's does, it gets commit=False: the row joins
+                the row that the script itself logs next.
             tag: the prefix of names.
             layers: also the density, bytes and, where `compress` was given norms=True, norms of
                 every compressed vector, "thinwire/fc.weight/density".

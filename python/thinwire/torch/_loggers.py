@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
@@ -25,6 +26,16 @@ class _Writer(NamedTuple):
     layers: bool
 
 
+def _log(target: Any, row: dict[str, float]) -> None:
+    """Beside what a script gives W&B itself: a row with a step of its own would be dropped where that is past, and one that
+    ends W&B's step would make it past for the script's own steps. So a row joins the step that the script is at."""
+    try:
+        joins = "commit" in inspect.signature(target.log).parameters
+    except (TypeError, ValueError):  # of a function that says nothing of itself
+        joins = False
+    target.log(row, commit=False) if joins else target.log(row)
+
+
 def _writes_to(target: Any) -> Callable[[dict[str, float], int], None]:
     if callable(getattr(target, "add_scalar", None)):
         def scalars(row: dict[str, float], step: int) -> None:
@@ -32,8 +43,7 @@ def _writes_to(target: Any) -> Callable[[dict[str, float], int], None]:
                 target.add_scalar(name, value, step)
         return scalars
     if callable(getattr(target, "log", None)):
-        # Without a step of its own: W&B drops what comes to a step that is past.
-        return lambda row, step: target.log(row)
+        return lambda row, step: _log(target, row)
     raise ContractError(
         f"log_to takes what has add_scalar(name, value, step), as TensorBoard's SummaryWriter, or log(dict), as "
         f"wandb or one of its runs, not a {type(target).__name__}"

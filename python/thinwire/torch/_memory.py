@@ -193,7 +193,8 @@ def broadcast(tensor: torch.Tensor, group: dist.ProcessGroup, deadline_seconds: 
     of its values share. All ranks of the group are known to call it now."""
     here, options = on_host(tensor).resolve_conj().resolve_neg().contiguous(), dist.BroadcastOptions()
     options.rootRank = 0
-    _await(host_group(group).broadcast([here.view(-1).view(torch.uint8)], options), deadline_seconds)
+    flat = here.view(()).view(1) if here.numel() == 1 else here.view(-1)  # a lone value may have any stride
+    _await(host_group(group).broadcast([flat.view(torch.uint8)], options), deadline_seconds)
     if here is not tensor:
         tensor.copy_(here)
 
