@@ -305,6 +305,18 @@ def by_rules(rank, size):
     return {name: [*one["tensors"]] for name, one in state["modules"].items()}
 
 
+def overlapping(rank, size):
+    """What is said of second links of a model and its parts, in both orders, and of links of two parts."""
+    import thinwire.torch as tw
+    models = [sharded(make_gpt(), mesh_of_all()) for _ in range(3)]
+    parts = [(model.blocks[0], model) for model in models]
+    tw.compress(parts[0][0], "fp32")
+    tw.compress(parts[1][1], "fp32")
+    tw.compress(parts[2][0], "fp32")
+    return [error_of(lambda: tw.compress(parts[0][1], "fp32")), error_of(lambda: tw.compress(parts[1][0], "fp32")),
+            error_of(lambda: tw.compress(models[2].blocks[1], "fp32"))]
+
+
 def mistakes(rank, size):
     import thinwire.torch as tw
     from torch.nn.parallel import DistributedDataParallel
@@ -493,6 +505,12 @@ class Shards(unittest.TestCase):
             for i in range(2):
                 codecs = modules[f"blocks.{i}.norm.weight"]
                 self.assertEqual(sorted(codecs), ["fp32", "int8"])
+
+    def test_a_module_has_one_link(self):
+        for part_first, whole_first, apart in on_ranks(2, overlapping):
+            self.assertRegex(part_first, "ContractError: compress: module 'blocks.0' has a link already")
+            self.assertRegex(whole_first, "ContractError: compress: this model has a link already")
+            self.assertEqual(apart, "none")
 
     def test_mistakes_are_named(self):
         for found in on_ranks(2, mistakes):

@@ -369,9 +369,29 @@ class Links(unittest.TestCase):
             self.assertLess(max(early, late), 20)
             self.assertTrue(same)
 
+    def test_states_are_there_behind_the_process_group(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(on_ranks(2, behind_the_group, str(pathlib.Path(folder) / "second")), [[True, True]] * 2)
+
     def test_a_resumed_run_that_forgets_the_link_is_told_once(self):
         for said in on_ranks(2, resumes_without):
             self.assertEqual(said, {"forgotten": 1, "loaded": 0, "new": 0, "no memory": 0, "warmed up": 0})
+
+
+def behind_the_group(rank, size, store):
+    """Whether states are the same behind destroy_process_group."""
+    import thinwire.torch as tw
+    model, local = DistributedDataParallel(make_net()), make_net()
+    link = tw.compress(model, "topk:density=0.05")
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), rank, 2)
+    owners = [link, tw.PeriodicAveraging(torch.optim.SGD(local.parameters(), lr=0.1), local)]
+    before = [content(owner.state_dict()) for owner in owners]
+    dist.barrier()
+    dist.destroy_process_group()
+    behind = [content(owner.state_dict()) for owner in owners]
+    same = [torch.equal(*(one.get("thinwire", one)["state"] for one in pair)) for pair in zip(before, behind)]
+    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+    return same
 
 
 class LocalOptimizers(unittest.TestCase):

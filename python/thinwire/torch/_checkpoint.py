@@ -34,7 +34,7 @@ class Checkpoint:
         """One entry for each rank."""
         size = self._old_size or dist.get_world_size()
         if size == dist.get_world_size() and not self._all:
-            mine = of_rank({})
+            mine = of_rank({}, dist.get_rank())
             return {key: value for key, value in self._owner.state_dict().items() if key in mine}
         return {f"rank {r}": () for r in range(size)}
 

@@ -51,6 +51,7 @@ class Link:
         averaging: Optional[dist.ProcessGroup] = None,
     ) -> None:
         self._parameters = list(parameters)
+        self._rank_of_world = dist.get_rank()  # known behind destroy_process_group, too
         tensors = [parameter.tensor for parameter in self._parameters]
         self._optimizer = LinkedOptimizer(optimizer, momentum, tensors, engine_options(self._parameters, options))
         try:
@@ -312,7 +313,7 @@ class Link:
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's memories and encoder states, for its checkpoint. Call it between two
         steps."""
-        return of_rank(saved_state(self._exchange, self._steps, self._changed, self._optimizer.released))
+        return of_rank(saved_state(self._exchange, self._steps, self._changed, self._optimizer.released), self._rank_of_world)
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
         """Loads a state. If the saved link's codec had been changed, the link continues with the

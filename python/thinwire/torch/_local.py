@@ -97,6 +97,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         tensors = [(p.name, list(p.tensor.shape), p.kind) for p in parameters]
         self._tensors = {name: shape for name, shape, _ in tensors}
         carrier = carrier_of(group)
+        self._rank_of_world = dist.get_rank()
         self._worker = LocalWorker(carrier.group, tensors, self._flat.values, options, deadline_seconds)
         self._carrier = carrier  # behind the worker, which is to end before it
         self._needs_loss = self._worker.needs_loss
@@ -209,7 +210,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         own = {"method": self._method, "codec": self._codec, "rank": self._worker.rank,
                "world_size": self._worker.size, "tensors": self._tensors,
                "state": to_tensor(self._worker.save())}
-        return {**inner, **of_rank({**inner, "thinwire": own})}
+        return {**inner, **of_rank({**inner, "thinwire": own}, self._rank_of_world)}
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Loads a state. All ranks call it, after the caller loaded the model's parameters.

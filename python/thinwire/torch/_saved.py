@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, TypeVar, Union
 
 import torch
-import torch.distributed as dist
 
 from .. import errors
 from .._state import SEAL, StateArray, read_state, write_state
@@ -35,10 +34,10 @@ def from_tensor(rank: int, state: torch.Tensor) -> list[StateArray]:
     return [array for array in arrays if array[0] != SEAL]
 
 
-def of_rank(state: Mapping[str, Any]) -> dict[str, Any]:
-    """This rank's state so that torch.distributed.checkpoint keeps it apart from the others': entries of one name
+def of_rank(state: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """The state of this rank of the world so that torch.distributed.checkpoint keeps it apart from the others': entries of one name
     are copies of each other there, and one is stored. In a tuple, an entry is stored as it is."""
-    return {f"rank {dist.get_rank()}": (state,)}
+    return {f"rank {rank}": (state,)}
 
 
 def entries(saved: Saved) -> list[Mapping[str, Any]]:

@@ -163,6 +163,7 @@ class ShardsLink(Link):
             if not any(decides(pattern, one) for one in trained.values()):
                 raise BadOptionError(f"compress: the rule '{pattern}' fits no parameter")
         self._carried = {*trained}
+        self._rank_of_world = dist.get_rank()
         self._reductions: dict[str, Reduction] = {}
         self._gathers: list[WeightGather] = []
         self._resumed = False
@@ -251,7 +252,8 @@ class ShardsLink(Link):
         """Returns this rank's memories, for its checkpoint. Call it between two steps."""
         modules = {name: saved_state(one.exchange, one.steps, False) for name, one in self._reductions.items()}
         first = next(iter(self._reductions.values())).exchange
-        return of_rank({"rank": first.rank, "world_size": first.size, "steps": self._steps_done(), "modules": modules})
+        return of_rank({"rank": first.rank, "world_size": first.size, "steps": self._steps_done(), "modules": modules},
+                       self._rank_of_world)
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
         """Loads a state. All ranks call it, between two steps.

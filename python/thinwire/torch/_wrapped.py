@@ -23,8 +23,11 @@ def without_compile(model: Any) -> Any:
 
 def is_fully_sharded(model: Any) -> bool:
     """Whether fully_shard was called on the model or parts of it. By name: torch takes a second to import it."""
-    return isinstance(model, nn.Module) and any(
-        kind.__name__ == "FSDPModule" for module in model.modules() for kind in type(module).__mro__)
+    return isinstance(model, nn.Module) and any(_is_sharded_module(module) for module in model.modules())
+
+
+def _is_sharded_module(module: nn.Module) -> bool:
+    return any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__)
 
 
 def require_replicated(model: Any) -> DistributedDataParallel:
@@ -50,12 +53,18 @@ def register(model: DistributedDataParallel, link: Any, hook: Any) -> None:
 
 
 def require_first(model: nn.Module) -> None:
+    """Raises where a sharded model, or a part of it, has a link already."""
     if model in _linked:
         raise ContractError("compress: this model has a link already: link.change(codec) goes on with another codec")
+    for name, module in model.named_modules():
+        if module in _linked:
+            raise ContractError(f"compress: module '{name}' has a link already, which its gradients go through: give compress "
+                                "the whole model, once")
 
 
 def note_link(model: nn.Module) -> None:
     _linked.add(model)
+    _linked.update(module for module in model.modules() if _is_sharded_module(module))
 
 
 def require_free(model: DistributedDataParallel) -> None:
