@@ -42,7 +42,7 @@ struct KthState {
 
   float magnitude() const noexcept { return std::bit_cast<float>(bits); }
 };
-constexpr size_t kKthBins = 2048;
+inline constexpr size_t kKthBins = 2048;
 void find_kth(Launcher& on, const float* values, size_t count, size_t k, uint32_t* bins,
               KthState* kth);
 

@@ -11,7 +11,7 @@
 
 namespace thinwire::testing {
 
-constexpr uint64_t kStepsInEpoch = 2;
+inline constexpr uint64_t kStepsInEpoch = 2;
 
 inline std::vector<TensorSpec> accordion_model() {
   return {{"a.weight", {30, 20}, TensorKind::kLinear},

@@ -21,7 +21,7 @@ namespace thinwire::testing {
 using Values = std::vector<float>;
 using Ids = std::vector<uint64_t>;
 
-constexpr size_t kSample = 24;  // values
+inline constexpr size_t kSample = 24;  // values
 
 inline BoundarySpec spec_of(std::string codec, std::string memory, bool per_sample = true) {
   BoundarySpec spec;

@@ -22,7 +22,7 @@ inline std::vector<TensorSpec> vector_model() {
           {"first.bias", {5}, TensorKind::kBias},
           {"second.weight", {3, 4, 5}, TensorKind::kConvolution}};
 }
-constexpr size_t kModelSize = 45 + 5 + 60;
+inline constexpr size_t kModelSize = 45 + 5 + 60;
 
 // f(x) = 1/2 sum of a (x - 1)^2 with a between 0.5 and 1.5. Batch `step` of `rank` sees the minimum
 // at 1 + noise. Twice: in float as a worker computes, in double as an oracle does.

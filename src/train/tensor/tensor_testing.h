@@ -14,7 +14,7 @@
 
 namespace thinwire {
 
-constexpr int64_t kTextLength = 6, kTextTokens = 7;
+inline constexpr int64_t kTextLength = 6, kTextTokens = 7;
 
 // Each token is the one before plus a step, which is that of the text: 1, 2 or 3, modulo 7.
 class ToyText final : public Dataset {
