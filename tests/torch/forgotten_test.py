@@ -104,7 +104,29 @@ def without_thinwire(rank, size):
     return marked, said, torch.equal(*ends)
 
 
+class CountsForEach(torch.optim.Optimizer):
+    """Has a number of steps for each value."""
+
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            steps = self.state[parameter].setdefault("step", torch.zeros_like(parameter))
+            steps.add_(parameter.grad != 0)
+
+
+def counting_for_each(rank, size):
+    import thinwire.torch as tw
+    model, _ = made()
+    tw.compress(model, SIDCO)
+    optimizer = CountsForEach(model.parameters(), {})
+    optimizer.state[next(model.parameters())]["step"] = torch.zeros_like(next(model.parameters()))
+    train(model, optimizer, rank, 2)
+    return len(optimizer.state)
+
+
 class Forgotten(unittest.TestCase):
+    def test_steps_may_be_counted_for_each_value(self):
+        self.assertTrue(all(on_ranks(2, counting_for_each)))
+
     def test_links_are_noticed_where_sgd_saves_nothing(self):
         for said in on_ranks(2, resumed):
             self.assertEqual(said, {"forgotten": 1, "after compress": 1, "no momentum": 1, "loaded": 0, "loaded after": 0,

@@ -10,7 +10,7 @@ from torch.distributed.algorithms import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from momentum_test import Run, error_of
-from nets import batch_of, make_net, train, weights_of
+from nets import backward, batch_of, make_net, train, weights_of
 from ranks import on_ranks
 
 
@@ -91,6 +91,105 @@ def of_two_links(rank, size):
     return found
 
 
+class Lars(torch.optim.SGD):
+    """Makes its steps itself, with a momentum of its own."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                buffer = self.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+                rate = group["lr"] * parameter.norm() / (parameter.grad.norm() + 1e-3)
+                parameter.sub_(buffer.mul_(group["momentum"]).add_(parameter.grad), alpha=rate.item())
+
+
+class Bare(Derived):
+    """Has no word for what SGD's groups have beside momentum, and gives SGD what it needs in its step."""
+
+    def __init__(self, parameters, lr, momentum):
+        super().__init__(parameters, lr=lr, momentum=momentum)
+        del self.param_groups[0]["dampening"]
+
+    def step(self, closure=None):
+        self.param_groups[0]["dampening"] = 0
+        loss = super().step(closure)
+        del self.param_groups[0]["dampening"]
+        return loss
+
+
+def of_other_steps(rank, size):
+    """Whether an optimiser trains as without a name, and what is said of it."""
+    import thinwire.torch as tw
+
+    def run(of_class, named):
+        model = DistributedDataParallel(make_net())
+        optimizer = of_class(model.parameters(), lr=0.01, momentum=0.9)
+        said = texts_of(lambda: tw.compress(model, "topk:density=0.1", optimizer=optimizer if named else None))
+        texts_of(lambda: train(model, optimizer, rank, 3))
+        return weights_of(model), [text for text in said if "costs accuracy" in text]
+
+    return {of_class.__name__: (torch.equal(run(of_class, True)[0], run(of_class, False)[0]), len(run(of_class, True)[1]))
+            for of_class in (Lars, Bare)}
+
+
+def behind_a_failed_step(rank, size):
+    """What an optimiser's state says of its groups, and whether it loads one, behind a step that failed."""
+    import thinwire.torch as tw
+    found = {}
+    for name, make in (("sgd", lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01)),
+                       ("adam", lambda p: torch.optim.Adam(p, lr=0.01))):
+        model = DistributedDataParallel(make_net())
+        optimizer = make(model.parameters())
+        before = [{**group, "params": None} for group in optimizer.param_groups]
+        link = tw.compress(model, "topk:density=0.1", optimizer=optimizer)
+
+        def fail():
+            hook = optimizer.register_step_pre_hook(lambda *_: 1 / 0)  # behind those of the link
+            optimizer.zero_grad()
+            backward(model, 0, rank)
+            gradients = [parameter.grad for parameter in model.parameters()]
+            error_of(optimizer.step)
+            hook.remove()
+            return gradients
+
+        gradients = fail()
+        groups = [{**group, "params": None} for group in optimizer.state_dict()["param_groups"]]
+        same = [parameter.grad is one for parameter, one in zip(model.parameters(), gradients)]
+        for group in groups:
+            group.pop("thinwire", None)
+        state = optimizer.state_dict()
+        fail()
+        optimizer.load_state_dict(state)
+        after = [{**group, "params": None} for group in optimizer.param_groups]
+        for group in after:
+            group.pop("thinwire", None)
+        found[name] = [groups == before, all(same), after == before]
+        del link
+    return found
+
+
+def raised_later(rank, size):
+    """What is said of an optimiser whose momentum was 0 when it was named."""
+    import thinwire.torch as tw
+
+    def said(codec, later, kind=torch.optim.SGD, **settings):
+        model = DistributedDataParallel(make_net())
+        options = {"momentum": 0.0} if kind is torch.optim.SGD else {"betas": (0.0, 0.9)}
+        optimizer = kind(model.parameters(), lr=0.01, **options)
+        tw.compress(model, codec, optimizer=optimizer, **settings)
+
+        def steps():
+            for number in range(3):
+                for group in optimizer.param_groups:
+                    group.update({"momentum": later} if kind is torch.optim.SGD else {"betas": (later, 0.9)})
+                train(model, optimizer, rank, 1, first=number)
+        return [text for text in texts_of(steps) if "had no momentum when compress was called" in text]
+
+    return {"topk": len(said("topk", 0.9)), "still none": len(said("topk", 0.0)), "fp32": len(said("fp32", 0.9)),
+            "meant": len(said("topk", 0.9, momentum="optimizer")), "adam": len(said("topk", 0.9, torch.optim.Adam)),
+            "twice": len(said("topk", 0.9, feedback="dgc"))}
+
+
 def texts_of(call):
     with warnings.catch_warnings(record=True) as texts:
         warnings.simplefilter("always")
@@ -156,6 +255,19 @@ def changed_from_dense(rank, size):
 
 
 class OptimizerSteps(unittest.TestCase):
+    def test_that_a_class_makes_itself_are_its_own(self):
+        for found in on_ranks(2, of_other_steps):
+            self.assertEqual(found["Lars"], (True, 1))
+            self.assertEqual(found["Bare"], (False, 0))  # its momentum is in the memory
+
+    def test_that_fail_leave_no_mark_in_checkpoints(self):
+        for found in on_ranks(2, behind_a_failed_step):
+            self.assertEqual(found, {"sgd": [True] * 3, "adam": [True] * 3})
+
+    def test_with_a_momentum_that_came_later_are_a_warning(self):
+        for found in on_ranks(2, raised_later):
+            self.assertEqual(found, {"topk": 1, "still none": 0, "fp32": 0, "meant": 0, "adam": 0, "twice": 1})
+
     def test_of_a_class_that_calls_sgds_step_count_once(self):
         for found in on_ranks(2, of_a_derived_class):
             for name, distance in found.items():

@@ -85,9 +85,10 @@ def _allocates(optimizer: torch.optim.Optimizer) -> bool:
 def _goes_on(state: Mapping[str, Any]) -> bool:
     """Whether a parameter's state comes from steps, and not from the optimiser's constructor or from a step that only
     allocates it."""
-    steps = state.get("step")
-    if steps is not None:
-        return float(steps) > 1
+    try:
+        return float(state["step"]) > 1
+    except (KeyError, TypeError, ValueError, RuntimeError):  # none, or one for each value
+        pass
     return any(isinstance(one, torch.Tensor) and bool(local_part(one).any()) for one in state.values())
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Optional
@@ -17,18 +18,31 @@ from ._native import check_momentum_acts_once, place_momentum
 from ._parameters import as_part_of, gets_gradient, has_values
 from ._warn import warn_user
 
-_KEYS = ("momentum", "dampening", "nesterov", "weight_decay")
+_NO_MOMENTUM: Mapping[str, Any] = {"momentum": 0, "dampening": 0, "nesterov": False, "weight_decay": 0}
 _NONE = (0.0, 0.0, False)
 _BUFFER = "momentum_buffer"
 
 
 def _own(group: Mapping[str, Any]) -> tuple[float, float, bool]:
-    return float(group["momentum"]), float(group["dampening"]), bool(group["nesterov"])
+    return float(group["momentum"]), float(group.get("dampening", 0)), bool(group.get("nesterov", False))
+
+
+def steps_as_sgd(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether torch's SGD makes its steps: its class has no step of its own, or one that calls the step of the class above.
+    Another, such as that of LARS, may do anything with the momentum of its groups."""
+    kind = type(optimizer)
+    if not isinstance(optimizer, torch.optim.SGD):
+        return False
+    above = kind.__mro__[:kind.__mro__.index(torch.optim.SGD)]
+    # Torch puts functions around the steps of all classes, also of those that have none of their own.
+    own = [inspect.unwrap(one.__dict__["step"]) for one in above if "step" in one.__dict__]
+    sgd = inspect.unwrap(torch.optim.SGD.step)
+    return all(step is sgd or "step" in getattr(step, "__code__", sgd.__code__).co_names for step in own)
 
 
 def _momentum_groups(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Those of torch's SGD, or a class derived from it, that have momentum."""
-    if not isinstance(optimizer, torch.optim.SGD):
+    """Those of torch's SGD, or a class derived from it whose steps SGD makes, that have momentum."""
+    if not steps_as_sgd(optimizer):
         return []
     return [group for group in optimizer.param_groups if group["momentum"] != 0]
 
@@ -57,14 +71,14 @@ class MemoryMomentum:
             )
         # The first gradient that memories see would count undampened, as torch counts an
         # optimiser's first.
-        if any(group["dampening"] != 0 and _BUFFER in optimizer.state.get(p, {})
+        if any(group.get("dampening", 0) != 0 and _BUFFER in optimizer.state.get(p, {})
                for group in _momentum_groups(optimizer) for p in group["params"]):
             raise BadOptionError(
                 "momentum: an optimizer with dampening that has taken steps cannot be taken over; name it before its "
                 "first step and load its state afterwards, or momentum=\"optimizer\""
             )
         self._before_step: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._gradients: list[tuple[nn.Parameter, torch.Tensor]] = []
+        self._gradients: list[tuple[nn.Parameter, torch.Tensor, torch.Tensor]] = []  # as exchanged, and as SGD takes them
         self._evaluated: Optional[Callable[[], Any]] = None  # stands for the closure of the step under way
         self._exchanges = 0  # since the last step
         self._is_told = False
@@ -72,7 +86,10 @@ class MemoryMomentum:
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         self._handles = [optimizer.register_step_pre_hook(self._enter),
-                         optimizer.register_step_post_hook(self._leave)]
+                         optimizer.register_step_post_hook(self._leave),
+                         # Of a step that failed.
+                         optimizer.register_state_dict_pre_hook(lambda _: self._restore()),
+                         optimizer.register_load_state_dict_pre_hook(lambda *_: self._restore())]
 
     def with_memories(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """An exchange's options with the memories that hold the momentum."""
@@ -157,9 +174,10 @@ class MemoryMomentum:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and (skipped is None or skipped.item() == 0):
-                    self._add_decay(group, parameter, -scale if group["maximize"] else scale)
-            self._before_step.append((group, {key: group[key] for key in _KEYS}))
-            group.update(momentum=0, dampening=0, nesterov=False, weight_decay=0)
+                    self._add_decay(group, parameter, -scale if group.get("maximize") else scale)
+            before = {key: group[key] for key in _NO_MOMENTUM if key in group}
+            self._before_step.append((group, before))
+            group.update({key: _NO_MOMENTUM[key] for key in before})
         return arguments
 
     def _leave(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -168,8 +186,9 @@ class MemoryMomentum:
     def _restore(self) -> None:
         for group, values in self._before_step:
             group.update(values)
-        for parameter, gradient in self._gradients:
-            parameter.grad = gradient
+        for parameter, exchanged, taken in self._gradients:
+            if parameter.grad is taken:  # not behind a step that failed, where another may be there by now
+                parameter.grad = exchanged
         self._before_step, self._gradients, self._evaluated = [], [], None
 
     @torch.no_grad()
@@ -179,7 +198,7 @@ class MemoryMomentum:
             raise ContractError("momentum: a parameter came to the optimizer after compress was called")
         state = self._optimizer.state.get(parameter, {})
         buffer = state.get(_BUFFER) if momentum != 0 else None
-        decay = group["weight_decay"]
+        decay = group.get("weight_decay", 0)
         if decay == 0 and buffer is None:
             return
         term = parameter.detach() * decay
@@ -190,8 +209,9 @@ class MemoryMomentum:
             else:
                 buffer.mul_(momentum).add_(term, alpha=1 - dampening)
             term = term.add(buffer, alpha=momentum) if nesterov else buffer
-        self._gradients.append((parameter, parameter.grad))
-        parameter.grad = (term * scale).add_(parameter.grad)  # which may be sparse
+        taken = (term * scale).add_(parameter.grad)  # which may be sparse
+        self._gradients.append((parameter, parameter.grad, taken))
+        parameter.grad = taken
 
 
 def place(

@@ -15,7 +15,7 @@ from ._attached import take_over
 from ._exchange import Exchange
 from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most, refuse_first_moment_twice
 from ._forgotten import Mark
-from ._momentum import UnnamedOptimizer, coefficient_of, has_momentum, place, would_move
+from ._momentum import UnnamedOptimizer, acts_twice, coefficient_of, has_momentum, place, steps_as_sgd, would_move
 from ._native import check_momentum_acts_once
 from ._passed_by import PassedBy
 from ._warn import warn_user
@@ -42,7 +42,7 @@ def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float
 def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> bool:
     """Says that momentum stays where it costs accuracy, if it does: of an optimiser that thinwire does not know."""
     groups = optimizer.param_groups
-    if isinstance(optimizer, torch.optim.SGD) or has_first_moment(optimizer) or not any(
+    if steps_as_sgd(optimizer) or has_first_moment(optimizer) or not any(
             group.get("momentum", 0) or group.get("betas", (0,))[0] for group in groups):
         return False
     codecs = leaving_most(options)
@@ -81,6 +81,8 @@ class LinkedOptimizer:
         # Not kept alive: by its parameters' hooks an optimiser keeps links between replicas.
         self._named = None if optimizer is None else weakref.ref(optimizer)
         self._is_told = False
+        self._had_none = (self._momentum is None and optimizer is not None and not has_first_moment(optimizer)
+                          and coefficient_of(optimizer, self._known) == 0)
         self._released = False  # memories hold no momentum any more, whatever their options say
         self.refuse_twice(options)
 
@@ -144,10 +146,29 @@ class LinkedOptimizer:
         Args:
             of_released: as if the optimiser had been given back.
         """
+        self._look_for_momentum_since(exchange)
         if self._momentum is not None and not of_released:
             exchange.set_momentum(self._momentum.of_each)
         elif self._released or of_released:
             exchange.set_momentum(_none_of_each)
+
+    def _look_for_momentum_since(self, exchange: Exchange) -> None:
+        """An optimiser had no momentum when it was named, and has one by now, as a scheduler gives it."""
+        if not self._had_none or self._first_moment is not None:
+            return
+        optimizer = self._named() if self._named is not None else None
+        own = 0.0 if optimizer is None else coefficient_of(optimizer, self._known)
+        if optimizer is None or own == 0:
+            return
+        self._had_none = False
+        text = acts_twice(own, exchange.settings_asked)
+        codecs = leaving_most(exchange.settings_asked)
+        if not text and codecs and self._where == "auto":
+            text = (f"codec '{codecs[0]}' leaves most values for later steps, and the momentum acts on the bursts in which they "
+                    "arrive, which costs accuracy")
+        if text:
+            warn_user(f"the optimizer had no momentum when compress was called, and has {own} now, which acts on the mean: {text}. "
+                      "Give it a momentum before compress, which takes it over; it may change later")
 
     def note_exchange(self, skipped: bool) -> None:
         """An exchange has ended. The optimiser is to take a step with its means, unless it was skipped."""
