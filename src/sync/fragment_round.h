@@ -81,7 +81,8 @@ class FragmentRound {
  private:
   enum Number : size_t {
     kRounds,  // begun so far
-    kBegun,  // the steps; negative while the result is on the way, so that it is missed if it never comes
+    // The steps; negative while the result is on the way, so that it is missed if it never comes.
+    kBegun,
     kSkipped,
     kCode,
     kRank,
