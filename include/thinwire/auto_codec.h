@@ -59,8 +59,8 @@ Result<std::vector<AutoDecision>> decisions_from(std::string_view text);
 // Where codec "auto" gets its measurements; tests give their own. An absent one is the real one.
 struct AutoSources {
   std::function<double()> clock;  // seconds
-  std::function<LinkSpec(Group&, double seconds)>
-      probe;  // the slowest of all ranks' links; called by all ranks
+  // probe_link: the slowest of all ranks' links. `known` is the one that was found before.
+  std::function<ProbedLink(Group&, double seconds, const std::optional<LinkSpec>& known)> probe;
   std::optional<CostTable>
       costs;  // of rank 0; else those of usual_cost_file, where new ones are kept
 };

@@ -33,12 +33,24 @@ Result<LinkSpec> parse_link(std::string_view text);
 // "1 Gbit/s, 20 ms"; "no limit".
 std::string to_string(const LinkSpec& link);
 
-// Measures the links between the ranks of a group for about `seconds`, half a second for messages
-// of 10 Mbit/s: each rank sends to another one while it receives from one. Ranks of one machine
+// A link that was measured.
+struct ProbedLink : LinkSpec {
+  bool at_least = false;  // the rate: time was over before messages told it
+};
+
+// Measures the links between the ranks of a group: each rank sends to another one while it receives
+// from one, messages that grow until their bytes take longer than the latency. Ranks of one machine
 // share its link to others then, and the rate is a rank's part of it. The latency and the rate are
 // those of the slowest rank, the same on all ranks. A rate of 100 Gbit/s and more counts as no
-// limit. Called by all ranks; a single rank has no limit.
-LinkSpec probe_link(Group& group, double seconds = 0.5);
+// limit.
+//
+// It takes about `seconds`, half a second for messages of 10 Mbit/s. Over a link with latency the
+// rate needs more: the probe ends after 16 times `seconds` then, or, if the link is `known` from
+// before, after `seconds`. What is found by then is the least that the rate may be. The first
+// messages, one of a byte and one of 16 KiB or more, are sent whatever the time. Called by all
+// ranks with the same arguments; a single rank has no limit.
+ProbedLink probe_link(Group& group, double seconds = 0.5,
+                      const std::optional<LinkSpec>& known = std::nullopt);
 
 // A rank's own arithmetic in one step, without any exchange. Seconds count from the step's start.
 struct StepTimeline {

@@ -9,6 +9,7 @@
 
 #include "core/machine.h"
 #include "plan/auto_reason.h"
+#include "plan/find_link.h"
 
 namespace thinwire {
 namespace {
@@ -33,6 +34,16 @@ double steady_clock() {
 size_t steps_of_trial(double step) {
   return static_cast<size_t>(
       std::clamp(std::ceil(kSecondsOfATrial / step), kStepsOfATrial, kMostStepsOfATrial));
+}
+
+// What a probe says of a rate that it had too little time to find is no reason to think that the
+// link got slower.
+LinkSpec renewed(const std::optional<LinkSpec>& known, const ProbedLink& found) {
+  LinkSpec link = found;
+  if (known && found.at_least)
+    link.bits_per_second =
+        known->bits_per_second == 0 ? 0 : std::max(known->bits_per_second, found.bits_per_second);
+  return link;
 }
 
 bool far_apart(double a, double b) { return std::max(a, b) > kOther * std::min(a, b); }
@@ -74,14 +85,14 @@ void AutoChooser::measure_codecs() {
 }
 
 void AutoChooser::probe(double seconds) {
-  speed_ = sources_.probe(link_.channel(), seconds);
-  judge_.probed();
+  speed_ = renewed(speed_, sources_.probe(link_.channel(), seconds, speed_));
+  judge_.probed(least_probe_seconds(link_.size(), *speed_));
 }
 
 Situation AutoChooser::situation(const WatchedStep& steps) const {
   Situation now{
       .timeline = {.tensors = tensors_, .ready_seconds = steps.ready},
-      .request = {.ranks = link_.size(), .link = speed_, .own_core = available_cores() > 2}};
+      .request = {.ranks = link_.size(), .link = *speed_, .own_core = available_cores() > 2}};
   for (const double seconds : steps.ready)
     now.timeline.backward_seconds = std::max(now.timeline.backward_seconds, seconds);
   now.timeline.compute_seconds = now.timeline.backward_seconds;
@@ -91,7 +102,7 @@ Situation AutoChooser::situation(const WatchedStep& steps) const {
 std::string AutoChooser::reason(const Situation& now, const AutoDecision& decision) const {
   const double dense = choice_->expected(now, {.step = 0, .codec = "fp32", .why = {}});
   return reason_text(name_of(decision, tensors_.size()), choice_->expected(now, decision), dense,
-                     speed_, now.timeline.compute_seconds);
+                     *speed_, now.timeline.compute_seconds);
 }
 
 AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
@@ -111,7 +122,7 @@ AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
         first = choice_->best(idle);
         first.why = reason(idle, first) + "; before any step was measured" + spent;
       } else {
-        first.why = "fp32: until steps are measured; link " + link_text(speed_) + spent;
+        first.why = "fp32: until steps are measured; link " + link_text(*speed_) + spent;
       }
       first.step = step;
       text = to_text({first});

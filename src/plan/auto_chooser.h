@@ -49,8 +49,8 @@ class AutoChooser {
   const std::vector<TensorSpec> tensors_;
   AutoSources sources_;
   AutoLink link_;
-  std::optional<RecordedPlan> plan_;  // to be followed, if there is one
-  LinkSpec speed_;
+  std::optional<RecordedPlan> plan_;    // to be followed, if there is one
+  std::optional<LinkSpec> speed_;       // of the link, once it was probed
   std::unique_ptr<AutoChoice> choice_;  // of rank 0
   // Predicted at the last look: what fp32 adds to the arithmetic of a step, and a step with what
   // holds since then.

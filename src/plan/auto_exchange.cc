@@ -16,6 +16,7 @@
 #include "plan/outside_step.h"
 #include "thinwire/agreement.h"
 #include "thinwire/auto_codec.h"
+#include "thinwire/feedback.h"
 
 namespace thinwire {
 namespace {

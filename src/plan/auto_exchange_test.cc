@@ -121,6 +121,38 @@ TEST(AutoExchange, FollowsALinkThatChangesInMidRun) {
   });
 }
 
+// Probes whose time was over before messages told the rate: the link is as it was.
+TEST(AutoExchange, AProbeThatHadTooLittleTimeChangesNothing) {
+  World world = always(kFast, 0.01);
+  world.probed = [](const LinkSpec& real, uint64_t step) {
+    return step < 20 ? ProbedLink{real, /*at_least=*/false}
+                     : ProbedLink{{.bits_per_second = 1e6, .latency_seconds = 1e-5},
+                                  /*at_least=*/true};
+  };
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(1200);
+    EXPECT_GE(run.probes, 3);
+    EXPECT_EQ(run.exchange().decisions().size(), 1u) << run.decision().why;
+  });
+}
+
+// 1 % of the time that passes, and of a latency of 20 ms a probe needs ten.
+TEST(AutoExchange, ProbesAreFewerWhereTheyTakeLonger) {
+  const auto probes = [](double latency) {
+    int count = 0;
+    run_local(2, [&](Group& group) {
+      const World world = always({.bits_per_second = 1e10, .latency_seconds = latency}, 0.1);
+      SimulatedRun run(group, world, {.codec = "auto"});
+      run.steps(500);  // of at least 0.1 s
+      if (group.rank() == 0) count = run.probes;
+    });
+    return count;
+  };
+  EXPECT_GE(probes(1e-5), 6);
+  EXPECT_LE(probes(0.02), 5);
+}
+
 // Rank 0 tells the others how long, with all digits, whatever their locales.
 TEST(AutoExchange, AllRanksProbeForTheSameTime) {
   World world = always(kFast, 0.0123456789);

@@ -16,6 +16,8 @@ constexpr int kOddInARow = 2;
 constexpr double kSecondsWithoutProbe = 5;
 constexpr double kShareOfProbes = 0.01, kShareAfterOdd = 0.1;  // of the time since the last one
 
+constexpr double kLongestProbe = 0.5;  // seconds, unless it needs more
+
 bool differ(double a, double b) { return std::abs(a - b) > kOdd * std::min(a, b); }
 bool are_far_apart(double a, double b) { return std::max(a, b) > kVeryOdd * std::min(a, b); }
 
@@ -33,13 +35,16 @@ AutoJudge::Wish AutoJudge::look(double step, double compute) {
   const bool other = odd_ >= kOddInARow || are_far_apart(step, step_);
   if (!other && since_probe_ < kSecondsWithoutProbe) return Wish::kNothing;
   share_ = other ? kShareAfterOdd : kShareOfProbes;
+  if (probe_seconds() < probe_needs_) return Wish::kNothing;  // yet: odd windows stay odd
   odd_ = 0;
   step_ = step;
   compute_ = compute;
   return Wish::kProbe;
 }
 
-double AutoJudge::probe_seconds() const { return std::clamp(share_ * since_probe_, 0.02, 0.5); }
+double AutoJudge::probe_seconds() const {
+  return std::min(share_ * since_probe_, std::max(kLongestProbe, probe_needs_));
+}
 
 double needed_gain(bool from_dense, bool to_dense, bool tried) noexcept {
   return to_dense ? 0.98 : tried && !from_dense ? 1.02 : 1.05;

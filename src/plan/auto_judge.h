@@ -22,10 +22,14 @@ class AutoJudge {
   // Other codecs from here on, so that steps are others, too.
   void changed() { known_ = false; }
 
-  // Of a probe: 1 % of what passed since the last one, 10 % if steps take another time; 20 ms to
-  // half a second.
+  // Of a probe: 1 % of what passed since the last one, 10 % if steps take another time; at most
+  // half a second, or what it needs.
   double probe_seconds() const;
-  void probed() { since_probe_ = 0; }
+  // The next probe waits until this time is as long as it needs.
+  void probed(double next_needs = 0) {
+    since_probe_ = 0;
+    probe_needs_ = next_needs;
+  }
 
   void passed(double seconds) { since_probe_ += seconds; }
 
@@ -36,6 +40,7 @@ class AutoJudge {
   int odd_ = 0;  // windows in a row in which they took another time
   double since_probe_ = 0;
   double share_ = 0;  // of that, for the next one
+  double probe_needs_ = 0;
 };
 
 // How many times as fast as steps of now those of another decision must be: 1.05; between two

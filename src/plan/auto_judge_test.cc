@@ -48,6 +48,28 @@ TEST(AutoJudge, TimeAsksForAProbeToo) {
   EXPECT_EQ(judge.look(1, 1), Wish::kNothing);
 }
 
+// A probe of 0.8 s is 1 % of 80 s and 10 % of 8 s. Meanwhile nothing is forgotten.
+TEST(AutoJudge, AProbeWaitsUntilItsShareIsWhatItNeeds) {
+  AutoJudge judge;
+  judge.look(1, 1);
+  judge.probed(0.8);
+  judge.passed(79.9);
+  EXPECT_EQ(judge.look(1, 1), Wish::kNothing);
+  judge.passed(0.2);
+  EXPECT_EQ(judge.look(1, 1), Wish::kProbe);
+  EXPECT_NEAR(judge.probe_seconds(), 0.8, 1e-9);
+  judge.probed(0.8);
+  judge.passed(7.9);
+  EXPECT_EQ(judge.look(2.1, 1), Wish::kNothing);
+  judge.passed(0.2);
+  EXPECT_EQ(judge.look(2.1, 1), Wish::kProbe);
+  EXPECT_NEAR(judge.probe_seconds(), 0.8, 1e-9);
+  judge.probed(0.8);
+  judge.passed(1000);
+  judge.look(1, 1);
+  EXPECT_NEAR(judge.probe_seconds(), 0.8, 1e-9);  // and no more
+}
+
 TEST(AutoJudge, WhatLosesSomethingMustPromiseMore) {
   EXPECT_EQ(needed_gain(true, false, false), 1.05);
   EXPECT_EQ(needed_gain(true, false, true), 1.05);

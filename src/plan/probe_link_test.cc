@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "plan/find_link.h"
 #include "plan/testing/slow_group.h"
 
 namespace thinwire::testing {
@@ -74,6 +75,31 @@ TEST(ProbeLink, EndsSoonOverAVerySlowLink) {
     const LinkSpec link = probe_link(slow, 0.01);
     EXPECT_LE(link.bits_per_second, 2.1e6);
     EXPECT_LT(slow.bytes_sent(), 20000u);
+  });
+}
+
+// 16 KiB take a hundredth of a latency. A busy machine makes the link slower, and the latency
+// longer, which is taken off.
+TEST(ProbeLink, FindsTheRateBesideALongLatency) {
+  for (const int ranks : {2, 4})
+    run_local(ranks, [](Group& group) {
+      SlowGroup slow(group, {.bits_per_second = 1e9, .latency_seconds = 0.05});
+      const ProbedLink link = probe_link(slow);
+      EXPECT_FALSE(link.at_least);
+      EXPECT_LE(link.bits_per_second, 1.5e9);
+      EXPECT_GE(link.bits_per_second, 2.5e8);
+      EXPECT_GE(link.latency_seconds, 0.05);
+    });
+}
+
+TEST(ProbeLink, FindsAKnownRateSooner) {
+  const LinkSpec known{.bits_per_second = 1e9, .latency_seconds = 0.05};
+  run_local(2, [&](Group& group) {
+    SlowGroup slow(group, known);
+    const ProbedLink link = probe_link(slow, 2 * least_probe_seconds(2, known), known);
+    EXPECT_LE(link.bits_per_second, 1.5e9);
+    EXPECT_GE(link.bits_per_second, 2.5e8);
+    EXPECT_TRUE(probe_link(slow, 0.05, known).at_least);  // less than a round
   });
 }
 

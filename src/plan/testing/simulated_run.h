@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,11 @@ inline CostTable simulated_costs() {
 struct World {
   std::function<LinkSpec(uint64_t step)> link;
   std::function<double(uint64_t step, int rank)> compute;
+  // What a probe finds of it.
+  std::function<ProbedLink(const LinkSpec& real, uint64_t step)> probed = [](const LinkSpec& real,
+                                                                             uint64_t) {
+    return ProbedLink{real, /*at_least=*/false};
+  };
   // How many times the predicted seconds a step with a decision takes.
   std::function<double(const AutoDecision&, uint64_t step)> wrong = [](const AutoDecision&,
                                                                        uint64_t) { return 1.0; };
@@ -60,15 +66,16 @@ class SimulatedRun {
         base_(options),
         store_(std::move(store)),
         step_(options.first_step),
-        exchange_(make_auto_exchange(group, *store_, model_, options,
-                                     {.clock = [this] { return now_; },
-                                      .probe =
-                                          [this](Group&, double seconds) {
-                                            ++probes;
-                                            probe_seconds = seconds;
-                                            return world_.link(step_);
-                                          },
-                                      .costs = simulated_costs()})) {}
+        exchange_(make_auto_exchange(
+            group, *store_, model_, options,
+            {.clock = [this] { return now_; },
+             .probe =
+                 [this](Group&, double seconds, const std::optional<LinkSpec>& /*known*/) {
+                   ++probes;
+                   probe_seconds = seconds;
+                   return world_.probed(world_.link(step_), step_);
+                 },
+             .costs = simulated_costs()})) {}
 
   StepReport step() {
     play([&](size_t i) {
