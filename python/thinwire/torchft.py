@@ -38,6 +38,7 @@ import torch.distributed as dist
 from .codec import Codec
 from .errors import BadOptionError, ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
 from .torch._arguments import Arguments, Rules, exchange_options
+from .torch._kinds import REAL, check_type
 from .torch._lossy import warn_of_loss
 from .torch._memory import on_host
 from .torch._native import Engine, check_options, close_group
@@ -46,7 +47,6 @@ from .torch._parameters import Parameter, by_plain_names, decides, describe, lis
 __all__ = ["DistributedDataParallel", "Loss", "ProcessGroup"]
 
 _log = logging.getLogger("thinwire")
-_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class Loss(NamedTuple):
@@ -231,7 +231,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         op = getattr(opts, "reduceOp", opts)
         if not (op == dist.ReduceOp.SUM or op == dist.ReduceOp.AVG) or len(tensors) != 1 or not self._takes(tensors[0]):
             return super().allreduce(tensors, opts)
-        try:
+        try:  # an error ends the step on all replicas, by the manager, and not this replica alone
+            self._require_type(tensors[0])
             self._average(tensors[0], is_sum=op == dist.ReduceOp.SUM)
         except (Error, RuntimeError) as error:
             _log.warning("thinwire.torchft: %s", error)
@@ -239,12 +240,12 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         return _Finished(tensors)
 
     def _takes(self, tensor: torch.Tensor) -> bool:
-        if not tensor.is_floating_point() or tensor.numel() < self._smallest:
-            return False
-        if tensor.dtype not in _TYPES:
+        return tensor.is_floating_point() and tensor.numel() >= self._smallest
+
+    def _require_type(self, tensor: torch.Tensor) -> None:
+        if tensor.dtype not in REAL:
             raise UnsupportedError(f"ProcessGroup: a {tensor.dtype} tensor was given; it must be float32, bfloat16 or "
                                    "float16")
-        return True
 
     def _average(self, tensor: torch.Tensor, is_sum: bool) -> None:
         manager = self._manager
@@ -364,6 +365,8 @@ class DistributedDataParallel(_Replicated):
         parameters = describe(module, set())
         group = _group_of(manager)
         if group is not None:
+            for one in parameters:
+                check_type(one, "DistributedDataParallel", REAL)
             group._check_rules(parameters)
         _models.setdefault(manager, {}).update((id(one.tensor), one) for one in parameters)
         super().__init__(manager, module, **settings)

@@ -1,5 +1,6 @@
 """Tests of optimisers with other parameters than the model's. SPDX-License-Identifier: Apache-2.0"""
 import copy
+import io
 import unittest
 
 import torch
@@ -74,6 +75,15 @@ def wrapped(rank, size):
     return said_by(lambda: train(model, optimizer, rank, 2)), weights_of(model)
 
 
+def copied(rank, size):
+    """What copies of a local optimiser and of a model with a boundary say, and what saving them whole says."""
+    model = make_net()
+    local = tw.PeriodicAveraging(sgd(model.parameters()), model, tau=1)
+    cut = nn.Sequential(nn.Linear(4, 4), tw.Boundary([4], samples=2), nn.Linear(4, 4))
+    return [said_by(lambda: way(one)) for one in (local, cut)
+            for way in (copy.deepcopy, lambda one: torch.save(one, io.BytesIO()))]
+
+
 def in_part(rank, size):
     """Two optimisers share a model, and workers talk about all of it."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, 4))
@@ -111,6 +121,11 @@ class Held(unittest.TestCase):
         (said, weights), (other, its) = on_ranks(2, wrapped)
         self.assertEqual((said, other), ("nothing", "nothing"))
         self.assertTrue(torch.equal(weights, its))
+
+    def test_copies_are_refused(self):
+        for found in on_ranks(2, copied):
+            for text, owner in zip(found, ("PeriodicAveraging", "PeriodicAveraging", "Boundary", "Boundary"), strict=True):
+                self.assertRegex(text, f"UnsupportedError: {owner}: it cannot be copied or saved whole, .* state_dict")
 
     def test_an_optimiser_of_a_part_of_the_model_is_taken(self):
         first, second = on_ranks(2, in_part)

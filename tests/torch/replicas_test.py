@@ -410,7 +410,40 @@ MISTAKES = (
 )
 
 
+def with_a_leaf(rank, size):
+    """The hooks of thinwire's that passes leave at a leaf which the model returns beside its outputs."""
+    class Returning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gpt, self.leaf = make_gpt(), torch.ones(1, requires_grad=True)
+
+        def forward(self, tokens):
+            return self.gpt(tokens), self.leaf
+
+    from torch.distributed.fsdp import fully_shard
+    import thinwire.torch as tw
+    mesh = mesh_of(2, 1)
+    model = fully_shard(Returning(), mesh=mesh["shard"])
+    tw.compress(model, "fp32", replicate=mesh["replicate"])
+    for step in range(3):
+        model(torch.zeros(2, 3, dtype=torch.int64))[0].sum().backward()
+    return sum(hook.__module__.startswith("thinwire") for hook in (model.leaf._backward_hooks or {}).values())
+
+
 class Replicas(unittest.TestCase):
+    def test_leaves_that_a_model_returns_keep_no_hooks(self):
+        self.assertEqual(on_ranks(2, with_a_leaf), [0, 0])
+
+    def test_offloaded_shards_need_torch_2_13(self):
+        from types import SimpleNamespace as Some
+        from unittest import mock
+        from thinwire.torch._sharded import require_no_offload
+        shard = Some(name="head", tensor=Some(device=torch.device("cpu"), device_mesh=Some(device_type="cuda")))
+        with mock.patch.object(torch, "__version__", "2.9.1+cpu"), self.assertRaisesRegex(Exception, "'head' is on cpu, and its mesh on cuda"):
+            require_no_offload([shard])
+        with mock.patch.object(torch, "__version__", "2.13.0"):
+            require_no_offload([shard])
+
     def test_a_layer_that_is_frozen_later_stays_where_it_is(self):
         self.assertEqual(on_ranks(2, frozen_later), [(True, [None])] * 2)
 

@@ -406,6 +406,9 @@ class Torchft(unittest.TestCase):
         work = group.allreduce([torch.ones(8)], dist.ReduceOp.SUM)
         with self.assertRaisesRegex(ContractError, "attach"):
             work.get_future().wait()
+        work = group.allreduce([torch.ones(8, dtype=torch.float64)], dist.ReduceOp.SUM)  # the manager hears of it
+        with self.assertRaisesRegex(UnsupportedError, "a torch.float64 tensor was given; it must be float32, bfloat16 or float16"):
+            work.get_future().wait()
 
     def test_the_example(self):
         example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "elastic.py"

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..codec import Codec
-from ..errors import ContractError, CorruptError
+from ..errors import ContractError, CorruptError, UnsupportedError
 from ._arguments import Arguments, explains_keywords
 from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
 from ._memory import Carrier, carrier_of, on_host
@@ -254,6 +254,11 @@ class Boundary(nn.Module):
             return self._await(self._inference, self._next_look(), _LOOK).to(self._device)
         anchor = torch.zeros((), requires_grad=True)
         return _Receive.apply(anchor, self, self._next_visit(ids, batch))
+
+    # copy.deepcopy and pickle, as torch.save of a whole model, come here.
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedError("Boundary: it cannot be copied or saved whole, because both of its ends remember what crossed it: "
+                               "save the model's state_dict(), which has its memories, and build a model to copy without it")
 
     def step(self, *, skipped: bool = False) -> None:
         """Ends a step. The changes of memories become permanent; if the step was skipped or a value was not finite,

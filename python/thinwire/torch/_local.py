@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..codec import Codec
-from ..errors import ContractError, MismatchError
+from ..errors import ContractError, MismatchError, UnsupportedError
 from ._arguments import Arguments, explains_keywords
 from ._flat import FlatParameters
 from ._held import Held
@@ -121,6 +121,11 @@ class LocalOptimizer(torch.optim.Optimizer):
     @property
     def state(self) -> Any:  # type: ignore[override]
         return self.optim.state
+
+    # copy.deepcopy and pickle come here.
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedError(f"{type(self).__name__}: it cannot be copied or saved whole, because it holds this worker's place "
+                               "among the others: save its state_dict()")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._method!r}, codec={self._codec!r}, {self.optim!r})"

@@ -14,7 +14,8 @@ from ..errors import ContractError, MismatchError, UnsupportedError
 from ._link import Link
 from ._memory import on_host
 from ._parameters import as_part_of, local_part
-from ._sharded import any_on_any_rank, grid_of, require_known, sharded_modules, sharded_parameters
+from ._sharded import (
+    any_on_any_rank, grid_of, require_known, require_no_offload, sharded_modules, sharded_parameters)
 
 
 class _Step:
@@ -51,6 +52,7 @@ class ReplicasLink(Link):
         momentum: str,
     ) -> None:
         parameters = sharded_parameters(model)
+        require_no_offload(parameters)
         self._grid = grid_of(parameters, replicate)
         super().__init__(self._grid.world, parameters, {**options, "columns": self._grid.shards}, deadline_seconds,
                          scaler, optimizer, momentum, averaging=self._grid.replicas)
@@ -85,7 +87,8 @@ class ReplicasLink(Link):
     def _watch_backward(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if torch.is_grad_enabled():
             for leaf in tree_leaves(output):
-                if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                # A leaf would keep the hook, and add one in every pass.
+                if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
                     leaf.register_hook(self._begin)
 
     def _begin(self, _: Optional[torch.Tensor] = None) -> None:

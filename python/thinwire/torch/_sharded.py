@@ -84,6 +84,16 @@ def _check_placement(one: Parameter) -> None:
                                f"parameters that are sharded on one dimension of a mesh, {_HINT}")
 
 
+def require_no_offload(parameters: Sequence[Parameter]) -> None:
+    """Raises where torch has not yet copied a gradient to the CPU when the hooks of its parameter run."""
+    for one in parameters:
+        own, mesh = one.tensor.device.type, one.tensor.device_mesh.device_type
+        if own != mesh and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
+            raise UnsupportedError(f"compress: parameter '{one.name}' is on {own}, and its mesh on {mesh}, as CPUOffloadPolicy has "
+                                   f"it; with torch before 2.13, here {torch.__version__}, a link between replicas cannot have "
+                                   "that: leave offload_policy out, or install torch 2.13")
+
+
 def grid_of(parameters: Sequence[Parameter], replicate: Any) -> Grid:
     """The grid of the mesh on which the parameters are sharded, and of `replicate`.
 
