@@ -20,7 +20,8 @@ def of_all_forms(rank, size):
     big = torch.full((4, 8), float(rank))
     one = torch.full((1, 3), float(rank))
     forms = {
-        "part": big[:, :4], "turned": torch.arange(6.0).view(2, 3).add(10 * rank).t(), "expanded": one.expand(1000, 3), "constant": torch.full((1,), float(rank)).expand(1000),
+        "part": big[:, :4], "turned": torch.arange(6.0).view(2, 3).add(10 * rank).t(),
+        "expanded": one.expand(1000, 3), "constant": torch.full((1,), float(rank)).expand(1000),
         "empty": torch.zeros(0, 2), "scalar": torch.tensor(5 + rank), "flags": torch.tensor([rank == 0, True]),
         "complex": torch.full((3,), complex(rank, 1)), "conjugate": torch.full((3,), complex(rank, 1)).conj(),
         "short": torch.full((2,), float(rank), dtype=torch.bfloat16)}

@@ -105,8 +105,8 @@ class Brought:
         if self._is_told:
             return
         self._is_told = True
-        warn_user("gradients were exchanged and thrown away: they were zeroed without a step of the optimizer, or more were added "
-                  "to them behind one. The memory keeps what the codec left out of them, and sends it in later steps. Call "
+        warn_user("gradients were exchanged and thrown away: they were zeroed without a step of the optimizer, or more were "
+                  "added to them behind one. The memory keeps what the codec left out of them, and sends it in later steps. Call "
                   f"{_UNUSED}")
 
 

@@ -77,7 +77,8 @@ def _require_same(rest: list[_Rest], tell_all: TellAll) -> None:
             if forms[0] != forms[1]:
                 raise MismatchError(f"{what} is {forms[0]} on rank 0, and {forms[1]} on rank {rank}: build the same model on "
                                     "all ranks")
-    raise MismatchError("buffers and frozen parameters come in another order on another rank: build the same model on all ranks")
+    raise MismatchError("buffers and frozen parameters come in another order on another rank: build the same model on all "
+                        "ranks")
 
 
 @torch.no_grad()
