@@ -52,4 +52,10 @@ void add_data_option(CLI::App& command, std::string& folder) {
       ->type_name("DIR");
 }
 
+bool gave_data(const CLI::App& command) {
+  const auto& given = command.get_option("--data")->results();
+  const char* variable = std::getenv(kVariable);
+  return !given.empty() && (variable == nullptr || given.front() != variable);
+}
+
 }  // namespace thinwire::cli

@@ -12,4 +12,8 @@ namespace thinwire::cli {
 // and the choices. The default need not exist.
 void add_data_option(CLI::App& command, std::string& folder);
 
+// Whether the command line has the option: the environment, which is for all commands, does not
+// count.
+bool gave_data(const CLI::App& command);
+
 }  // namespace thinwire::cli

@@ -217,7 +217,11 @@ void add_plan_command(CLI::App& program, int& /*exit_code*/) {
   CLI::App* command =
       program.add_subcommand("plan", "Predict a step with several codecs over a link: one table");
   add_options(*command, *arguments);
-  command->callback([arguments] { run(*arguments); });
+  command->callback([arguments, command] {
+    if (command->count("--steps") > 0) arguments->of_recipes.emplace_back("--steps");
+    if (gave_data(*command)) arguments->of_recipes.emplace_back("--data");
+    run(*arguments);
+  });
 }
 
 }  // namespace thinwire::cli

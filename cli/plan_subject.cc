@@ -73,6 +73,15 @@ int ranks_per_machine(const PlanArguments& arguments, const Recipe& recipe) {
       static_cast<int>(recipe.options.integer("exchange.inside")));
 }
 
+// Before anything is measured.
+void require_machines(const PlanArguments& arguments, int per_machine) {
+  if (arguments.inside && per_machine == 1)
+    throw UsageError(
+        ErrorCode::kBadOption,
+        "--inside-link: is the link between ranks of one machine, and each machine has "
+        "one rank; give --per-machine, 2 or more, too");
+}
+
 class PlannedRecipe final : public SharedOrLocal {
  public:
   PlannedRecipe(const PlanArguments& arguments, Recipe recipe, int ranks, int64_t threads)
@@ -120,6 +129,12 @@ class PlannedTensors final : public SharedOrLocal {
                        "without any exchange");
     if (!arguments.sets.empty())
       throw UsageError(ErrorCode::kBadOption, "--set: a list of tensors has no keys");
+    if (!arguments.of_recipes.empty())
+      throw UsageError(ErrorCode::kBadOption,
+                       arguments.of_recipes.front() +
+                           ": a list of tensors has no steps that could be measured; leave it out, "
+                           "or name a recipe");
+    require_machines(arguments, arguments.per_machine.value_or(1));
     sync_.method = arguments.sync;
     timeline_ = assumed_timeline(tensors, arguments.step_seconds);
   }
@@ -188,7 +203,7 @@ PlanRequest request_of(const PlanArguments& arguments, int ranks, int per_machin
           .link = link,
           .own_core = own_core,
           .per_machine = per_machine,
-          .inside = arguments.inside};
+          .inside = arguments.inside.value_or(LinkSpec{})};
 }
 
 std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
@@ -198,6 +213,9 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
   RunArguments own = arguments;
   if (!arguments.sync.empty()) own.sets.push_back("sync.method=" + arguments.sync);
   Recipe recipe = load_recipe(own, "", ranks);
+  const bool staged = recipe.options.integer("pipeline.stages") > 0;
+  require_machines(
+      arguments, staged ? arguments.per_machine.value_or(1) : ranks_per_machine(arguments, recipe));
   // Computation is measured with the threads that a rank has among those of its machine. A run has
   // as many as it likes where nobody says how many, so that leaves the exchange no core.
   const int64_t threads = recipe.options.integer("run.threads");
@@ -210,8 +228,7 @@ std::unique_ptr<PlanSubject> make_plan_subject(const PlanArguments& arguments,
     throw UsageError(ErrorCode::kUnsupported,
                      "plan: predicts exchanges, rounds and pipelines, and no tensor parallelism; "
                      "without the sums inside layers: --set tensor.ranks=0");
-  if (recipe.options.integer("pipeline.stages") > 0)
-    return make_pipeline_subject(arguments, std::move(recipe), count, threads);
+  if (staged) return make_pipeline_subject(arguments, std::move(recipe), count, threads);
   return std::make_unique<PlannedRecipe>(arguments, std::move(recipe), count, threads);
 }
 

@@ -17,12 +17,13 @@ namespace thinwire::cli {
 
 struct PlanArguments : RunArguments {
   LinkSpec link;
-  bool probes = false;  // the link between mpirun's ranks
-  LinkSpec inside;      // of ranks on one machine
+  bool probes = false;             // the link between mpirun's ranks
+  std::optional<LinkSpec> inside;  // of ranks on one machine; none: no limit
   std::optional<int> per_machine;
   std::vector<int> ranks;   // a plan for each; empty: as many as the recipe says, or 2
   double step_seconds = 0;  // 0: measured
   int steps = 8;
+  std::vector<std::string> of_recipes;  // options that were given and say nothing of a list
   std::optional<int> cores;
   std::string sync;  // the local method, in place of the recipe's
   std::string codecs;

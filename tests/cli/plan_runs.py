@@ -257,6 +257,25 @@ class Plan(program.ProgramTest):
         self.assertRegex(out, r"topk:density=0.01 +gather .*~")
         self.assertIn("The exchange", out)
 
+    def test_options_that_would_change_nothing_are_refused(self):
+        net = self.tensors()
+        for given in (("--per-machine", "1"), ()):
+            _, err = self.plan(net, "--step-seconds", "1", *given, "--inside-link", "1gbit", code=2)
+            self.assertRegex(err, "--inside-link: is the link between ranks of one machine.*; give --per-machine")
+        _, err = self.plan("demo", "--inside-link", "1gbit", *settings(), code=2)
+        self.assertRegex(err, "--inside-link: is the link between ranks")
+        self.plan("demo", "--step-seconds", "1", "--ranks", "4", "--inside-link", "1gbit", "--codecs", "fp32",
+                  *settings(exchange__inside=2))  # the recipe names the machine
+        (self.folder / "sets").mkdir()
+        for option, value in (("--steps", "3"), ("--data", "sets")):
+            _, err = self.plan(net, "--step-seconds", "1", option, value, code=2)
+            self.assertRegex(err, f"{option}: a list of tensors has no steps that could be measured")
+        # The environment's folder is for all commands.
+        command = ["env", "THINWIRE_DATA=sets", self.program, "plan", net, "--step-seconds", "1", "--codecs", "fp32"]
+        self.run_command(command)
+        _, err = self.run_command([*command, "--data", "."], code=2)
+        self.assertRegex(err, "--data: a list of tensors")
+
     def test_costs_are_measured_once(self):
         self.planned(self.tensors(), "--step-seconds", "1")
         costs = (self.folder / "costs.txt").read_text()
