@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ struct ReportArguments {
 
 void report(const ReportArguments& arguments) {
   std::vector<fs::path> runs;
+  std::set<fs::path> seen;
   for (const std::string& folder : arguments.folders)
-    for (const fs::path& run : runs_in(folder)) runs.push_back(run);
+    for (const fs::path& run : runs_in(folder))
+      if (seen.insert(fs::weakly_canonical(run)).second) runs.push_back(run);
   const bool single = arguments.folders.size() == 1;
   std::string title = arguments.title;
   if (title.empty()) title = single ? folder_name(arguments.folders[0]) : "Runs";

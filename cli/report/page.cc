@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -32,6 +32,29 @@ std::string inside_script(const Json& json) {
   return safe;
 }
 
+// The folders' names. Where several have one name, each with as much of its path as tells it from
+// the others.
+std::vector<std::string> distinct_names(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names(folders.size());
+  std::vector<fs::path> above(folders.size());  // what is left of the paths
+  std::vector<size_t> longer(folders.size());   // those whose names get one folder more
+  for (size_t i = 0; i < folders.size(); ++i) {
+    above[i] = fs::absolute(folders[i] / "").lexically_normal().parent_path();
+    longer[i] = i;
+  }
+  while (!longer.empty()) {
+    for (const size_t i : longer) {
+      names[i] = above[i].filename().string() + (names[i].empty() ? "" : "/") + names[i];
+      above[i] = above[i].parent_path();
+    }
+    std::map<std::string_view, size_t> of_name;
+    for (const std::string& name : names) ++of_name[name];
+    std::erase_if(longer,
+                  [&](size_t i) { return of_name[names[i]] == 1 || !above[i].has_filename(); });
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string report_page(const std::string& title, const Json& runs) {
@@ -44,17 +67,15 @@ std::string report_page(const std::string& title, const Json& runs) {
 
 void write_report(const std::vector<fs::path>& runs, const std::string& title,
                   const fs::path& path) {
-  // About 20 MB at most, whatever the number of runs.
-  const size_t groups = std::clamp<size_t>(20'000 / std::max<size_t>(runs.size(), 1), 60, 600);
+  // Eight bytes each: the charts' numbers take about 20 MB at most, however many runs there are and
+  // however many columns they have.
+  constexpr size_t kNumbers = 2'500'000;
+  const std::vector<std::string> names = distinct_names(runs);
   auto all = Json::array();
-  std::map<std::string, size_t> of_name;
   for (const fs::path& run : runs) {
-    all.push_back(read_run(run, groups));
-    ++of_name[all.back()["name"].get<std::string>()];
+    all.push_back(read_run(run, kNumbers / runs.size()));
+    all.back()["name"] = names[all.size() - 1];
   }
-  for (size_t i = 0; i < runs.size(); ++i)
-    if (const std::string name = all[i]["name"]; of_name[name] > 1)
-      all[i]["name"] = folder_name(runs[i] / "..") + "/" + name;
   std::ofstream file(path, std::ios::binary);
   if (!(file << report_page(title, all) << std::flush))
     throw Error(ErrorCode::kIo, path.string() + ": cannot be written");

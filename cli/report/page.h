@@ -12,9 +12,9 @@ namespace thinwire::cli {
 // `runs` is an array of what read_run gives.
 std::string report_page(const std::string& title, const nlohmann::json& runs);
 
-// Reads the runs in these folders and writes their report to `path`. Runs whose folders have the
-// same name are told apart by the folder above. Throws as read_run does, and kIo where the file
-// cannot be written.
+// Reads the runs in these folders, each of which is there once, and writes their report to `path`.
+// Runs whose folders have the same name are told apart by the folders above. Throws as read_run
+// does, and kIo where the file cannot be written.
 void write_report(const std::vector<std::filesystem::path>& runs, const std::string& title,
                   const std::filesystem::path& path);
 

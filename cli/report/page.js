@@ -56,7 +56,7 @@
   // Tables.
   const fill_table = (table, head, rows) => {
     const side = (i) => (i === 0 || /^[\d.]/.test((rows[0] || [])[i] || '0') ? '' : 'text');  // texts left, numbers right
-    const row = (tag, cells) => element('tr', {}, ...cells.map((cell, i) => element(tag, { textContent: cell, className: side(i) })));
+    const row = (tag, cells) => element('tr', {}, ...cells.map((cell, i) => element(tag, { className: side(i) }, cell ?? '')));
     table.replaceChildren(element('thead', {}, row('th', head)), element('tbody', {}, ...rows.map((cells) => row('td', cells))));
     return table;
   };
@@ -151,7 +151,7 @@
   };
   const draw_all = () => charts.forEach(draw);
 
-  const points = (run, list) => list.flatMap((y, i) => {
+  const points = (run, list) => (list || []).flatMap((y, i) => {
     const x = (run.series[position] || [])[i];
     return y === null || y === undefined || x === null || x === undefined ? [] : [{ x, y }];
   });
@@ -301,7 +301,9 @@
         return config;
       });
     const rounds = [['round/global/sent_bytes', 'bytes of a global round', bytes], ['round/local/sent_bytes', 'bytes of a local round', bytes],
-                    ['round/global/seconds', 'time of a global round', seconds], ['pipeline/idle_share', 'share of time that stages are idle', percent]];
+                    ['round/global/seconds', 'time of a global round', seconds], ['round/attendance', 'workers that took part in a round', short],
+                    ['round/staleness', 'steps between begin and end of a round', short], ['left_out', 'ranks that were left out of a step', short],
+                    ['pipeline/idle_share', 'share of time that stages are idle', percent]];
     for (const [key, name, text] of rounds)
       if (runs.some((run) => run.series[key]))
         add_chart(figure('more', name[0].toUpperCase() + name.slice(1), 'means of the steps that one point stands for'),
@@ -314,9 +316,11 @@
 
   // Which codec each tensor had, from which step on.
   const codecs = () => {
-    const listed = (names) => (names.length > 6 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', '));
-    const rows = runs.flatMap((run) => run.codecs.flatMap(({ step, codecs, why }) =>
-      Object.entries(codecs).map(([codec, tensors]) => [run.name, whole(step), codec, listed(tensors), why])));
+    const listed = (names) => (names.length <= 6 ? names.join(', ') :
+      element('details', {}, element('summary', { textContent: `${names.length} tensors: ${names.slice(0, 3).join(', ')}, ...` }), names.join(', ')));
+    const more_of = (run) => (run.more_codecs > 0 ? [[run.name, '', '', `${whole(run.more_codecs)} more changes are not listed`, '']] : []);
+    const rows = runs.flatMap((run) => [...run.codecs.flatMap(({ step, codecs, why }) =>
+      Object.entries(codecs).map(([codec, tensors]) => [run.name, whole(step), codec, listed(tensors), why])), ...more_of(run)]);
     by_id('codecs').hidden = rows.length === 0;
     if (rows.length === 0) return;
     const table = fill_table(element('table', { className: 'texts' }), ['run', 'from step', 'codec', 'tensors', 'why'], rows);
@@ -325,11 +329,12 @@
 
   const events = () => {
     const rows = runs.flatMap((run) => run.events.map((event) => [run.name, whole(event.step), event.what]));
-    const skipped = runs.reduce((sum, run) => sum + run.skipped, 0);
+    const sum_of = (key) => runs.reduce((sum, run) => sum + run[key], 0);
+    const more = sum_of('more_events');
     by_id('events').hidden = rows.length === 0;
     if (rows.length === 0) return;
     const table = fill_table(element('table', { className: 'texts' }), ['run', 'step', 'what happened'], rows);
-    by_id('events').append(element('p', { textContent: `${whole(skipped)} steps were skipped; the list has at most 200 lines of each run.` }),
+    by_id('events').append(element('p', { textContent: `Skipped: ${whole(sum_of('skipped'))} steps, ${whole(sum_of('skipped_rounds'))} rounds.` + (more > 0 ? ` ${whole(more)} more events are not listed.` : '') }),
                            element('div', { className: 'scrolls' }, table));
   };
 

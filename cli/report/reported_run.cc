@@ -6,13 +6,17 @@
 #include <string.h>  // strverscmp
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <fstream>
-#include <map>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "cli/json_value.h"
 #include "cli/recipe_file.h"
+#include "cli/report/run_events.h"
 #include "cli/report/step_groups.h"
 #include "thinwire/status.h"
 #include "thinwire/trainer.h"
@@ -23,25 +27,51 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kEvents = 200;  // skipped steps and lost workers that are listed; all are counted
+constexpr size_t kMostGroups = 600;    // twice as many points of a run's chart at most
+constexpr size_t kLeastGroups = 16;    // where runs and columns are many
+constexpr size_t kCodecChanges = 200;  // that are listed; all are counted
+constexpr size_t kLeaders = 2000;
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kTimes[] = {"fetch",    "compute", "wait",      "update",
                                   "compress", "wire",    "decompress"};
 
-Json read_summary(const fs::path& path) {
+// What is no object tells as little as no file.
+Json read_summary(const fs::path& path, RunEvents& events) {
   std::ifstream file(path);
   if (!file) return Json::object();
   Json summary = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!summary.is_object())
-    throw Error(ErrorCode::kCorrupt, path.string() + ": holds no JSON object");
-  return summary;
+  if (summary.is_object()) return summary;
+  events.add(0, "summary.json: holds no JSON object, and is left out");
+  return Json::object();
 }
+
+// The leaders of global rounds: all, or every second, fourth, ... where there are too many.
+class Leaders {
+ public:
+  void add(uint64_t step, int64_t rank) {
+    if (seen_++ % stride_ != 0) return;
+    if (kept_.size() == kLeaders) {
+      for (size_t i = 0; i < kLeaders / 2; ++i) kept_[i] = kept_[2 * i];
+      kept_.resize(kLeaders / 2);
+      stride_ *= 2;
+    }
+    kept_.emplace_back(step, rank);
+  }
+  Json json() const { return kept_.empty() ? Json::array() : Json(kept_); }
+
+ private:
+  uint64_t seen_ = 0;
+  uint64_t stride_ = 1;
+  std::vector<std::pair<uint64_t, int64_t>> kept_;
+};
 
 // The steps and tests of a run, in the order of its file.
 class MetricsReader {
  public:
-  explicit MetricsReader(size_t groups) : steps_(groups) {}
+  explicit MetricsReader(RunEvents& events) : events_(events) {}
 
+  // A line that cannot be read is an event, so that one of them does not cost the report of all
+  // runs.
   void read(const fs::path& path) {
     std::ifstream file(path);
     if (!file) throw Error(ErrorCode::kIo, path.string() + ": cannot be read");
@@ -49,29 +79,23 @@ class MetricsReader {
     for (std::string text; std::getline(file, text);) {
       ++row;
       const bool cut_off = file.eof();  // a line that is being written has no end yet
-      const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-      if (!add_line(line) && !cut_off)
-        throw Error(ErrorCode::kCorrupt,
-                    fmt::format("{}:{}: is no line of a step or test", path.string(), row));
+      if (!add_line(Json::parse(text, nullptr, /*allow_exceptions=*/false)) && !cut_off)
+        events_.add_unreadable(row);
     }
   }
 
-  void write(Json& run) {
+  // At most `numbers` in series, but for the least groups that a chart needs.
+  void write(Json& run, size_t numbers) {
     run["steps"] = last_step_;
-    run["skipped"] = skipped_;
     run["tests"] = tests_;
-    for (const auto& [rank, reasons] : left_out_) {
-      std::string text;
-      for (const auto& [why, steps] : reasons)
-        text += fmt::format("{}{} of {} steps for {}", text.empty() ? "" : ", ", steps, last_step_,
-                            why);
-      add_event(fmt::format("rank {} left out: {}", rank, text));
-    }
-    run["events"] = events_;
-    run["leaders"] = leaders_;
+    run["leaders"] = leaders_.json();
     run["codecs"] = codecs_;
+    run["more_codecs"] = more_codecs_;
+    std::vector<std::string> columns = steps_.columns();
+    if (!any_left_out_) std::erase(columns, "left_out");
+    steps_.merge_to(std::max(numbers / (columns.size() + 2), kLeastGroups));
     Json& series = run["series"] = Json::object();
-    for (const std::string& column : steps_.columns())
+    for (const std::string& column : columns)
       series[column] = is_position(column) ? steps_.last(column) : steps_.means(column);
     series["loss_least"] = steps_.least("loss");
     series["loss_largest"] = steps_.largest("loss");
@@ -82,16 +106,15 @@ class MetricsReader {
     return column == "step" || column == "epoch" || column == "seconds" || column == "sent";
   }
 
-  bool add_line(const Json& line) try {
-    if (!line.is_object() || !line.contains("step")) return false;
-    line.contains("test_error") ? add_test(line) : add_step(line);
+  bool add_line(const Json& line) {
+    const std::optional<uint64_t> step = step_of(line);
+    if (!step) return false;
+    line.contains("test_error") ? add_test(line) : add_step(*step, line);
     return true;
-  } catch (const Json::exception&) {  // a value of another type
-    return false;
   }
 
-  void add_step(const Json& line) {
-    last_step_ = static_cast<uint64_t>(number(line, "step"));
+  void add_step(uint64_t step, const Json& line) {
+    last_step_ = step;
     seconds_ = number(line, "seconds", seconds_);
     sent_ += number(line, "sent_bytes");
     steps_.begin_step();
@@ -102,94 +125,78 @@ class MetricsReader {
          {"epoch", "loss", "learning_rate", "rest_norm", "gradient_norm", "kept_over_target",
           "dense_bytes", "sent_bytes", "inside_bytes", "between_bytes"})
       add(line, key, key);
-    if (const auto times = line.find("times"); times != line.end())
-      for (const char* part : kTimes) add(*times, part, std::string("time/") + part);
+    for (const char* part : kTimes) add(object(line, "times"), part, std::string("time/") + part);
+    const size_t left_out = ranks_left_out(line);
+    any_left_out_ |= left_out > 0;
+    steps_.add("left_out", static_cast<double>(left_out));
     add_kinds(line);
     add_streams(line);
-    add_round(line);
-    add_pipeline(line);
+    add_round(object(line, "round"));
+    add_pipeline(object(line, "pipeline"));
     add_codecs(line);
-    add_events(line);
+    events_.add_step(step, line);
   }
 
   // Where they changed, and in the first step.
   void add_codecs(const Json& line) {
-    const auto codecs = line.find("codecs");
-    if (codecs == line.end() || !codecs->is_object() || codecs_.size() >= kEvents) return;
+    const Json& codecs = object(line, "codecs");
+    if (codecs.empty()) return;
+    if (codecs_.size() == kCodecChanges) {
+      ++more_codecs_;
+      return;
+    }
     std::string why;
-    for (const Json& decision : line.value("decisions", Json::array()))
-      why = decision.value("why", "");
-    codecs_.push_back({{"step", last_step_}, {"codecs", *codecs}, {"why", why}});
+    for (const Json& decision : list(line, "decisions")) why = text(decision, "why");
+    Json tensors = Json::object();
+    for (const auto& [codec, names] : codecs.items())
+      if (names.is_array()) tensors[codec] = names;
+    codecs_.push_back({{"step", last_step_}, {"codecs", std::move(tensors)}, {"why", why}});
   }
 
-  void add(const Json& object, const char* key, const std::string& column) {
-    const auto found = object.find(key);
-    if (found != object.end() && found->is_number()) steps_.add(column, found->get<double>());
+  void add(const Json& from, const char* key, const std::string& column) {
+    const auto found = from.find(key);
+    if (found != from.end() && found->is_number()) steps_.add(column, found->get<double>());
   }
 
   void add_kinds(const Json& line) {
-    const auto kinds = line.find("kinds");
-    if (kinds == line.end() || !kinds->is_object()) return;
-    for (const auto& [name, kind] : kinds->items())
+    for (const auto& [name, kind] : object(line, "kinds").items())
       for (const char* key : {"values", "payload_bytes"})
         add(kind, key, fmt::format("kind/{}/{}", name, key));
   }
 
   void add_streams(const Json& line) {
-    const auto streams = line.find("streams");
-    if (streams == line.end() || !streams->is_array()) return;
-    for (const Json& stream : *streams) {
-      const auto name = stream.find("stream");
-      if (name == stream.end() || !name->is_string()) continue;
+    for (const Json& stream : list(line, "streams")) {
+      const std::string name = text(stream, "stream");
+      if (name.empty()) continue;
       for (const char* key :
            {"values", "kept", "target", "payload_bytes", "rest_norm", "gradient_norm"})
-        add(stream, key, fmt::format("layer/{}/{}", name->get<std::string>(), key));
+        add(stream, key, fmt::format("layer/{}/{}", name, key));
     }
   }
 
-  void add_round(const Json& line) {
-    const auto round = line.find("round");
-    if (round == line.end() || !round->is_object()) return;
-    const bool global = round->value("global", true);
-    add(*round, "sent_bytes", global ? "round/global/sent_bytes" : "round/local/sent_bytes");
-    add(*round, "seconds", global ? "round/global/seconds" : "round/local/seconds");
-    if (const auto leader = round->find("leader"); leader != round->end() && leader->is_number())
-      leaders_.push_back({last_step_, leader->get<int64_t>()});
+  void add_round(const Json& round) {
+    if (round.empty()) return;
+    const auto found = round.find("global");
+    const bool global = found == round.end() || *found != false;
+    add(round, "sent_bytes", global ? "round/global/sent_bytes" : "round/local/sent_bytes");
+    add(round, "seconds", global ? "round/global/seconds" : "round/local/seconds");
+    if (const auto leader = round.find("leader");
+        leader != round.end() && leader->is_number_integer())
+      leaders_.add(last_step_, leader->get<int64_t>());
+    if (round.contains("ranks"))
+      steps_.add("round/attendance", static_cast<double>(list(round, "ranks").size()));
+    // Of rounds that overlap steps: by how many steps their values were old when they arrived.
+    if (round.contains("begun"))
+      steps_.add("round/staleness", number(round, "step", NAN) - number(round, "begun", NAN));
   }
 
-  void add_pipeline(const Json& line) {
-    const auto pipeline = line.find("pipeline");
-    if (pipeline == line.end() || !pipeline->is_object()) return;
-    add(*pipeline, "idle_share", "pipeline/idle_share");
-    const auto boundaries = pipeline->find("boundaries");
-    if (boundaries == pipeline->end() || !boundaries->is_array()) return;
-    for (const Json& boundary : *boundaries)
+  void add_pipeline(const Json& pipeline) {
+    add(pipeline, "idle_share", "pipeline/idle_share");
+    for (const Json& boundary : list(pipeline, "boundaries"))
       for (const char* way : {"forward", "backward"})
         for (const char* key : {"values", "payload_bytes"})
-          if (const auto found = boundary.find(way); found != boundary.end())
-            add(*found, key,
-                fmt::format("boundary/{} after {}/{}", way, boundary.value("behind", "?"), key));
-  }
-
-  void add_events(const Json& line) {
-    if (line.value("skipped", false)) {
-      ++skipped_;
-      const Json fault = line.value("fault", Json::object());
-      add_event(fmt::format("skipped: {}, rank {}, {}", fault.value("what", "unknown reason"),
-                            fault.value("rank", -1), fault.value("stream", "")));
-    }
-    for (const Json& one : line.value("left_out", Json::array()))
-      ++left_out_[one.value("rank", -1)][one.value("why", "unknown reason")];
-    for (const Json& rank : line.value("unchosen", Json::array()))
-      ++left_out_[rank.get<int>()]["the rule's choice"];
-    for (const Json& worker : line.value("lost", Json::array()))
-      add_event(
-          fmt::format("worker {} lost: {}", worker.value("rank", -1), worker.value("why", "")));
-  }
-
-  void add_event(std::string what) {
-    if (events_.size() < kEvents)
-      events_.push_back({{"step", last_step_}, {"what", std::move(what)}});
+          add(object(boundary, way), key,
+              fmt::format("boundary/{} after {}/{}", way, text(boundary, "behind", "?"), key));
   }
 
   void add_test(const Json& line) {
@@ -208,20 +215,21 @@ class MetricsReader {
     tests_.push_back(std::move(test));
   }
 
-  StepGroups steps_;
+  RunEvents& events_;
+  StepGroups steps_{kMostGroups};
   uint64_t last_step_ = 0;
-  uint64_t skipped_ = 0;
   double seconds_ = 0;
   double sent_ = 0;  // bytes of rank 0 until the last step
+  bool any_left_out_ = false;
   Json tests_ = Json::array();
-  std::map<int, std::map<std::string, uint64_t>> left_out_;  // steps, by rank and reason
-  Json events_ = Json::array();
-  Json codecs_ = Json::array();   // tensors by codec, from a step on
-  Json leaders_ = Json::array();  // [step, rank] for each global round that had one
+  Json codecs_ = Json::array();  // tensors by codec, from a step on
+  size_t more_codecs_ = 0;
+  Leaders leaders_;
 };
 
 Json settings_of_run(const Json& summary, const fs::path& recipe) {
-  if (const auto found = summary.find("settings"); found != summary.end()) return *found;
+  if (const auto found = summary.find("settings"); found != summary.end() && found->is_object())
+    return *found;
   Json settings = Json::object();
   if (fs::exists(recipe))
     for (const Setting& setting : read_recipe(recipe.string(), recipe_keys()).settings)
@@ -261,27 +269,24 @@ std::vector<fs::path> runs_in(const fs::path& path) {
   return found;
 }
 
-double number(const Json& object, const char* key, double otherwise) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
-}
-
 std::string folder_name(const fs::path& folder) {
   const fs::path path = fs::absolute(folder).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-Json read_run(const fs::path& folder, size_t groups) {
-  const Json summary = read_summary(folder / "summary.json");
+Json read_run(const fs::path& folder, size_t numbers) {
+  RunEvents events;
+  const Json summary = read_summary(folder / "summary.json", events);
   Json run = {{"name", folder_name(folder)},
-              {"finished", summary.value("finished", Json()) == true},
+              {"finished", is_true(summary, "finished")},
               {"summary", Json::object()}};
   for (const auto& [key, value] : summary.items())
     if (value.is_primitive()) run["summary"][key] = value;
   run["settings"] = settings_of_run(summary, folder / "recipe.toml");
-  MetricsReader metrics(groups);
+  MetricsReader metrics(events);
   metrics.read(folder / kMetrics);
-  metrics.write(run);
+  metrics.write(run, numbers);
+  events.write(run, run["steps"]);
   return run;
 }
 

@@ -23,12 +23,11 @@ std::vector<std::filesystem::path> runs_in(const std::filesystem::path& path);
 // The name of a folder, however it was written: "build/demo/" is called "demo".
 std::string folder_name(const std::filesystem::path& folder);
 
-// The number under `key`, or `otherwise` where there is none.
-double number(const nlohmann::json& object, const char* key, double otherwise = 0);
-
 // The run in `folder` as one JSON object; the keys are those that page.js reads. A long run is
-// shown in at most twice `groups` groups of steps. A run that still goes on can be read: its last
-// line may be cut off. Throws kIo or kCorrupt, naming file and line.
-nlohmann::json read_run(const std::filesystem::path& folder, size_t groups);
+// shown in at most 1,200 groups of steps, and in fewer where all its columns would have more than
+// `numbers` numbers, but not in fewer than 16. A run that still goes on can be read: its last line
+// may be cut off. Other lines of no step or test are counted among the events. Throws kIo where
+// there is no metrics.jsonl.
+nlohmann::json read_run(const std::filesystem::path& folder, size_t numbers);
 
 }  // namespace thinwire::cli

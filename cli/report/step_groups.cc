@@ -43,8 +43,12 @@ void StepGroups::halve() {
     }
     cells.resize((cells.size() + 1) / 2);
   }
-  groups_ /= 2;
+  groups_ = (groups_ + 1) / 2;
   width_ *= 2;
+}
+
+void StepGroups::merge_to(size_t groups) {
+  while (groups_ > groups) halve();
 }
 
 template <typename Value>

@@ -21,6 +21,10 @@ class StepGroups {
   // Of the step that began last. Values that are not finite count as missing.
   void add(const std::string& column, double value);
 
+  // Merges neighbours until there are at most so many groups; then no other step may begin.
+  // REQUIRES: groups > 0.
+  void merge_to(size_t groups);
+
   size_t steps() const noexcept { return steps_; }
   size_t groups() const noexcept { return groups_; }
 

@@ -49,6 +49,17 @@ TEST(StepGroups, TheNumberOfGroupsIsBoundedAndTheirSumsAreThoseOfTheSteps) {
   }
 }
 
+TEST(StepGroups, GroupsAreMergedUntilTheyAreFewEnough) {
+  StepGroups groups = ramp(7, 8);
+  groups.merge_to(7);
+  EXPECT_EQ(groups.groups(), 7u);
+  groups.merge_to(3);
+  EXPECT_EQ(groups.means("ramp"), Json({2.5, 6}));
+  EXPECT_EQ(groups.last("ramp"), Json({4, 7}));
+  groups.merge_to(1);
+  EXPECT_EQ(groups.means("ramp"), Json({4}));
+}
+
 TEST(StepGroups, AColumnThatIsMissingInSomeStepsHasTheMeanOfTheOthers) {
   StepGroups groups(2);
   for (size_t i = 0; i < 8; ++i) {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/json_value.h"
 #include "cli/recipe_file.h"
 #include "cli/report/reported_run.h"
 #include "thinwire/trainer.h"

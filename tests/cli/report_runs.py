@@ -129,17 +129,64 @@ class Report(program.ProgramTest):
                 {"behind": "block1", "forward": way, "backward": way}]}),
             self.step(4, lost=[{"rank": 2, "why": "silent"}], unchosen=[0]),
             self.step(5, left_out=[{"rank": 3, "why": "silence"}]),
-            self.step(6, left_out=[{"rank": 3, "why": "silence"}], unchosen=[3])])
+            self.step(6, left_out=[{"rank": 3, "why": "silence"}], unchosen=[3]),
+            self.step(7, joined=[2], ranks=4),
+            self.step(8, round={"round": 5, "step": 8, "begun": 5, "fragment": 1, "ranks": [0, 1, 3],
+                                "skipped": "corrupt", "culprit": 3, "where": "b"})])
         self.thinwire("report", "run")
         [run] = data_of(self.page("run/report.html"))["runs"]
         self.assertEqual(run["events"], [{"step": 1, "what": "skipped: non finite, rank 1, fc.weight"},
                                          {"step": 4, "what": "worker 2 lost: silent"},
-                                         {"step": 6, "what": "rank 0 left out: 1 of 6 steps for the rule's choice"},
-                                         {"step": 6, "what": "rank 3 left out: 2 of 6 steps for silence, "
-                                                             "1 of 6 steps for the rule's choice"}])
+                                         {"step": 7, "what": "worker 2 joined"},
+                                         {"step": 8, "what": "round 5 skipped: corrupt, rank 3, b"},
+                                         {"step": 8, "what": "rank 0 left out: 1 of 8 steps for the rule's choice"},
+                                         {"step": 8, "what": "rank 3 left out: 2 of 8 steps for silence, "
+                                                             "1 of 8 steps for the rule's choice"}])
+        self.assertEqual((run["skipped"], run["skipped_rounds"], run["more_events"]), (1, 1, 0))
+        self.assertEqual(run["series"]["left_out"], [0, 0, 0, 1, 1, 2, 0, 0])
+        self.assertEqual(run["series"]["round/staleness"][7], 3)
+        self.assertEqual(run["series"]["round/attendance"][7], 3)
         self.assertEqual(run["leaders"], [[2, 3]])
         self.assertEqual(run["series"]["round/global/seconds"][1], 0.5)
         self.assertEqual(run["series"]["boundary/forward after block1/payload_bytes"][2], 40)
+
+    def test_of_many_events_and_changes_it_is_said_how_many_are_not_listed(self):
+        self.write_run("run", [
+            *(self.step(i, skipped=True, codecs={"fp32" if i % 2 else "int8": ["a"]}) for i in range(1, 251)),
+            self.step(251, lost=[{"rank": 2, "why": "silent"}])])
+        self.thinwire("report", "run")
+        [run] = data_of(self.page("run/report.html"))["runs"]
+        self.assertEqual((len(run["events"]), run["more_events"]), (201, 50))
+        self.assertEqual(run["events"][-1]["what"], "worker 2 lost: silent")
+        self.assertEqual((len(run["codecs"]), run["more_codecs"]), (200, 50))
+
+    def test_lines_that_cannot_be_read_are_counted_and_cost_no_report(self):
+        self.write_run("good", [self.step(1)])
+        self.write_run("bad", [])
+        lines = [json.dumps(self.step(1)), "", '{"step": 2, "loss": NaN}', '{"step": "three"}', "[]",
+                 json.dumps({**self.step(4), "times": 7, "kinds": [], "round": 1, "lost": "all", "left_out": [[]],
+                             "codecs": {"fp32": "a"}, "streams": [{"stream": 1}], "pipeline": {"boundaries": [{"behind": 1}]}})]
+        (self.folder / "bad" / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+        (self.folder / "bad" / "summary.json").write_text("[]")
+        self.thinwire("report", "good", "bad")
+        good, bad = data_of(self.page("report.html"))["runs"]
+        self.assertEqual((good["steps"], good["events"]), (1, []))
+        self.assertEqual(bad["series"]["step"], [1, 4])
+        self.assertEqual([event["what"] for event in bad["events"]], [
+            "summary.json: holds no JSON object, and is left out",
+            "rank -1 left out: 1 of 4 steps for unknown reason",
+            "metrics.jsonl: 4 lines are no step or test and are left out; the first is line 2"])
+
+    def test_many_runs_of_many_layers_are_a_page_of_bounded_size(self):
+        stream = {"values": 1234567, "kept": 12345, "target": 12345, "payload_bytes": 123456,
+                  "rest_norm": 0.123456, "gradient_norm": 0.123456}
+        for run in range(30):
+            self.write_run(f"all/{run}", [self.step(i, streams=[{"stream": f"layer{k}.weight", **stream} for k in range(60)])
+                                          for i in range(1, 401)])
+        self.thinwire("report", "all")
+        self.assertLess((self.folder / "all" / "report.html").stat().st_size, 22e6)
+        runs = data_of(self.page("all/report.html"))["runs"]
+        self.assertTrue(all(len(run["series"]["loss"]) == 200 for run in runs))
 
     def test_names_are_text_wherever_they_stand(self):
         name = "</script><script>alert(1)</script> @data@ \\u003c"
@@ -157,6 +204,11 @@ class Report(program.ProgramTest):
         self.assertEqual(out, "report.html\n")
         self.assertEqual([run["name"] for run in data_of(self.page("report.html"))["runs"]],
                          ["a/seed1", "b/seed1"])
+        for above in ("c/x", "d/x"):
+            self.write_run(f"{above}/seed1", [self.step(1)])
+        self.thinwire("report", "a/seed1", "c/x/seed1", "d/x/seed1", "c/x/../x", os.fspath(self.folder / "a"))
+        self.assertEqual([run["name"] for run in data_of(self.page("report.html"))["runs"]],
+                         ["a/seed1", "c/x/seed1", "d/x/seed1"])
 
     def test_mistakes_are_named(self):
         _, err = self.thinwire("report", "nowhere", code=1)
@@ -164,10 +216,6 @@ class Report(program.ProgramTest):
         (self.folder / "empty").mkdir()
         _, err = self.thinwire("report", "empty", code=1)
         self.assertRegex(err, "empty: holds no run: metrics.jsonl is neither here nor one folder below")
-        self.write_run("run", [self.step(1), {"step": "two"}, self.step(3)])
-        (self.folder / "run" / "metrics.jsonl").write_text('{"step":1}\n{"step":2,"skipped":"no"}\n{}\n')
-        _, err = self.thinwire("report", "run", code=1)
-        self.assertRegex(err, "run/metrics.jsonl:2: is no line of a step or test")
         _, err = self.thinwire("train", "demo", "--report", *settings(), code=2)
         self.assertRegex(err, "--report: .*give --out too")
         self.write_run("good", [self.step(1)])
@@ -222,6 +270,23 @@ class Browser(program.ProgramTest):
         self.assertNotIn("CONSOLE", err)
         for text in ("Leaders", "Bytes of a global round", "Boundaries", "skipped: unknown reason"):
             self.assertIn(text, page)
+
+    def test_what_is_missing_costs_nothing_else(self):
+        lines = [{"step": i, "epoch": i / 10, "loss": 1.0, "seconds": i, "kinds": {"linear": {"values": 4}},
+                  "pipeline": {"boundaries": [{"behind": "b", "forward": {"values": 4}}]},
+                  "codecs": {"fp32": [f"layer{k}.weight" for k in range(20)]},
+                  "round": {"step": i, "begun": i - 2, "ranks": [0, 1], "skipped": "corrupt"}} for i in range(1, 251)]
+        (self.folder / "run").mkdir()
+        (self.folder / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.thinwire("report", "run")
+        page, err = self.opened("run/report.html", "--dump-dom")
+        self.assertNotIn("CONSOLE", err)
+        self.assertRegex(page, r'<body data-charts="\d+">')
+        for text in ("By layer, or kind of tensor", "Boundaries", "Steps between begin and end of a round",
+                     "Workers that took part in a round", "20 tensors: layer0.weight, layer1.weight, layer2.weight, ...",
+                     "layer18.weight, layer19.weight", "50 more changes are not listed",
+                     "Skipped: 0 steps, 250 rounds. 50 more events are not listed."):
+            self.assertTrue(text in page, text)
 
     def test_it_fits_a_phone_and_a_desktop_in_light_and_dark(self):
         self.thinwire("compare", "demo", "--workers", "2", "--codecs", "fp32;int8", "--out", "both",
