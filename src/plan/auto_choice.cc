@@ -96,6 +96,10 @@ ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decisi
   return base;
 }
 
+bool same_codecs(const AutoDecision& a, const AutoDecision& b) {
+  return a.codec == b.codec && a.others == b.others;
+}
+
 std::string name_of(const AutoDecision& decision, size_t tensors) {
   std::map<std::string, size_t> others;
   for (const auto& [name, codec] : decision.others) ++others[codec];

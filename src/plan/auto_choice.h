@@ -17,6 +17,9 @@ namespace thinwire {
 // first.
 ExchangeOptions decided_options(ExchangeOptions base, const AutoDecision& decision);
 
+// Whether two decisions differ in nothing but their steps and reasons.
+bool same_codecs(const AutoDecision& a, const AutoDecision& b);
+
 // "int8"; "int8, fp32 for 3 of 8 tensors".
 std::string name_of(const AutoDecision& decision, size_t tensors);
 

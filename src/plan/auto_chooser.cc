@@ -46,6 +46,19 @@ LinkSpec renewed(const std::optional<LinkSpec>& known, const ProbedLink& found) 
   return link;
 }
 
+// Codecs of another plan are allowed where anything may be lost.
+bool may_go_on(const AutoDecision& resumed, int ranks, const ExchangeOptions& base) {
+  const AllowedLoss loss = ranks == 1 ? AllowedLoss::kNone : parse_auto(base.codec).value().loss;
+  if (loss == AllowedLoss::kAny) return true;
+  const std::vector<std::string> allowed = auto_candidates(loss);
+  const auto is_allowed = [&](const std::string& codec) {
+    return std::find(allowed.begin(), allowed.end(), codec) != allowed.end();
+  };
+  return is_allowed(resumed.codec) &&
+         std::all_of(resumed.others.begin(), resumed.others.end(),
+                     [&](const auto& other) { return is_allowed(other.second); });
+}
+
 bool far_apart(double a, double b) { return std::max(a, b) > kOther * std::min(a, b); }
 
 }  // namespace
@@ -105,8 +118,11 @@ std::string AutoChooser::reason(const Situation& now, const AutoDecision& decisi
                      *speed_, now.timeline.compute_seconds);
 }
 
-AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
-  if (plan_) return resumed != nullptr ? *resumed : plan_->begin(step);
+AutoDecision AutoChooser::begin(uint64_t step, const std::vector<AutoDecision>& resumed) {
+  if (plan_) {
+    plan_->check_followed(resumed, step).or_throw();
+    return resumed.empty() ? plan_->begin(step) : resumed.back();
+  }
   AutoDecision first{.step = step, .codec = "fp32", .why = "fp32: a single rank sends nothing"};
   if (link_.size() > 1) {
     const double before = clock();
@@ -129,7 +145,12 @@ AutoDecision AutoChooser::begin(uint64_t step, const AutoDecision* resumed) {
     });
     first = decisions_from(link_.of_first(std::move(text))).value().front();
   }
-  return resumed != nullptr ? *resumed : first;
+  if (resumed.empty()) return first;
+  if (may_go_on(resumed.back(), link_.size(), base_)) return resumed.back();
+  if (link_.size() > 1)
+    first.why += "; " + name_of(resumed.back(), tensors_.size()) + " loses more than " +
+                 base_.codec + " allows";
+  return first;
 }
 
 // What a codec does to the arithmetic beside it is no other condition, so predictions of the step
@@ -153,7 +174,7 @@ std::string AutoChooser::decide(const WatchedStep& steps, const AutoDecision& no
   forget_other_conditions(there, now);
   choice_->learn(there, now, steps.step, steps_ <= kFirstSteps);
   AutoDecision next = choice_->best(there);
-  const auto is_now = [&] { return next.codec == now.codec && next.others == now.others; };
+  const auto is_now = [&] { return same_codecs(next, now); };
   const auto is_dense = [](const AutoDecision& one) {
     return one.codec == "fp32" && one.others.empty();
   };

@@ -23,8 +23,10 @@ class AutoChooser {
   AutoChooser(Group& group, const ExchangeOptions& base, std::vector<TensorSpec> tensors,
               AutoSources sources);
 
-  // The decision of the first step. `resumed`: what holds already, which stays.
-  AutoDecision begin(uint64_t step, const AutoDecision* resumed);
+  // The decision of the first step. What a resumed run has decided goes on, if it may be: a single
+  // rank has fp32, and others no codec that loses more than they allow. Throws Error(kMismatch) on
+  // all ranks where it is not what the plan says.
+  AutoDecision begin(uint64_t step, const std::vector<AutoDecision>& resumed);
 
   // Before step `step`: what is to hold from there on, if that is something else than `now`.
   std::optional<AutoDecision> next(uint64_t step, const AutoDecision& now);

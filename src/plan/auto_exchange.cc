@@ -48,13 +48,14 @@ class AutoExchange final : public Exchange, private Bypass {
         allows_bypass_(chooser_.link().channel().max(allows_bypass(options) ? 0 : 1) == 0),
         next_step_(options.first_step) {
     const bool resumed = !state_.decisions.empty();
-    const AutoDecision first =
-        chooser_.begin(next_step_, resumed ? &state_.decisions.back() : nullptr);
+    const AutoDecision first = chooser_.begin(next_step_, state_.decisions);
     if (!resumed) state_.decisions = {first};
-    ExchangeOptions own = decided_options(asked_, first);
+    ExchangeOptions own = decided_options(asked_, state_.decisions.back());
     if (resumed) keep_memories(state_.memories, own);
     inner_ = make_exchange(group, store, tensors, own);
     state_.memories = memories_of(inner_->options());
+    // By a change, which keeps what memories owe.
+    if (!same_codecs(first, state_.decisions.back())) follow(first);
   }
 
   Ticket start(size_t index, TensorView tensor) override {
@@ -169,9 +170,10 @@ class AutoExchange final : public Exchange, private Bypass {
     inner_->change(own);
     counted_ = false;
     if (!momenta_.empty()) inner_->set_momentum(momenta_);
-    // set_step may have led back.
+    // set_step may have led back, to what an earlier decision still says.
     std::erase_if(state_.decisions, [&](const AutoDecision& one) { return one.step >= next.step; });
-    state_.decisions.push_back(next);
+    if (state_.decisions.empty() || !same_codecs(state_.decisions.back(), next))
+      state_.decisions.push_back(next);
     state_.memories = memories_of(inner_->options());
   }
 

@@ -202,6 +202,126 @@ TEST(AutoRecord, ARestartKeepsTheMemoryOfAnEarlierDecision) {
   std::filesystem::remove(path);
 }
 
+// What a run of two ranks that may lose anything saved after 68 steps, when it had a sparse codec.
+std::vector<StateArrays> saved_sparse() {
+  std::vector<StateArrays> saved(2);
+  const World world = changing();
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:loss=any"});
+    run.steps(68);
+    EXPECT_NE(run.decision().codec, "fp32");
+    saved[static_cast<size_t>(group.rank())] = run.store().save();
+  });
+  return saved;
+}
+
+// What is owed is sent, and then nothing is left.
+void expect_fp32_after(const std::vector<StateArrays>& saved, int ranks, const std::string& codec,
+                       const std::string& why) {
+  const World world = changing();
+  run_local(ranks, [&](Group& group) {
+    const auto store = std::make_shared<Store>();
+    ASSERT_TRUE(store->load(saved, group.rank(), ranks));
+    ExchangeOptions options{.codec = codec};
+    options.first_step = 68;
+    SimulatedRun run(group, world, options, store);
+    EXPECT_TRUE(store->unclaimed().empty());
+    EXPECT_GT(store->owed_norm(), 0);
+    EXPECT_EQ(run.decision().codec, "fp32");
+    EXPECT_EQ(run.decision().step, 68u);
+    EXPECT_THAT(run.decision().why, HasSubstr(why));
+    EXPECT_GT(run.exchange().decisions().size(), 1u);  // earlier ones stay
+    run.step();
+    EXPECT_EQ(store->owed_norm(), 0);
+    run.steps(40);
+    EXPECT_EQ(run.decision().codec, "fp32");
+  });
+}
+
+TEST(AutoRecord, ARankThatIsLeftAloneCompressesNoMore) {
+  expect_fp32_after(saved_sparse(), 1, "auto:loss=any", "a single rank sends nothing");
+}
+
+TEST(AutoRecord, WhatMayNotBeLostAnyMoreEndsWithARestart) {
+  expect_fp32_after(saved_sparse(), 2, "auto:loss=none", " loses more than auto:loss=none allows");
+}
+
+// The last decision goes on as long as it is allowed.
+TEST(AutoRecord, WhatMayBeLostStillGoesOnAfterARestart) {
+  const World world = changing();
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto"});
+    run.steps(68);
+    ASSERT_EQ(run.decision().codec, "int8");
+    for (const std::string codec : {"auto", "auto:loss=any"}) {
+      const auto store = std::make_shared<Store>();
+      ASSERT_TRUE(store->load(std::vector<StateArrays>(2, run.store().save()), group.rank(), 2));
+      ExchangeOptions options{.codec = codec};
+      options.first_step = 68;
+      const SimulatedRun resumed(group, world, options, store);
+      EXPECT_TRUE(same({resumed.decision()}, {run.decision()}));
+    }
+  });
+}
+
+TEST(AutoRecord, ARunIsResumedWithTheDecisionsThatItFollowed) {
+  const World world = changing();
+  const std::string began = "thinwire decisions 1\n0\tfp32\n3\tint8\n9\tfp32\n";
+  const std::string path = text_file(began);
+  std::vector<StateArrays> saved(2);
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:plan=" + path});
+    run.steps(5);
+    saved[static_cast<size_t>(group.rank())] = run.store().save();
+  });
+  const auto told = [&](const std::string& plan) {
+    text_file(plan);
+    std::vector<std::string> all(2);
+    run_local(2, [&](Group& group) {
+      const auto store = std::make_shared<Store>();
+      ASSERT_TRUE(store->load(saved, group.rank(), 2));
+      ExchangeOptions options{.codec = "auto:plan=" + path};
+      options.first_step = 5;
+      all[static_cast<size_t>(group.rank())] =
+          error_of([&] { SimulatedRun(group, world, options, store).steps(6); });
+    });
+    return all;
+  };
+  EXPECT_THAT(told(began), Each(""));
+  // What comes later may change.
+  EXPECT_THAT(told("thinwire decisions 1\n0\tfp32\n3\tint8\n7\tfp16\n"), Each(""));
+  const std::string title = "thinwire decisions 1\n0\tfp32\n";
+  EXPECT_THAT(told(title + "3\tfp16\n"),
+              Each(AllOf(HasSubstr("plan " + path + " has 'fp16' from step 3 on where the run"),
+                         HasSubstr("followed 'int8' from step 3 on"))));
+  EXPECT_THAT(told(title + "2\tint8\n"), Each(HasSubstr("'int8' from step 2 on where the run")));
+  EXPECT_THAT(told(title), Each(HasSubstr("has no other decision where the run")));
+  EXPECT_THAT(told(title + "3\tint8\n4\tfp32\n"), Each(HasSubstr("followed no other decision")));
+  EXPECT_THAT(told(title + "3\tint8\tfp32\tfirst.weight\n"),
+              Each(HasSubstr("has 'int8', 'fp32' for first.weight from step 3 on")));
+  std::filesystem::remove(path);
+}
+
+TEST(AutoRecord, APlanGoesBackWithTheStep) {
+  const World world = changing();
+  const std::string path = text_file("thinwire decisions 1\n0\tfp32\n3\tint8\n6\tfp16\n");
+  run_local(2, [&](Group& group) {
+    SimulatedRun run(group, world, {.codec = "auto:plan=" + path});
+    run.steps(8);
+    EXPECT_EQ(run.decision().codec, "fp16");
+    run.exchange().set_step(4);
+    run.step();
+    EXPECT_EQ(run.decision().codec, "int8");
+    run.exchange().set_step(1);
+    for (const std::string codec : {"fp32", "fp32", "int8", "int8", "int8", "fp16"}) {
+      run.step();
+      EXPECT_EQ(run.decision().codec, codec);
+    }
+    EXPECT_EQ(run.exchange().decisions().size(), 3u);
+  });
+  std::filesystem::remove(path);
+}
+
 TEST(AutoRecord, SaysWhereItCannotWork) {
   const auto why = [](const ExchangeOptions& options) {
     return std::string(check_exchange(options).message());

@@ -66,22 +66,56 @@ Status check_plan(const ExchangeOptions& base, const std::vector<TensorSpec>& te
   return Status::ok();
 }
 
+// "'topk:density=0.1' from step 3 on".
+std::string line_of(const std::vector<AutoDecision>& decisions, size_t i) {
+  if (i >= decisions.size()) return "no other decision";
+  std::string text = "'" + decisions[i].codec + "'";
+  for (const auto& [tensor, codec] : decisions[i].others) text += ", '" + codec + "' for " + tensor;
+  return text + " from step " + std::to_string(decisions[i].step) + " on";
+}
+
 }  // namespace
 
-AutoDecision RecordedPlan::begin(uint64_t step) const {
-  AutoDecision first = decisions_.front();
+const AutoDecision& RecordedPlan::at(uint64_t step) const {
+  const AutoDecision* found = &decisions_.front();
   for (const AutoDecision& one : decisions_)
-    if (one.step <= step) first = one;
+    if (one.step <= step) found = &one;
+  return *found;
+}
+
+AutoDecision RecordedPlan::begin(uint64_t step) const {
+  AutoDecision first = at(step);
   first.step = step;
   return first;
 }
 
-std::optional<AutoDecision> RecordedPlan::next(uint64_t step, const AutoDecision& now) const {
-  std::optional<AutoDecision> due;
+Status RecordedPlan::check_followed(const std::vector<AutoDecision>& by_run, uint64_t step) const {
+  std::vector<AutoDecision> here, there;
+  if (!by_run.empty() && by_run.front().step < step) here = {begin(by_run.front().step)};
   for (const AutoDecision& one : decisions_)
-    if (one.step <= step && one.step > now.step) due = one;
-  if (due) due->step = step;
-  return due;
+    if (!here.empty() && one.step > here.front().step && one.step < step) here.push_back(one);
+  for (const AutoDecision& one : by_run)
+    if (one.step < step) there.push_back(one);
+  for (size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
+    const bool both = i < here.size() && i < there.size();
+    if (both && here[i].step == there[i].step && same_codecs(here[i], there[i])) continue;
+    return Status::fail(ErrorCode::kMismatch,
+                        "codec 'auto': plan " + path_ + " has " + line_of(here, i) +
+                            " where the run that is resumed followed " + line_of(there, i) +
+                            "; resume it with the plan that it began with");
+  }
+  return Status::ok();
+}
+
+// set_step may have led back, to before the decision that holds now.
+std::optional<AutoDecision> RecordedPlan::next(uint64_t step, const AutoDecision& now) const {
+  const AutoDecision& here = at(step);
+  const bool due =
+      now.step > step ? !same_codecs(here, now) : here.step <= step && here.step > now.step;
+  if (!due) return std::nullopt;
+  AutoDecision next = here;
+  next.step = step;
+  return next;
 }
 
 RecordedPlan read_plan(AutoLink& link, const ExchangeOptions& base,
@@ -110,7 +144,7 @@ RecordedPlan read_plan(AutoLink& link, const ExchangeOptions& base,
     if (const Status can = check_plan(base, tensors, decisions.value()); !can)
       throw Error(can.code(), "codec 'auto': plan " + path + ": " + can.message());
   });
-  return RecordedPlan(decisions_from(link.of_first(std::move(text))).value());
+  return {path, decisions_from(link.of_first(std::move(text))).value()};
 }
 
 }  // namespace thinwire

@@ -16,15 +16,24 @@ namespace thinwire {
 class RecordedPlan {
  public:
   // In ascending order of their steps; at least one.
-  explicit RecordedPlan(std::vector<AutoDecision> decisions) : decisions_(std::move(decisions)) {}
+  RecordedPlan(std::string path, std::vector<AutoDecision> decisions)
+      : path_(std::move(path)), decisions_(std::move(decisions)) {}
 
   // What holds in `step`, which is the run's first one.
   AutoDecision begin(uint64_t step) const;
 
-  // What holds from `step` on, if that is something else than `now`.
+  // Fails with kMismatch, and names both, where a run before `step` followed other decisions than
+  // these.
+  Status check_followed(const std::vector<AutoDecision>& by_run, uint64_t step) const;
+
+  // What holds from `step` on, if that is something else than `now`, which may be of a later step.
   std::optional<AutoDecision> next(uint64_t step, const AutoDecision& now) const;
 
  private:
+  // What holds in `step`.
+  const AutoDecision& at(uint64_t step) const;
+
+  std::string path_;
   std::vector<AutoDecision> decisions_;
 };
 
