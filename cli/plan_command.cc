@@ -87,7 +87,9 @@ bool probe(PlanArguments& arguments) {
     if (ranks != group->size())
       throw UsageError(ErrorCode::kBadOption, fmt::format("--ranks: is {}, and mpirun has {} ranks",
                                                           ranks, group->size()));
-  arguments.link = probe_link(*group);
+  const ProbedLink found = probe_link(*group);
+  arguments.link = found;
+  arguments.at_least = found.at_least;
   arguments.ranks = {group->size()};
   return group->rank() == 0;
 }
@@ -104,6 +106,10 @@ PlanTable plan_for(const PlanArguments& arguments, std::optional<int> ranks, Cos
   if (plan.way.empty() && plan.request.link.bits_per_second > 0)
     plan.request.copy_seconds_per_byte = costs.copies();
   plan.notes = subject->notes();
+  if (arguments.at_least)
+    plan.notes.emplace_back(
+        "The probe had too little time for a link of this latency: its rate may be higher. Name\n"
+        "the link, as in 1gbit,20ms, if you know it.");
   plan.rows = rows_of(*subject, arguments, plan.request, costs);
   plan.processor = costs.processor();
   rank_rows(plan);

@@ -18,6 +18,7 @@ namespace thinwire::cli {
 struct PlanArguments : RunArguments {
   LinkSpec link;
   bool probes = false;             // the link between mpirun's ranks
+  bool at_least = false;           // its rate: the probe did not find more
   std::optional<LinkSpec> inside;  // of ranks on one machine; none: no limit
   std::optional<int> per_machine;
   std::vector<int> ranks;   // a plan for each; empty: as many as the recipe says, or 2

@@ -87,7 +87,7 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     `loss(outputs, targets)` is cross entropy unless given. Then a step with DistributedDataParallel, whose all-reduce is
     measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
-    stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in
+    stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in about
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
     `LocalOptimizer`) are those of thinwire.plan.
     """
