@@ -174,6 +174,9 @@ void clear_out(const std::filesystem::path& out, bool continuing) {
   // finished, and the next one would remove its checkpoints.
   fs::remove(out / kSummaryName, error);
   fs::remove(out / kDecisionsName, error);
+  for (const auto& rank : fs::directory_iterator(out / kRanksFolder, error))
+    if (is_rank_figures(rank.path().filename().string()))  // ranks may be fewer than there were
+      fs::remove(rank.path(), error);
   if (continuing) return;
   for (const auto& signal : fs::directory_iterator(out / kSignalsFolder, error))
     fs::remove_all(signal.path(), error);

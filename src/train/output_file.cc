@@ -57,10 +57,12 @@ void protect(const std::string& named, const fs::path& path) {
   const std::string name = path.filename().string();
   const fs::path folder = fs::absolute(path).parent_path();
   const bool run = is_run(folder);
-  const bool signals = folder.filename() == kSignalsFolder && is_run(folder.parent_path());
-  if (!(signals || (is_saved_name(name) && (run || holds_checkpoint(folder))))) return;
+  const bool inside = (folder.filename() == kSignalsFolder ||
+                       (folder.filename() == kRanksFolder && is_rank_figures(name))) &&
+                      is_run(folder.parent_path());
+  if (!(inside || (is_saved_name(name) && (run || holds_checkpoint(folder))))) return;
   std::error_code absent;
-  const char* owner = run || signals ? "run" : "checkpoint";
+  const char* owner = run || inside ? "run" : "checkpoint";
   if (is_weights(name) && !fs::exists(path, absent))
     throw Error(ErrorCode::kBadOption,
                 named + ": would be read in the place of the " +

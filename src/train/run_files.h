@@ -14,16 +14,19 @@
 #include "thinwire/trainer.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/rank_figures.h"
 #include "train/signal_recorder.h"
 
 namespace thinwire {
 
-// Of one rank. The first rank alone has metrics, recorded signals and a summary; all write
-// checkpoints together.
+// Of one rank. The first rank alone has metrics, recorded signals and a summary; each has figures
+// of its own, and all write checkpoints together.
 class RunFiles {
  public:
   // Both must outlive it.
-  RunFiles(const Recipe& recipe, const RunPlaces& places) : recipe_(recipe), places_(places) {}
+  RunFiles(const Recipe& recipe, const RunPlaces& places) : recipe_(recipe), places_(places) {
+    if (writes()) figures_ = std::make_unique<RankFigures>(places.out);
+  }
 
   bool writes() const noexcept { return !places_.out.empty(); }
   bool resumes() const noexcept { return !places_.resume.empty(); }
@@ -49,6 +52,7 @@ class RunFiles {
   void release() noexcept { metrics_.reset(); }
 
   MetricsFile* metrics() const noexcept { return metrics_.get(); }  // null where there are none
+  RankFigures* figures() const noexcept { return figures_.get(); }  // null where nothing is written
   SignalRecorder* recorder() const noexcept { return recorder_.get(); }  // likewise
 
   // Whether a checkpoint is to be written after so many steps, and is not there yet.
@@ -76,6 +80,7 @@ class RunFiles {
 
   bool continues_ = false;  // in the folder in which it was saved; the same on all ranks
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<RankFigures> figures_;
   std::unique_ptr<SignalRecorder> recorder_;
   std::optional<uint64_t> others_after_;  // until the first checkpoint of a resumed run
   uint64_t saved_at_ = UINT64_MAX;

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Key;
 
 ToyOptions into(const fs::path& out, const Settings& settings = {}) {
   ToyOptions toy{.settings = settings};
@@ -145,6 +146,27 @@ TEST(RunFolder, OfAnotherRunGetsTheMetricsOfThisOneAlone) {
   toy.places.resume = (folder / "first/checkpoint-0000000004").string();
   run_toy(2, toy);
   EXPECT_THAT(steps_of(folder / "first"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+TEST(RunFolder, HasFiguresOfEachRank) {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  run_toy(3, into(run));
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ifstream file(run / "ranks" / (std::to_string(rank) + ".json"));
+    const auto json = nlohmann::json::parse(file);
+    EXPECT_EQ(json["rank"], rank);
+    EXPECT_GE(json["step"], 1);
+    EXPECT_GT(json["loss"], 0.0);
+    EXPECT_GT(json["times"]["compute"], 0.0);
+    EXPECT_GE(json["times"]["wait"], 0.0);
+  }
+  std::ofstream(run / "ranks/notes.json") << "somebody's own";
+  run_toy(2, into(run));
+  const auto files = files_below(run / "ranks");
+  EXPECT_THAT(files, ElementsAre(Key("0.json"), Key("1.json"), Key("notes.json")));
+  run_toy(1, into(folder / "alone"));
+  EXPECT_FALSE(fs::exists(folder / "alone/ranks")) << "metrics.jsonl has what there is to say";
 }
 
 TEST(RunFolder, GetsACheckpointThoughNothingWasLeftToDo) {

@@ -24,6 +24,12 @@ inline constexpr const char* kSummaryName = "summary.json";
 inline constexpr const char* kDecisionsName = "decisions.txt";
 inline constexpr const char* kLogName = "log.txt";        // a sweep's, of what a run printed
 inline constexpr const char* kSignalsFolder = "signals";  // of run.record_every
+inline constexpr const char* kRanksFolder = "ranks";      // of figures of each rank
+
+// "12.json": of rank 12.
+inline bool is_rank_figures(std::string_view name) {
+  return name.ends_with(".json") && name.find_first_not_of("0123456789") == name.size() - 5;
+}
 
 // "checkpoint-0000000120": a folder that holds one.
 inline bool is_checkpoint_name(std::string_view name) {

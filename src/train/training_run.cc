@@ -161,6 +161,8 @@ void TrainingRun::tell(const StepOutcome& outcome) {
                         .ranks = std::exchange(ranks_, 0),
                         .decisions = new_decisions()};
   if (files_.metrics() != nullptr) files_.metrics()->step(event, outcome.times, kinds, streams);
+  if (files_.figures() != nullptr && whole_.size() > 1)
+    files_.figures()->add(whole_.rank(), whole_.size(), step_, event.seconds, outcome);
   if (events_.step && tells()) events_.step(event);
 }
 
