@@ -21,13 +21,18 @@ std::string_view environment(const char* name) {
 bool utf8_locale() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string_view value = environment(name);
-    if (!value.empty())
-      return value.find("UTF-8") != value.npos || value.find("utf8") != value.npos;
+    if (!value.empty()) return names_utf8(value);
   }
   return false;
 }
 
 }  // namespace
+
+bool names_utf8(std::string_view locale) {
+  std::string lower;
+  for (const char c : locale) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower.find("utf-8") != lower.npos || lower.find("utf8") != lower.npos;
+}
 
 Terminal look_at(std::FILE* file) {
   Terminal terminal;
@@ -48,6 +53,19 @@ std::string styled(const Terminal& terminal, Style style, std::string_view text)
   const std::string_view code = kCodes[static_cast<int>(style)];
   if (!terminal.colour || code.empty()) return std::string(text);
   return "\033[" + std::string(code) + "m" + std::string(text) + "\033[0m";
+}
+
+std::string cut(std::string_view line, size_t width) {
+  std::string shown;
+  size_t columns = 0;
+  bool in_style = false;
+  for (const char c : line) {
+    in_style |= c == '\033';
+    if (!in_style) columns += (c & 0xc0) != 0x80;  // the first byte of a character
+    if (in_style || columns <= width) shown += c;
+    in_style &= c != 'm';
+  }
+  return shown;
 }
 
 }  // namespace thinwire::cli

@@ -20,9 +20,15 @@ struct Terminal {
 // it hands its ranks a pseudo-terminal even when its own output goes to a file.
 Terminal look_at(std::FILE* file);
 
+// Whether a locale's characters are UTF-8, in any of the ways to write that: "de_DE.utf-8".
+bool names_utf8(std::string_view locale);
+
 enum class Style { kPlain, kBold, kFaint, kGreen, kYellow, kRed };
 
 // `text` in that style where the terminal has colours.
 std::string styled(const Terminal& terminal, Style style, std::string_view text);
+
+// The first `width` columns of a line with styles. Styles end where they would have ended.
+std::string cut(std::string_view line, size_t width);
 
 }  // namespace thinwire::cli

@@ -17,6 +17,20 @@ std::string three_digits(double number) {
   return fmt::format("{:.0f}", number);
 }
 
+// Bytes of the UTF-8 character at the beginning of `text`; 0 where there is none.
+size_t character_size(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const size_t size = first < 0x80                    ? 1
+                      : first >= 0xc2 && first < 0xe0 ? 2
+                      : first >= 0xe0 && first < 0xf0 ? 3
+                      : first >= 0xf0 && first < 0xf5 ? 4
+                                                      : 0;
+  if (size > text.size()) return 0;
+  for (size_t i = 1; i < size; ++i)
+    if ((text[i] & 0xc0) != 0x80) return 0;
+  return size;
+}
+
 }  // namespace
 
 std::string with_thousands(uint64_t number) {
@@ -95,6 +109,23 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t size = character_size(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool control =
+        first < 0x20 || first == 0x7f ||
+        (size == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);  // C1
+    if (size == 0 || control)
+      shown += '?';
+    else
+      shown += text.substr(0, size);
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return shown;
+}
 
 size_t columns(std::string_view text) {
   return static_cast<size_t>(

@@ -27,6 +27,10 @@ std::vector<std::string> split_codecs(std::string_view list);
 std::string_view trim(std::string_view text);
 std::string_view first_line(std::string_view text);
 
+// `text` as a terminal may show it: control characters, which could move the cursor or worse, and
+// bytes that are no UTF-8 become question marks.
+std::string printable(std::string_view text);
+
 // Columns that `text` (UTF-8, one column per code point) takes on a terminal.
 size_t columns(std::string_view text);
 

@@ -70,6 +70,21 @@ TEST(Text, CodecsAreDividedOutsideOfBrackets) {
   EXPECT_THAT(split_codecs("topk); fp32"), ElementsAre("topk)", "fp32"));
 }
 
+TEST(Text, PrintableTextMovesNoCursor) {
+  EXPECT_EQ(printable("a b/\u00e4\u2501\U0001f600"), "a b/\u00e4\u2501\U0001f600");
+  EXPECT_EQ(printable("\033[2Ja\nb\x7f"), "?[2Ja?b?");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "2J"),
+            "?2J");  // C1's own escape
+  EXPECT_EQ(printable("\xff"
+                      "a\xc3"),
+            "?a?");  // no UTF-8, and half a character
+  EXPECT_EQ(printable("\xe2\x94"
+                      "a"),
+            "??a");
+  EXPECT_EQ(printable(""), "");
+}
+
 TEST(Text, ColumnsCountsCodePoints) { EXPECT_EQ(columns("a\u2501\u2501b"), 4u); }
 
 }  // namespace

@@ -50,7 +50,8 @@ class Watcher {
   // Whether nothing else comes, as far as the folder tells. Runs that somebody starts one after the
   // other in a folder without a list may always be followed by another.
   bool ended() const {
-    if (is_run(folder_)) return runs_.begin()->second.finished();
+    if (const auto itself = runs_.find(folder_); itself != runs_.end())
+      return itself->second.finished();
     return list_ && list_->ended;
   }
 
@@ -66,7 +67,7 @@ class Watcher {
     std::vector<std::string> all;
     for (const auto& [path, run] : runs_)
       for (std::string& line : lines_of(run, terminal)) all.push_back(std::move(line));
-    if (list_ && !is_run(folder_)) all.push_back(list_line());
+    if (list_ && !runs_.contains(folder_)) all.push_back(list_line());
     return all;
   }
 

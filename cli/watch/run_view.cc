@@ -7,13 +7,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cli/text.h"
+#include "cli/watch/rank_lines.h"
 
 namespace thinwire::cli {
 namespace {
 
-constexpr size_t kLeastWidth = 40;
+constexpr size_t kLeastWidth = 40;  // to which lines are laid out; narrower terminals cut them
 constexpr size_t kMostWidth = 100;
 constexpr double kSilent = 60;  // seconds without a line that are mentioned
 
@@ -21,26 +23,10 @@ size_t width_of(const Terminal& terminal) {
   return std::clamp(static_cast<size_t>(std::max(terminal.width - 1, 0)), kLeastWidth, kMostWidth);
 }
 
-// As many of the fields as fit, two spaces before each but the first.
-std::string fitted(const std::vector<std::string>& fields, size_t width) {
-  std::string line;
-  for (const std::string& field : fields) {
-    if (field.empty()) continue;
-    if (!line.empty() && columns(line) + 2 + columns(field) > width) break;
-    line += (line.empty() ? "" : "  ") + field;
-  }
-  return line;
-}
-
-std::string bar(double part, size_t width, const Terminal& terminal) {
-  const auto full = static_cast<size_t>(std::lround(part * static_cast<double>(width)));
-  return styled(terminal, Style::kGreen, repeat(terminal.unicode ? "\u2501" : "=", full)) +
-         styled(terminal, Style::kFaint, repeat(terminal.unicode ? "\u2500" : ".", width - full));
-}
-
 // Means over the recent steps.
 struct Means {
-  double step = 0, sent = 0, dense = 0, fetch = 0, compute = 0, wait = 0, update = 0;
+  double sent = 0, dense = 0, fetch = 0, compute = 0, wait = 0, update = 0;
+  std::optional<double> step;  // from one to the next
   std::optional<double> kept_over_target;
 };
 
@@ -63,10 +49,7 @@ Means means_of(const FollowedRun& run) {
        {&means.sent, &means.dense, &means.fetch, &means.compute, &means.wait, &means.update})
     *sum /= count;
   if (with_target > 0) means.kept_over_target = kept / static_cast<double>(with_target);
-  if (run.recent().size() > 1) {
-    const auto &from = run.recent().front(), &to = run.recent().back();
-    means.step = (to.seconds - from.seconds) / static_cast<double>(to.step - from.step);
-  }
+  means.step = run.seconds_per_step();
   return means;
 }
 
@@ -95,14 +78,14 @@ std::string progress_line(const FollowedRun& run, size_t width, const Terminal& 
 // Where the training thread spends a step.
 std::string time_line(const Means& means, size_t width) {
   const double known = means.fetch + means.compute + means.wait + means.update;
-  const double other = std::max(0.0, means.step - known), whole = known + other;
+  const double other = std::max(0.0, means.step.value_or(known) - known), whole = known + other;
   if (whole <= 0) return "  step";
   const auto share = [&](double part) { return fmt::format("{:.0f}%", 100 * part / whole); };
-  return "  step   " +
-         fitted({fmt::format("{:.3g} s", means.step), "compute " + share(means.compute),
-                 "wait " + share(means.wait), "update " + share(means.update),
-                 "fetch " + share(means.fetch), "other " + share(other)},
-                width - 9);
+  return "  step   " + fitted({means.step ? fmt::format("{:.3g} s", *means.step) : "",
+                               "compute " + share(means.compute), "wait " + share(means.wait),
+                               "update " + share(means.update), "fetch " + share(means.fetch),
+                               "other " + share(other)},
+                              width - 9);
 }
 
 std::string bytes_line(const FollowedRun& run, const Means& means, size_t width) {
@@ -112,7 +95,8 @@ std::string bytes_line(const FollowedRun& run, const Means& means, size_t width)
       sends && means.dense > 0 ? "wire ratio " + ratio(means.dense / means.sent) : "",
       means.kept_over_target ? fmt::format("kept/target {:.2f}", *means.kept_over_target) : "",
       run.skipped() > 0 ? with_thousands(run.skipped()) + " steps skipped" : "",
-      run.lost() > 0 ? with_thousands(run.lost()) + " workers lost" : ""};
+      run.newest().lost > 0 ? with_thousands(run.newest().lost) + " workers lost" : "",
+      run.newest().joined > 0 ? with_thousands(run.newest().joined) + " joined" : ""};
   return "  bytes  " + fitted(fields, width - 9);
 }
 
@@ -142,15 +126,19 @@ std::string sparkline(const std::vector<double>& values, size_t width, const Ter
   return text;
 }
 
-std::vector<std::string> lines_of(const FollowedRun& run, const Terminal& terminal) {
+namespace {
+
+std::vector<std::string> all_lines(const FollowedRun& run, const Terminal& terminal) {
   const size_t width = width_of(terminal);
   const std::string name = styled(terminal, Style::kBold, run.name());
   if (run.finished())
     return {fmt::format("{}  {}", name,
                         fitted({"done", with_thousands(run.steps()) + " steps", errors_of(run)},
                                width - std::min(width, columns(run.name()) + 2)))};
-  std::vector<std::string> lines = {fmt::format(
-      "{}  {}", name, columns(run.name()) + 2 + columns(run.codec()) <= width ? run.codec() : "")};
+  const size_t beside = width - std::min(width, columns(run.name()) + 2);
+  const std::string what = fitted({run.method(), run.codec()}, beside);
+  std::vector<std::string> lines = {
+      fmt::format("{}  {}", name, columns(what) <= beside ? what : "")};
   if (run.recent().empty()) {
     lines.emplace_back("  no step yet");
     return lines;
@@ -166,6 +154,18 @@ std::vector<std::string> lines_of(const FollowedRun& run, const Terminal& termin
       errors.empty() ? "" : "  ", errors));
   lines.push_back(time_line(means, width));
   lines.push_back(bytes_line(run, means, width));
+  for (std::string& line : more_lines(run, width, terminal)) lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> lines_of(const FollowedRun& run, const Terminal& terminal) {
+  std::vector<std::string> lines = all_lines(run, terminal);
+  // A line that is drawn in two rows would leave one behind when it is drawn again.
+  if (terminal.live)
+    for (std::string& line : lines)
+      line = cut(line, static_cast<size_t>(std::max(terminal.width - 1, 1)));
   return lines;
 }
 

@@ -10,7 +10,8 @@
 
 namespace thinwire::cli {
 
-// One line for a run that is finished, five for another. No line is wider than the terminal.
+// One line for a run that is finished, five or more for another. On a live terminal no line is as
+// wide as that.
 std::vector<std::string> lines_of(const FollowedRun& run, const Terminal& terminal);
 
 // Values as a row of blocks of eight heights, or of letters where the terminal has no blocks; the

@@ -48,6 +48,8 @@ class Watch(program.ProgramTest):
         self.assertEqual(run.returncode, 0, out + err)
         self.assertEqual(code, 0)
         self.assertIn("\x1b[J", seen)  # it draws over what it drew
+        for rank in (0, 1):
+            self.assertRegex(seen, rf"rank {rank} +works +\d+%  \S+ s  loss \d")
         self.assertRegex(seen.splitlines()[-1], r"run.*  done  3,000 steps  error \d+\.\d+% \(best")
 
     def test_a_comparison_is_followed_to_its_end(self):
