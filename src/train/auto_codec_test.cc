@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>  // setenv
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@
 namespace thinwire {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -87,6 +89,55 @@ TEST(AutoCodec, TheRecordOfARunRepeatsIt) {
   const auto other =
       run_toy(2, {.settings = {{"exchange.codec", "fp32"}, {"optimizer.momentum", "0.9"}}});
   EXPECT_FALSE(same_bits(first[0].weights, other[0].weights));
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string failure_of(const ToyOptions& options) {
+  try {
+    run_toy(2, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Shorter by its later decisions it would be no record of the run any more.
+TEST(AutoCodec, ARunDoesNotFollowTheFileThatItWrites) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path().string() + "/run", record = out + "/decisions.txt",
+                    link = folder.path().string() + "/link.txt";
+  run_toy(2, following(recorded(folder), out));
+  const std::string before = text_of(record);
+  std::filesystem::create_symlink(record, link);
+  for (const std::string& plan : {record, out + "/../run/decisions.txt", link}) {
+    ToyOptions again = following(plan, out);
+    again.settings.emplace_back("train.max_steps", "4");
+    EXPECT_THAT(failure_of(again), HasSubstr("plan " + plan + " is the file to which a run in " +
+                                             out + " records its decisions"));
+  }
+  EXPECT_EQ(text_of(record), before);
+}
+
+TEST(AutoCodec, AResumedRunNeedsThePlanThatItFollowed) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path().string() + "/run";
+  ToyOptions options = following(recorded(folder), out);
+  options.stop_after = 5;
+  run_toy(2, options);
+  const auto before = text_of(out + "/decisions.txt");
+  options.stop_after = UINT64_MAX;
+  options.places.resume = out;
+  std::ofstream(folder.path() / "plan.txt") << "thinwire decisions 1\n0\tfp32\n3\tint8\n";
+  EXPECT_THAT(failure_of(options),
+              AllOf(HasSubstr("plan.txt has 'int8' from step 3 on"),
+                    HasSubstr("followed 'topk:density=0.1', 'fp32' for output.weight from")));
+  EXPECT_EQ(text_of(out + "/decisions.txt"), before);
+  recorded(folder);
+  EXPECT_EQ(failure_of(options), "");
 }
 
 TEST(AutoCodec, AResumedRunGoesOnAlike) {

@@ -36,6 +36,19 @@ bool continues(Group& group, const RunPlaces& places) {
   return answer != std::byte{0};
 }
 
+// Decisions of this run would take the place of those that it is to follow, and it may end before
+// the last of them.
+void protect_plan(const std::string& codec, const std::filesystem::path& out) {
+  if (!is_auto(codec)) return;
+  const std::string plan = parse_auto(codec).value().plan;
+  std::error_code absent;
+  if (!plan.empty() && std::filesystem::equivalent(plan, out / kDecisionsName, absent))
+    throw Error(ErrorCode::kBadOption,
+                "exchange.codec: plan " + plan + " is the file to which a run in " + out.string() +
+                    " records its decisions; name another folder with --out, or follow a copy of "
+                    "the file");
+}
+
 }  // namespace
 
 Checkpoint RunFiles::load(Group& group, const std::function<void(const std::string&)>& note) {
@@ -57,6 +70,7 @@ Checkpoint RunFiles::load(Group& group, const std::function<void(const std::stri
 void RunFiles::check() {
   const std::filesystem::path out = places_.out;
   check_out(out, continues_);
+  protect_plan(recipe_.options.text("exchange.codec"), out);
   if (const int64_t every = recipe_.options.integer("run.record_every"); every > 0)
     recorder_ =
         std::make_unique<SignalRecorder>(out / kSignalsFolder, static_cast<uint64_t>(every));
