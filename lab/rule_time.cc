@@ -5,7 +5,7 @@
 //
 // ROWS holds floats, one row after another. Prints a line for each of TIMES rounds: seconds of the
 // rule, with its statistics, and seconds of one read of the rows. The result goes to the file
-// RESULT. What the rule keeps from step to step is as before the first step.
+// RESULT. What the rule remembers from step to step is as before the first step.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
@@ -58,7 +58,7 @@ void run(char** arguments) {
   const auto rule = make_combine(arguments[3]).value().rule;
   AlignedVector<float> result(given / ranks);
   if (const VectorRule* const of_vectors = rule->over_vectors())
-    rows.insert(rows.end(), of_vectors->kept_rows() * result.size(), of_vectors->first_kept());
+    rows.insert(rows.end(), of_vectors->remembered_rows() * result.size(), of_vectors->first_remembered());
   for (int i = 0; i < std::atoi(arguments[4]); ++i) {
     auto begin = std::chrono::steady_clock::now();
     combine(*rule, rows, ranks, result);

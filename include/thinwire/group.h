@@ -70,6 +70,12 @@ class Group {
   void wait(std::span<const std::unique_ptr<Transfer>> transfers);
   void wait(const std::unique_ptr<Transfer>& transfer) { wait(std::span(&transfer, 1)); }
 
+  // The same until a point in time, for waits that have one deadline together. A wait that begins
+  // now may take until give_up_at.
+  using Instant = std::chrono::steady_clock::time_point;
+  Instant give_up_at() const noexcept;
+  void wait_until(std::span<const std::unique_ptr<Transfer>> transfers, Instant until);
+
   // Collectives on top of send and receive. They take ceil(log2 n) rounds unless stated otherwise.
   void barrier();
   void broadcast(std::span<std::byte> buffer, int root);
@@ -86,8 +92,6 @@ class Group {
   uint64_t bytes_received() const noexcept { return received_; }
 
  protected:
-  using Instant = std::chrono::steady_clock::time_point;
-
   // A wait calls this between two looks at its transfers, the `look`th time in a row. It returns
   // when another look may help, at the latest at `until`. The default sleeps for growing times,
   // unless the backend can do better.
@@ -96,10 +100,6 @@ class Group {
   // The error text of the first wait of this rank that failed, for the ranks that this rank then
   // leaves.
   const std::string& failure() const noexcept { return failure_; }
-
-  // Now plus the deadline.
-  Instant give_up_at() const noexcept;
-  void wait_until(std::span<const std::unique_ptr<Transfer>> transfers, Instant until);
 
   void count_sent(size_t size) noexcept { sent_ += size; }
   void count_received(size_t size) noexcept { received_ += size; }

@@ -98,8 +98,9 @@ class DataParallel {
   void set_accumulating(bool accumulating) noexcept;
 
   // Call it after the last backward pass of a step. Afterwards every .grad() holds the mean over
-  // ranks. A parameter without a gradient counts as zero; with a single rank it stays without one.
-  // If the report says skipped, the optimiser must not step.
+  // ranks. A parameter without a gradient counts as zero; with a single rank it stays without one
+  // unless its memory gives values of earlier steps. If the report says skipped, the optimiser must
+  // not step.
   StepReport finish();
 
   // Exchange::regroup. Gradients must be where the last step left them, even if it failed. If the

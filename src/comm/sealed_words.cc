@@ -23,9 +23,11 @@ SealedWord seal(uint64_t word, uint64_t subject, int sender, uint64_t place) {
   return {.word = word, .seal = checksum(std::as_bytes(std::span(covered)))};
 }
 
-uint64_t open(const SealedWord& got, uint64_t subject, int sender, uint64_t place) {
+uint64_t open(const SealedWord& got, uint64_t subject, int sender, uint64_t place,
+              RankNumbers numbers = {}) {
   if (seal(got.word, subject, sender, place).seal != got.seal)
-    throw Error(ErrorCode::kCorrupt, "agreement: the word of rank " + std::to_string(sender) +
+    throw Error(ErrorCode::kCorrupt, "agreement: the word of rank " +
+                                         std::to_string(numbers.of(sender)) +
                                          " arrived corrupt, and with it what ranks decide by");
   return got.word;
 }
@@ -57,7 +59,8 @@ std::vector<uint64_t> gather_sealed(Group& group, uint64_t mine, uint64_t subjec
 
 // By the hops of Group::max. Each hop checks what it takes: a fault that became no fault on its way
 // would be lost in the maximum.
-uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject) {
+uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject, RankNumbers numbers) {
+  const Group::Instant until = group.give_up_at();
   const int n = group.size();
   for (int distance = 1; distance < n; distance *= 2) {
     const auto place = static_cast<uint64_t>(distance);
@@ -67,8 +70,8 @@ uint64_t max_sealed(Group& group, uint64_t mine, uint64_t subject) {
     const std::unique_ptr<Transfer> both[] = {
         group.receive(writable_byte_view(other), from, kMaximumTag),
         group.send(byte_view(own), (group.rank() + distance) % n, kMaximumTag)};
-    group.wait(both);
-    mine = std::max(mine, open(other, subject, from, place));
+    group.wait_until(both, until);
+    mine = std::max(mine, open(other, subject, from, place, numbers));
   }
   return mine;
 }

@@ -88,7 +88,7 @@ std::map<std::string, std::vector<std::byte>> contents(const Store& store) {
   return map;
 }
 
-TEST(Store, AsksOwnersToSettleBeforeItSaves) {
+TEST(Store, AwaitsOwnersBeforeItSaves) {
   Store store;
   Memory& memory = store.open<Memory>("a", [] { return std::make_unique<Memory>(1); });
   int owner = 0, other = 0;
@@ -110,7 +110,7 @@ TEST(Store, AsksOwnersToSettleBeforeItSaves) {
 }
 
 // What changes in the background would change what was loaded.
-TEST(Store, AsksOwnersToSettleBeforeItLoads) {
+TEST(Store, AwaitsOwnersBeforeItLoads) {
   Store store;
   Memory& memory = store.open<Memory>("a", [] { return std::make_unique<Memory>(1); });
   memory.owed[0] = 7;

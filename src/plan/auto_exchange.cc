@@ -138,8 +138,14 @@ class AutoExchange final : public Exchange, private Bypass {
     chooser_.link().channel().abort(why);
   }
   StepReport finish_outside() override {
-    StepReport report = outside_.finish(chooser_.link().channel(), inner_->streams(), tensors_,
-                                        next_step_, asks_to_skip_);
+    StepReport report;
+    try {
+      report = outside_.finish(chooser_.link().channel(), inner_->streams(), tensors_, next_step_,
+                               asks_to_skip_);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCorrupt) abandon_outside(error.what());
+      throw;
+    }
     inner_->set_step(report.step + 1);
     report = end(std::move(report));
     const std::scoped_lock lock(mutex_);

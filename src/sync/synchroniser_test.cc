@@ -57,7 +57,6 @@ TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
         ThrowsMessage<Error>(HasSubstr("keeps to one codec, and 'fp32 | 4steps: fp16'")));
 }
 
-// A strength below 0 pushes away, one above 1 overshoots.
 TEST(MakeSynchroniser, RefusesMoreRanksThanFramesCanName) {
   CrowdedGroup group(kMostRanks + 1);
   Store store;
@@ -65,6 +64,7 @@ TEST(MakeSynchroniser, RefusesMoreRanksThanFramesCanName) {
               ThrowsMessage<Error>(HasSubstr("room for the numbers of 65534")));
 }
 
+// A strength below 0 pushes away, one above 1 overshoots.
 TEST(MakeSynchroniser, RefusesPullsThatPushOrOvershoot) {
   for (const std::string option : {"pull=-0.1", "pull=1.1", "pull_global=-1", "pull_global=2"})
     EXPECT_THAT(with_method("leader:" + option), ThrowsMessage<Error>(HasSubstr("from 0 to 1")));

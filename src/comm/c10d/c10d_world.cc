@@ -200,7 +200,11 @@ std::string C10dWorld::first_loss() {
 void C10dWorld::lose(uint64_t context, int rank, HowLost how, std::string why) {
   why = why.substr(0, why.find('\n'));
   if (how == HowLost::kLeft) why = why.empty() ? "left" : "left; before that, " + why;
-  if (how != HowLost::kAnnounced) why = "rank " + std::to_string(rank) + " is lost: " + why;
+  const std::string name = "rank " + std::to_string(rank) + " is lost: ";
+  if (why.empty())
+    why = name + "it did not say why";
+  else if (how != HowLost::kAnnounced)
+    why = name + why;
   const std::lock_guard lock(mutex_);
   if (context == kEveryGroup && how == HowLost::kAnnounced && lost_to_all_.empty())
     lost_to_all_ = why;

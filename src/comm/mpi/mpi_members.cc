@@ -35,7 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr size_t kMostRanks = 7680;
+constexpr size_t kMostMembers = 7680;
 constexpr milliseconds kOnItsWay{50};
 
 enum class Word : uint32_t { kHere, kGoOn, kLeft, kEnded, kIncomplete };
@@ -46,7 +46,7 @@ struct Letter {
   uint32_t generation = 0;  // kHere: the lowest that the next group may have; kGoOn: its generation
   uint32_t context = 0;     // kHere: the numbers that the sender has for the group and its family
   uint32_t family = 0;
-  std::bitset<kMostRanks> ranks = {};  // kGoOn: of the group; kIncomplete: missing in the first one
+  std::bitset<kMostMembers> ranks = {};  // kGoOn: of the group; kIncomplete: missing in the first one
 };
 static_assert(sizeof(Letter) <= MpiWorld::kLetter);
 
@@ -317,9 +317,9 @@ class MpiMeetings final : public Members {
 Result<std::unique_ptr<Members>> make_mpi_members() {
   auto world = MpiWorld::get();
   if (!world) return world.status();
-  if (static_cast<size_t>(world.value()->size()) > kMostRanks)
+  if (static_cast<size_t>(world.value()->size()) > kMostMembers)
     return Status::fail(ErrorCode::kUnsupported,
-                        "mpi: no more than " + std::to_string(kMostRanks) + " members");
+                        "mpi: no more than " + std::to_string(kMostMembers) + " members");
   static std::mutex mutex;
   static uint32_t runs = 0;
   const std::lock_guard lock(mutex);

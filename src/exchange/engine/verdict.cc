@@ -7,7 +7,6 @@
 #include <cassert>
 #include <string>
 
-#include "comm/sealed_words.h"
 #include "core/check.h"
 
 namespace thinwire {
@@ -45,9 +44,9 @@ Verdict unpack_verdict(uint64_t word) noexcept {
           .rank = rank == kNobody ? -1 : rank};
 }
 
-uint64_t worst_of_all(Group& group, uint64_t mine) {
+uint64_t worst_of_all(Group& group, uint64_t mine, RankNumbers numbers) {
   constexpr uint64_t kSubject = 0x7665726469637400;  // "verdict", of whichever step
-  return max_sealed(group, mine, kSubject);
+  return max_sealed(group, mine, kSubject, numbers);
 }
 
 Verdict read_verdict(uint64_t word, int ranks, size_t streams, std::string_view origin) {

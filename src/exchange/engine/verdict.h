@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "comm/sealed_words.h"
 #include "thinwire/group.h"
 #include "thinwire/status.h"
 
@@ -31,14 +32,14 @@ void check_rank_count(const Group& group, std::string_view origin);
 
 // 0 for no fault. Of two faults the larger word wins: the larger code, then the first stream, then
 // the lowest rank, so that every rank names the same culprit whatever it saw itself. Every fault
-// wins over a rank that asked. REQUIRES: stream < 2^32, rank < kMostRanks.
+// wins over a rank that asked. REQUIRES: stream < 2^32, rank <= kMostRanks.
 uint64_t pack(const Verdict& verdict) noexcept;
 Verdict unpack_verdict(uint64_t word) noexcept;
 
 // Collective: returns the largest word of all ranks, each of which gives its own. Each message has
 // a checksum. Throws Error(kCorrupt), which names the sender of a damaged word, on the rank that
 // received it.
-uint64_t worst_of_all(Group& group, uint64_t mine);
+uint64_t worst_of_all(Group& group, uint64_t mine, RankNumbers numbers = {});
 
 // The verdict that ranks agreed on. Throws Error(kCorrupt), which begins with `origin`, if it names
 // no fault, rank or stream that there is.

@@ -194,9 +194,12 @@ uint64_t LevelsRunner::fault_word() const noexcept {
 
 // Ranks at one place of all groups have the worst of their groups, and so of all.
 StepReport LevelsRunner::end() {
-  const uint64_t of_group = worst_of_all(inside_.group(), fault_word());
-  const Verdict verdict = read_verdict(worst_of_all(between_.channel(), of_group), all_->size(),
-                                       streams_.size(), "exchange");
+  const uint64_t of_group =
+      worst_of_all(inside_.group(), fault_word(), {.first = inside_.context().first});
+  const Verdict verdict = read_verdict(
+      worst_of_all(between_.channel(), of_group,
+                   {.first = between_.context().first, .stride = between_.context().stride}),
+      all_->size(), streams_.size(), "exchange");
   asks_to_skip_ = false;
   StepReport report =
       between_.conclude(verdict, verdict.code == ErrorCode::kOk ? "" : streams_[verdict.stream]);

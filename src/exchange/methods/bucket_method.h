@@ -42,7 +42,7 @@ class BucketSteps {
 };
 
 // advance, done, has_rows, awaited and awaits_owner look at the buckets that are on their way; all
-// other functions run over all buckets of the section.
+// other functions but begin, which begins one, run over all buckets of the section.
 class BucketMethod final : public Method {
  public:
   explicit BucketMethod(std::vector<std::unique_ptr<BucketSteps>> buckets)

@@ -2,7 +2,7 @@
 //
 // A frame is decoded into the row of its sender when it arrives. One that is missing, damaged or
 // not the expected one is noted in the roster, and the others go on. Nothing is combined before all
-// ranks have agreed whose rows count (account_rounds.h): each row of `combine_only` was then
+// ranks have agreed whose rows count (account_rounds.h): each row that combine_only leaves was then
 // received alike by all ranks.
 //
 // A receive that was given up at the deadline stays posted. The frames of an earlier step that it

@@ -137,9 +137,21 @@ class GatheredShards final : public ShardGather {
     return parts_.empty() ? 0 : std::min(firsts_[owner], parts_.size() - 1);
   }
 
+  // The rank that receives a damaged word is the only one that knows of it, so it tells the others.
+  Verdict agreed_verdict() {
+    try {
+      return read_verdict(worst_of_all(*channel_, context_.faults.word()), channel_->size(),
+                          parts_.size(), "shard gather");
+    } catch (const Error& error) {
+      for (size_t i = firsts_[context_.rank()]; i < firsts_[context_.rank() + 1]; ++i)
+        parts_[i].encoder->rollback();
+      channel_->abort(error.what());
+      throw;
+    }
+  }
+
   void end(ShardGatherReport& report) {
-    const Verdict verdict = read_verdict(worst_of_all(*channel_, context_.faults.word()),
-                                         channel_->size(), parts_.size(), "shard gather");
+    const Verdict verdict = agreed_verdict();
     report.skipped = verdict.code != ErrorCode::kOk;
     if (report.skipped)
       report.fault = {
