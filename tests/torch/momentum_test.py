@@ -345,6 +345,42 @@ def released_and_loaded(rank, size):
     return found
 
 
+def released_and_loaded_after_a_change(rank, size):
+    """What is said of its own state by a link that was released behind a change of codec, and has memory dgc."""
+    run = Run("topk:density=0.05", settings={"feedback": "dgc"}).steps(rank, 0, 2)
+    run.link.change("topk:density=0.1")
+    run.steps(rank, 2, 3).link.release_optimizer()
+    run.steps(rank, 3, 4)
+    state = run.link.state_dict()
+    return error_of(lambda: run.link.load_state_dict(state)), error_of(lambda: run.steps(rank, 4, 5))
+
+
+class Odd(torch.optim.Optimizer):
+    """One whose groups say something of another kind by names that are usual for numbers."""
+
+    def __init__(self, parameters, **settings):
+        super().__init__(parameters, settings)
+
+    def step(self, closure=None):
+        pass
+
+
+def odd(rank, size):
+    import thinwire.torch as tw
+    found = {}
+    for name, settings in (("betas", {"betas": 0.9}), ("no betas", {"betas": ()}), ("momentum", {"momentum": (0.9, 0.8)}),
+                           ("text", {"momentum": "heavy", "betas": "none"}), ("nothing", {"momentum": None, "betas": None})):
+        for named in (True, False):
+            model = DistributedDataParallel(make_net())
+            optimizer = Odd(model.parameters(), **settings)
+
+            def step():
+                tw.compress(model, "topk:density=0.1", optimizer=optimizer if named else None)
+                train(model, optimizer, rank, 2)
+            found[name, named] = error_of(step)
+    return found
+
+
 def sgd_with_momentum(parameters):
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
@@ -575,6 +611,14 @@ class OptimizerMomentum(unittest.TestCase):
         for found in on_ranks(2, released_and_loaded):
             for distance in found:
                 self.assertLess(distance, 2e-6)
+
+    def test_a_released_one_loads_states_of_another_codec(self):
+        for found in on_ranks(2, released_and_loaded_after_a_change):
+            self.assertEqual(found, ("nothing", "nothing"))
+
+    def test_that_is_no_number_counts_as_none(self):
+        for found in on_ranks(2, odd):
+            self.assertEqual(found, dict.fromkeys(found, "nothing"))
 
     def test_a_released_one_stays_released_in_a_new_process(self):
         self.assertEqual(on_ranks(2, released_and_resumed), [[0.0, 0.0]] * 2)

@@ -3,6 +3,7 @@ gradients do not come through the link. SPDX-License-Identifier: Apache-2.0"""
 import contextlib
 import copy
 import gc
+import io
 import unittest
 import warnings
 import weakref
@@ -53,6 +54,14 @@ def two_passes(rank, size):
         backward(run.model, 0, rank)
         run.model.eval()  # says nothing of whether gradients are exchanged
         found[name] = error_of(lambda: backward(run.model, 1, rank))
+    for name in ("a pass without sync between forward and backward", "a forward pass that was never followed by its own"):
+        run = Run(**FP32)
+        backward(run.model, 0, rank)
+        images, labels = batch_of(1, rank)
+        losses = [nn.functional.cross_entropy(run.model(images), labels)]
+        with run.model.no_sync():  # torch exchanges the gradients of the next backward pass, whichever it is
+            losses.append(nn.functional.cross_entropy(run.model(images), labels))
+        found[name] = error_of(losses["never" in name].backward)
     run = Run(**FP32)
     train(run.model, run.optimizer, rank, 2)
     run.optimizer.zero_grad()
@@ -110,6 +119,15 @@ def harmless(rank, size):
             run.optimizer.zero_grad()
         return passes
 
+    def retained(run, number):
+        """The second backward pass of a forward pass exchanges nothing."""
+        images, labels = batch_of(number, rank)
+        loss = nn.functional.cross_entropy(run.model(images), labels)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+
     def several(run, number):
         """One step is not taken; the head has its gradient before the pass reaches the first output."""
         images, labels = batch_of(number, rank)
@@ -131,7 +149,7 @@ def harmless(rank, size):
             run.optimizer.step()
 
     found = {"accumulated": run(accumulated), "evaluated": run(evaluated(False)), "with gradients": run(evaluated(True)),
-             "several": run(several, net=TwoOutputs()), "penalised": run(penalised)}
+             "retained": run(retained), "several": run(several, net=TwoOutputs()), "penalised": run(penalised)}
     for to_none in (True, False):
         found[f"left out {to_none}"] = run(left_out(to_none))
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
@@ -162,6 +180,13 @@ def converted(rank, size):
     run.model.float()
     train(run.model, run.optimizer, rank, 1, first=1)
     return text
+
+
+def saved_whole(rank, size):
+    """What is said of an output that is saved."""
+    run = Run("topk:density=0.1")
+    train(run.model, run.optimizer, rank, 1)
+    return said_of(lambda: torch.save(run.model(batch_of(1, rank)[0]), io.BytesIO()))
 
 
 def around_the_link(rank, size):
@@ -239,6 +264,9 @@ class Passes(unittest.TestCase):
             self.assertRegex(second, "^the link ended in step 2, by NonFiniteError: .*rank 1 has a NaN or Inf in step 2")
             self.assertEqual(second, third)
 
+    def test_leave_outputs_that_can_be_saved(self):
+        for said in on_ranks(2, saved_whole):
+            self.assertEqual(said, [])
 
     def test_of_a_model_of_another_type_are_an_error(self):
         for text in on_ranks(2, converted):

@@ -62,11 +62,18 @@ def refused(rank, size):
         if rank == 1:
             model.register_buffer("mask", torch.zeros(2))
 
+    row = torch.zeros(1, 3).expand(4, 3)
+    overlapping = torch.arange(4.0).as_strided((3, 2), (1, 1))
     return {
+        "expanded here": said(buffer(row if rank == 0 else row.contiguous())),
+        "expanded there": said(buffer(row if rank == 1 else row.contiguous())),
+        "sparse there": said(buffer(torch.eye(2).to_sparse() if rank == 1 else torch.eye(2))),
+        "meta there": said(buffer(torch.eye(2, device="meta" if rank == 1 else "cpu"))),
+        "overlap there": said(buffer(overlapping if rank == 1 else overlapping.contiguous())),
         "float64": said(lambda model: model.double()), "complex": said(lambda model: model.to(torch.complex64)),
         "meta": said(lambda model: model.to("meta")), "half": said(lambda model: model.half()),
         "shared": said(shared), "shared in part": said(shared_in_part), "beside": said(beside), "tied": said(tied),
-        "overlap": said(buffer(torch.arange(4.0).as_strided((3, 2), (1, 1)))), "sparse": said(buffer(torch.eye(2).to_sparse())),
+        "overlap": said(buffer(overlapping)), "sparse": said(buffer(torch.eye(2).to_sparse())),
         "shape": said(buffer(torch.zeros(2 + rank))), "type": said(buffer(torch.zeros(2, dtype=(torch.int32, torch.int64)[rank]))),
         "one more": said(one_more), "frozen": said(lambda model: model[1].requires_grad_(rank == 0) and None),
     }
@@ -91,6 +98,11 @@ class Rest(unittest.TestCase):
 
     def test_that_cannot_be_written_or_differs_is_refused(self):
         expected = {
+            "expanded here": r"MismatchError: .* float32 \[4, 3\] expanded in dimensions \[0\] on rank 0, and float32 \[4, 3\] on rank 1",
+            "expanded there": r"on rank 0, and float32 \[4, 3\] expanded in dimensions \[0\] on rank 1",
+            "sparse there": r"MismatchError: .* and float32 \[2, 2\] \(torch.sparse_coo on cpu\) on rank 1",
+            "meta there": r"MismatchError: .* and float32 \[2, 2\] \(torch.strided on meta\) on rank 1",
+            "overlap there": r"MismatchError: .* and float32 \[3, 2\] with values that share memory on rank 1",
             "float64": "PeriodicAveraging: parameter '0.weight' is of type torch.float64; it may be one of float32, bfloat16, float16$",
             "complex": "is of type torch.complex64", "meta": "PeriodicAveraging: parameter '0.weight' is on meta",
             "half": "^nothing", "shared": "'0.weight' and '1.weight' share memory", "shared in part": "share memory",

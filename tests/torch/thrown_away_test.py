@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from momentum_test import error_of
-from nets import backward, batch_of, make_net, weights_of
+from nets import backward, batch_of, make_net, train, weights_of
 from passes_test import said_of
 from ranks import on_ranks
 
@@ -72,6 +72,31 @@ def gans(rank, size):
         found[f"{kind} same"] = all(torch.equal(one, first) for end in ends for one, first in zip(end, ends[0]))
     lossless = Gan("plain", "fp32", rank)
     found["fp32"] = error_of(lambda: [lossless.step() for _ in range(3)])
+    return found
+
+
+def accumulated(rank, size):
+    """What the pass that exchanges is told behind some under no_sync that add to a mean that was used, and behind zero_grad."""
+    import thinwire.torch as tw
+    found = []
+    for passes, in_buckets in ((1, False), (3, False), (2, True)):
+        model = DistributedDataParallel(make_net(), gradient_as_bucket_view=in_buckets)
+        optimizer = OPTIMIZERS["adam"](model.parameters())
+        tw.compress(model, TOPK, optimizer=optimizer)
+        train(model, optimizer, rank, 2)
+        optimizer.zero_grad()
+        backward(model, 0, rank)
+        optimizer.step()
+        with model.no_sync():
+            for number in range(passes):
+                backward(model, number, rank)
+        found.append(error_of(lambda: backward(model, 0, rank)))
+        for to_none in (False, True):
+            optimizer.zero_grad(set_to_none=to_none)
+            with model.no_sync():
+                backward(model, 0, rank)
+            found.append(error_of(lambda: backward(model, 1, rank)))
+            optimizer.step()
     return found
 
 
@@ -151,6 +176,22 @@ def usual(rank, size):
             backward(model, number, rank)
         zeroes_before(True)(model, optimizer, number)
 
+    def differentiates(model, optimizer, number):
+        """By its parameters, once and twice, behind an exchange and behind a step."""
+        images, labels = batch_of(number, rank)
+        parameters = [*model.parameters()]
+
+        def look():
+            with model.no_sync():
+                loss = nn.functional.cross_entropy(model(images), labels)
+            slopes = torch.autograd.grad(loss, parameters, create_graph=True)
+            torch.autograd.grad(slopes, parameters, [torch.ones_like(one) for one in slopes])
+        optimizer.zero_grad()
+        backward(model, number, rank)
+        look()
+        optimizer.step()
+        look()
+
     def with_closure(model, optimizer, number):
         def closure():
             optimizer.zero_grad()
@@ -183,6 +224,7 @@ def usual(rank, size):
     found = {"lbfgs": run(with_closure, "lbfgs"), "closure": run(with_closure, "momentum"), "evaluates": run(evaluates),
              "unstepped": run(unstepped), "by hand": run(by_hand), "left out": run(left_out, "momentum")}
     for kind in OPTIMIZERS:
+        found[f"differentiates {kind}"] = run(differentiates, kind)
         for to_none in (True, False):
             found[f"behind {kind} {to_none}"] = run(zeroes_behind(to_none), kind)
             found[f"before {kind} {to_none}"] = run(zeroes_before(to_none), kind)
@@ -198,9 +240,15 @@ class ThrownAway(unittest.TestCase):
         for found in on_ranks(2, gans):
             self.assertEqual(found.pop("fp32"), "nothing")
             for kind in OPTIMIZERS:
-                self.assertRegex(found.pop(kind), "optimizer.zero_grad\\(\\).*link.skip_step\\(\\).*no_sync\\(\\).*requires_grad_")
+                self.assertRegex(found.pop(kind), "optimizer.zero_grad\\(\\).*all gradients .*link.skip_step\\(\\) on all ranks.*"
+                                 "no_sync\\(\\).*requires_grad_.*one DistributedDataParallel and one link for each part$")
                 self.assertTrue(found.pop(f"{kind} same"), kind)
             self.assertEqual(found, dict.fromkeys(found, []))
+
+    def test_gradients_that_are_added_to_a_mean_that_was_used_are_refused(self):
+        for found in on_ranks(2, accumulated):
+            self.assertEqual([text[:55] for text in found],
+                             ["backward: .grad still has the mean with which the optim", "nothing", "nothing"] * 3)
 
     def test_gradients_that_were_zeroed_are_a_warning(self):
         for found in on_ranks(2, zeroed):

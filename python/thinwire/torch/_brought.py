@@ -15,8 +15,10 @@ from ..errors import ContractError
 from ._parameters import gets_gradient, has_values
 from ._warn import warn_user
 
-_UNUSED = ("link.skip_step() before a backward pass whose gradients are not used, such as that of a generator's loss through "
-           "a discriminator, or run its forward pass under model.no_sync()")
+_UNUSED = ("If all gradients of a pass are thrown away, as a discriminator's are in a generator's step, call link.skip_step() on "
+           "all ranks before it, or run its forward pass under model.no_sync() or with the model's parameters frozen by "
+           "requires_grad_(False). If some of them are used, as where one DistributedDataParallel has generator and "
+           "discriminator, make one DistributedDataParallel and one link for each part")
 
 
 class Brought:
@@ -55,8 +57,11 @@ class Brought:
         self._stepping.discard(optimizer)
         self._has_stepped = self._is_used = True
         if self.is_there:
-            self._used.update((id(one), (weakref.ref(one.grad), one.grad._version))
-                              for one in self._those_of(optimizer) if one.grad is not None)
+            self._note_used(self._those_of(optimizer))
+
+    def _note_used(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Their gradients have a mean that the optimiser has used, and what passes under no_sync have added since."""
+        self._used.update((id(one), (weakref.ref(one.grad), one.grad._version)) for one in parameters if one.grad is not None)
 
     def _those_of(self, optimizer: torch.optim.Optimizer) -> Iterable[torch.Tensor]:
         return (one for group in optimizer.param_groups for one in group["params"] if id(one) in self._parameters)
@@ -68,17 +73,20 @@ class Brought:
         Raises:
             ContractError: it does, and .grad still has a mean that the optimiser has used.
         """
-        own = self._parameters.values()
+        own = list(self._parameters.values())
         if not self.is_there or not any(gets_gradient(one) for one in own):  # torch.autograd.grad adds to no .grad
             return False
         if self._is_used:
-            if exchanges and any(self._has_used_mean(one) and gets_gradient(one) for one in own):
+            mixed = [one for one in own if self._has_used_mean(one) and gets_gradient(one)]
+            if mixed and not exchanges:
+                torch.autograd.Variable._execution_engine.queue_callback(lambda: self._note_used(mixed))
+            elif mixed:
                 raise ContractError(
                     "backward: .grad still has the mean with which the optimizer took its last step, and this pass would "
                     "exchange that mean again. The memory would keep both, and send what the codec leaves out of them in later "
-                    "steps, even if the script throws them away now. If the gradients of this pass are used, call "
-                    f"optimizer.zero_grad() before it. If not, call {_UNUSED} or with the model's parameters frozen by "
-                    "requires_grad_(False)")
+                    "steps, even if the script throws them away now. (With codec \"auto\", and behind a change of codec, this "
+                    "counts as long as there may be a memory.) If the gradients of this pass are used, call "
+                    f"optimizer.zero_grad() before it. {_UNUSED}")
             return False
         return self._is_unused() and exchanges
 
@@ -106,8 +114,9 @@ class Brought:
             return
         self._is_told = True
         warn_user("gradients were exchanged and thrown away: they were zeroed without a step of the optimizer, or more were "
-                  "added to them behind one. The memory keeps what the codec left out of them, and sends it in later steps. Call "
-                  f"{_UNUSED}")
+                  "added to them behind one. What was sent of them is lost, and the memory sends what the codec left out of them "
+                  "in later steps. That does no harm if it is rare, as where a script leaves out a step whose gradient is too "
+                  f"large. {_UNUSED}")
 
 
 def _nothing() -> None:

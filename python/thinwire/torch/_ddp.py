@@ -55,6 +55,8 @@ class ReplicatedLink(Link):
     ) -> None:
         self._processes, self._deadline = model.process_group, deadline_seconds
         self._model = weakref.ref(model)  # torch keeps the link as long as the model
+        # As torch has it: from a forward pass outside no_sync until gradients were exchanged, in whichever backward pass.
+        self.awaits_pass = False
         averaged = Averaged(model)
         super().__init__(model.process_group, averaged.parameters, options, deadline_seconds, scaler, optimizer,
                          momentum)
@@ -75,6 +77,7 @@ class ReplicatedLink(Link):
         future = self._step.take(bucket)
         if bucket.is_last():
             step, self._step = self._step, None
+            self.awaits_pass = False
             if isinstance(step, OutsideStep):
                 # In this thread, which has nothing else to do by then.
                 self._at_end(lambda: self._end_outside(step))

@@ -172,7 +172,8 @@ class Link:
         """Skips the next step on all ranks, for example because this rank cannot use its batch. It
         still runs a backward pass, and gradients become zero on all ranks. Memories stay as they
         are. `metrics` has `skipped`, and its `fault` names this rank. The step does not count for
-        `max_skipped`. One rank suffices.
+        `max_skipped`. One rank suffices, unless the backward pass would be an error without it,
+        because `.grad` still has a mean that the optimiser has used: then all ranks call it.
 
         Raises:
             thinwire.errors.Error: a backward pass is under way.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, Optional
 
 import torch
@@ -241,6 +242,17 @@ def would_move(optimizer: torch.optim.Optimizer, options: Mapping[str, Any]) -> 
         return False
 
 
+def momentum_in(group: Mapping[str, Any]) -> float:
+    """That of a group of an optimiser of any kind, or the first of its betas. What is no number may mean anything, and counts
+    as 0."""
+    betas = group.get("betas")
+    for own in (group.get("momentum"), betas[0] if isinstance(betas, Sequence) and betas else None):
+        if isinstance(own, Real) or (isinstance(own, torch.Tensor) and own.numel() == 1):
+            if float(own) != 0:
+                return float(own)
+    return 0.0
+
+
 def coefficient_of(optimizer: torch.optim.Optimizer, known: Container[int]) -> float:
     """The momentum of an optimiser of any kind, or the coefficient of its first moment, in the first group that has one.
 
@@ -249,9 +261,9 @@ def coefficient_of(optimizer: torch.optim.Optimizer, known: Container[int]) -> f
     """
     for group in optimizer.param_groups:
         if any(id(parameter) in known for parameter in group["params"]):
-            own = group.get("momentum") or (group.get("betas") or (0,))[0]
-            if own:
-                return float(own)
+            own = momentum_in(group)
+            if own != 0:
+                return own
     return 0.0
 
 

@@ -15,7 +15,7 @@ from ._attached import take_over
 from ._exchange import Exchange
 from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most, refuse_first_moment_twice
 from ._forgotten import Mark
-from ._momentum import UnnamedOptimizer, acts_twice, coefficient_of, has_momentum, place, steps_as_sgd, would_move
+from ._momentum import UnnamedOptimizer, acts_twice, coefficient_of, has_momentum, momentum_in, place, steps_as_sgd, would_move
 from ._native import check_momentum_acts_once
 from ._passed_by import PassedBy
 from ._warn import warn_user
@@ -42,8 +42,7 @@ def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float
 def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> bool:
     """Says that momentum stays where it costs accuracy, if it does: of an optimiser that thinwire does not know."""
     groups = optimizer.param_groups
-    if steps_as_sgd(optimizer) or has_first_moment(optimizer) or not any(
-            group.get("momentum", 0) or group.get("betas", (0,))[0] for group in groups):
+    if steps_as_sgd(optimizer) or has_first_moment(optimizer) or not any(map(momentum_in, groups)):
         return False
     codecs = leaving_most(options)
     if codecs:
@@ -102,7 +101,7 @@ class LinkedOptimizer:
         """Returns these options of an exchange. Raises if a memory of theirs has momentum and the optimiser that was named
         has one, too, which acts on the mean."""
         optimizer = self._named() if self._named is not None else None
-        if optimizer is None or self._momentum is not None:
+        if optimizer is None or self._momentum is not None or self._released:
             return options
         own = coefficient_of(optimizer, self._known)
         if has_first_moment(optimizer) and self._where == "auto":

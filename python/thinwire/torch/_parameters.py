@@ -53,7 +53,10 @@ def gets_gradient(parameter: torch.Tensor) -> bool:
     with torch.enable_grad():
         view = parameter.view_as(parameter)
     assert view.grad_fn is not None
-    return torch._C._will_engine_execute_node(view.grad_fn.next_functions[0][0])
+    try:
+        return torch._C._will_engine_execute_node(view.grad_fn.next_functions[0][0])
+    except RuntimeError:  # the parameter is one of the inputs that torch.autograd.grad was given, whose gradients it returns
+        return False
 
 
 def _is_in_one_piece(tensor: torch.Tensor) -> bool:

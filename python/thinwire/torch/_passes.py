@@ -10,11 +10,14 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import unserializable_hook
 
 from ._averaged import Unwatched
 
 
 class _Link(Protocol):
+    awaits_pass: bool
+
     def _require_going_on(self) -> None: ...
     def _looks_at_passes(self) -> bool: ...
     def _begin_pass(self, exchanges: bool) -> None: ...
@@ -55,25 +58,26 @@ class _AfterForward(_Look):
     under no_sync are looked at, too: a sum that begins in one has no mean in it."""
 
     _task = -1  # the last backward pass that was looked at
-    _exchanges = False  # the backward pass of the last forward pass
 
     def _look(self, model: DistributedDataParallel, output: Any) -> None:
         link = self._link()
         if link is None or not torch.is_grad_enabled():
             return
-        self._exchanges = _will_exchange(model)
+        if _will_exchange(model):
+            link.awaits_pass = True
         if not link._looks_at_passes():
             return
         for leaf in tree_leaves(output):
             if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:  # others would keep the hook for later passes
                 leaf.register_hook(self._begin_backward)
 
+    @unserializable_hook  # an output that is saved says nothing of it
     def _begin_backward(self, _: torch.Tensor) -> None:
         link = self._link()
         task = torch._C._current_graph_task_id()
         if link is not None and task != self._task:
             self._task = task
-            link._begin_pass(self._exchanges)
+            link._begin_pass(link.awaits_pass)
 
 
 def look_at_passes(model: DistributedDataParallel, link: Any) -> None:

@@ -5,6 +5,7 @@ them."""
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,7 +26,14 @@ class _Rest(NamedTuple):
 
     @property
     def form(self) -> str:
-        return f"{str(self.tensor.dtype).removeprefix('torch.')} {list(self.tensor.shape)}"
+        """All that decides about how values are sent, and whether the tensor is refused, which ranks are to do alike."""
+        tensor = self.tensor
+        text = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        if not _is_plain(tensor):
+            return f"{text} ({tensor.layout} on {tensor.device.type})"
+        expanded = _expanded(tensor)
+        text += f" expanded in dimensions {expanded}" if expanded else ""
+        return text + (" with values that share memory" if _may_overlap(_without(tensor, expanded)) else "")
 
 
 def _rest_of(model: nn.Module, trained: Callable[[torch.Tensor], bool]) -> list[_Rest]:
@@ -33,6 +41,21 @@ def _rest_of(model: nn.Module, trained: Callable[[torch.Tensor], bool]) -> list[
     buffers = dict(model.named_buffers())
     return [_Rest(f"{kind} '{name}'", tensor) for kind, found in (("frozen parameter", frozen), ("buffer", buffers))
             for name, tensor in zip(plain_names([*found]), found.values())]
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type != "meta"
+
+
+def _expanded(tensor: torch.Tensor) -> list[int]:
+    """The dimensions in which all values lie in one place, as `expand` makes them."""
+    return [dim for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())) if stride == 0 and size > 1]
+
+
+def _without(tensor: torch.Tensor, expanded: list[int]) -> torch.Tensor:
+    for dim in expanded:
+        tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 def _may_overlap(tensor: torch.Tensor) -> bool:
@@ -52,12 +75,10 @@ def _each_value_once(one: _Rest) -> torch.Tensor:
         UnsupportedError: its places overlap in another way, or it has no memory of places.
     """
     tensor = one.tensor
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+    if not _is_plain(tensor):
         raise UnsupportedError(f"{one.what} is {tensor.layout}, {tensor.dtype} on {tensor.device}: all workers begin with rank "
                                "0's values of buffers and frozen parameters, which must be plain tensors with values")
-    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-        if stride == 0 and size > 1:
-            tensor = tensor.narrow(dim, 0, 1)
+    tensor = _without(tensor, _expanded(tensor))
     if _may_overlap(tensor):
         raise UnsupportedError(f"{one.what} has values that share memory with each other: all workers begin with rank 0's "
                                "values of buffers, which cannot be written there; give the model a .clone() of it")
@@ -66,14 +87,13 @@ def _each_value_once(one: _Rest) -> torch.Tensor:
 
 def _require_same(rest: list[_Rest], tell_all: TellAll) -> None:
     """Raises where ranks differ, on all of them: each would take what the first one sends for values of its own."""
-    own = {one.what: one.form for one in rest}
-    text = "\n".join(f"{form} {what}" for what, form in own.items())
+    text = json.dumps({one.what: one.form for one in rest})
     if len(set(tell_all(hashlib.sha256(text.encode()).hexdigest()))) == 1:
         return
-    first, *others = [dict(reversed(line.rsplit("] ", 1)) for line in said.splitlines()) for said in tell_all(text)]
+    first, *others = [json.loads(said) for said in tell_all(text)]
     for rank, other in enumerate(others, 1):
         for what in [*first, *other]:
-            forms = [f"{found[what]}]" if what in found else "absent" for found in (first, other)]
+            forms = [found.get(what, "absent") for found in (first, other)]
             if forms[0] != forms[1]:
                 raise MismatchError(f"{what} is {forms[0]} on rank 0, and {forms[1]} on rank {rank}: build the same model on "
                                     "all ranks")
@@ -87,7 +107,7 @@ def begin_as_first(model: nn.Module, trained: Callable[[torch.Tensor], bool], gr
     """Rank 0's values of all that is not trained become those of all ranks, which call it together.
 
     Raises:
-        MismatchError: ranks differ in names, shapes or types.
+        MismatchError: ranks differ in names, shapes, types, or in how a tensor lies in memory where that matters.
         UnsupportedError: a tensor is none that values can be written to.
     """
     rest = [one for one in _rest_of(model, trained) if one.tensor.numel() > 0]
