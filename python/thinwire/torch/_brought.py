@@ -15,10 +15,10 @@ from ..errors import ContractError
 from ._parameters import gets_gradient, has_values
 from ._warn import warn_user
 
-_UNUSED = ("If all gradients of a pass are thrown away, as a discriminator's are in a generator's step, call link.skip_step() on "
-           "all ranks before it, or run its forward pass under model.no_sync() or with the model's parameters frozen by "
-           "requires_grad_(False). If some of them are used, as where one DistributedDataParallel has generator and "
-           "discriminator, make one DistributedDataParallel and one link for each part")
+_UNUSED = ("If all gradients of a pass are thrown away, as a discriminator's are in a generator's step, call "
+           "link.skip_step() on all ranks before it, or run its forward pass under model.no_sync() or with the model's "
+           "parameters frozen by requires_grad_(False). If some of them are used, as where one DistributedDataParallel has "
+           "generator and discriminator, make one DistributedDataParallel and one link for each part")
 
 
 class Brought:
@@ -114,7 +114,7 @@ class Brought:
             return
         self._is_told = True
         warn_user("gradients were exchanged and thrown away: they were zeroed without a step of the optimizer, or more were "
-                  "added to them behind one. What was sent of them is lost, and the memory sends what the codec left out of them "
+                  "added to them behind one. What was sent of them is lost, and the memory sends what the codec left out "
                   "in later steps. That does no harm if it is rare, as where a script leaves out a step whose gradient is too "
                   f"large. {_UNUSED}")
 
