@@ -20,8 +20,8 @@ HEAD = """// What committed results say about the accuracy of codecs. Written by
 
 namespace thinwire {
 
-// From docs/results/runs/defaults.jsonl, else methods.jsonl: error in points above that of fp32, same
-// recipe and seeds; on held-out samples where there are some.
+// From docs/results/runs/defaults.jsonl, else methods.jsonl: error in points above that of fp32,
+// same recipe and seeds; on held-out samples where there are some.
 std::span<const KnownAccuracy> known_accuracies() {
   static constexpr KnownAccuracy kAll[] = {
 """

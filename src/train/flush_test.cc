@@ -12,6 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "thinwire/feedback.h"
 #include "train/checkpoint.h"
 #include "train/describe.h"
 #include "train/named_tensors.h"
