@@ -226,7 +226,7 @@ class Exchange:
         if self._with_momentum is not None:
             # Before a mistake is found in it, which one rank alone may have made. What a rank measures is its own affair.
             self.agree("change", [f"{key} {value}" for key, value in asked.items() if key != "norms"])
-            asked = self._with_momentum(asked)
+            asked = _as_asked(asked, self._with_momentum(asked))
         self._engine.change(dict(asked))
         self.memories_asked = memories_asked
 
@@ -243,6 +243,16 @@ def _memories_of(options: _Options, changed: Optional[_Options]) -> list[str]:
     """Those asked for by the codec and by each rule; of rules that a change brought, what the codec's option says."""
     first = str(options["feedback"])
     return [first, *(first if changed else str(rule["feedback"]) for rule in options["rules"])]
+
+
+def _as_asked(asked: _Options, placed: _Options) -> dict[str, Any]:
+    """Options of a change in which a memory that is named has its momentum, and "auto" stays: it is the one that holds the
+    momentum already."""
+    def one(before: _Options, after: _Options) -> str:
+        return str((before if before["feedback"] == "auto" else after)["feedback"])
+
+    rules = [{**after, "feedback": one(before, after)} for before, after in zip(asked["rules"], placed["rules"])]
+    return {**placed, "feedback": one(asked, placed), "rules": rules}
 
 
 def engine_options(parameters: Sequence[Parameter], options: _Options) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 
 #include "exchange/engine/agreement_text.h"
 #include "feedback/momentum_rules.h"
+#include "feedback/velocity_successor.h"
 #include "thinwire/feedback.h"
 #include "thinwire/momentum.h"
 
@@ -41,48 +42,46 @@ Grouping grouping_after(const Section& next, Grouping before) {
   return is_one_stream(before) ? Grouping::kModel : Grouping::kTensor;
 }
 
-// The memory that `next` goes on with where `held` holds the momentum of an optimiser and none is
-// named: that one, whatever codec sends what it owes. A velocity alone owes nothing, and goes on in
-// the memory that the codec has with the same momentum (open_stream).
-Result<std::string> memory_after(const ExchangeOptions& next, const std::string& held) {
+// The memory in which `next` goes on with what is in `held`. Where none is named, the momentum of
+// an optimiser stays in the memory that holds it, whatever codec now sends what it owes. A velocity
+// alone owes nothing; it goes on in the memory that holds momentum with the new codec.
+Result<std::string> memory_after(const Section& next, const std::string& held) {
   const auto [entry, options] = find_feedback(held).value();
+  if (next.options.feedback != "auto" || !entry->plain)
+    return succeeds_velocity(next.terms.feedback, held) ? next.terms.feedback : held;
   const Momentum own = MomentumRules::momentum_of(options);
   if (own.momentum == 0) return held;
-  Result<MomentumPlan> plan = place_momentum("memory", own, next);
+  Result<MomentumPlan> plan = place_momentum("memory", own, next.options);
   if (!plan) return plan.status();
-  return entry->owes ? held : plan.value().feedback;
-}
-
-bool holds_momentum(const std::string& memory) {
-  return find_feedback(memory).value().entry->plain != nullptr;
+  return succeeds_velocity(plan.value().feedback, held) ? plan.value().feedback : held;
 }
 
 Result<Kept> kept_by(const Section& next, const Sections& had, const std::vector<bool>& owes) {
   Kept kept{.feedback = next.terms.feedback, .grouping = std::nullopt};
-  bool found_momentum = false;
+  bool is_kept = false;  // so far it is the codec's own
   for (size_t i = 0; i < had.used.size(); ++i) {
     const Section& before = had.used[i];
     const std::string& memory = before.terms.feedback;
     if ((memory == "none" && !owes[i]) || !share_a_tensor(next, before)) continue;
-    std::string after = memory;
-    if (next.options.feedback == "auto" && holds_momentum(memory)) {
-      Result<std::string> with_momentum = memory_after(next.options, memory);
-      if (!with_momentum) return with_momentum.status();
-      after = with_momentum.value();
-      if (!found_momentum) kept.feedback = after;
-      found_momentum = true;
+    if (memory != "none") {
+      Result<std::string> after = memory_after(next, memory);
+      if (!after) return after.status();
+      const bool holds_momentum = find_feedback(memory).value().entry->plain != nullptr;
+      if (!is_kept &&
+          (kept.feedback == "none" || (next.options.feedback == "auto" && holds_momentum)))
+        kept.feedback = after.value();
+      if (kept.feedback != after.value())
+        return refuse("codec '" + next.options.codec + "' goes with memory " + kept.feedback +
+                      ", and what '" + before.options.codec + "' left out is in memory " + memory +
+                      "; a change keeps the memory, so name one for both from the beginning "
+                      "(feedback)");
+      is_kept = true;
     }
-    if (after != "none" && kept.feedback != "none" && kept.feedback != after)
-      return refuse("codec '" + next.options.codec + "' goes with memory " + kept.feedback +
-                    ", and what '" + before.options.codec + "' left out is in memory " + memory +
-                    "; a change keeps memories, so name one for both from the beginning "
-                    "(feedback)");
     if (is_one_stream(before.terms.grouping) && before.tensors != next.tensors)
       return refuse(
           "all tensors of '" + before.options.codec +
           "' share a memory, and rules would part them or add others; grouping \"tensor\" gives "
           "each its own from the beginning");
-    if (after != "none") kept.feedback = after;
     kept.grouping = grouping_after(next, before.terms.grouping);
   }
   return kept;

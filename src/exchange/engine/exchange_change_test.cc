@@ -134,12 +134,15 @@ TEST(ExchangeChange, WhatOwnersOweWithoutMemoriesIsNotLostEither) {
 // To the bit: values, memories, and encoders where only options differ.
 // The last rank sits out the step in which the others send what they owed as owners.
 TEST(ExchangeChange, ARankThatSitsOutStillHasTheMemoriesOfAll) {
-  std::array<std::vector<std::vector<std::string>>, kRanks> owners;  // names of arrays, by rank and step
+  std::array<std::vector<std::vector<std::string>>, kRanks>
+      owners;  // names of arrays, by rank and step
   std::array<StateArrays, kRanks> states;
   run_local(kRanks, [&](Group& group) {
     const auto rank = static_cast<size_t>(group.rank());
-    const ExchangeOptions first{
-        .codec = "test-nearest", .feedback = "residual", .method = "scatter-reduce", .weighted = true};
+    const ExchangeOptions first{.codec = "test-nearest",
+                                .feedback = "residual",
+                                .method = "scatter-reduce",
+                                .weighted = true};
     Side side(group, small_model(), first);
     const auto note = [&] {
       std::vector<std::string> names;
@@ -197,29 +200,112 @@ TEST(ExchangeChange, IsWhatAScheduleDoes) {
     });
 }
 
-TEST(ExchangeChange, ARestartGoesOnAlike) {
-  for (const auto& [first, others] : paths())
+// With the momentum of an optimiser in its memory.
+ExchangeOptions with_momentum(const std::string& codec) {
+  ExchangeOptions options{.codec = codec};
+  options.feedback = place_momentum("memory", {.momentum = 0.9}, options).value().feedback;
+  return options;
+}
+
+std::vector<std::string> codecs_that_take_momentum() {
+  std::vector<std::string> all;
+  for (const CodecEntry* entry : all_codecs())
+    if (const std::string name(entry->info.name);
+        place_momentum("memory", {.momentum = 0.9}, {.codec = name}))
+      all.push_back(name);
+  return all;
+}
+
+// What the memory of a stream has of this name, zeros where it has none.
+Values array_of(const StateArrays& state, const std::string& stream, const char* name) {
+  const std::string full = stream + "/feedback/" + name;
+  for (const StateArray& array : state)
+    if (array.name == full) {
+      Values values(array.data.size() / sizeof(float));
+      copy_state(state, full, std::span(values)).or_throw();
+      return values;
+    }
+  return {};
+}
+
+// A memory that owes stays. A velocity goes on in the memory that the next codec needs.
+TEST(ExchangeChange, MomentumStaysInTheMemoryFromEveryCodecToEveryOther) {
+  const std::vector<std::string> codecs = codecs_that_take_momentum();
+  EXPECT_GT(codecs.size(), 25u);
+  for (const std::string& first : codecs)
+    for (const std::string& second : codecs)
+      run_local(2, [&](Group& group) {
+        SCOPED_TRACE(first + " to " + second);
+        const ExchangeOptions options = with_momentum(first);
+        Side side(group, small_model(), options);
+        for (uint64_t step = 0; step < 2; ++step) side.step(step);
+        const StateArrays before = side.store().save();
+        side.exchange().change(with(options, second));
+        const bool owes = !options.feedback.starts_with("velocity");
+        EXPECT_EQ(side.exchange().options().feedback,
+                  owes ? options.feedback : with_momentum(second).feedback);
+        const StateArrays after = side.store().save();
+        const bool owners_owe = std::any_of(before.begin(), before.end(), [](const auto& array) {
+          return array.name.find("/owner/") != std::string::npos;
+        });
+        size_t velocities = 0;
+        for (const StreamSpec& stream : side.exchange().streams()) {
+          const Values velocity = array_of(after, stream.name, "velocity");
+          velocities += velocity.size();
+          EXPECT_TRUE(same_bits(velocity, array_of(before, stream.name, "velocity")));
+          if (owners_owe) continue;  // what they owe comes to the ranks
+          Values owed = array_of(before, stream.name, "residual");
+          const Values kept = array_of(after, stream.name, "residual");
+          if (owed.empty()) owed.resize(kept.size());
+          EXPECT_TRUE(same_bits(kept, owed));
+        }
+        EXPECT_GT(velocities, 1000u);
+        for (uint64_t step = 2; step < 4; ++step) EXPECT_FALSE(side.step(step).skipped);
+      });
+}
+
+// Whatever is sent when, each gradient has counted 1 / (1 - momentum) times in the end.
+TEST(ExchangeChange, NothingOfTheMomentumIsLostOnTheWay) {
+  for (const std::vector<std::string>& path :
+       {std::vector<std::string>{"topk:density=0.1", "int8", "fp32"},
+        {"topk:density=0.1", "sign", "sidco:density=0.2", "fp32"},
+        {"int8", "topk:density=0.1", "fp32"},
+        {"fp32", "topk:density=0.1", "powersgd:rank=1", "fp32"}})
     run_local(kRanks, [&](Group& group) {
-      Side side(group, small_model(), first);
-      uint64_t step = 0;
-      for (const ExchangeOptions& next : others) {
-        side.step(step++);
-        side.exchange().change(next);
-        side.step(step++);
-        const auto store = std::make_shared<Store>();
-        const std::vector<StateArrays> saved(kRanks, side.store().save());
-        ASSERT_TRUE(store->load(saved, group.rank(), kRanks).is_ok());
-        ExchangeOptions options = side.exchange().options();
-        options.first_step = step;
-        Side resumed(group, small_model(), options, store);
-        ASSERT_EQ(resumed.exchange().streams().size(), side.exchange().streams().size());
-        for (size_t i = 0; i < side.exchange().streams().size(); ++i)
-          EXPECT_EQ(resumed.exchange().streams()[i].name, side.exchange().streams()[i].name);
-        side.step(step);
-        const StepReport report = resumed.step(step++);
-        EXPECT_EQ(report.streams.size(), side.exchange().streams().size());
-        EXPECT_TRUE(same_bits(resumed.values, side.values)) << next.codec;
+      SCOPED_TRACE(path[0] + ", " + path[1]);
+      const auto model = small_model();
+      const ExchangeOptions first = with_momentum(path[0]);
+      Side side(group, model, first);
+      std::vector<std::vector<double>> got, given;
+      for (const TensorSpec& tensor : model) {
+        got.emplace_back(tensor.count());
+        given.emplace_back(tensor.count());
       }
+      const auto add = [&] {
+        for (size_t t = 0; t < model.size(); ++t)
+          for (size_t k = 0; k < got[t].size(); ++k) got[t][k] += side.values[t][k];
+      };
+      uint64_t step = 0;
+      for (size_t i = 0; i < path.size(); ++i) {
+        if (i > 0) side.exchange().change(with(first, path[i]));
+        for (const uint64_t end = step + 3; step < end; ++step) {
+          side.step(step);
+          add();
+          for (const Tensors& of_rank : all_gradients(model, kRanks, step))
+            for (size_t t = 0; t < model.size(); ++t)
+              for (size_t k = 0; k < given[t].size(); ++k)
+                given[t][k] += double{of_rank[t][k]} / kRanks / (1 - 0.9);
+        }
+      }
+      for (int rest = 0; rest < 250; ++rest) {  // until the velocities are nothing
+        for (Values& values : side.values) std::fill(values.begin(), values.end(), 0.0f);
+        for (size_t t = model.size(); t-- > 0;) side.start(t);
+        side.exchange().finish();
+        add();
+      }
+      for (size_t t = 0; t < model.size(); ++t)
+        for (size_t k = 0; k < given[t].size(); ++k)
+          ASSERT_NEAR(got[t][k], given[t][k], 3e-6) << model[t].name << ' ' << k;
     });
 }
 
@@ -245,6 +331,58 @@ std::vector<std::string> told(const ExchangeOptions& first, const ExchangeOption
     EXPECT_TRUE(same_bits(side.values, same.values));
   });
   return messages;
+}
+
+// Where a memory is named it is that one, if it holds the same momentum and nothing is owed.
+TEST(ExchangeChange, AMemoryThatIsNamedForMomentumIsTheOneThatIsThere) {
+  const std::string named = "dgc:momentum=0.9,dampening=0,nesterov=false,mask=true";
+  const auto named_as = [&](const std::string& codec, const std::string& feedback) {
+    ExchangeOptions options = with({}, codec);
+    options.feedback = feedback;
+    return options;
+  };
+  run_local(2, [&](Group& group) {
+    Side side(group, small_model(), with_momentum("fp16"));
+    side.step(0);
+    side.exchange().change(named_as("topk:density=0.1", named));
+    EXPECT_EQ(side.exchange().options().feedback, named);
+    EXPECT_FALSE(side.step(1).skipped);
+  });
+  const ExchangeOptions sparse = with_momentum("topk:density=0.1");
+  const auto refused = [&](const ExchangeOptions& asked, const char* why) {
+    EXPECT_THAT(told(sparse, asked, asked), Each(HasSubstr(why)));
+  };
+  refused(named_as("int8", named), "a change keeps the memory");
+  refused(named_as("fp16", "velocity:momentum=0.9"), "a change keeps the memory");
+  refused(named_as("int8", "residual"), "a change keeps the memory");
+  refused(with({}, "signum"), "would act twice: memory 'momentum'");
+  refused(with({}, "demo"), "cannot take it over");
+}
+
+TEST(ExchangeChange, ARestartGoesOnAlike) {
+  for (const auto& [first, others] : paths())
+    run_local(kRanks, [&](Group& group) {
+      Side side(group, small_model(), first);
+      uint64_t step = 0;
+      for (const ExchangeOptions& next : others) {
+        side.step(step++);
+        side.exchange().change(next);
+        side.step(step++);
+        const auto store = std::make_shared<Store>();
+        const std::vector<StateArrays> saved(kRanks, side.store().save());
+        ASSERT_TRUE(store->load(saved, group.rank(), kRanks).is_ok());
+        ExchangeOptions options = side.exchange().options();
+        options.first_step = step;
+        Side resumed(group, small_model(), options, store);
+        ASSERT_EQ(resumed.exchange().streams().size(), side.exchange().streams().size());
+        for (size_t i = 0; i < side.exchange().streams().size(); ++i)
+          EXPECT_EQ(resumed.exchange().streams()[i].name, side.exchange().streams()[i].name);
+        side.step(step);
+        const StepReport report = resumed.step(step++);
+        EXPECT_EQ(report.streams.size(), side.exchange().streams().size());
+        EXPECT_TRUE(same_bits(resumed.values, side.values)) << next.codec;
+      }
+    });
 }
 
 TEST(ExchangeChange, MistakesAreToldToAllAndChangeNothing) {

@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/wire/open_stream.h"
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "codec/device_codec.h"
 #include "exchange/wire/stream_keys.h"
 #include "feedback/per_tensor.h"
+#include "feedback/velocity_successor.h"
 #include "thinwire/codec.h"
 #include "thinwire/feedback.h"
 #include "thinwire/options.h"
@@ -62,25 +62,11 @@ MemorySlot<T>& open_placed(
   return open_slot<T>(store, key, method, make, before_replacing);
 }
 
-// Whether a memory of method `before` is a velocity that `memory` goes on from, for the same tensors
-// in the same place: one with its momentum, and with something besides that starts at zero.
-bool goes_on_from(const std::string& before, const std::string& memory, const std::string& method) {
-  const std::string old = name_of_method(without_place(before));
-  if (before.substr(before.find(" for")) != method.substr(method.find(" for"))) return false;
-  const auto [was, was_options] = find_feedback(old).value();
-  const auto [is, is_options] = find_feedback(memory).value();
-  return was->plain && is->plain && !was->owes && is->owes &&
-         was->plain(was_options) == is->plain(is_options);
-}
-
-// `next` has the arrays of `before`, and its own where that has none.
-void hand_over(const Feedback& before, Feedback& next) {
-  StateArrays arrays = before.save();
-  for (StateArray& own : next.save())
-    if (std::none_of(arrays.begin(), arrays.end(),
-                     [&](const StateArray& array) { return array.name == own.name; }))
-      arrays.push_back(std::move(own));
-  next.load(arrays).or_throw();
+// Whether a memory for the same tensors stands under `before` that `memory`, of `method`, succeeds.
+bool succeeds(const std::string& memory, const std::string& method, const std::string& before) {
+  const auto tensors_of = [](const std::string& text) { return text.substr(text.find(" for")); };
+  return tensors_of(method) == tensors_of(before) &&
+         succeeds_velocity(memory, name_of_method(without_place(before)));
 }
 
 // What was owed to other tensors is not dropped unseen.
@@ -96,9 +82,9 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
   const std::string method = method_text(memory + where, spec);
   auto& slot = store.open<MemorySlot<Feedback>>(
       key, [&] { return std::make_unique<MemorySlot<Feedback>>(method, make()); });
-  if (goes_on_from(slot.method(), memory, method)) {
+  if (succeeds(memory, method, slot.method())) {
     auto next = make();
-    hand_over(slot.object(), *next);
+    take_velocity(slot.object(), *next);
     slot.replace(method, std::move(next));
   }
   return open_placed<Feedback>(store, key, method, make, [&](const std::string& before) {
