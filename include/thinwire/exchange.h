@@ -121,7 +121,8 @@ class Exchange {
   // Sets the momentum of every tensor, in the order given to make_exchange, from the next step on,
   // and after change and regroup. It has an effect if the memory holds the momentum of an optimiser
   // (place_momentum). All ranks call it with the same values between the same two steps. Throws
-  // Error(kContract) during a step.
+  // Error(kContract) during a step, and Error(kBadOption) for a momentum or a dampening out of the
+  // range of the memories' options; the momenta of before then stay.
   virtual void set_momentum(std::span<const Momentum> of_tensors) = 0;
 
   // Goes on with the codec, feedback, method, grouping, rules and steps_per_epoch of `options` from

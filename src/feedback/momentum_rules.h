@@ -16,6 +16,8 @@
 
 namespace thinwire {
 
+inline constexpr double kLargestMomentum = 0.999999;  // 1 / (1 - momentum) is a float's
+
 // Adjacent tensors with the same momentum are one range, so that a pass is not cut without need.
 class MomentumRules {
  public:
@@ -115,7 +117,7 @@ inline std::vector<OptionInfo> momentum_rows() {
            .type = OptionType::kNumber,
            .fallback = "0.9",
            .min = 0,
-           .max = 0.999999,
+           .max = kLargestMomentum,
            .help = "share of the velocity that goes on; the optimiser's own must be 0"},
           {.name = "dampening",
            .type = OptionType::kNumber,

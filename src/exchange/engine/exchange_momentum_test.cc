@@ -142,6 +142,35 @@ TEST(ExchangeMomentum, OfPlainTensorsForgetsASkippedStep) {
   });
 }
 
+TEST(ExchangeMomentum, OutOfItsRangeIsRefusedAndChangesNothing) {
+  run_local(2, [](Group& group) {
+    Side side(group, small_model(), {.codec = "topk", .feedback = "ahead"});
+    Side same(group, small_model(), {.codec = "topk", .feedback = "ahead"});
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const auto& [bad, said] :
+         {std::pair(Momentum{.momentum = 1}, "the momentum of 'norm.weight' is 1; it is a number "),
+          {Momentum{.momentum = -0.5}, "the momentum of 'norm.weight' is -0.5"},
+          {Momentum{.momentum = nan}, "the momentum of 'norm.weight' is nan"},
+          {Momentum{.momentum = 0.9, .dampening = 1.5}, "the dampening of 'norm.weight' is 1.5"}}) {
+      std::vector<Momentum> momenta(small_model().size(), {.momentum = 0.5});
+      momenta[2] = bad;
+      try {
+        side.exchange().set_momentum(momenta);
+        ADD_FAILURE() << said;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kBadOption);
+        EXPECT_THAT(error.what(), HasSubstr(said));
+      }
+    }
+    side.step(0);
+    same.step(0);
+    EXPECT_TRUE(same_bits(side.values, same.values));
+    const std::vector<Momentum> most(small_model().size(), {.momentum = 0.999999, .dampening = 1});
+    side.exchange().set_momentum(most);
+    EXPECT_FALSE(side.step(1).skipped);
+  });
+}
+
 TEST(ExchangeMomentum, IsSetBetweenTwoStepsForEveryTensor) {
   run_local(1, [](Group& group) {
     Side side(group, small_model(), {.codec = "topk", .feedback = "dgc"});

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/engine/threaded_exchange.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "comm/wait_policy.h"
 #include "core/check.h"
 #include "core/named_thread.h"
+#include "core/number_text.h"
 #include "exchange/engine/codec_change.h"
+#include "feedback/momentum_rules.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {
@@ -87,8 +90,27 @@ void ThreadedExchange::set_step(uint64_t step) {
   intake_.set_step(step);
 }
 
+namespace {
+
+// A scheduler may lead out of the range of the memories' options, where a velocity has no end.
+void check_momenta(std::span<const Momentum> of_tensors, const std::vector<TensorSpec>& tensors) {
+  const auto check = [](const char* what, const TensorSpec& tensor, double value, double most) {
+    if (value >= 0 && value <= most) return;  // and no NaN
+    throw Error(ErrorCode::kBadOption, "set_momentum: the " + std::string(what) + " of '" +
+                                           tensor.name + "' is " + shortest(value) +
+                                           "; it is a number from 0 to " + shortest(most));
+  };
+  for (size_t i = 0; i < std::min(of_tensors.size(), tensors.size()); ++i) {
+    check("momentum", tensors[i], of_tensors[i].momentum, kLargestMomentum);
+    check("dampening", tensors[i], of_tensors[i].dampening, 1);
+  }
+}
+
+}  // namespace
+
 void ThreadedExchange::set_momentum(std::span<const Momentum> of_tensors) {
   require_settled();
+  check_momenta(of_tensors, tensors_);
   intake_.between_steps("set_momentum", [&] {
     runner_->set_momentum(of_tensors);
     momenta_.assign(of_tensors.begin(), of_tensors.end());
