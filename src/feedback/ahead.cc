@@ -1,6 +1,7 @@
 // ahead: momentum before the exchange, of which a value that is sent takes the rest along, the more
 // of it the longer the value waited.
 //
+//   g <- g x min(1, clip / (sqrt(n) ||g||))      local clipping, on n ranks; clip = 0: none
 //   u' = momentum u + (1 - dampening) g          u' = g in the first step
 //   d = u', or (1 - dampening) g + momentum u' with nesterov
 //   v' = v + d                                   what momentum has added up to and was not sent
@@ -24,6 +25,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "feedback/feedback_rules.h"
 #include "feedback/velocity_memory.h"
@@ -73,6 +75,12 @@ std::unique_ptr<Feedback> make(const Options& options, const StreamSpec& stream,
   return std::make_unique<Ahead>(options, stream, place);
 }
 
+std::vector<OptionInfo> rows() {
+  std::vector<OptionInfo> all = momentum_rows();
+  all.push_back(clip_row());
+  return all;
+}
+
 }  // namespace
 
 const FeedbackEntry& ahead_entry() {
@@ -82,7 +90,7 @@ const FeedbackEntry& ahead_entry() {
           "momentum before the exchange; a value that waited is sent with what momentum "
           "would still add to it",
       .paper = {},
-      .options = momentum_rows(),
+      .options = rows(),
       .make = make_here(make),
       .on_device = make_on_device(make),
       .momentum = [](const Options& options) { return options.number("momentum"); },

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "feedback/testing/feedback_testing.h"
 #include "kernel/vector_moments.h"
@@ -15,25 +17,41 @@ struct Case {
   const char* name;
   const char* spec;
   Momentum momentum;
+  double clip = 0;
 };
 
 const Case kCases[] = {
     {"plain", "ahead", {.momentum = 0.9}},
     {"nesterov", "ahead:nesterov=true", {.momentum = 0.9, .nesterov = true}},
-    {"dampened", "ahead:momentum=0.8,dampening=0.25", {.momentum = 0.8, .dampening = 0.25}}};
+    {"dampened", "ahead:momentum=0.8,dampening=0.25", {.momentum = 0.8, .dampening = 0.25}},
+    {"clipped", "ahead:clip=50", {.momentum = 0.9}, 50},
+    {"longEnough", "ahead:clip=1000", {.momentum = 0.9}, 1000},
+    {"clippedNesterov",
+     "ahead:clip=50,momentum=0.8,nesterov=true",
+     {.momentum = 0.8, .nesterov = true},
+     50}};
 
 float tail_of(const Momentum& rule) {
   return static_cast<float>((rule.nesterov ? rule.momentum : 1) * rule.momentum /
                             (1 - rule.momentum));
 }
 
+// Of one rank, by a loop in double. Norms are about 95.
+float factor_of(const Values& g, double clip) {
+  double square = 0;
+  for (const float value : g) square += double{value} * value;
+  const double norm = std::sqrt(square);
+  return clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0f;
+}
+
 // One value, in the order of the definition.
 struct Value {
   float u = 0, v = 0, f = 0, signal = 0;
 
-  void add(const Momentum& rule, bool first, float g) {
+  void add(const Momentum& rule, bool first, float g, float factor = 1) {
     const auto m = static_cast<float>(rule.momentum);
-    const float own = (first ? 1.0f : static_cast<float>(1 - rule.dampening)) * g;
+    const float scale = factor * (first ? 1.0f : static_cast<float>(1 - rule.dampening));
+    const float own = scale * g;
     const float old = m * u;
     u = old + own;
     const float later = m * u;
@@ -61,8 +79,10 @@ TEST_P(AheadMemory, IsItsDefinition) {
   Values want(kCount), u(kCount), v(kCount);
   for (uint64_t number = 0; number < 6; ++number) {
     const Values g = gradient(number);
+    const float factor = factor_of(g, GetParam().clip);
+    EXPECT_EQ(factor < 1, GetParam().clip == 50);
     for (size_t i = 0; i < kCount; ++i) {
-      values[i].add(GetParam().momentum, number == 0, g[i]);
+      values[i].add(GetParam().momentum, number == 0, g[i], factor);
       want[i] = values[i].signal;
     }
     const Step made = step(*memory, g, number);
@@ -84,10 +104,11 @@ TEST_P(AheadMemory, EveryGradientCountsAsOftenAsWithMomentumAtTheOptimiser) {
   std::vector<double> sent(kCount), given(kCount);
   for (uint64_t number = 0; number < 20; ++number) {
     const Values g = gradient(number);
+    const double factor = factor_of(g, GetParam().clip);
     const Step made = step(*memory, g, number);
     for (size_t i = 0; i < kCount; ++i) {
       sent[i] += made.sent[i];
-      given[i] += (number == 0 ? 1 : 1 - rule.dampening) * g[i] / (1 - rule.momentum);
+      given[i] += factor * (number == 0 ? 1 : 1 - rule.dampening) * g[i] / (1 - rule.momentum);
     }
   }
   const Values u = saved(*memory, "velocity"), v = saved(*memory, "residual");
@@ -102,8 +123,10 @@ TEST_P(AheadMemory, IsMomentumWhereNothingWaits) {
   Values u(kCount), want(kCount);
   for (uint64_t number = 0; number < 4; ++number) {
     const Values g = gradient(number);
+    const float factor = factor_of(g, GetParam().clip);
     for (size_t i = 0; i < kCount; ++i) {
-      const float own = (number == 0 ? 1.0f : static_cast<float>(1 - rule.dampening)) * g[i];
+      const float share = factor * (number == 0 ? 1.0f : static_cast<float>(1 - rule.dampening));
+      const float own = share * g[i];
       const float old = m * u[i];
       u[i] = old + own;
       const float later = m * u[i];
@@ -112,6 +135,34 @@ TEST_P(AheadMemory, IsMomentumWhereNothingWaits) {
     expect_same_bits(step(*memory, g, number, send_all).values, want);
     expect_same_bits(saved(*memory, "velocity"), u);
   }
+}
+
+// As `dgc` does, at a limit that depends on the number of ranks; the rest of the memory is as ever.
+TEST(Ahead, ClipsEachRanksGradientBeforeItIsAccumulated) {
+  const Values g(16, 1.0f);  // a norm of 4
+  for (const auto& [clip, ranks, want] :
+       {std::tuple("2", uint64_t{1}, 0.5f), {"2", 4, 0.25f}, {"4", 1, 1.0f}, {"0", 16, 1.0f}}) {
+    const auto of = [&](const std::string& memory) {
+      return make(memory + ":clip=" + clip, 16)->prepare(g, {.ranks = ranks}).values[0];
+    };
+    EXPECT_EQ(of("ahead"), want);
+    EXPECT_EQ(of("dgc"), want);
+  }
+  const auto memory = make("ahead:clip=2,momentum=0", 16);
+  for (uint64_t number = 0; number < 6; ++number)
+    step(*memory, g, number, [](std::span<float>, uint64_t) {});
+  EXPECT_EQ(saved(*memory, "residual", 16), Values(16, 3.0f));  // what waits is not clipped
+  Values bad = g;
+  bad[3] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(make("ahead:clip=1", 16)->prepare(bad, {}).moments->finite);
+}
+
+// One state with and without: clipping may begin and end in mid-run.
+TEST(Ahead, ClippingIsNoPartOfTheState) {
+  const auto clipped = make("ahead:clip=50"), plain = make("ahead");
+  step(*clipped, gradient(0), 0);
+  ASSERT_TRUE(plain->load(clipped->save()).is_ok());
+  expect_same_state(plain->save(), clipped->save());
 }
 
 // A value that waits a hundred steps takes nearly all of its momentum along.

@@ -12,10 +12,8 @@
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice.
 //
-// Clipping comes before anything is accumulated, at clip / sqrt(n), n being how many ranks are
-// averaged: the sum of n gradients clipped there is about as long as one clipped at `clip`. The
-// norm is that of the stream: the model's where it is one vector, else the tensor's, as in the
-// repository. n is a property of each step, not an option: a resumed run may have other ranks.
+// Clipping comes before anything is accumulated (VelocityMemory). The norm is that of the stream:
+// the model's where it is one vector, else the tensor's, as in the repository.
 //
 // Masking is against velocities that outlived their gradients: what a position sent after many
 // steps has in it the momentum of all of them. A position counts as sent where what everybody
@@ -28,7 +26,6 @@
 // v' + sent = v + u' in every step. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 
 #include "feedback/feedback_rules.h"
 #include "feedback/memory_place.h"
@@ -42,21 +39,11 @@ namespace {
 class MomentumCorrection final : public VelocityMemory {
  public:
   MomentumCorrection(const Options& options, const StreamSpec& stream, const SharedPlace& place)
-      : VelocityMemory("dgc", options, stream, place),
-        clip_(options.number("clip")),
-        mask_(options.flag("mask")) {}
+      : VelocityMemory("dgc", options, stream, place), mask_(options.flag("mask")) {}
 
   bool wants_positions() const noexcept override { return mask_; }
 
  private:
-  // A norm that is not finite lets the gradient through, to be found.
-  float factor_of(std::span<const float> gradient, const Call& call) override {
-    if (clip_ <= 0) return 1;
-    const double norm = std::sqrt(place().moments(gradient).square_sum);
-    const double limit = clip_ / std::sqrt(static_cast<double>(call.ranks));
-    return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
-  }
-
   Signal form(std::span<const float> gradient) override {
     Moments moments = kernel::moments({});
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
@@ -96,7 +83,6 @@ class MomentumCorrection final : public VelocityMemory {
     return mask_ && place().any_nonzero(residual_.next.subspan(begin, count));
   }
 
-  const double clip_;
   const bool mask_;
 };
 
@@ -111,12 +97,7 @@ std::vector<OptionInfo> rows() {
                  .type = OptionType::kFlag,
                  .fallback = "true",
                  .help = "velocities end where something was sent"});
-  all.push_back({.name = "clip",
-                 .type = OptionType::kNumber,
-                 .fallback = "0",
-                 .min = 0,
-                 .max = 1e30,
-                 .help = "largest norm of a gradient, times sqrt(ranks); 0: any"});
+  all.push_back(clip_row());
   return all;
 }
 

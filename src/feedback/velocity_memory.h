@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -21,6 +22,11 @@ namespace thinwire {
 // bytes per value. The signal is in residual_.next. With a lossless codec and nothing that waits,
 // these memories are SGD with momentum. Such a step costs what a step of `velocity` costs, and has
 // no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
+//
+// With the option `clip` a gradient that is longer than clip / sqrt(n) is shortened to that before
+// anything is accumulated, n being how many ranks are averaged: the sum of n gradients clipped
+// there is about as long as one clipped at `clip`. n is a property of each step, not an option: a
+// resumed run may have other ranks.
 class VelocityMemory : public Feedback {
  public:
   void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }
@@ -90,10 +96,8 @@ class VelocityMemory : public Feedback {
       : rules_(options, stream),
         velocity_(stream.count(), place),
         residual_(stream.count(), place),
-        guard_(name, stream.count()) {}
-
-  // What the whole gradient is multiplied by first.
-  virtual float factor_of(std::span<const float> /*gradient*/, const Call& /*call*/) { return 1; }
+        guard_(name, stream.count()),
+        clip_(options.number("clip")) {}
 
   // Writes velocity_.next and residual_.next, which is the signal.
   virtual Signal form(std::span<const float> gradient) = 0;
@@ -117,6 +121,15 @@ class VelocityMemory : public Feedback {
   KeptVector residual_;
 
  private:
+  // What the whole gradient is multiplied by first. A norm that is not finite lets the gradient
+  // through, to be found.
+  float factor_of(std::span<const float> gradient, const Call& call) const {
+    if (clip_ <= 0) return 1;
+    const double norm = std::sqrt(place().moments(gradient).square_sum);
+    const double limit = clip_ / std::sqrt(static_cast<double>(call.ranks));
+    return std::isfinite(norm) && norm > limit ? static_cast<float>(limit / norm) : 1.0f;
+  }
+
   // residual_.next serves as memory for what Nesterov's form sends, and residual_.now stays zero.
   Signal form_alone(std::span<const float> gradient) {
     const std::span<float> signal = rules_.any_nesterov() ? residual_.next : velocity_.next;
@@ -131,7 +144,18 @@ class VelocityMemory : public Feedback {
 
   StepGuard guard_;
   LosslessStep lossless_;
+  const double clip_;
   float factor_ = 1;  // of this step's gradient
 };
+
+// The row of the option `clip`.
+inline OptionInfo clip_row() {
+  return {.name = "clip",
+          .type = OptionType::kNumber,
+          .fallback = "0",
+          .min = 0,
+          .max = 1e30,
+          .help = "largest norm of a gradient, times sqrt(ranks); 0: any"};
+}
 
 }  // namespace thinwire
