@@ -100,6 +100,22 @@ def takes_over_and_gives_back(rank, size):
     return found
 
 
+def given_back_too_early(rank, size):
+    """What is said between backward() and step(), and how far the run then is from the plain optimiser's."""
+    run = Run("topk:density=1").steps(rank, 0, 3)
+    step, said = run.optimizer.step, []
+    run.optimizer.step = lambda: (said.append(error_of(run.link.release_optimizer)), step())
+    run.steps(rank, 3, 4)
+    run.optimizer.step = step
+    run.link.release_optimizer()
+    found = away(run.steps(rank, 4, STEPS), Run(None).steps(rank, 0, STEPS))
+    thrown_away = Run("topk:density=1")
+    thrown_away.steps(rank, 0, 1).optimizer.zero_grad()
+    nn.functional.cross_entropy(thrown_away.model(batch_of(1, rank)[0]), batch_of(1, rank)[1]).backward()
+    thrown_away.optimizer.zero_grad()
+    return said, found, error_of(thrown_away.link.release_optimizer)
+
+
 def dampened(rank, size):
     import thinwire
     import thinwire.torch as tw
@@ -120,6 +136,50 @@ def after_changes(rank, size):
     run.steps(rank, 4, 6)
     run.link.change("fp32", rules={"6.*": "topk:density=1"})
     return away(plain, run.steps(rank, 6, STEPS))
+
+
+def after_all_changes(rank, size):
+    """For each pair of codecs, the memory that holds the momentum after a change from the first to the second."""
+    import thinwire
+    import thinwire.torch as tw
+    codecs = ("topk:density=0.1", "sidco:density=0.1", "adacomp", "scalecom:density=0.1", "int8", "sign", "powersgd:rank=1",
+              "fp16", "qsgd", "fp32")
+    found = {}
+    for first in codecs:
+        for second in codecs:
+            model = DistributedDataParallel(make_net(), bucket_cap_mb=0.01)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+            link = tw.compress(model, first, optimizer=optimizer, momentum="memory")
+            train(model, optimizer, rank, 1)
+            try:
+                link.change(second, rules={"6.*": "topk:density=0.2"} if link._exchange.shared == {} else None)
+                train(model, optimizer, rank, 1, first=1)
+                found[first, second] = link._exchange.settings["feedback"].split(":momentum")[0]
+            except thinwire.Error as error:
+                found[first, second] = str(error)
+    return found
+
+
+def away_after_changes(rank, size):
+    """How far weights are, once all that memories hold has arrived, from those of torch's SGD, whose gradients are the same."""
+    import thinwire.torch as tw
+    found = []
+    for path in (("topk:density=0.1", "int8", "fp32"), ("sidco:density=0.1", "fp16", "topk:density=0.2", "fp32"),
+                 ("int8", "topk:density=0.05", "fp32"), ("fp32", "topk:density=0.1", "fp32"), (None,)):
+        model = DistributedDataParallel(nn.Linear(40, 50, bias=False))
+        nn.init.zeros_(model.module.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        link = path[0] and tw.compress(model, path[0], optimizer=optimizer, momentum="memory")
+        for number in range(200):
+            if link and number and number % 4 == 0 and number // 4 < len(path):
+                link.change(path[number // 4])
+            generator = torch.Generator().manual_seed(10 * number + rank)
+            scale = 1 if number < 16 else 0  # then the velocities become nothing
+            optimizer.zero_grad()
+            (scale * model(torch.randn(8, 40, generator=generator)) * torch.randn(8, 50, generator=generator)).sum().backward()
+            optimizer.step()
+        found.append(weights_of(model))
+    return [(one - found[-1]).abs().max().item() / found[-1].abs().max().item() for one in found[:-1]]
 
 
 def changed_apart(rank, size):
@@ -332,6 +392,31 @@ def changed_to_twice(rank, size):
     return found, [str(one.message) for one in texts]
 
 
+def warned_of_memories(rank, size):
+    """What is said at once of memories that leave the momentum of an optimiser on the mean, or do not."""
+    import thinwire.torch as tw
+    found = {}
+    sgd = lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)  # noqa: E731
+    plain = lambda p: torch.optim.SGD(p, lr=0.1)  # noqa: E731
+    still = lambda p: torch.optim.AdamW(p, betas=(0.0, 0.99))  # noqa: E731
+    clip = "dgc:clip=1,momentum=0"
+    for name, make, codec, feedback, settings in (
+        ("SGD", sgd, "topk", clip, {}), ("AdamW", torch.optim.AdamW, "topk", clip, {}),
+        ("NAdam", torch.optim.NAdam, "topk", clip, {}), ("residual", sgd, "topk", "residual", {}),
+        ("rule", sgd, "fp32", "auto", {"rules": {"4.*": {"codec": "topk", "feedback": "residual"}}}),
+        ("taken over", sgd, "topk", "ahead:clip=1", {}), ("no momentum", plain, "topk", clip, {}),
+        ("no first moment", still, "topk", clip, {}), ("dense", sgd, "int8", "residual", {}),
+        ("follows the mean", sgd, "topk", "ef21", {}), ("meant", sgd, "topk", clip, {"momentum": "optimizer"}),
+        ("first moment off", torch.optim.AdamW, "topk", "auto", {"rules": {"4.*": {"codec": "topk", "feedback": "residual"}}}),
+    ):
+        model = DistributedDataParallel(make_net())
+        with warnings.catch_warnings(record=True) as texts:
+            warnings.simplefilter("always")
+            tw.compress(model, codec, optimizer=make(model.parameters()), feedback=feedback, **settings)
+        found[name] = [str(one.message) for one in texts]
+    return found
+
+
 def released_and_loaded(rank, size):
     """How far a link that was released, and then went back to a state of its own, is from the plain optimiser."""
     found = []
@@ -475,6 +560,14 @@ def dampened_apart(rank, size):
     return weights_of(whole.model), weights_of(again.steps(rank, 4, STEPS).model)
 
 
+def scheduled_to_one(rank, size):
+    """What a step is told whose group's momentum a scheduler has set to 1."""
+    run = Run("topk:density=0.05").steps(rank, 0, 2)
+    for group in run.optimizer.param_groups:
+        group["momentum"] = 1.0
+    return error_of(lambda: run.steps(rank, 2, 3)), weights_of(run.model).isfinite().all().item()
+
+
 def measured_apart(rank, size):
     """A change where one rank measures norms and the other does not."""
     run = Run("topk:density=0.05", settings={"norms": rank == 0}).steps(rank, 0, 2)
@@ -522,6 +615,13 @@ class OptimizerMomentum(unittest.TestCase):
             for name, distance in found.items():
                 self.assertLess(distance, 2e-6, name)
 
+    def test_is_not_given_back_before_the_step_that_awaits_its_mean(self):
+        for said, distance, thrown_away in on_ranks(2, given_back_too_early):
+            self.assertEqual(len(said), 1)
+            self.assertIn("release_optimizer: gradients were exchanged since the last step of the optimizer", said[0])
+            self.assertLess(distance, 2e-6)
+            self.assertEqual(thrown_away, "nothing")
+
     def test_a_dampened_one_is_taken_over_before_its_first_step_or_not_at_all(self):
         for said in on_ranks(2, dampened):
             self.assertIn("an optimizer with dampening that has taken steps cannot be taken over", said)
@@ -529,6 +629,18 @@ class OptimizerMomentum(unittest.TestCase):
     def test_goes_along_when_codecs_change(self):
         for distance in on_ranks(2, after_changes):
             self.assertLess(distance, 2e-6)
+
+    def test_stays_in_its_memory_whatever_codec_follows(self):
+        kept = {"topk:density=0.1": "ahead", "sidco:density=0.1": "ahead", "adacomp": "ahead", "scalecom:density=0.1": "ahead",
+                "fp32": "ahead", "int8": "dgc", "sign": "dgc", "powersgd:rank=1": "dgc", "fp16": "velocity", "qsgd": "velocity"}
+        for found in on_ranks(2, after_all_changes):
+            for (first, second), memory in found.items():
+                self.assertEqual(memory, kept[second] if kept[first] == "velocity" else kept[first], (first, second))
+
+    def test_is_not_lost_when_codecs_change(self):
+        for found in on_ranks(2, away_after_changes):
+            for distance in found:
+                self.assertLess(distance, 1e-3)
 
     def test_ranks_that_ask_for_different_codecs_are_told_at_once(self):
         for said in on_ranks(2, changed_apart):
@@ -607,6 +719,15 @@ class OptimizerMomentum(unittest.TestCase):
             self.assertEqual(len(texts), 1)
             self.assertIn("memory 'momentum' has a momentum of 0.9", texts[0])
 
+    def test_on_the_mean_because_of_the_memory_that_is_named_is_a_warning(self):
+        for found in on_ranks(2, warned_of_memories):
+            self.assertEqual({name for name, texts in found.items() if texts},
+                             {"SGD", "AdamW", "NAdam", "residual", "rule"})
+            self.assertEqual({len(texts) for texts in found.values()}, {0, 1})
+            self.assertIn("beside memory 'dgc:clip=1,momentum=0' the optimizer's momentum acts", found["SGD"][0])
+            self.assertIn("name ahead or dgc without the option momentum", found["SGD"][0])
+            self.assertIn("set the first of its betas to 0", found["AdamW"][0])
+
     def test_a_released_one_stays_released_when_a_state_is_loaded(self):
         for found in on_ranks(2, released_and_loaded):
             for distance in found:
@@ -631,6 +752,11 @@ class OptimizerMomentum(unittest.TestCase):
     def test_is_resumed_where_the_first_group_alone_is_dampened(self):
         for whole, again in on_ranks(2, dampened_apart):
             self.assertTrue(torch.equal(whole, again))
+
+    def test_a_momentum_of_one_is_an_error_of_all_ranks(self):
+        for said, finite in on_ranks(2, scheduled_to_one):
+            self.assertIn("is 1; it is a number from 0 to 0.999999", said)
+            self.assertTrue(finite)
 
     def test_codecs_change_whatever_a_rank_measures(self):
         one, other = on_ranks(2, measured_apart)

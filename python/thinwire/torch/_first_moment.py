@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import BadOptionError
-from ._native import first_moment_acts
+from ._native import first_moment_acts, memory_owes
 
 _ADAMS = (torch.optim.Adam, torch.optim.AdamW)
 _Options = Mapping[str, Any]
@@ -41,6 +41,10 @@ class FirstMoment:
                          # Of a step that failed.
                          optimizer.register_state_dict_pre_hook(lambda _: self._restore()),
                          optimizer.register_load_state_dict_pre_hook(lambda *_: self._restore())]
+
+    @property
+    def acts(self) -> bool:
+        return self._acts
 
     def follow(self, options: _Options) -> None:
         """The exchange has these options from the next step on."""
@@ -104,3 +108,11 @@ def leaving_most(options: _Options) -> list[str]:
     moment does not act, and SGD's momentum is in the memory."""
     return [settings["codec"] for settings in (options, *options["rules"])
             if not first_moment_acts({**options, **settings, "rules": []}, "auto", 0)]
+
+
+def leaving_to_named(options: _Options) -> list[tuple[str, str]]:
+    """The codecs of an exchange that would be `leaving_most` if no memory were named for them, each with its memory, as far
+    as that sends what the codec left out, in bursts. Beside them the optimiser's momentum acts on the mean."""
+    settings = [one for one in (options, *options["rules"]) if one["feedback"] != "auto" and memory_owes(one["feedback"])]
+    return [(one["codec"], one["feedback"]) for one in settings
+            if leaving_most({**options, **one, "feedback": "auto", "rules": []})]

@@ -303,7 +303,8 @@ class Link:
         gets its momentum back, but not what the memories held of it.
 
         Raises:
-            thinwire.errors.Error: TimeoutError: another rank did not call it. The optimiser is then unchanged.
+            thinwire.errors.Error: the optimiser is then unchanged. TimeoutError: another rank did not call it; ContractError:
+                the mean of an exchange waits for the optimiser's step.
         """
         self._between_steps("release_optimizer")
         try:

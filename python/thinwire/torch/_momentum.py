@@ -112,11 +112,18 @@ class MemoryMomentum:
         """Whether there was an exchange since the optimiser's last step."""
         return self._exchanges > 0 and bool(self._handles)
 
+    def has_mean_in(self, parameters: Iterable[nn.Parameter]) -> bool:
+        """Whether the optimiser's next step is to use what an exchange has brought of some of these parameters."""
+        return self.awaits_step and any(one.grad is not None and has_values(one.grad) for one in parameters)
+
+    def has_mean(self) -> bool:
+        return self.has_mean_in(p for group in _momentum_groups(self._optimizer) for p in group["params"])
+
     def refuse_second_exchange(self) -> None:
         """Raises, when a backward pass begins, where gradients hold what an exchange has brought: a velocity, which the
         memories would take for a gradient and put into their velocity again."""
-        if self.awaits_step and any(parameter.grad is not None and gets_gradient(parameter) and has_values(parameter.grad)
-                                    for group in _momentum_groups(self._optimizer) for parameter in group["params"]):
+        if self.has_mean_in(parameter for group in _momentum_groups(self._optimizer) for parameter in group["params"]
+                            if gets_gradient(parameter)):
             raise ContractError(
                 "backward: gradients were exchanged already since the last step of the optimizer, and .grad still has their "
                 "mean. With momentum in the memory a second exchange would put that mean into the momentum again, and training "

@@ -53,6 +53,7 @@ check_seal = _engine.check_seal
 close_group = _engine.close_group
 probe_link = _engine.probe_link
 place_momentum = _engine.place_momentum
+memory_owes = _engine.memory_owes
 check_momentum_acts_once = _engine.check_momentum_acts_once
 first_moment_acts = _engine.first_moment_acts
 

@@ -11,9 +11,11 @@ from typing import Any, Optional
 import torch
 from torch import nn
 
+from ..errors import ContractError
 from ._attached import take_over
 from ._exchange import Exchange
-from ._first_moment import FirstMoment, first_moment_of, has_first_moment, leaving_most, refuse_first_moment_twice
+from ._first_moment import (FirstMoment, first_moment_of, has_first_moment, leaving_most, leaving_to_named,
+                            refuse_first_moment_twice)
 from ._forgotten import Mark
 from ._momentum import UnnamedOptimizer, acts_twice, coefficient_of, has_momentum, momentum_in, place, steps_as_sgd, would_move
 from ._native import check_momentum_acts_once
@@ -119,6 +121,7 @@ class LinkedOptimizer:
             if self._where == "auto":
                 self._first_moment = first_moment_of(optimizer, tensors, exchange.settings_asked)
                 self._is_told = _warn_of_stranger(optimizer, exchange.settings_asked)
+            self._warn_of_named_memory(optimizer, exchange)
             known = {id(tensor) for tensor in tensors}
             if self._momentum is not None:
                 self._passed_by = PassedBy(known)
@@ -196,6 +199,25 @@ class LinkedOptimizer:
         elif self._momentum is None and self._where == "auto" and not self._released:
             self._warn_of_momentum_left(exchange)
 
+    def _warn_of_named_memory(self, optimizer: torch.optim.Optimizer, exchange: Exchange) -> None:
+        """Says that momentum stays on the mean, where it costs accuracy, because a memory was named that has none."""
+        if (self._is_told or self._where != "auto" or self._momentum is not None or coefficient_of(optimizer, self._known) == 0
+                or (self._first_moment is not None and not self._first_moment.acts)):
+            return
+        for codec, memory in leaving_to_named(exchange.settings_asked):
+            self._is_told = True
+            if has_first_moment(optimizer):
+                what, remedy = "first moment", "set the first of its betas to 0"
+            elif steps_as_sgd(optimizer):
+                what, remedy = "momentum", "name ahead or dgc without the option momentum, which then take it over"
+            else:
+                what, remedy = "momentum", "set it to 0"
+            warn_user(
+                f"codec '{codec}' leaves most values for later steps, and beside memory '{memory}' the optimizer's {what} acts "
+                f"on the bursts in which they arrive, which costs accuracy: {remedy}; momentum=\"optimizer\" says that it is "
+                "meant so")
+            return
+
     def _warn_of_momentum_left(self, exchange: Exchange) -> None:
         """The place of momentum was chosen beside other codecs."""
         optimizer = self._named() if self._named is not None else None
@@ -218,7 +240,13 @@ class LinkedOptimizer:
         between two steps: a rank that does not is an error of all others, which change nothing."""
         if self._first_moment is None and self._momentum is None:
             return
-        exchange.agree("release_optimizer", [])
+        awaits_step = self._momentum is not None and self._momentum.has_mean()
+        exchange.agree("release_optimizer", [f"gradients await the optimizer's step: {awaits_step}"])
+        if awaits_step:
+            raise ContractError(
+                "release_optimizer: gradients were exchanged since the last step of the optimizer. Their mean has the momentum, "
+                "which would act on it again in the optimizer's next step: call release_optimizer() after optimizer.step(), or "
+                "after optimizer.zero_grad() if these gradients are not to be used")
         self._give_back(exchange, exchange.velocities() if self._momentum is not None else {})
 
     def release_as_saved(self, exchange: Exchange) -> None:

@@ -16,6 +16,7 @@
 #include "module_parts.h"
 #include "report_members.h"
 #include "thinwire/c10d.h"
+#include "thinwire/feedback.h"
 #include "thinwire/momentum.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/threads.h"
@@ -125,6 +126,10 @@ PYBIND11_MODULE(_engine, module) {
     py::list of_rules;
     for (const auto& rule : plan.rules) of_rules.append(rule.feedback);
     return py::make_tuple(plan.in_memory, plan.feedback, of_rules);
+  });
+
+  module.def("memory_owes", [](const std::string& feedback) {
+    return thinwire::find_feedback(feedback).value().entry->owes;
   });
 
   module.def("check_options", [](const py::dict& options) {
