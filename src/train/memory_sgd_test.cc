@@ -236,6 +236,24 @@ TEST(MomentumOfTheRecipe, MistakesAreFoundBeforeAnythingIsRead) {
   EXPECT_FALSE(fault_of(with(momentum, {{"sync.method", "average"}, {"exchange.codec", "topk"}})));
 }
 
+TEST(MomentumOfTheRecipe, IsThereIfItIsToActInTheMemory) {
+  const auto says = [](const Settings& settings) {
+    const Settings memory = {{"exchange.momentum", "memory"}, {"exchange.codec", "topk"}};
+    const auto faults = find_faults(toy_recipe(with(memory, settings)).options, {});
+    return faults.empty() ? "nothing" : faults.front().key + ": " + faults.front().status.message();
+  };
+  EXPECT_EQ(says({{"optimizer.momentum", "0.9"}}), "nothing");
+  // That of the rounds.
+  EXPECT_EQ(says({{"sync.method", "diloco"}, {"optimizer.momentum", "0"}}), "nothing");
+  EXPECT_THAT(says({{"optimizer.momentum", "0"}}),
+              HasSubstr("exchange.momentum: memory needs optimizer.momentum greater than 0"));
+  EXPECT_THAT(says({{"optimizer.name", "signsgd"}, {"optimizer.momentum", "0.9"}}),
+              HasSubstr("exchange.momentum: signsgd has no momentum that could act in the memory"));
+  for (const char* optimizer : {"adam", "novograd"})
+    EXPECT_THAT(says({{"optimizer.name", optimizer}, {"optimizer.momentum", "0.9"}}),
+                HasSubstr("cannot act in the memory"));
+}
+
 // The first moment of Adam and NovoGrad is a momentum, too.
 TEST(MomentumOfTheRecipe, AFirstMomentBesideAMemoryWithMomentumIsRefused) {
   const auto says = [](const Settings& settings) {

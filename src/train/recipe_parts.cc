@@ -160,10 +160,17 @@ bool is_local(const Options& recipe) { return !recipe.text("sync.method").empty(
 Result<MomentumPlan> momentum_plan(const Options& recipe) {
   const bool local = is_local(recipe);
   const std::string& place = recipe.text("exchange.momentum");
-  if (place == "memory" && !local && recipe.text("optimizer.name") == "novograd")
-    return Status::fail(ErrorCode::kBadOption,
-                        "novograd's momentum is that of scaled gradients and cannot act in the "
-                        "memory; use auto or optimizer");
+  const std::string& kind = recipe.text("optimizer.name");
+  const auto cannot = [](const std::string& why) {
+    return Status::fail(ErrorCode::kBadOption, why + "; use auto or optimizer");
+  };
+  if (place == "memory" && !local) {
+    if (kind == "novograd")
+      return cannot("novograd's momentum is that of scaled gradients and cannot act in the memory");
+    if (kind == "signsgd") return cannot("signsgd has no momentum that could act in the memory");
+    if (kind == "sgd" && recipe.number("optimizer.momentum") == 0)
+      return cannot("memory needs optimizer.momentum greater than 0, which would act there");
+  }
   const Momentum own = local ? Momentum{} : own_momentum(recipe);
   return place_momentum(place, own, plain_exchange_options(recipe));
 }
