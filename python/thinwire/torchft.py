@@ -38,11 +38,14 @@ import torch.distributed as dist
 from .codec import Codec
 from .errors import BadOptionError, ContractError, CorruptError, Error, NonFiniteError, UnsupportedError
 from .torch._arguments import Arguments, Rules, exchange_options
+from .torch._first_moment import leaving_most
 from .torch._kinds import REAL, check_type
 from .torch._lossy import warn_of_loss
 from .torch._memory import on_host
+from .torch._momentum import UnnamedOptimizer, has_momentum
 from .torch._native import Engine, check_options, close_group
-from .torch._parameters import Parameter, by_plain_names, decides, describe, listed
+from .torch._parameters import Parameter, by_plain_names, codecs_of, decides, describe, listed
+from .torch._warn import warn_user
 
 __all__ = ["DistributedDataParallel", "Loss", "ProcessGroup"]
 
@@ -97,6 +100,16 @@ class _Finished(dist._Work):
         return self._future
 
 
+class _Optimizer(UnnamedOptimizer):
+    """That of replicas, whose momentum thinwire does not take over."""
+
+    remedy = ("; replicas that come and go have no optimizer= that takes SGD's momentum over: see docs/elastic.md, Momentum")
+
+    def _warn(self, what: str, remedy: str) -> None:
+        warn_user(f"codec '{self._codec}' leaves most values for later steps, and the optimizer's {what} acts on the bursts in "
+                  f"which they arrive, which costs accuracy{self.remedy}")
+
+
 class ProcessGroup(_groups.ProcessGroupGloo):
     """A process group for torchft's Manager that sends what it averages through a codec.
 
@@ -148,6 +161,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         warn_of_loss(self._options, list(self._rules.values()))
         self._smallest, self._fragments = smallest, fragments
         self._parameters: list[Parameter] = []  # of the call that is about to be made, where they are known
+        self._watch: Optional[_Optimizer] = None
         self._manager: Any = None
         self._vectors: dict[str, _Vector] = {}
         self._generation = 0
@@ -177,6 +191,16 @@ class ProcessGroup(_groups.ProcessGroupGloo):
                 raise BadOptionError(f"ProcessGroup: the pattern '{pattern}' of rules decides for no parameter; there are "
                                      f"{listed([one.name for one in left])}")
             left = [one for one in left if not decides(pattern, one)]
+
+    def _look_for_optimizer(self, parameters: Sequence[Parameter]) -> None:
+        """Has the optimiser that steps them looked at, at its first step."""
+        rules = self._with_defaults(by_plain_names(parameters, self._rules))
+        options = {**self._options, "rules": rules}
+        in_use = set(codecs_of(parameters, options["codec"], rules).values())
+        bursts = [codec for codec in leaving_most(options) if codec in in_use]
+        settings = [{**options, **one, "rules": []} for one in (options, *rules) if one["codec"] in in_use]
+        if bursts or any(has_momentum(one) for one in settings):
+            self._watch = _Optimizer(bursts[0] if bursts else None, settings, [one.tensor for one in parameters])
 
     @contextlib.contextmanager
     def _of(self, parameters: list[Parameter]) -> Iterator[None]:
@@ -368,6 +392,7 @@ class DistributedDataParallel(_Replicated):
             for one in parameters:
                 check_type(one, "DistributedDataParallel", REAL)
             group._check_rules(parameters)
+            group._look_for_optimizer(parameters)
         _models.setdefault(manager, {}).update((id(one.tensor), one) for one in parameters)
         super().__init__(manager, module, **settings)
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from datetime import timedelta
 
 os.environ.setdefault("RUST_LOG", "error")
@@ -76,7 +77,7 @@ class Replica(threading.Thread):
         super().__init__(daemon=True)
         self.number, self.steps, self.trouble, self.error = number, steps, trouble, None
         self.lighthouse, self.codec = lighthouse, codec
-        self.manager_settings = settings.pop("manager", {})
+        self.manager_settings, self.momentum = settings.pop("manager", {}), settings.pop("momentum", 0.0)
         self.settings = {"timeout": timedelta(seconds=10), "smallest": 1, **settings}
         self.model, self.losses = net(), []
         self.start()
@@ -93,7 +94,7 @@ class Replica(threading.Thread):
 
     def make(self):
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=self.momentum)
         self.group = ProcessGroup(self.codec, **self.settings)
         self.manager = torchft.Manager(
             pg=self.group, load_state_dict=self.load, state_dict=lambda: self.model.state_dict(),
@@ -239,6 +240,22 @@ class Torchft(unittest.TestCase):
             with self.assertRaisesRegex(UnsupportedError, said):
                 group.allreduce([torch.ones(8)], dist.ReduceOp.SUM).get_future().wait()
             group._joined = None
+
+    def test_momentum_that_stays_at_the_optimiser_is_a_warning(self):
+        cases = {"bursts": ("topk", {}, 0.9), "twice": ("int8", {"feedback": "dgc"}, 0.9), "dense": ("int8", {}, 0.9),
+                 "in the memory": ("topk", {"feedback": "ahead:momentum=0.9"}, 0.0), "none": ("topk", {}, 0.0),
+                 "of no parameter": ("topk", {"rules": {"*": "int8"}}, 0.9)}
+        found = {}
+        for name, (codec, settings, momentum) in cases.items():
+            with warnings.catch_warnings(record=True) as texts:
+                warnings.simplefilter("always")
+                replica = self.start(0, 4, codec, momentum=momentum, smallest=64, **settings)
+                self.end(replica)
+            found[name] = [str(one.message) for one in texts if "docs/elastic.md, Momentum" in str(one.message)]
+        self.assertEqual({name: len(texts) for name, texts in found.items()},
+                         {"bursts": 1, "twice": 1, "dense": 0, "in the memory": 0, "none": 0, "of no parameter": 0})
+        self.assertIn("leaves most values for later steps, and the optimizer's momentum acts", found["bursts"][0])
+        self.assertIn("would act twice: memory 'dgc'", found["twice"][0])
 
     def test_a_rule_that_fits_nothing_is_named(self):
         replica = self.start(0, 3, "topk", rules={"3.*": "int8"}, smallest=64)

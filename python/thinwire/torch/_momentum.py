@@ -297,6 +297,8 @@ class UnnamedOptimizer:
         settings: of each codec in use, the options of an exchange with this codec alone.
     """
 
+    remedy = ". compress(..., optimizer=optimizer) lets a memory take SGD's momentum over where it can, and refuses the others"
+
     def __init__(self, codec: Optional[str], settings: Sequence[Mapping[str, Any]],
                  parameters: Iterable[nn.Parameter]) -> None:
         self._codec, self._settings = codec, settings
@@ -313,8 +315,7 @@ class UnnamedOptimizer:
         own = coefficient_of(optimizer, self._parameters)
         twice = [text for text in (acts_twice(own, options) for options in self._settings) if text]
         if twice:
-            warn_user(f"{twice[0]}. compress(..., optimizer=optimizer) lets a memory take SGD's momentum over where it can, and "
-                      "refuses the others")
+            warn_user(f"{twice[0]}{self.remedy}")
         elif self._codec is None:
             return
         elif ours(_momentum_groups(optimizer)):
