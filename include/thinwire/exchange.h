@@ -208,12 +208,12 @@ class Exchange {
 //
 // Memories are opened in `store` as "<stream>/feedback" and "<stream>/encoder", and by
 // scatter-reduce and sparse-reduce also as "<stream>/owner". Grouping::kGlobal has "<first
-// stream>/threshold", and a stream whose codec has an accordion "<stream>/regime". State that
-// another method left there is replaced. In a hierarchy a rank has the memories of the tensors that
-// it holds for its group, and Store::inside is set. What the owners of such a method still owe is
-// added to the next gradients. `group` and `store` must outlive the exchange. Steps use channels
-// of their own. change, hand_over and regroup communicate over `group` itself: no other thread may
-// use it during these calls.
+// stream>/threshold", and a stream whose codec has an accordion "<stream>/regime", and what a rule
+// remembers is "<stream>/kept". State that another method left there is replaced. In a hierarchy a
+// rank has the memories of the tensors that it holds for its group, and Store::inside is set. What
+// the owners of such a method still owe is added to the next gradients. `group` and `store` must
+// outlive the exchange. Steps use channels of their own. change, hand_over and regroup communicate
+// over `group` itself: no other thread may use it during these calls.
 std::unique_ptr<Exchange> make_exchange(Group& group, Store& store, std::vector<TensorSpec> tensors,
                                         const ExchangeOptions& options);
 

@@ -193,7 +193,7 @@ TEST_P(ExchangeLevels, EveryTensorHasOneHolderInEachGroup) {
 
 uint64_t agreement(int ranks) {
   uint64_t bytes = 0;
-  while (1 << bytes / 8 < ranks) bytes += 8;
+  while (1 << bytes / 16 < ranks) bytes += 16;
   return bytes;
 }
 

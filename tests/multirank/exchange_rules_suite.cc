@@ -125,7 +125,7 @@ TEST_P(ExchangeRules, TheRanksAgreeOnceAStep) {
       const Sections sections = resolve_sections(options, small_model(), 0).value();
       uint64_t agreement = 0;
       while (uint64_t{1} << agreement < static_cast<uint64_t>(group.size())) ++agreement;
-      agreement *= 8;
+      agreement *= 16;
       uint64_t apart = 0;
       for (const Section& section : sections.used) {
         std::vector<TensorSpec> own;

@@ -173,7 +173,7 @@ TEST_P(ExchangeShards, ShardsOfAllRanksHoldEveryValueOnce) {
 TEST_P(ExchangeShards, SendOncePayloadLessTheOwnShard) {
   const auto n = static_cast<uint64_t>(GetParam());
   uint64_t agreement = 0;
-  while (uint64_t{1} << agreement / 8 < n) agreement += 8;
+  while (uint64_t{1} << agreement / 16 < n) agreement += 16;
   for (const std::string method : {"dense", "scatter-reduce"})
     for (const std::string codec : {"fp32", "fp16"})
       for (const uint64_t chunks : {1, 40}) {

@@ -82,7 +82,7 @@ TEST_P(ShardGathering, SendsTheOwnShardToEveryOther) {
     Values all(gathering->begin_of(group.size()));
     const ShardGatherReport report = gathering->gather(0, mine, all);
     uint64_t agreement = 0;
-    while (uint64_t{1} << agreement / 8 < n) agreement += 8;
+    while (uint64_t{1} << agreement / 16 < n) agreement += 16;
     const uint64_t frames = shards[static_cast<size_t>(group.rank())].size() * kFrameHeaderSize;
     EXPECT_EQ(report.payload_bytes, 2 * mine.size());
     EXPECT_EQ(report.sent_bytes, (n - 1) * (8 + frames + 2 * mine.size()) + agreement);

@@ -160,7 +160,7 @@ TEST_P(SyncMeans, OneWorkerIsSgdToTheBit) {
 }
 
 // As docs/collectives.md says of dense: 2 (n-1) (c/n + F) for a stream whose values n divides, and
-// 8 bytes for each round of the agreement.
+// 16 bytes for each round of the agreement.
 TEST_P(SyncMeans, ARoundSendsWhatADenseExchangeDoes) {
   on_all([&](Group& group) {
     for (const std::string method : {"average:tau=1", "easgd:tau=1"}) {
@@ -175,7 +175,7 @@ TEST_P(SyncMeans, ARoundSendsWhatADenseExchangeDoes) {
       }
       const auto others = static_cast<uint64_t>(n() - 1);
       EXPECT_EQ(report->sent_bytes, 2 * others * (4 * 2520 / static_cast<uint64_t>(n()) + 48) +
-                                        8 * static_cast<uint64_t>(std::bit_width(others)));
+                                        16 * static_cast<uint64_t>(std::bit_width(others)));
       EXPECT_EQ(report->received_bytes, report->sent_bytes);
       EXPECT_EQ(report->values, 2520u);
     }
