@@ -288,6 +288,8 @@ TEST(AutoRecord, ARunIsResumedWithTheDecisionsThatItFollowed) {
     return all;
   };
   EXPECT_THAT(told(began), Each(""));
+  // Lines that repeat the one before decide nothing.
+  EXPECT_THAT(told("thinwire decisions 1\n0\tfp32\n1\tfp32\n3\tint8\n4\tint8\n"), Each(""));
   // What comes later may change.
   EXPECT_THAT(told("thinwire decisions 1\n0\tfp32\n3\tint8\n7\tfp16\n"), Each(""));
   const std::string title = "thinwire decisions 1\n0\tfp32\n";

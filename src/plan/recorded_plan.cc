@@ -91,11 +91,15 @@ AutoDecision RecordedPlan::begin(uint64_t step) const {
 
 Status RecordedPlan::check_followed(const std::vector<AutoDecision>& by_run, uint64_t step) const {
   std::vector<AutoDecision> here, there;
+  // A run has no decision of its own where a line of a plan repeats the one before.
+  const auto add = [](std::vector<AutoDecision>& to, const AutoDecision& one) {
+    if (to.empty() || !same_codecs(to.back(), one)) to.push_back(one);
+  };
   if (!by_run.empty() && by_run.front().step < step) here = {begin(by_run.front().step)};
   for (const AutoDecision& one : decisions_)
-    if (!here.empty() && one.step > here.front().step && one.step < step) here.push_back(one);
+    if (!here.empty() && one.step > here.front().step && one.step < step) add(here, one);
   for (const AutoDecision& one : by_run)
-    if (one.step < step) there.push_back(one);
+    if (one.step < step) add(there, one);
   for (size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
     const bool both = i < here.size() && i < there.size();
     if (both && here[i].step == there[i].step && same_codecs(here[i], there[i])) continue;
@@ -107,11 +111,12 @@ Status RecordedPlan::check_followed(const std::vector<AutoDecision>& by_run, uin
   return Status::ok();
 }
 
-// set_step may have led back, to before the decision that holds now.
+// set_step may have led back, to before the decision that holds now. What holds may have been
+// decided at the same step as a line, by a run that was saved before its first step.
 std::optional<AutoDecision> RecordedPlan::next(uint64_t step, const AutoDecision& now) const {
   const AutoDecision& here = at(step);
-  const bool due =
-      now.step > step ? !same_codecs(here, now) : here.step <= step && here.step > now.step;
+  if (same_codecs(here, now)) return std::nullopt;
+  const bool due = now.step > step || (here.step <= step && here.step >= now.step);
   if (!due) return std::nullopt;
   AutoDecision next = here;
   next.step = step;
