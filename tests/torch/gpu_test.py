@@ -151,7 +151,7 @@ def of_ranks_that_release_at_other_times(rank, size):
     _let_go()
     now = _memory.carrier_of(only_gpus)
     found = torch.ones(1)
-    _memory.all_reduce(found, only_gpus)
+    _memory.all_reduce(found, only_gpus, 60.0)
     return now is held, found.item()
 
 
@@ -232,14 +232,14 @@ class Devices(unittest.TestCase):
         from thinwire.torch._flat import FlatParameters
         from thinwire.torch._parameters import describe
         model = torch.nn.Linear(4, 3)
-        model.double()  # which cannot be a view of the vector either
-        flat = FlatParameters(describe(model, set()))
+        model.bfloat16()  # which cannot be a view of the vector either
+        flat = FlatParameters(describe(model, set()), "LeaderSGD")
         self.assertEqual(flat.gather().dtype, torch.float32)
         flat.values.fill_(2.0)
         flat.scatter()
         self.assertTrue((model.weight == 2).all())
         flat.scatter_gradients(torch.full_like(flat.values, 3.0))
-        self.assertEqual(model.weight.grad.dtype, torch.float64)
+        self.assertEqual(model.weight.grad.dtype, torch.bfloat16)
 
 
 class Groups(unittest.TestCase):
