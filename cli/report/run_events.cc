@@ -37,29 +37,25 @@ void RunEvents::add_step(uint64_t step, const Json& line) {
 
 void RunEvents::add_skipped(uint64_t step, const Json& fault) {
   ++skipped_;
-  if (++skips_listed_ > kSkipsListed)
-    ++more_;
-  else
-    events_.push_back(
-        {{"step", step},
-         {"what", fmt::format("skipped: {}, rank {}, {}", text(fault, "what", "unknown reason"),
-                              rank_of(fault), text(fault, "stream"))}});
+  add_bounded(skips_listed_, kSkipsListed, step,
+              fmt::format("skipped: {}, rank {}, {}", text(fault, "what", "unknown reason"),
+                          rank_of(fault), text(fault, "stream")));
 }
 
 void RunEvents::add_skipped_round(uint64_t step, const Json& round) {
   ++skipped_rounds_;
-  if (++skips_listed_ > kSkipsListed)
-    ++more_;
-  else
-    events_.push_back(
-        {{"step", step},
-         {"what", fmt::format("round {} skipped: {}, rank {}, {}", integer(round, "round", -1),
-                              text(round, "skipped", "unknown reason"),
-                              integer(round, "culprit", -1), text(round, "where"))}});
+  add_bounded(skips_listed_, kSkipsListed, step,
+              fmt::format("round {} skipped: {}, rank {}, {}", integer(round, "round", -1),
+                          text(round, "skipped", "unknown reason"), integer(round, "culprit", -1),
+                          text(round, "where")));
 }
 
 void RunEvents::add(uint64_t step, std::string what) {
-  if (++others_listed_ > kOthersListed)
+  add_bounded(others_listed_, kOthersListed, step, std::move(what));
+}
+
+void RunEvents::add_bounded(uint64_t& listed, uint64_t most, uint64_t step, std::string what) {
+  if (++listed > most)
     ++more_;
   else
     events_.push_back({{"step", step}, {"what", std::move(what)}});

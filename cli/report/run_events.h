@@ -27,6 +27,8 @@ class RunEvents {
  private:
   void add_skipped(uint64_t step, const nlohmann::json& fault);
   void add_skipped_round(uint64_t step, const nlohmann::json& round);
+  // Lists one more of a kind of which `listed` were told, or counts it where `most` were.
+  void add_bounded(uint64_t& listed, uint64_t most, uint64_t step, std::string what);
 
   uint64_t skipped_ = 0;
   uint64_t skipped_rounds_ = 0;
