@@ -5,8 +5,9 @@
     sudo lab/compare_auto.py recipes/sidco-resnet20.toml --data DIR --kept DIR --autos none
     lab/check_plan.py recipes/sidco-resnet20.toml --data DIR --kept DIR --turns
 
-Two ranks have a core each, which computation and exchange share. Predictions come first: the program measures
-computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
+Two ranks have a core each, which computation and exchange share. More ranks (--ranks) share cores: then the plan is told
+computation that takes as many times longer, but not coding, so that only links that are slow are a fair test. Predictions
+come first: the program measures computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
 (thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
 each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
 With --turns the cells are those of compare_auto.py (--autos none), whose codecs took turns in one run of each recipe and
@@ -15,6 +16,7 @@ rate. The plan then has the computation of these steps: a machine that others us
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -33,7 +35,7 @@ NEAR = 0.15  # predictions that are farther off than this share of the measured 
 
 
 def plan_command(options, recipe: pathlib.Path, rate: str) -> list[str]:
-    command = [options.program, "plan", str(recipe), "--json", "--ranks", "2", "--cores", "1", "--set",
+    command = [options.program, "plan", str(recipe), "--json", "--ranks", str(options.ranks), "--cores", "1", "--set",
                "run.threads=1", "--link", rate if rate == "none" else f"{rate},{options.latency}",
                "--codecs", ";".join(codec for codec in options.codecs if codec != "fp32")]
     for one in options.sets:
@@ -77,6 +79,11 @@ def turns_of(kept: Kept, rate: str) -> tuple[dict[str, list[float]], float | Non
     return times, last.get("processor")
 
 
+def computation_of(ranks: int, processor: float) -> float:
+    """How long a rank computes that needs so much of a processor's time, where several ranks share a core."""
+    return processor * max(1, ranks / os.cpu_count())
+
+
 def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
     """The table, and how many cells are near. A cell: recipe, rate, codec, row of the plan, measured seconds."""
     lines = ["| recipe | link | codec | predicted ms | measured ms | predicted / measured | limited by |",
@@ -98,6 +105,12 @@ def kept_text(options) -> str:
     return f" --kept {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}"
 
 
+def cores_text(ranks: int) -> str:
+    if ranks <= os.cpu_count():
+        return "Ranks have a core each, which computation and exchange share."
+    return f"{ranks} ranks share {os.cpu_count()} cores: the plan is told {ranks / os.cpu_count():g} times the computation, and the coding of a rank that has a core."
+
+
 def page_of(options, lines: list[str]) -> list[str]:
     how = ("Codecs took turns in one run for each recipe and link (`lab/compare_auto.py --autos none`). Measured times are medians, with quartiles. "
            "Computation is what the training thread used of its core in these runs."
@@ -105,11 +118,11 @@ def page_of(options, lines: list[str]) -> list[str]:
                 "The plan measures computation, too, in minutes of its own.")
     return [
         "# Predicted and measured steps", "",
-        "What `thinwire plan` predicts for a step of two ranks, beside steps that were measured over shaped links, or between two threads",
-        "where the link is `none`. Ranks have a core each, which computation and exchange share. The plan measures codecs with one thread, without an exchange.",
+        f"What `thinwire plan` predicts for a step of {options.ranks} ranks, beside steps that were measured over shaped links, or between two threads",
+        f"where the link is `none`. {cores_text(options.ranks)} The plan measures codecs with one thread, without an exchange.",
         how, "",
         f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"
-        f"{' --turns' if options.turns else ''}{kept_text(options)}{''.join(f' --set {one}' for one in options.sets)} --rates {','.join(options.rates)} --data DIR`. "
+        f"{f' --ranks {options.ranks}' if options.ranks != 2 else ''}{' --turns' if options.turns else ''}{kept_text(options)}{''.join(f' --set {one}' for one in options.sets)} --rates {','.join(options.rates)} --data DIR`. "
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines, "",
         "`tools/plot_plan.py` draws the table; the grey band is 15 % around equality:", "",
         "![predicted against measured steps](plots/plan.svg)", ""]
@@ -121,6 +134,7 @@ def add_cell_options(parser: argparse.ArgumentParser, rates: str, rounds: int) -
     parser.add_argument("--data")
     parser.add_argument("--program", default=str(ROOT / "build/thinwire"))
     parser.add_argument("--rates", default=rates.split(","), type=lambda text: text.split(","))
+    parser.add_argument("--ranks", type=int, default=2, help="each on a host of its own; its cells need a --kept of their own")
     parser.add_argument("--timed-steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--timeout", type=float, default=600)
@@ -133,6 +147,7 @@ def kept_of(options, recipe: pathlib.Path) -> Kept:
     """What was measured of a recipe, which `measured` trains from here on."""
     options.recipe = recipe
     options.settings = dict(one.split("=", 1) for one in options.sets)
+    options.workers, options.lab = options.ranks, ["--hosts", str(options.ranks)]
     options.momentum = tomllib.loads(recipe.read_text())["optimizer"].get("momentum", 0)
     options.kept.mkdir(parents=True, exist_ok=True)
     return Kept(options.kept / f"{recipe.stem}.jsonl")
@@ -155,7 +170,7 @@ def main() -> None:
             for rate in options.rates:
                 times, compute = turns_of(kept, rate)
                 options.codecs = list(times)
-                options.step_seconds = given or compute
+                options.step_seconds = given or computation_of(options.ranks, compute)
                 plan = predicted(options, recipe, rate)
                 cells += [(recipe.stem, rate, codec, plan[codec], times[codec]) for codec in times]
             continue

@@ -11,7 +11,7 @@ from compare_training import Kept
 
 class CheckPlan(unittest.TestCase):
     def options(self, **changes):
-        return argparse.Namespace(**{"program": "thinwire", "codecs": ["fp32", "int8", "topk"], "latency": "50us",
+        return argparse.Namespace(**{"program": "thinwire", "ranks": 2, "codecs": ["fp32", "int8", "topk"], "latency": "50us",
                                      "data": None, "costs": "costs.txt", "step_seconds": None, "rounds": 2, "sets": [],
                                      **changes})
 
@@ -23,6 +23,14 @@ class CheckPlan(unittest.TestCase):
         command = check_plan.plan_command(self.options(step_seconds=0.5), pathlib.Path("a.toml"), "none")
         self.assertEqual(command[command.index("--link") + 1], "none")
         self.assertEqual(command[-2:], ["--step-seconds", "0.5"])
+
+    def test_ranks_that_share_cores_compute_for_longer(self):
+        cores = check_plan.os.cpu_count()
+        self.assertEqual(check_plan.computation_of(1, 0.25), 0.25)
+        self.assertEqual(check_plan.computation_of(cores, 0.25), 0.25)
+        self.assertEqual(check_plan.computation_of(4 * cores, 0.25), 1.0)
+        command = check_plan.plan_command(self.options(ranks=4), pathlib.Path("a.toml"), "1gbit")
+        self.assertEqual(command[command.index("--ranks") + 1], "4")
 
     def test_what_was_measured_is_not_measured_again(self):
         with tempfile.TemporaryDirectory() as folder:

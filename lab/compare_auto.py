@@ -5,10 +5,11 @@
     sudo lab/compare_auto.py lab/recipes/mlp-10m.toml --data DIR --rates 1gbit --change 10mbit@20 --change 1gbit@60
 
 Two ranks have a core each, on hosts of their own (thin_links.py). First auto trains. Then a single run follows a plan
-(auto:plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
+(auto:loss=LOSS,plan=FILE) in which all the codecs that it may choose, and what it chose in the end, take turns of a few
 steps. So all are measured under the same conditions: steps of one codec differ between runs of a shared machine by more
-than codecs do. The first steps of a turn, in which the exchange changes, do not count.
-With --autos none only the codecs take turns, for check_plan.py.
+than codecs do. The first steps of a turn, in which the exchange changes, do not count. Each auto has such a run of its own,
+because it decides which memories codecs have, and thereby where the momentum is.
+With --autos none only the codecs of loss=any take turns, for check_plan.py.
 With --alone fp32 as auto runs it takes turns with fp32 as the codec of a run, which may have momentum elsewhere.
 With --change the link changes during a run of auto, and the table says how many steps later auto changed codecs, and what
 steps took soon afterwards and in the rest of the time.
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tools"))
@@ -31,8 +33,8 @@ import results_page  # noqa: E402
 from check_plan import add_cell_options, kept_of  # noqa: E402
 from compare_training import Kept, computation, train  # noqa: E402
 
-AUTOS = ("auto:loss=small", "auto:loss=any")
-NEAR = 1.05
+SMALL, ANY = AUTOS = ("auto:loss=small", "auto:loss=any")
+NEAR, DENSE = 1.05, 1.02  # a cell is near the best up to the first, and as fast as dense up to the second
 TURN = 5, 3  # steps, and how many of them do not count
 TOLD = 6  # decisions after a change of the link
 # Where steps are shorter than that many seconds: the first ten take some milliseconds longer than the others.
@@ -96,24 +98,29 @@ def quartiles(numbers: list[float]) -> list[float]:
     return statistics.quantiles(numbers, n=4, method="inclusive") if len(numbers) > 1 else 3 * numbers
 
 
-def taking_turns(options, rate: str, decisions: list[str], turns: int, turn: tuple[int, int]):
+def taking_turns(options, auto: str, rate: str, decisions: list[str], turns: int, turn: tuple[int, int]):
     """As seconds_by_turns, and the median processor time of all steps."""
     segment, unsettled = turn
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as plan:
         plan.write(plan_text(decisions, segment, turns))
         plan.flush()
-        steps = train(options, f"auto:loss=any,plan={plan.name}", (1 + len(decisions) * turns) * segment,
+        steps = train(options, f"{auto},plan={plan.name}", (1 + len(decisions) * turns) * segment,
                       None if rate == "none" else rate)
     return seconds_by_turns(steps, len(decisions), segment, unsettled), computation(steps)
 
 
-def turn_of(options, kept: Kept, rate: str, decisions: list[str], seconds: list[float]) -> tuple[int, int]:
+def turns_key(auto: str, rate: str, segment: int, decisions: list[str]) -> tuple:
+    """Those of loss=any are what check_plan.py --turns reads."""
+    return ("turns" if auto == ANY else f"turns of {auto}", rate, segment, *decisions)
+
+
+def turn_of(options, kept: Kept, auto: str, rate: str, decisions: list[str], seconds: list[float]) -> tuple[int, int]:
     """By the shortest of auto's steps, if there are any, else as it was, else by a step of any codec."""
     if not seconds:
         for turn in (TURN, SHORT_TURN):
-            if kept.get("turns", rate, turn[0], *decisions):
+            if kept.get(*turns_key(auto, rate, turn[0], decisions)):
                 return turn
-        seconds = [middle for _, middle, _ in taking_turns(options, rate, decisions, 1, TURN)[0]]
+        seconds = [middle for _, middle, _ in taking_turns(options, auto, rate, decisions, 1, TURN)[0]]
     return SHORT_TURN if min(seconds) < SHORT else TURN
 
 
@@ -123,35 +130,49 @@ def standard_error(low: float, high: float, turns: int) -> float:
     return 1.25 * (high - low) / 1.35 / math.sqrt(turns) if turns > 1 else math.nan
 
 
-def cell(options, kept: Kept, rate: str, codecs: list[str]):
-    """Seconds of a step by decision, their standard errors, and what each auto decided in every round."""
-    autos = {auto: [] for auto in options.autos}
+class Measured(typing.NamedTuple):
+    """Of one auto in one cell: seconds of a step and their standard errors by decision, and what each of its runs decided."""
+    seconds: dict[str, float]
+    errors: dict[str, float]
+    runs: list[dict]
+
+
+def runs_of(options, kept: Kept, auto: str, rate: str) -> list[dict]:
+    """What auto decided in every round, and also in rounds that are kept from runs with more of them."""
     for number in range(options.rounds):
-        for auto in options.autos:
-            of = ("auto", auto, rate, number)
-            if not kept.get(*of):
-                texts = {"decisions.txt": ""}
-                steps = train(options, auto, options.auto_steps, None if rate == "none" else rate, texts)
-                last = max((step for step, line in enumerate(steps) if "decisions" in line), default=0)
-                kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last, steps=len(steps),
-                         decision=last_decision(texts["decisions.txt"]), decisions=texts["decisions.txt"].splitlines()[1:],
-                         commit=results_page.commit())
-    for auto in options.autos:  # all that is kept, also what runs with more rounds left there
-        autos[auto] = [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
-    chosen = [row["decision"] for rows in autos.values() for row in rows]
-    decisions = list(dict.fromkeys([*codecs, *chosen]))
-    turn = turn_of(options, kept, rate, decisions, [row["seconds"] for rows in autos.values() for row in rows])
-    of = ("turns", rate, turn[0], *decisions)
+        of = ("auto", auto, rate, number)
+        if not kept.get(*of):
+            texts = {"decisions.txt": ""}
+            steps = train(options, auto, options.auto_steps, None if rate == "none" else rate, texts)
+            last = max((step for step, line in enumerate(steps) if "decisions" in line), default=0)
+            kept.put(*of, seconds=statistics.median(durations(steps)[-options.settled:]), decided=last, steps=len(steps),
+                     decision=last_decision(texts["decisions.txt"]), decisions=texts["decisions.txt"].splitlines()[1:],
+                     commit=results_page.commit())
+    return [row for of, row in kept.rows.items() if of[:3] == ("auto", auto, rate)]
+
+
+def turns_in(options, kept: Kept, auto: str, rate: str, codecs: list[str], runs: list[dict]) -> Measured:
+    """The codecs, and what `runs` decided, take turns in a run with the memories of `auto`."""
+    decisions = list(dict.fromkeys([*codecs, *(row["decision"] for row in runs)]))
+    turn = turn_of(options, kept, auto, rate, decisions, [row["seconds"] for row in runs])
+    of = turns_key(auto, rate, turn[0], decisions)
     if not kept.get(*of):
-        found, processor = taking_turns(options, rate, decisions, 1, turn)
+        found, processor = taking_turns(options, auto, rate, decisions, 1, turn)
         turns = int(min(options.turns, options.affordable / (turn[0] * sum(middle for _, middle, _ in found))))
         if turns > 1:
-            found, processor = taking_turns(options, rate, decisions, turns, turn)
+            found, processor = taking_turns(options, auto, rate, decisions, turns, turn)
         low, seconds, high = map(list, zip(*found))
         kept.put(*of, turns=max(turns, 1), seconds=seconds, low=low, high=high, processor=processor, commit=results_page.commit())
     row = kept.get(*of)
     errors = [standard_error(low, high, row["turns"]) for low, high in zip(row["low"], row["high"])]
-    return dict(zip(decisions, row["seconds"])), dict(zip(decisions, errors)), autos
+    return Measured(dict(zip(decisions, row["seconds"])), dict(zip(decisions, errors)), runs)
+
+
+def cell(options, kept: Kept, rate: str, choices: dict[str, list[str]]) -> dict[str, Measured]:
+    if not options.autos:
+        return {ANY: turns_in(options, kept, ANY, rate, choices[ANY], [])}
+    runs = {auto: runs_of(options, kept, auto, rate) for auto in options.autos}
+    return {auto: turns_in(options, kept, auto, rate, choices[auto], runs[auto]) for auto in options.autos}
 
 
 def spread_of(seconds: dict[str, float], errors: dict[str, float], one: str, other: str) -> float:
@@ -161,15 +182,14 @@ def spread_of(seconds: dict[str, float], errors: dict[str, float], one: str, oth
     return 2 * seconds[one] / seconds[other] * math.hypot(errors[one] / seconds[one], errors[other] / seconds[other])
 
 
-def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict[str, list[dict]]]],
-            choices: dict[str, list[str]]) -> list[str]:
-    """A cell: recipe, rate, seconds and their standard errors by decision, rows of auto by its text. Choices: of each
-    auto. Where auto decided differently in several rounds, its slowest decision counts."""
+def rows_of(cells: list[tuple[str, str, dict[str, Measured]]], choices: dict[str, list[str]]) -> list[str]:
+    """A cell: recipe, rate, and what was measured of each auto. Choices: of each auto. Where auto decided differently in
+    several rounds, its slowest decision counts."""
     lines = ["| recipe | link | dense, ms | auto | chose | ms | last decision | runs | best it may choose | ms | chosen / best | chosen / dense |",
              "| --- | --- | ---: | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |"]
-    near = unresolved = fast = count = 0
-    for recipe, rate, seconds, errors, autos in cells:
-        for auto, found in autos.items():
+    near = unresolved = fast = unresolved_fast = count = 0
+    for recipe, rate, autos in cells:
+        for auto, (seconds, errors, found) in autos.items():
             # What it chose, with exceptions, may be faster than any codec for all tensors.
             best = min([*choices[auto], *(row["decision"] for row in found)], key=seconds.get)
             slowest = max((row["decision"] for row in found), key=seconds.get)
@@ -177,14 +197,20 @@ def rows_of(cells: list[tuple[str, str, dict[str, float], dict[str, float], dict
             to_dense, of_dense = seconds[slowest] / seconds["fp32"], spread_of(seconds, errors, slowest, "fp32")
             near += ratio <= NEAR
             unresolved += ratio - spread <= NEAR < ratio
-            fast += to_dense <= 1.02
+            fast += to_dense <= DENSE
+            unresolved_fast += to_dense - of_dense <= DENSE < to_dense
             count += 1
             told = lambda number, range_: f"{number:.2f}" + (f" ± {range_:.2f}" if range_ > 0 else "")  # noqa: E731
             lines.append(f"| {recipe} | {rate} | {1e3 * seconds['fp32']:,.1f} | `{auto}` | {short_name(slowest)} | "
                          f"{1e3 * seconds[slowest]:,.1f} | {max(row['decided'] for row in found)} of {found[0]['steps']} | {len(found)} | {short_name(best)} | "
                          f"{1e3 * seconds[best]:,.1f} | {told(ratio, spread)} | {told(to_dense, of_dense)} |")
-    return [*lines, "", f"Auto is within {NEAR} times the best in {near} of {count} cells. In {unresolved} of the other "
-            f"{count - near} the spread reaches down to that. It is within 1.02 times dense in {fast}."]
+    return [*lines, "", told_of(f"{NEAR} times the best", near, unresolved, count) + " " +
+            told_of(f"{DENSE} times dense", fast, unresolved_fast, count)]
+
+
+def told_of(bound: str, within: int, unresolved: int, count: int) -> str:
+    text = f"Auto is within {bound} in {within} of {count} cells."
+    return text if within == count else f"{text} In {unresolved} of the other {count - within} the spread reaches down to that."
 
 
 def seconds_alone(options, kept: Kept, rate: str) -> dict[str, list[float]]:
@@ -219,11 +245,12 @@ def page_of(options, lines: list[str]) -> list[str]:
     return [
         "# Codec auto beside fixed codecs", "",
         "Two ranks on hosts of their own with a core each, over links of several rates. In each cell auto trained first, once or",
-        "several times. Then one run followed a plan in which all codecs that auto may choose, and what auto chose in the end, took turns: of",
+        "several times. Then a run for each auto followed a plan in which all codecs that it may choose, and what it chose in the end, took turns: of",
         f"{TURN[0]} steps, the first {TURN[1]} of which do not count, or of {SHORT_TURN[0]} and {SHORT_TURN[1]} where steps are shorter than {1e3 * SHORT:.0f} ms. A turn counts as a share of its",
         "cycle, in which each codec has one turn; times are the medians of these shares. \"chose\" is the slowest of auto's choices. \"last",
         "decision\" is the step at which auto decided last. The best is the fastest choice. It is the least of up to ten measured times, so",
-        "chance makes it look faster than it is. ± are two standard errors, as the quartiles of the turns tell them.", "",
+        "chance makes it look faster than it is. ± are two standard errors, as the quartiles of the turns tell them. Runs for `loss=any` have the",
+        "momentum in the memories of all codecs, dense ones as well. Runs for `loss=small` have it at the optimiser.", "",
         f"Command: `lab/compare_auto.py {' '.join(str(recipe) for recipe in options.recipes)} --data DIR`. "
         f"Processor: {results_page.processor()}, {results_page.cores()} cores. Commit: {results_page.commit()}.", "", *lines]
 
@@ -255,7 +282,7 @@ def decisions_after(steps: list[dict], begin: int, end: int) -> str:
 
 
 def show_changes(options, kept: Kept, recipe: pathlib.Path, rate: str) -> None:
-    options.lab = [word for change in options.change for word in ("--then", change)]
+    options.lab = ["--hosts", str(options.ranks)] + [word for change in options.change for word in ("--then", change)]
     rates, seconds = zip(*((rate_, float(at)) for rate_, _, at in (change.partition("@") for change in options.change)))
     for auto in options.autos:
         of = ("change", auto, rate, *options.change)
@@ -293,7 +320,6 @@ def main() -> None:
     if options.change and "none" in options.rates:
         parser.error("--change needs links that can change; give --rates without none")
     choices = {auto: choices_of(options.program, auto) for auto in options.autos or AUTOS}
-    allowed = list(dict.fromkeys(codec for codecs in choices.values() for codec in codecs))
     cells = []
     if options.change:
         print("| recipe | auto | from step | link | steps later: codec of most tensors | ms, 21 to 50 steps later | ms, after that |\n"
@@ -309,7 +335,7 @@ def main() -> None:
             if options.change:
                 show_changes(options, kept, recipe, rate)
                 continue
-            cells.append((recipe.stem, rate, *cell(options, kept, rate, allowed)))
+            cells.append((recipe.stem, rate, cell(options, kept, rate, choices)))
             print("\n".join(rows_of(cells[-1:], choices)[2:-2]) if options.autos else f"{recipe.stem} at {rate}: measured",
                   file=sys.stderr)
     if cells and options.autos:

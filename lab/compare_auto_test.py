@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests compare_auto.py: its table, and where a link changed. SPDX-License-Identifier: Apache-2.0"""
+import argparse
 import math
 import pathlib
 import tempfile
@@ -44,16 +45,48 @@ class CompareAuto(unittest.TestCase):
     def test_ratios_are_to_what_each_auto_may_choose(self):
         mixed = "int8\tfp32\tfirst.bias"
         seconds = {"fp32": 0.3, "int8": 0.2, "topk:density=0.01": 0.1, mixed: 0.19}
-        autos = {"auto:loss=small": [{"decision": mixed, "decided": 6, "steps": 60}, {"decision": "int8", "decided": 14, "steps": 60}],
-                 "auto:loss=any": [{"decision": "fp32", "decided": 3, "steps": 60}]}
         errors = {"fp32": 0.003, "int8": 0.002, "topk:density=0.01": 0.01, mixed: 0.0}
-        lines = compare_auto.rows_of([("mlp", "1gbit", seconds, errors, autos)], CHOICES)
+        small = [{"decision": mixed, "decided": 6, "steps": 60}, {"decision": "int8", "decided": 14, "steps": 60}]
+        any_loss = [{"decision": "fp32", "decided": 3, "steps": 60}]
+        # Each auto has the times of its own run: fp32 takes longer in that of loss=any.
+        autos = {"auto:loss=small": compare_auto.Measured(seconds, errors, small),
+                 "auto:loss=any": compare_auto.Measured({**seconds, "fp32": 0.4}, errors, any_loss)}
+        lines = compare_auto.rows_of([("mlp", "1gbit", autos)], CHOICES)
         self.assertEqual(lines[2], "| mlp | 1gbit | 300.0 | `auto:loss=small` | `int8` | 200.0 | 14 of 60 | 2 | `int8`, others for 1 tensors | "
                                    "190.0 | 1.05 ± 0.02 | 0.67 ± 0.02 |")
-        self.assertEqual(lines[3], "| mlp | 1gbit | 300.0 | `auto:loss=any` | `fp32` | 300.0 | 3 of 60 | 1 | `topk:density=0.01` | 100.0 | "
-                                   "3.00 ± 0.60 | 1.00 |")
+        self.assertEqual(lines[3], "| mlp | 1gbit | 400.0 | `auto:loss=any` | `fp32` | 400.0 | 3 of 60 | 1 | `topk:density=0.01` | 100.0 | "
+                                   "4.00 ± 0.80 | 1.00 |")
         self.assertEqual(lines[-1], "Auto is within 1.05 times the best in 0 of 2 cells. In 1 of the other 2 the spread reaches down "
-                                    "to that. It is within 1.02 times dense in 2.")
+                                    "to that. Auto is within 1.02 times dense in 2 of 2 cells.")
+
+    def test_a_cell_that_the_spread_leaves_open_is_counted(self):
+        self.assertEqual(compare_auto.told_of("1.02 times dense", 3, 1, 5),
+                         "Auto is within 1.02 times dense in 3 of 5 cells. In 1 of the other 2 the spread reaches down to that.")
+
+    def test_each_auto_has_turns_of_its_own(self):
+        runs = []
+
+        def trained(_, codec, steps, rate, texts=None):
+            runs.append((codec.partition("plan=")[0], rate))
+            if texts:
+                texts["decisions.txt"] = "thinwire decisions 1\n0\tint8\n"
+            return [{**step, "times": {"processor": 0.1}} for step in steps_of([0.2] * steps, {0: "int8"})]
+
+        real, compare_auto.train = compare_auto.train, trained
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                kept = compare_training.Kept(pathlib.Path(folder) / "kept.jsonl")
+                options = argparse.Namespace(autos=list(compare_auto.AUTOS), rounds=1, auto_steps=30, settled=5, turns=2, affordable=100)
+                found = compare_auto.cell(options, kept, "1gbit", CHOICES)
+                again = len(runs)
+                compare_auto.cell(options, kept, "1gbit", CHOICES)
+        finally:
+            compare_auto.train = real
+        self.assertEqual({name for name, _ in runs}, {"auto:loss=small", "auto:loss=small,", "auto:loss=any", "auto:loss=any,"})
+        self.assertEqual(len(runs), again)
+        self.assertEqual(list(found["auto:loss=small"].seconds), ["fp32", "int8"])
+        self.assertEqual(list(found["auto:loss=any"].seconds), ["fp32", "int8", "topk:density=0.01"])
+        self.assertEqual([of[0] for of in kept.rows], ["auto", "auto", "turns of auto:loss=small", "turns"])
 
     def test_rounds_are_compared_one_by_one(self):
         found = {"fp32": [0.010, 0.020, 0.030], "auto:loss=any": [0.011, 0.020, 0.027]}
