@@ -98,8 +98,9 @@ void AutoChooser::measure_codecs() {
 }
 
 void AutoChooser::probe(double seconds) {
-  speed_ = renewed(speed_, sources_.probe(link_.channel(), seconds, speed_));
-  judge_.probed(least_probe_seconds(link_.size(), *speed_));
+  const ProbedLink found = sources_.probe(link_.channel(), seconds, speed_);
+  speed_ = renewed(speed_, found);
+  judge_.probed(next_probe_seconds(link_.size(), *speed_, found));
 }
 
 Situation AutoChooser::situation(const WatchedStep& steps) const {

@@ -132,7 +132,11 @@ TEST(AutoExchange, AProbeThatHadTooLittleTimeChangesNothing) {
   run_local(2, [&](Group& group) {
     SimulatedRun run(group, world, {.codec = "auto:loss=any"});
     run.steps(1200);
+    EXPECT_EQ(run.probes, 2);
+    // The bound is far below the known rate: the next probe waits for 20 times as many seconds.
+    run.steps(5000);
     EXPECT_GE(run.probes, 3);
+    EXPECT_GE(run.probe_seconds, 0.39);
     EXPECT_EQ(run.exchange().decisions().size(), 1u) << run.decision().why;
   });
 }

@@ -24,7 +24,9 @@ constexpr double kSlow = 1e7;
 // are aimed at. TCP's window is 14 KiB at first and doubles in each round trip, so that it is as
 // large as the largest message after ten of them: what takes longer is the link's own rate.
 constexpr double kVisible = 1.0 / 8, kLong = 2, kBeyondDoubt = 20;
-constexpr double kAlike = 1.5;  // times: rates of one link
+constexpr double kAlike = 1.5;   // times: rates of one link
+constexpr double kFarBelow = 2;  // times: a bound that one late message does not explain
+constexpr double kMostPatience = 20;
 constexpr double kMore = 1.25;  // times what a probe needs: latencies differ from time to time
 
 // Rounds, with what is told by the shortest of them.
@@ -114,6 +116,12 @@ int turns_among(int ranks) {
 double least_probe_seconds(int ranks, const LinkSpec& known) {
   const double of_one_way = 3 * (1 + turns_among(ranks)) + kVisible + kLong;
   return std::max(kLeastSeconds, kMore * ways_among(ranks) * of_one_way * known.latency_seconds);
+}
+
+double next_probe_seconds(int ranks, const LinkSpec& known, const ProbedLink& found) {
+  const double least = least_probe_seconds(ranks, known);
+  const double slower = known.bits_per_second / found.bits_per_second;
+  return found.at_least && slower >= kFarBelow ? std::min(slower, kMostPatience) * least : least;
 }
 
 ProbedLink find_link(int ranks, double seconds, const std::optional<LinkSpec>& known,

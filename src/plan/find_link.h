@@ -30,4 +30,8 @@ ProbedLink find_link(int ranks, double seconds, const std::optional<LinkSpec>& k
 // latency is small.
 double least_probe_seconds(int ranks, const LinkSpec& known);
 
+// Of the probe after one that found `found`. If that was a bound far below the known rate, the link
+// may have become slower, and the next probe needs as many times longer to tell, up to 20 times.
+double next_probe_seconds(int ranks, const LinkSpec& known, const ProbedLink& found);
+
 }  // namespace thinwire

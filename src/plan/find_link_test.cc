@@ -111,6 +111,22 @@ TEST(FindLink, SeesThatAKnownLinkChanged) {
     });
 }
 
+// A probe that has time for the link as it was cannot tell how slow it became, and asks for more.
+TEST(FindLink, ASecondProbeTellsThatAKnownLinkIsSlowerByFar) {
+  for (const double times : {0.05, 0.02, 0.01})
+    for_each_link([&](Simulated one) {
+      SCOPED_TRACE(::testing::Message() << times);
+      const LinkSpec known = one.link;
+      one.link.bits_per_second *= times;
+      const ProbedLink first = one.probe(least_probe_seconds(one.ranks, known), known);
+      const double next = next_probe_seconds(one.ranks, known, first);
+      EXPECT_GE(next, least_probe_seconds(one.ranks, known));
+      const ProbedLink second = one.probe(next, known);
+      EXPECT_FALSE(second.at_least);
+      EXPECT_NEAR(second.bits_per_second / one.link.bits_per_second, 1, 0.05);
+    });
+}
+
 // TCP sends a new connection's first megabytes in many round trips, and those of one that was idle.
 TEST(FindLink, AWindowThatOpensIsNotTheLink) {
   for_each_link([](Simulated one) {
