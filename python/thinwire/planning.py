@@ -71,11 +71,14 @@ class PlannedStep:
 class Plan(Sequence[PlannedStep]):
     """Predicted steps, the fastest first; printed, a table and a verdict."""
 
-    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32", inside: int = 1) -> None:
+    def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32", inside: int = 1,
+                 at_least: bool = False) -> None:
         self._steps = sorted(steps, key=lambda step: step.seconds)
         self.ranks = ranks
         self.link = link
         """As it was asked for, or as it was probed."""
+        self.at_least = at_least
+        """Whether the probe had too little time for a link of this latency, so that its rate may be higher than `link` says."""
         self.baseline = baseline
         """The uncompressed step that others are compared with: "DistributedDataParallel" in plans of thinwire.torch, else
         "fp32", thinwire's own exchange."""
@@ -162,7 +165,8 @@ class Plan(Sequence[PlannedStep]):
         width = max(len(step.codec) for step in self._steps)
         compute, over = self.of("fp32").compute_seconds, "over " + ("DDP" if self.baseline == DDP else self.baseline)
         machines = "" if self.inside == 1 else f", {self.inside} per machine (inside={self.inside})"
-        lines = [f"{self.ranks} ranks{machines}, link {self.link}; computation takes {1e3 * compute:,.1f} ms a step", "",
+        link = f"at least {self.link}" if self.at_least else self.link
+        lines = [f"{self.ranks} ranks{machines}, link {link}; computation takes {1e3 * compute:,.1f} ms a step", "",
                  f"{'codec':<{width}}  ms per step  {over:>9}  limited by    bytes per step  error, points"]
         lines += [f"{step.codec:<{width}}  {1e3 * step.seconds:>11.1f}  {step.speed_up:>8.3f}x  {step.limit:<11}  "
                   f"{('' if step.bytes_exact else '~') + format(step.sent_bytes, ',.0f'):>14}  {_errors(step)}".rstrip()
@@ -170,6 +174,9 @@ class Plan(Sequence[PlannedStep]):
         if any(step.known_errors for step in self._steps):
             lines += ["", "Error is what thinwire's own short runs on two networks lost, in percentage points above fp32, one to three",
                       "seeds each (docs/results/defaults.md, methods.md): a point or two may be chance."]
+        if self.at_least:
+            lines += ["", "The probe had too little time for a link of this latency: its rate may be higher.",
+                      "Name the link, as in link=\"1gbit,20ms\", if you know it."]
         return "\n".join([*lines, "", self.verdict])
 
 
@@ -255,8 +262,8 @@ class Measured:
 def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ranks: int,
             codecs: Optional[Union[str, Iterable[str]]], ready_seconds: Optional[Sequence[float]],
             optimizer_seconds: float, own_core: bool, per_machine: int, inside_link: str, sync: str,
-            measured: Optional[Measured] = None) -> Plan:
-    """`plan`. With what was measured DistributedDataParallel is the baseline."""
+            measured: Optional[Measured] = None, at_least: bool = False) -> Plan:
+    """`plan`. With what was measured DistributedDataParallel is the baseline; `at_least` is the plan's."""
     specs, codecs = [tensor.native() for tensor in tensors], listed(codecs)
     ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
     if ready_seconds is not None and len(ready) != len(specs):
@@ -288,4 +295,4 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
     dense = rows[baseline]["seconds"]
     return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
-                ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine)
+                ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine, at_least=at_least)

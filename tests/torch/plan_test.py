@@ -3,6 +3,7 @@ import inspect
 import os
 import time
 import unittest
+from unittest import mock
 
 import torch
 from torch import nn
@@ -73,6 +74,18 @@ class Planned(unittest.TestCase):
         rounds = tw.plan(self.net, self.batch, sync="average:tau=10", **given).of("fp32")
         self.assertGreater(rounds.longest_seconds, rounds.seconds)
         self.assertEqual(rounds.speed_up, 1)
+
+    def test_a_rate_that_the_probe_could_not_tell_is_called_a_bound(self):
+        import thinwire.torch as tw
+        from thinwire.torch import _plan
+        for at_least in (True, False):
+            with mock.patch.object(_plan, "probe_link", lambda *_: (1.2e9, 0.05, at_least)), \
+                    mock.patch.multiple(_plan.dist, is_initialized=lambda: True, get_world_size=lambda: 4), \
+                    mock.patch.object(_plan.dist.distributed_c10d, "_get_default_group", lambda: None):
+                found = tw.plan(self.net, self.batch, link="probe", codecs=["int8"], steps=1)
+            self.assertEqual((found.link, found.ranks, found.at_least), ("1.2gbit,50ms", 4, at_least))
+            self.assertEqual("link at least 1.2gbit,50ms" in str(found), at_least)
+            self.assertEqual("its rate may be higher" in str(found), at_least)
 
     def test_exchanges_are_measured_between_two_ranks_of_this_process(self):
         from thinwire import TensorSpec

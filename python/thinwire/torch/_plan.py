@@ -64,15 +64,16 @@ def _timed_pass(parameters: list[Parameter], run: Callable[[], Any]) -> tuple[li
     return [seconds or end for seconds in ready], end
 
 
-def probed_link(per_machine: int) -> tuple[str, int]:
-    """The slowest of all machines' links, as `plan` takes it, and how many ranks there are. All ranks of a machine are probed at once,
-    so that each has its part."""
+def probed_link(per_machine: int) -> tuple[str, int, bool]:
+    """The slowest of all machines' links, as `plan` takes it, how many ranks there are, and whether the rate is only the least that it may
+    be. All ranks of a machine are probed at once, so that each has its part."""
     if not dist.is_initialized():
         raise ContractError('plan: link="probe" measures the link between ranks, and needs '
                             "torch.distributed.init_process_group(\"gloo\") first; or name a link, \"1gbit,0.1ms\"")
-    bits, latency = probe_link(dist.distributed_c10d._get_default_group(), 0.5)
-    rate = f"{per_machine * bits / 1e6:.3g}mbit" if bits else "none"
-    return f"{rate},{max(latency, 1e-7) * 1e6:.3g}us", dist.get_world_size()
+    bits, latency, at_least = probe_link(dist.distributed_c10d._get_default_group(), 0.5)
+    bits *= per_machine
+    rate = f"{bits / 1e9:.3g}gbit" if bits >= 1e9 else f"{bits / 1e6:.3g}mbit" if bits else "none"
+    return f"{rate},{max(latency, 1e-7) * 1e3:.3g}ms", dist.get_world_size(), at_least
 
 
 def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
@@ -91,8 +92,9 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
     `LocalOptimizer`) are those of thinwire.plan.
     """
+    at_least = False
     if link == "probe":
-        link, ranks = probed_link(per_machine)
+        link, ranks, at_least = probed_link(per_machine)
     parameters = describe(module, set())
     if not parameters:
         raise ContractError("plan: the module has no parameters that are trained")
@@ -118,4 +120,4 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
         measured = Measured(all_reduce_cost(), some, exchange_seconds(some, names_of(codecs)))
     return planned(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
                    optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
-                   inside_link=inside_link, sync=sync, measured=measured)
+                   inside_link=inside_link, sync=sync, measured=measured, at_least=at_least)

@@ -150,9 +150,9 @@ PYBIND11_MODULE(_engine, module) {
   module.def("probe_link",
              [](const c10::intrusive_ptr<c10d::ProcessGroup>& processes, double seconds) {
                const NoGil released;
-               const thinwire::LinkSpec link =
+               const thinwire::ProbedLink link =
                    thinwire::probe_link(*thinwire::make_c10d_group(processes), seconds);
-               return std::make_pair(link.bits_per_second, link.latency_seconds);
+               return std::make_tuple(link.bits_per_second, link.latency_seconds, link.at_least);
              });
 
   thinwire::python::bind_boundary(module);
