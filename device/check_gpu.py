@@ -31,6 +31,8 @@ WHOLE_GOALS = {"threshold": 0.7, "topk": 0.4, "sidco": 0.4, "adacomp": 0.4}
 CLOSE = 1e-3  # of the largest value: where training on the two is the same but for rounding
 FLAGS = ("equal", "same_on_all_ranks", "same_bytes")  # of a row of check_torch.py
 TORCH = pathlib.Path(__file__).with_name("check_torch.py")
+sys.path.append(str(TORCH.parents[1] / "tools"))
+import results_page  # noqa: E402
 
 
 def commit_of(given: str) -> str:
@@ -216,7 +218,7 @@ def main() -> int:
     text = page(device, rows, sanitized, torch_parts, commit_of(arguments.commit))
     print(text)
     if arguments.page:
-        arguments.page.write_text(text)
+        results_page.write(arguments.page, text.splitlines())
     return 1 if done.returncode or bad else 0
 
 

@@ -1,4 +1,4 @@
-"""What writers of results pages share: where it was measured, and notes that stay."""
+"""What writers of results pages share: where it was measured, and what people wrote on a page, which stays."""
 # SPDX-License-Identifier: Apache-2.0
 import os
 import pathlib
@@ -6,6 +6,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTES = "\n## Notes\n"
+QUESTION = "**Question.** "  # begins the paragraph below the title: the question that the page answers, and the answer
 
 
 def processor() -> str:
@@ -47,6 +48,8 @@ def gpu() -> str:
 
 
 def write(page: pathlib.Path, lines: list[str]) -> None:
-    """Writes the page anew, and leaves its notes as they are."""
-    _, heading, notes = (page.read_text() if page.exists() else "").partition(NOTES)
-    page.write_text("\n".join(lines).rstrip("\n") + "\n" + heading + notes)
+    """Writes the page anew, title first, and leaves its question with the answer and its notes as they are."""
+    figures, heading, notes = (page.read_text() if page.exists() else "").partition(NOTES)
+    below = figures.split("\n\n")[1:2]
+    question = ["", below[0].rstrip("\n")] if below and below[0].startswith(QUESTION) else []
+    page.write_text("\n".join([lines[0], *question, *lines[1:]]).rstrip("\n") + "\n" + heading + notes)

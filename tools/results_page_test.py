@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests results_page.py: notes stay, commits are listed once. SPDX-License-Identifier: Apache-2.0"""
+"""Tests results_page.py: notes and the answer stay, commits are listed once. SPDX-License-Identifier: Apache-2.0"""
 import pathlib
 import tempfile
 import unittest
@@ -17,6 +17,24 @@ class Page(unittest.TestCase):
             page.write_text(page.read_text() + notes)
             results_page.write(page, ["# Title", "", "| 2 |"])
             self.assertEqual(page.read_text(), "# Title\n\n| 2 |\n" + notes)
+
+    def test_the_question_below_the_title_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            for text in ("**Question.** Is it\nso? **Answer.** Yes.", "**Question.** Is it? **Answer.** No."):
+                page.write_text(f"# Title\n\n{text}\n\nTwo runs.\n\n| 1 |\n")
+                results_page.write(page, ["# Title", "", "Three runs.", "", "| 2 |", ""])
+                self.assertEqual(page.read_text(), f"# Title\n\n{text}\n\nThree runs.\n\n| 2 |\n")
+            page.write_text("# Title\n\n**Question.** Is it?\n\n## Notes\n\nNone.\n")
+            results_page.write(page, ["# Title", "", "| 3 |"])
+            self.assertEqual(page.read_text(), "# Title\n\n**Question.** Is it?\n\n| 3 |\n\n## Notes\n\nNone.\n")
+
+    def test_a_question_elsewhere_is_of_the_figures(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("# Title\n\nTwo runs.\n\n**Question.** Why?\n")
+            results_page.write(page, ["# Title", "", "Three runs."])
+            self.assertEqual(page.read_text(), "# Title\n\nThree runs.\n")
 
     def test_commits_are_those_of_the_runs(self):
         self.assertEqual(results_page.commits([{"commit": "b"}, {"commit": "a"}, {"commit": "b"}]), "Commits: a, b")
