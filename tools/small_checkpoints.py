@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import sys
 
+import results_page
+
 PERIOD = 22  # steps between checkpoints
 STEPS_PER_EPOCH = 454  # 58,000 samples in batches of 128
 VARIANTS = {
@@ -59,11 +61,6 @@ def spread(values):
     values = [100 * value for value in values]
     text = f"{statistics.mean(values):.2f}"
     return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
-
-
-def processor():
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def main():
@@ -126,10 +123,10 @@ weights; whether the paper's counts more is not known here. The optimiser's stat
 
 Exact checkpoints give the bits of a run without restores.
 
-Command: `tools/small_checkpoints.py {' '.join(sys.argv[1:])}`, on {processor()},
+Command: `tools/small_checkpoints.py {' '.join(sys.argv[1:])}`, on {results_page.processor()},
 {os.cpu_count()} cores, commit {commit}.{" " + options.note if options.note else ""}
 """
-    pathlib.Path(options.page).write_text(page)
+    results_page.write(pathlib.Path(options.page), page.splitlines())
 
 
 if __name__ == "__main__":
