@@ -8,7 +8,8 @@ A study is a sweep (docs/sweeps.md) with a title, an `about` for its page, and `
 that others are compared with, seed by seed; with `judge = "loss"` by their test loss. Runs go to FOLDER/<study>/; what a finished one came to is
 kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
 the same. What its runs begin with, if anything, is <study>.base.toml beside it: a sweep that is made first,
-in out/<study>.base/, where settings such as model.weights name it. The page goes to docs/results/<study>.md; what stands there below "## Notes" stays.
+in out/<study>.base/, where settings such as model.weights name it. The page goes to docs/results/<study>.md; its
+paragraph "**Question.** ..." below the title, and what stands below "## Notes", stay.
 """
 import argparse
 import json
