@@ -1,5 +1,5 @@
 // Codec "auto": an exchange that chooses the codec of each tensor by what it measures.
-// docs/choosing.md.
+// docs/auto.md.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
