@@ -17,7 +17,7 @@
 #include <string>
 
 #include "core/aligned.h"
-#include "exchange/owner/vector_rule.h"
+#include "exchange/rules/vector_rule.h"
 #include "kernel/baseline.h"
 #include "thinwire/threads.h"
 

@@ -9,7 +9,7 @@
 #include "exchange/engine/dense_bytes.h"
 #include "exchange/engine/stopwatch.h"
 #include "exchange/engine/verdict.h"
-#include "exchange/owner/sum_to_mean.h"
+#include "exchange/rules/sum_to_mean.h"
 
 namespace thinwire {
 namespace {

@@ -6,7 +6,7 @@
 #include "exchange/engine/sections.h"
 #include "exchange/engine/terms.h"
 #include "exchange/methods/method.h"
-#include "exchange/owner/combine.h"
+#include "exchange/rules/combine.h"
 #include "thinwire/version.h"
 
 namespace thinwire {

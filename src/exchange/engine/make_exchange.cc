@@ -13,7 +13,7 @@
 #include "exchange/engine/verdict.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
-#include "exchange/owner/combine.h"
+#include "exchange/rules/combine.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

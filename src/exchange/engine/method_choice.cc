@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/named_row.h"
-#include "exchange/owner/vector_rule.h"
+#include "exchange/rules/vector_rule.h"
 
 namespace thinwire {
 namespace {

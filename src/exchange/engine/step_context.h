@@ -16,9 +16,6 @@
 
 namespace thinwire {
 
-// 1/n: what a rank's contribution to a mean over `ranks` counts.
-inline float mean_weight(size_t ranks) noexcept { return 1.0f / static_cast<float>(ranks); }
-
 class Roster;
 
 // Who writes what, and when:

@@ -12,7 +12,7 @@
 #include "exchange/engine/section_runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/layout/plan.h"
-#include "exchange/owner/combine.h"
+#include "exchange/rules/combine.h"
 #include "exchange/wire/active_stream.h"
 #include "thinwire/exchange.h"
 #include "thinwire/store.h"

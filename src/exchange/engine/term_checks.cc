@@ -3,7 +3,7 @@
 #include "exchange/engine/term_checks.h"
 
 #include "exchange/engine/method_choice.h"
-#include "exchange/owner/vector_rule.h"
+#include "exchange/rules/vector_rule.h"
 
 namespace thinwire {
 namespace {

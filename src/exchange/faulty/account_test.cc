@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "exchange/owner/combine.h"
+#include "exchange/rules/combine.h"
 
 namespace thinwire {
 namespace {

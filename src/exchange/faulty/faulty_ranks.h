@@ -13,7 +13,7 @@
 #include "exchange/faulty/account.h"
 #include "exchange/faulty/account_rounds.h"
 #include "exchange/faulty/roster.h"
-#include "exchange/owner/combine.h"
+#include "exchange/rules/combine.h"
 
 namespace thinwire {
 

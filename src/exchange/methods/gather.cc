@@ -22,7 +22,8 @@
 #include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/methods/robust_gather.h"
-#include "exchange/owner/contributions.h"
+#include "exchange/rules/contributions.h"
+#include "exchange/rules/mean_weight.h"
 #include "exchange/wire/rounds.h"
 #include "exchange/wire/sized_message.h"
 

@@ -5,7 +5,7 @@
 
 #include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
-#include "exchange/owner/sum_to_mean.h"
+#include "exchange/rules/sum_to_mean.h"
 
 namespace thinwire {
 namespace {

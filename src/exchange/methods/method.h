@@ -11,8 +11,8 @@
 
 #include "exchange/engine/step_context.h"
 #include "exchange/layout/plan.h"
-#include "exchange/owner/combine.h"
 #include "exchange/owner/statistics_round.h"
+#include "exchange/rules/combine.h"
 #include "exchange/wire/active_stream.h"
 #include "thinwire/codec.h"
 #include "thinwire/store.h"

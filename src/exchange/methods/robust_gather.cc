@@ -16,7 +16,7 @@
 #include "exchange/engine/stopwatch.h"
 #include "exchange/faulty/patient_outbox.h"
 #include "exchange/faulty/roster.h"
-#include "exchange/owner/contributions.h"
+#include "exchange/rules/contributions.h"
 #include "exchange/wire/sized_message.h"
 
 namespace thinwire {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "exchange/engine/stopwatch.h"
+#include "exchange/rules/mean_weight.h"
 #include "exchange/wire/active_stream.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "exchange/rules/mean_weight.h"
 #include "exchange/wire/stream_keys.h"
 #include "kernel/axpy.h"
 #include "stream/memory_slot.h"

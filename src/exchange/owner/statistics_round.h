@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exchange/engine/step_context.h"
-#include "exchange/owner/vector_rule.h"
+#include "exchange/rules/vector_rule.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {
