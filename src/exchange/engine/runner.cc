@@ -5,7 +5,7 @@
 #include "exchange/engine/step_runner.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/levels_runner.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/state/stream_keys.h"
 
 namespace thinwire {
 namespace {

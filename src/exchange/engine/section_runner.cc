@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "exchange/layout/chunk_plan.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/layout/range.h"
+#include "exchange/state/stream_keys.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {

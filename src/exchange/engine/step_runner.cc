@@ -12,8 +12,8 @@
 #include "exchange/engine/dense_bytes.h"
 #include "exchange/engine/owned_ranges.h"
 #include "exchange/engine/stopwatch.h"
+#include "exchange/state/stream_keys.h"
 #include "exchange/wire/message_tags.h"
-#include "exchange/wire/stream_keys.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire {

@@ -14,8 +14,8 @@
 #include "exchange/engine/verdict.h"
 #include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
+#include "exchange/state/stream_keys.h"
 #include "exchange/wire/message_tags.h"
-#include "exchange/wire/stream_keys.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

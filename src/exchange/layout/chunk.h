@@ -7,15 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "exchange/layout/range.h"
 #include "exchange/wire/active_stream.h"
 
 namespace thinwire {
-
-// Values [begin, begin + count).
-struct Range {
-  size_t begin = 0;
-  size_t count = 0;
-};
 
 // What a chunk holds of one stream: one frame.
 struct ChunkPart {

@@ -26,13 +26,6 @@ size_t window_of(size_t ranks) noexcept {
   return std::max(kLeast, kMost / std::max<size_t>(1, ranks - 1));
 }
 
-Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept {
-  const size_t blocks = (count + block - 1) / block;
-  const size_t begin = std::min(count, blocks * index / n * block);
-  const size_t end = std::min(count, blocks * (index + 1) / n * block);
-  return {begin, end - begin};
-}
-
 ChunkPlan::ChunkPlan(const Streams& streams, const std::vector<Bucket>& buckets, size_t n,
                      size_t chunk_values)
     : routes_(n) {

@@ -8,14 +8,11 @@
 
 #include "exchange/layout/chunk.h"
 #include "exchange/layout/plan.h"
+#include "exchange/layout/range.h"
 #include "exchange/methods/method.h"
 #include "thinwire/codec.h"
 
 namespace thinwire {
-
-// Shard `index` of a stream of `count` values: of its blocks, the last of which may be short, those
-// from floor(blocks x index / n) to floor(blocks x (index + 1) / n).
-Range shard_range(size_t count, size_t block, size_t n, size_t index) noexcept;
 
 // Open MPI sends messages of up to 64 KiB at once, longer ones after a handshake with the receiver,
 // which costs pipelines their flow: 20 MB each way at 1 Gbit/s take 166 ms in chunks of 32 KiB and

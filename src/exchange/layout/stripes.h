@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
+#include "exchange/layout/range.h"
 
 namespace thinwire {
 

@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "exchange/engine/dense_bytes.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/state/stream_keys.h"
 
 namespace thinwire {
 

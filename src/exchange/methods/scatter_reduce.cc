@@ -32,11 +32,11 @@
 #include "exchange/engine/stopwatch.h"
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
-#include "exchange/owner/owner_memory.h"
 #include "exchange/owner/owner_sum.h"
+#include "exchange/state/owner_memory.h"
+#include "exchange/state/stream_keys.h"
 #include "exchange/wire/lane.h"
 #include "exchange/wire/pending.h"
-#include "exchange/wire/stream_keys.h"
 #include "stream/memory_slot.h"
 
 namespace thinwire {

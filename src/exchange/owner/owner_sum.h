@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "exchange/layout/chunk.h"
-#include "exchange/owner/owner_memory.h"
 #include "exchange/rules/contributions.h"
+#include "exchange/state/owner_memory.h"
 
 namespace thinwire {
 

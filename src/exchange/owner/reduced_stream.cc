@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "exchange/rules/mean_weight.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/state/stream_keys.h"
 #include "kernel/axpy.h"
 #include "stream/memory_slot.h"
 

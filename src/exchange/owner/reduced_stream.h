@@ -11,8 +11,8 @@
 
 #include "exchange/layout/kept_router.h"
 #include "exchange/layout/stripes.h"
-#include "exchange/owner/owner_memory.h"
 #include "exchange/owner/region_coder.h"
+#include "exchange/state/owner_memory.h"
 #include "exchange/wire/active_stream.h"
 #include "kernel/top_selector.h"
 

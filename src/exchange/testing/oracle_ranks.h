@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "codec/global_codec.h"
-#include "exchange/engine/global_threshold.h"
+#include "exchange/state/global_threshold.h"
 #include "exchange/testing/exchange_testing.h"
 #include "thinwire/codec.h"
 #include "thinwire/feedback.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/owner/owner_memory.h"
+#include "exchange/state/owner_memory.h"
 #include "exchange/wire/active_stream.h"
 
 namespace thinwire {

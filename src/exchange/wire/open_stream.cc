@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "codec/device_codec.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/state/stream_keys.h"
 #include "feedback/per_tensor.h"
 #include "feedback/velocity_successor.h"
 #include "thinwire/codec.h"

@@ -1,6 +1,6 @@
 // Compares state that all ranks hold alike, by one all-gather of checksums.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/shared_state.h"
+#include "exchange/state/shared_state.h"
 
 #include <span>
 

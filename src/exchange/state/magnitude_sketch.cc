@@ -1,6 +1,6 @@
 // MagnitudeSketch: bins are the upper bits of a float, and their ends are floats with zeros below.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/magnitude_sketch.h"
+#include "exchange/state/magnitude_sketch.h"
 
 #include <algorithm>
 #include <bit>

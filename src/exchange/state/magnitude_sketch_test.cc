@@ -1,6 +1,6 @@
 // Quantiles of a sketch beside those of sorted magnitudes; averages; states.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/magnitude_sketch.h"
+#include "exchange/state/magnitude_sketch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // CriticalRegime: adds up means, compares the norms of windows, and is saved in the middle of one.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/critical_regime.h"
+#include "exchange/state/critical_regime.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/number_text.h"
-#include "exchange/wire/stream_keys.h"
+#include "exchange/state/stream_keys.h"
 #include "kernel/add_floats.h"
 #include "kernel/vector_moments.h"
 #include "stream/memory_slot.h"

@@ -1,7 +1,7 @@
 // Tests of state that all ranks hold alike: a resumed exchange has it, a rank that differs is
 // named.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/shared_state.h"
+#include "exchange/state/shared_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/aligned.h"
-#include "exchange/layout/chunk.h"
+#include "exchange/layout/range.h"
 #include "feedback/follows_ranks.h"
 #include "thinwire/feedback.h"
 #include "thinwire/moments.h"

@@ -1,6 +1,6 @@
 // GlobalThreshold: samples signals, averages the samples over steps, and bounds what a step sends.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/global_threshold.h"
+#include "exchange/state/global_threshold.h"
 
 #include <algorithm>
 #include <cmath>

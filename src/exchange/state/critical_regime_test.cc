@@ -1,7 +1,7 @@
 // Tests of CriticalRegime: when a stream enters and leaves it, and its state in the middle of a
 // window.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/critical_regime.h"
+#include "exchange/state/critical_regime.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // RememberedRow: its saved state.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/owner/remembered_row.h"
+#include "exchange/state/remembered_row.h"
 
 namespace thinwire {
 namespace {

@@ -1,6 +1,6 @@
 // Tests of owners' residuals: sums, rollback, saved pieces, and another number of ranks.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/owner/owner_memory.h"
+#include "exchange/state/owner_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "exchange/layout/chunk_plan.h"
+#include "exchange/layout/range.h"
 #include "exchange/layout/stripes.h"
 #include "thinwire/store.h"
 

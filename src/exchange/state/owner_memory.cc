@@ -1,6 +1,6 @@
 // OwnerMemory: residuals of means: commit, rollback, and loading pieces of other ranks.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/owner/owner_memory.h"
+#include "exchange/state/owner_memory.h"
 
 #include <algorithm>
 #include <cstdint>

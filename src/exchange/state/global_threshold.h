@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "exchange/engine/magnitude_sketch.h"
+#include "exchange/state/magnitude_sketch.h"
 #include "thinwire/codec.h"
 #include "thinwire/state.h"
 

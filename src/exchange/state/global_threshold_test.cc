@@ -1,6 +1,6 @@
 // How near the target a threshold stays, its bound, and its transaction.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/global_threshold.h"
+#include "exchange/state/global_threshold.h"
 
 #include <gtest/gtest.h>
 
