@@ -7,9 +7,9 @@
 
 #include "core/check.h"
 #include "exchange/engine/dense_bytes.h"
-#include "exchange/engine/stopwatch.h"
-#include "exchange/engine/verdict.h"
 #include "exchange/rules/sum_to_mean.h"
+#include "exchange/step/stopwatch.h"
+#include "exchange/step/verdict.h"
 
 namespace thinwire {
 namespace {

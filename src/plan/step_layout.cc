@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "exchange/engine/verdict.h"
 #include "exchange/levels/holders.h"
+#include "exchange/step/verdict.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {

@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "core/named_row.h"
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 #include "sync/replica_mean.h"
 #include "sync/round_terms.h"
 #include "sync/sync_rules.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 #include "exchange/testing/crowded_group.h"
 #include "sync/testing/sync_testing.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/aligned.h"
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 #include "feedback/reference.h"
 #include "stream/coded_stream.h"
 #include "thinwire/frame.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "exchange/step/message_tags.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
-#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {

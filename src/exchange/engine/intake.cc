@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/stopwatch.h"
-#include "exchange/engine/tensor_table.h"
+#include "exchange/step/stopwatch.h"
+#include "exchange/step/tensor_table.h"
 
 namespace thinwire {
 

@@ -10,10 +10,10 @@
 #include "core/check.h"
 #include "exchange/engine/agreement_text.h"
 #include "exchange/engine/threaded_exchange.h"
-#include "exchange/engine/verdict.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
 #include "exchange/rules/combine.h"
+#include "exchange/step/verdict.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

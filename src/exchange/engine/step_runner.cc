@@ -11,9 +11,9 @@
 #include "core/check.h"
 #include "exchange/engine/dense_bytes.h"
 #include "exchange/engine/owned_ranges.h"
-#include "exchange/engine/stopwatch.h"
 #include "exchange/state/stream_keys.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
+#include "exchange/step/stopwatch.h"
 #include "thinwire/feedback.h"
 
 namespace thinwire {

@@ -15,8 +15,8 @@
 #include "exchange/engine/runner.h"
 #include "exchange/engine/sections.h"
 #include "exchange/engine/staging.h"
-#include "exchange/engine/stopwatch.h"
 #include "exchange/members/roll_call.h"
+#include "exchange/step/stopwatch.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

@@ -11,11 +11,11 @@
 #include "exchange/engine/agreement_text.h"
 #include "exchange/engine/make_exchange.h"
 #include "exchange/engine/threaded_exchange.h"
-#include "exchange/engine/verdict.h"
 #include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
 #include "exchange/state/stream_keys.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
+#include "exchange/step/verdict.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

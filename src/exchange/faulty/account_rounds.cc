@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "comm/sealed_words.h"
-#include "exchange/engine/stopwatch.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
+#include "exchange/step/stopwatch.h"
 
 namespace thinwire {
 namespace {

@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "exchange/engine/step_context.h"
 #include "exchange/faulty/account.h"
 #include "exchange/faulty/patient_outbox.h"
 #include "exchange/faulty/roster.h"
+#include "exchange/step/step_context.h"
 
 namespace thinwire {
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/verdict.h"
 #include "exchange/faulty/account.h"
 #include "exchange/faulty/account_rounds.h"
 #include "exchange/faulty/roster.h"
 #include "exchange/rules/combine.h"
+#include "exchange/step/verdict.h"
 
 namespace thinwire {
 

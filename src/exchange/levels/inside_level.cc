@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/shard.h"
 #include "exchange/levels/hand_out.h"
 #include "exchange/methods/dense.h"
+#include "exchange/step/stopwatch.h"
 
 namespace thinwire {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/tensor_table.h"
 #include "exchange/layout/chunk.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/methods/method.h"
+#include "exchange/step/tensor_table.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"

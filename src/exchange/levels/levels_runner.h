@@ -9,9 +9,9 @@
 
 #include "exchange/engine/runner.h"
 #include "exchange/engine/step_runner.h"
-#include "exchange/engine/stopwatch.h"
 #include "exchange/levels/holders.h"
 #include "exchange/levels/inside_level.h"
+#include "exchange/step/stopwatch.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"

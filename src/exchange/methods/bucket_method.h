@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exchange/methods/method.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
 
 namespace thinwire {
 

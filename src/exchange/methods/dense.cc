@@ -17,9 +17,9 @@
 
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/shard.h"
 #include "exchange/owner/owner_sum.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {

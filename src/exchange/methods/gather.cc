@@ -19,11 +19,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/methods/robust_gather.h"
 #include "exchange/rules/contributions.h"
 #include "exchange/rules/mean_weight.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/rounds.h"
 #include "exchange/wire/sized_message.h"
 

@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/rules/sum_to_mean.h"
+#include "exchange/step/stopwatch.h"
 
 namespace thinwire {
 namespace {

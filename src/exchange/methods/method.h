@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "exchange/engine/step_context.h"
 #include "exchange/layout/plan.h"
 #include "exchange/owner/statistics_round.h"
 #include "exchange/rules/combine.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/active_stream.h"
 #include "thinwire/codec.h"
 #include "thinwire/store.h"

@@ -13,10 +13,10 @@
 
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/faulty/patient_outbox.h"
 #include "exchange/faulty/roster.h"
 #include "exchange/rules/contributions.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/sized_message.h"
 
 namespace thinwire {

@@ -29,12 +29,12 @@
 
 #include "comm/other_ranks.h"
 #include "comm/sealed_words.h"
-#include "exchange/engine/stopwatch.h"
 #include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/owner_sum.h"
 #include "exchange/state/owner_memory.h"
 #include "exchange/state/stream_keys.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/lane.h"
 #include "exchange/wire/pending.h"
 #include "stream/memory_slot.h"

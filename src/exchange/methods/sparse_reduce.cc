@@ -24,9 +24,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/owner/reduced_stream.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/sized_message.h"
 
 namespace thinwire {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "exchange/engine/stopwatch.h"
 #include "exchange/rules/mean_weight.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/active_stream.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exchange/engine/step_context.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {

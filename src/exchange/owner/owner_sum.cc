@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exchange/engine/stopwatch.h"
+#include "exchange/step/stopwatch.h"
 #include "kernel/axpy.h"
 
 namespace thinwire {

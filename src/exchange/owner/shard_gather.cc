@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 #include "exchange/wire/frames.h"
 #include "kernel/axpy.h"
 #include "thinwire/agreement.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "comm/sealed_words.h"
-#include "exchange/engine/stopwatch.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
+#include "exchange/step/stopwatch.h"
 
 namespace thinwire {
 StatisticsRound::StatisticsRound(StepContext& context, std::shared_ptr<const VectorRule> rule)

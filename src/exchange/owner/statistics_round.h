@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "exchange/engine/step_context.h"
 #include "exchange/rules/vector_rule.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "comm/sealed_words.h"
+#include "exchange/step/message_tags.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/lost_rank.h"
 #include "exchange/testing/tampering_group.h"
-#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {

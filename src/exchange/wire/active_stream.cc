@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/stopwatch.h"
 #include "exchange/rules/contributions.h"
 #include "exchange/rules/vector_rule.h"
 #include "exchange/state/critical_regime.h"
@@ -16,6 +15,7 @@
 #include "exchange/state/owner_memory.h"
 #include "exchange/state/remembered_row.h"
 #include "exchange/state/stream_keys.h"
+#include "exchange/step/stopwatch.h"
 #include "exchange/wire/open_stream.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"

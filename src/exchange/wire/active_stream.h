@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "device/device_work.h"
-#include "exchange/engine/step_context.h"
 #include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
 #include "exchange/state/shared_state.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/device_parts.h"
 #include "exchange/wire/frames.h"
 #include "stream/coded_stream.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "exchange/engine/step_context.h"
+#include "exchange/step/step_context.h"
 #include "stream/frame_check.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"

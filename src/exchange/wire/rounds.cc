@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/check.h"
-#include "exchange/engine/stopwatch.h"
+#include "exchange/step/stopwatch.h"
 
 namespace thinwire {
 Rounds::Rounds(StepContext& context, std::vector<ActiveStream*> streams, bool with_plain, int tag)

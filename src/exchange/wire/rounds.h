@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "exchange/engine/step_context.h"
 #include "exchange/layout/round_plan.h"
 #include "exchange/owner/float_reduction.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/active_stream.h"
 #include "exchange/wire/root_message.h"
 

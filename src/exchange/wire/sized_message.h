@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/bytes.h"
-#include "exchange/engine/step_context.h"
+#include "exchange/step/step_context.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {

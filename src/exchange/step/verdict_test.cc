@@ -1,6 +1,6 @@
 // Tests of the fault word: packing loses nothing, and the same fault is the worst on every rank.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

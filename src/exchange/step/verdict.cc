@@ -1,7 +1,7 @@
 // Packs a fault into one word: code in the top byte, then ~stream (32 bits), 8 bits free, ~rank
 // (16). Of a rank that asked the upper half is zero and one of the free bits is set.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/verdict.h"
+#include "exchange/step/verdict.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,6 +1,6 @@
 // Attendance: sends this rank's weight to all, receives theirs, and computes the factor.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/attendance.h"
+#include "exchange/step/attendance.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "comm/other_ranks.h"
-#include "exchange/wire/message_tags.h"
+#include "exchange/step/message_tags.h"
 
 namespace thinwire {
 namespace {

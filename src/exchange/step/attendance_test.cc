@@ -1,6 +1,6 @@
 // Tests of the exchange of weights, and of weights that are damaged or never come.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/attendance.h"
+#include "exchange/step/attendance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <functional>
 #include <thread>
 
+#include "exchange/step/message_tags.h"
 #include "exchange/testing/error_of.h"
 #include "exchange/testing/exchange_testing.h"
 #include "exchange/testing/tampering_group.h"
-#include "exchange/wire/message_tags.h"
 
 namespace thinwire::testing {
 namespace {

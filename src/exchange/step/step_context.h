@@ -7,9 +7,9 @@
 
 #include "comm/other_ranks.h"
 #include "core/buffer_pool.h"
-#include "exchange/engine/attendance.h"
-#include "exchange/engine/tensor_table.h"
-#include "exchange/engine/verdict.h"
+#include "exchange/step/attendance.h"
+#include "exchange/step/tensor_table.h"
+#include "exchange/step/verdict.h"
 #include "thinwire/codec.h"
 #include "thinwire/frame.h"
 #include "thinwire/group.h"

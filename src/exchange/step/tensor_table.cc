@@ -1,6 +1,6 @@
 // TensorTable: opens a step's tensors as fp32, and writes the results back.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/tensor_table.h"
+#include "exchange/step/tensor_table.h"
 
 #include <algorithm>
 #include <string>
