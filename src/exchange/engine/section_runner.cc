@@ -103,7 +103,8 @@ void SectionRunner::make_method(const Terms& terms) {
                                 .bucket_bytes = options_.bucket_bytes,
                                 .chunk_values = options_.chunk_values,
                                 .shards = options_.results == Results::kShard,
-                                .first_tag = first_tag_});
+                                .first_tag = first_tag_,
+                                .roster = shared_.roster});
   take_over_debts(terms);
 }
 

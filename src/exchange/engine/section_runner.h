@@ -26,6 +26,7 @@ class SectionRunner {
     StepContext& context;
     const Streams& streams;
     Store& store;
+    Roster* const& roster;  // may be another, or null, in the next step
   };
 
   // The section's buckets are those of tags [first_tag, first_tag + 2 x buckets.size()).
@@ -54,8 +55,8 @@ class SectionRunner {
 
   void end(bool skipped);
 
-  // Between two steps, of which `step` is the second: where the context asks for another kind of
-  // method.
+  // Between two steps, of which `step` is the second: where there is a roster now, or none any
+  // more.
   void remake_method(uint64_t step);
 
  private:

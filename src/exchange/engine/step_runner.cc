@@ -70,7 +70,7 @@ bool StepRunner::may_leave_out(const Sections& sections) const {
 void StepRunner::choose_faulty_mode() {
   const bool possible = may_leave_out_ && !options_.weighted && !options_.debts;
   if (possible && faulty_ == nullptr) faulty_ = std::make_unique<FaultyRanks>(context_, combine_);
-  context_.roster = possible ? &faulty_->roster() : nullptr;
+  roster_ = possible ? &faulty_->roster() : nullptr;
 }
 
 // Opens every stream with the codec of its section, and gives each section its buckets and tags.
@@ -98,7 +98,8 @@ void StepRunner::arrange(const Sections& sections, Plan plan) {
     tag += kTagsPerBucket * static_cast<int>(buckets[i].size());
     sections_.push_back(std::make_unique<SectionRunner>(
         sections.used[i], std::move(buckets[i]), first_tag,
-        SectionRunner::Shared{.context = context_, .streams = streams_, .store = store_}));
+        SectionRunner::Shared{
+            .context = context_, .streams = streams_, .store = store_, .roster = roster_}));
   }
 }
 

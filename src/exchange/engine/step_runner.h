@@ -94,7 +94,7 @@ class StepRunner final : public Runner {
   void arrange(const Sections& sections, Plan plan);
   void take_attendance();
   bool choose();
-  bool leaves_out() const noexcept { return context_.roster != nullptr; }
+  bool leaves_out() const noexcept { return roster_ != nullptr; }
   bool may_leave_out(const Sections& sections) const;
   void choose_faulty_mode();
   Verdict combine_without_faulty();
@@ -118,6 +118,7 @@ class StepRunner final : public Runner {
   TensorTable tensors_;
   StepContext context_;
   std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
+  Roster* roster_ = nullptr;             // of an exchange that does so now; null: a fault skips the step
   Plan plan_;
   Streams streams_;
   std::vector<StreamSpec> specs_;  // theirs

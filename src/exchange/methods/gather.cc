@@ -236,7 +236,7 @@ extern const MethodEntry kGather{
         [](const MethodParts& parts) {
           return for_each_bucket(
               parts, [&](const Bucket& bucket, int tag) -> std::unique_ptr<BucketSteps> {
-                if (parts.context.roster != nullptr) return make_robust_gather(parts, bucket, tag);
+                if (parts.roster != nullptr) return make_robust_gather(parts, bucket, tag);
                 return std::make_unique<Gather>(parts, bucket, tag);
               });
         }};

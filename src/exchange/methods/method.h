@@ -19,6 +19,8 @@
 
 namespace thinwire {
 
+class Roster;
+
 // All buckets of a section, step after step. In a step every bucket begins once, in their order,
 // with calls of advance between; when all have begun, advance is called until done. Means lie in
 // the streams' result(), with the same bits on every rank, unless the step has a fault. Buffers are
@@ -50,7 +52,7 @@ class Method {
   // add_statistics.
   virtual void choose(std::span<const float> /*row_weights*/) {}
 
-  // Where ranks may be left out (StepContext::roster): once idle, what is combined are the rows of
+  // Where ranks may be left out (MethodParts::roster): once idle, what is combined are the rows of
   // those ranks that are true, by `rule`, which outlives the step; add_statistics, if it is a
   // VectorRule, and choose follow.
   virtual void combine_only(const std::vector<bool>& /*ranks*/, const Combine& /*rule*/) {}
@@ -81,8 +83,9 @@ struct MethodParts {
   const Combine& combine;
   size_t bucket_bytes = 0;
   size_t chunk_values = 0;
-  bool shards = false;  // the mean of what a rank owns lies in its result() alone
-  int first_tag = 0;    // of two for each bucket; other tags are those of other methods
+  bool shards = false;       // the mean of what a rank owns lies in its result() alone
+  int first_tag = 0;         // of two for each bucket; other tags are those of other methods
+  Roster* roster = nullptr;  // where ranks may be left out; null: a fault skips the step
 };
 
 struct MethodEntry {

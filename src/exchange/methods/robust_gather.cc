@@ -26,7 +26,7 @@ class RobustGather final : public BucketSteps {
  public:
   RobustGather(const MethodParts& parts, const Bucket& bucket, int tag)
       : context_(parts.context),
-        roster_(*context_.roster),
+        roster_(*parts.roster),
         tag_(tag),
         outbox_(context_.group, roster_),
         peers_(context_.ranks()) {

@@ -8,8 +8,7 @@
 
 namespace thinwire {
 
-// REQUIRES: a roster in the context, a rule that wants rows, and streams whose codecs settle no
-// scale.
+// REQUIRES: a roster, a rule that wants rows, and streams whose codecs settle no scale.
 std::unique_ptr<BucketSteps> make_robust_gather(const MethodParts& parts, const Bucket& bucket,
                                                 int tag);
 

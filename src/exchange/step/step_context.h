@@ -16,10 +16,8 @@
 
 namespace thinwire {
 
-class Roster;
-
 // Who writes what, and when:
-//   between steps                       generation, roster, first, stride
+//   between steps                       generation, first, stride
 //   StepRunner::begin                   call.step, gives_zeros; it resets faults, left_out,
 //                                       some_left_out and seconds
 //   when attendance is known            factor
@@ -32,10 +30,8 @@ struct StepContext {
   Call call = {};  // seed, step, this rank's salt
   FaultLog faults = {};
   Attendance attendance = Attendance(group);
-  float factor = 1;          // of this rank's gradients
-  bool gives_zeros = false;  // whatever this rank's tensors hold: it asked to skip the step
-  Roster* roster =
-      nullptr;  // of exchanges that go on without faulty ranks; null: a fault skips the step
+  float factor = 1;            // of this rank's gradients
+  bool gives_zeros = false;    // whatever this rank's tensors hold: it asked to skip the step
   bool left_out = false;       // this rank's values do not count in the step
   bool some_left_out = false;  // those of any rank; the same on all
   BufferPool buffers = {};
