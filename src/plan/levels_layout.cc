@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "exchange/layout/shard.h"
 #include "exchange/levels/inside_level.h"
+#include "exchange/owner/shard.h"
 
 namespace thinwire {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "exchange/layout/shard.h"
 #include "exchange/layout/stripes.h"
+#include "exchange/owner/shard.h"
 #include "plan/step_layout.h"
 #include "thinwire/frame.h"
 

@@ -1,6 +1,6 @@
 // Moves of low-rank and shared-index, and of codecs that settle a scale: rounds of small messages.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/round_plan.h"
+#include "exchange/wire/round_plan.h"
 #include "plan/moves.h"
 #include "thinwire/frame.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "exchange/engine/sections.h"
-#include "exchange/layout/chunk_plan.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
+#include "exchange/owner/chunk_plan.h"
 #include "plan/owner_rows.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/store.h"

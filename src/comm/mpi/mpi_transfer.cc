@@ -40,7 +40,7 @@ struct Envelope {
 };
 constexpr size_t kHeadSize = offsetof(Envelope, data);
 
-constexpr size_t kPiece = size_t{48} << 10;  // as kMaxChunkSize in exchange/layout/chunk_plan.h
+constexpr size_t kPiece = size_t{48} << 10;  // as kMaxChunkSize in exchange/owner/chunk_plan.h
 constexpr size_t kMostCut = size_t{16} << 20;
 
 // MPI counts in int: what is longer than 1 GiB is one element, made of rows of 1 GiB and a rest.

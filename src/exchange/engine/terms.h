@@ -2,29 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "thinwire/codec.h"
+#include "exchange/wire/coding_terms.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {
 
-class Combine;
 struct MethodEntry;
 
 // Options with every "auto" decided, as they are in one step. Only codec and method change over
 // time.
-struct Terms {
-  std::shared_ptr<const Codec> codec;
-  std::string codec_text;  // with every option spelt out
-  std::string feedback;
+struct Terms : CodingTerms {
   const MethodEntry* method = nullptr;
-  std::shared_ptr<const Combine> combine;
-  Grouping grouping = Grouping::kTensor;
   bool divisible = false;  // streams may be cut at any value, in every step
   bool everybody = false;  // each rank combines all contributions by itself, in every step
 };

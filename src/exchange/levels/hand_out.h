@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
 #include "exchange/methods/bucket_method.h"
+#include "exchange/owner/chunk.h"
 #include "exchange/wire/pending.h"
 
 namespace thinwire {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "exchange/layout/shard.h"
 #include "exchange/levels/hand_out.h"
 #include "exchange/methods/dense.h"
+#include "exchange/owner/shard.h"
 #include "exchange/step/stopwatch.h"
 
 namespace thinwire {
@@ -20,7 +20,7 @@ Plan plan_inside(const std::vector<TensorSpec>& tensors, const ExchangeOptions& 
 Streams inside_streams(const Plan& plan, const ExchangeOptions& options, Store& store) {
   ExchangeOptions plain = options;
   plain.norms = false;
-  Terms terms;
+  CodingTerms terms;
   terms.feedback = "none";
   Streams streams;
   for (const PlannedStream& planned : plan.streams) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/methods/method.h"
+#include "exchange/owner/chunk.h"
 #include "exchange/step/tensor_table.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"

@@ -9,10 +9,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "exchange/layout/round_plan.h"
 #include "exchange/methods/bucket_method.h"
 #include "exchange/step/message_tags.h"
 #include "exchange/step/stopwatch.h"
+#include "exchange/wire/round_plan.h"
 #include "exchange/wire/rounds.h"
 
 namespace thinwire {

@@ -17,8 +17,8 @@
 
 #include <algorithm>
 
-#include "exchange/layout/shard.h"
 #include "exchange/owner/owner_sum.h"
+#include "exchange/owner/shard.h"
 #include "exchange/step/stopwatch.h"
 #include "exchange/wire/pending.h"
 

@@ -71,9 +71,6 @@ class Method {
   virtual bool awaits_owner() const noexcept { return false; }
 };
 
-// The streams of a plan, by index; those of other sections too.
-using Streams = std::vector<std::unique_ptr<ActiveStream>>;
-
 // What a method is made of; outlives it.
 struct MethodParts {
   StepContext& context;

@@ -29,8 +29,8 @@
 
 #include "comm/other_ranks.h"
 #include "comm/sealed_words.h"
-#include "exchange/layout/chunk_plan.h"
 #include "exchange/methods/method.h"
+#include "exchange/owner/chunk_plan.h"
 #include "exchange/owner/owner_sum.h"
 #include "exchange/state/owner_memory.h"
 #include "exchange/state/stream_keys.h"

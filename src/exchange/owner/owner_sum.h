@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
+#include "exchange/owner/chunk.h"
 #include "exchange/rules/contributions.h"
 #include "exchange/state/owner_memory.h"
 

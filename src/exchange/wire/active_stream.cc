@@ -23,7 +23,7 @@
 
 namespace thinwire {
 
-ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
+ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const CodingTerms& terms,
                            const ExchangeOptions& options, Store& store, SharedWork work)
     : work_(std::move(work)),
       coded_(work_ != nullptr ? open_device_stream(planned, terms, store, work_)
@@ -72,7 +72,7 @@ bool ActiveStream::is_critical() const noexcept {
   return regime_ == nullptr || regime_->critical();
 }
 
-void ActiveStream::change_codec(const Terms& terms) {
+void ActiveStream::change_codec(const CodingTerms& terms) {
   if (plain_) return;
   coded_.change_codec({.codec = terms.codec, .text = encoder_text(terms, spec())});
   codec_text_ = terms.codec_text;

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "device/device_work.h"
-#include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
 #include "exchange/state/shared_state.h"
 #include "exchange/step/step_context.h"
+#include "exchange/wire/coding_terms.h"
 #include "exchange/wire/device_parts.h"
 #include "exchange/wire/frames.h"
 #include "stream/coded_stream.h"
@@ -57,13 +57,13 @@ class ActiveStream {
   // add_to_mean and end; or in prepare or prepare_parts, write_frame, add_own, add_own_coded,
   // take_mean_part, take_own_part and end. The other functions of a step are not called then.
   // REQUIRES then: lack_of_device_form is empty.
-  ActiveStream(const PlannedStream& planned, size_t index, const Terms& terms,
+  ActiveStream(const PlannedStream& planned, size_t index, const CodingTerms& terms,
                const ExchangeOptions& options, Store& store, SharedWork work = nullptr);
 
   void add_shared_sums(std::vector<SharedSum>& sums);
 
   // Between two steps: the codec of `terms` from now on. The memory stays, to the bit.
-  void change_codec(const Terms& terms);
+  void change_codec(const CodingTerms& terms);
 
   // Between two steps: of each of its tensors, from the next step on.
   void set_momentum(std::span<const Momentum> of_tensors) {
@@ -292,5 +292,8 @@ class ActiveStream {
   std::string codec_text_;
   std::string why_staged_;
 };
+
+// The streams of a plan, by index; those of other sections too.
+using Streams = std::vector<std::unique_ptr<ActiveStream>>;
 
 }  // namespace thinwire

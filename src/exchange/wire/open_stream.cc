@@ -95,7 +95,7 @@ MemorySlot<Feedback>& open_feedback(const StreamSpec& spec, const std::string& m
   });
 }
 
-CodedStream open_coded(const StreamSpec& spec, const Terms& terms, Store& store) {
+CodedStream open_coded(const StreamSpec& spec, const CodingTerms& terms, Store& store) {
   const std::string text = encoder_text(terms, spec);
   auto& memory = open_feedback(spec, terms.feedback, store);
   auto& encoder = open_placed<Encoder>(store, encoder_key(spec.name), text,
@@ -104,7 +104,7 @@ CodedStream open_coded(const StreamSpec& spec, const Terms& terms, Store& store)
                      CodedStream::in_store(encoder));
 }
 
-CodedStream open_plain(const StreamSpec& spec, const Terms& terms, Store& store) {
+CodedStream open_plain(const StreamSpec& spec, const CodingTerms& terms, Store& store) {
   NamedCodec fp32 = std::move(make_codec("fp32").value());
   const StreamCodec codec{.codec = std::move(fp32.codec), .text = fp32.canonical};
   const auto [entry, options] = find_feedback(terms.feedback).value();
@@ -123,12 +123,12 @@ CodedStream open_plain(const StreamSpec& spec, const Terms& terms, Store& store)
 
 }  // namespace
 
-std::string encoder_text(const Terms& terms, const StreamSpec& spec) {
+std::string encoder_text(const CodingTerms& terms, const StreamSpec& spec) {
   return method_text(terms.codec_text + (terms.grouping == Grouping::kGlobal ? " global" : ""),
                      spec);
 }
 
-std::string lack_of_device_form(const Terms& terms, const SharedWork& work) {
+std::string lack_of_device_form(const CodingTerms& terms, const SharedWork& work) {
   if (const auto codec = make_device_codec(terms.codec_text, work); !codec)
     return codec.status().message();
   const auto [entry, options] = find_feedback(terms.feedback).value();
@@ -137,7 +137,7 @@ std::string lack_of_device_form(const Terms& terms, const SharedWork& work) {
   return "memory '" + terms.feedback + "' has no form for a device's memory";
 }
 
-CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms, Store& store,
+CodedStream open_device_stream(const PlannedStream& planned, const CodingTerms& terms, Store& store,
                                const SharedWork& work) {
   const StreamSpec& spec = planned.spec;
   const std::shared_ptr<const Codec> codec =
@@ -150,7 +150,7 @@ CodedStream open_device_stream(const PlannedStream& planned, const Terms& terms,
                      CodedStream::in_store(encoder));
 }
 
-CodedStream open_stream(const PlannedStream& planned, const Terms& terms, Store& store) {
+CodedStream open_stream(const PlannedStream& planned, const CodingTerms& terms, Store& store) {
   return planned.plain ? open_plain(planned.spec, terms, store)
                        : open_coded(planned.spec, terms, store);
 }

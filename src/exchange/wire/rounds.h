@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "exchange/layout/round_plan.h"
-#include "exchange/owner/float_reduction.h"
 #include "exchange/step/step_context.h"
 #include "exchange/wire/active_stream.h"
+#include "exchange/wire/float_reduction.h"
 #include "exchange/wire/root_message.h"
+#include "exchange/wire/round_plan.h"
 
 namespace thinwire {
 

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
 #include "exchange/layout/plan.h"
 #include "exchange/layout/range.h"
-#include "exchange/methods/method.h"
+#include "exchange/owner/chunk.h"
+#include "exchange/wire/active_stream.h"
 #include "thinwire/codec.h"
 
 namespace thinwire {

@@ -7,8 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "exchange/layout/chunk.h"
-#include "exchange/methods/method.h"
+#include "exchange/layout/plan.h"
+#include "exchange/owner/chunk.h"
+#include "exchange/wire/active_stream.h"
 
 namespace thinwire {
 

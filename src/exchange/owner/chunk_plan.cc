@@ -1,6 +1,6 @@
 // ChunkPlan: assigns shards to owners, cuts them into chunks, and makes their coders.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/chunk_plan.h"
+#include "exchange/owner/chunk_plan.h"
 
 #include <algorithm>
 

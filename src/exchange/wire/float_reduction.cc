@@ -1,6 +1,6 @@
 // FloatReduction: parts go to owners and results to all ranks, in two direct steps as in dense.cc.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/owner/float_reduction.h"
+#include "exchange/wire/float_reduction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "exchange/rules/mean_weight.h"
 #include "exchange/step/stopwatch.h"
-#include "exchange/wire/active_stream.h"
+#include "exchange/wire/frames.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
 

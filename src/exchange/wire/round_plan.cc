@@ -1,6 +1,6 @@
 // RoundPlan: puts the offers of a round one after another, and fills cargoes with buckets.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/round_plan.h"
+#include "exchange/wire/round_plan.h"
 
 #include <algorithm>
 #include <string>
@@ -54,8 +54,8 @@ std::vector<RoundPlan> plan_rounds(std::span<ActiveStream* const> streams, bool 
   return layout;
 }
 
-std::vector<size_t> cargo_ends(const std::vector<std::unique_ptr<ActiveStream>>& streams,
-                               const std::vector<Bucket>& buckets, size_t bucket_bytes) {
+std::vector<size_t> cargo_ends(const Streams& streams, const std::vector<Bucket>& buckets,
+                               size_t bucket_bytes) {
   std::vector<size_t> ends;
   for (size_t begin = 0, end = 0; begin < buckets.size(); begin = end) {
     for (size_t size = 0; end < buckets.size() && (end == begin || size < bucket_bytes); ++end)

@@ -1,6 +1,6 @@
 // Cuts a bucket into shards, of equal length or at the borders of streams.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/shard.h"
+#include "exchange/owner/shard.h"
 
 #include <algorithm>
 

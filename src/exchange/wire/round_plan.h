@@ -36,7 +36,7 @@ std::vector<RoundPlan> plan_rounds(std::span<ActiveStream* const> streams, bool 
 // Buckets whose rounds travel together: of each such cargo the end of its buckets, which begin
 // where those of the cargo before it end. A cargo is full when what its streams offer in one round
 // has bucket_bytes. `streams` are by index.
-std::vector<size_t> cargo_ends(const std::vector<std::unique_ptr<ActiveStream>>& streams,
-                               const std::vector<Bucket>& buckets, size_t bucket_bytes);
+std::vector<size_t> cargo_ends(const Streams& streams, const std::vector<Bucket>& buckets,
+                               size_t bucket_bytes);
 
 }  // namespace thinwire

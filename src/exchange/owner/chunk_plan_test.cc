@@ -1,6 +1,6 @@
 // Tests of ChunkPlan: shards cover every stream, chunks every shard, in order and within limits.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/chunk_plan.h"
+#include "exchange/owner/chunk_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "exchange/testing/agreeing_codecs.h"
+#include "exchange/testing/exchange_testing.h"
 #include "thinwire/frame.h"
 
 namespace thinwire {
@@ -20,7 +21,7 @@ struct Fixture {
   Fixture(const std::vector<TensorSpec>& tensors, size_t bucket_values) {
     thinwire::testing::all_codecs();
     const ExchangeOptions options{.codec = "test-nearest"};
-    const Terms terms = resolve_terms(options, options.first_step).value();
+    const Terms terms = thinwire::testing::terms_of(options);
     plan =
         make_plan(tensors, {.plain_kinds = options.dense_kinds, .bucket_bytes = 4 * bucket_values});
     for (size_t i = 0; i < plan.streams.size(); ++i)

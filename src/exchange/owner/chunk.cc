@@ -1,6 +1,6 @@
 // Chunk: makes the coders of its frames, and their places one after another.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/layout/chunk.h"
+#include "exchange/owner/chunk.h"
 
 #include "thinwire/frame.h"
 
