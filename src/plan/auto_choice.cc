@@ -10,7 +10,7 @@
 #include <map>
 #include <utility>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/codec_and_method.h"
 
 namespace thinwire {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/agreement_text.h"
-#include "exchange/engine/terms.h"
+#include "exchange/terms/agreement_text.h"
+#include "exchange/terms/terms.h"
 #include "plan/auto_chooser.h"
 #include "plan/auto_state.h"
 #include "plan/outside_step.h"

@@ -7,7 +7,7 @@
 #include "codec/codec_schedule.h"
 #include "core/machine.h"
 #include "core/number_text.h"
-#include "exchange/engine/terms.h"
+#include "exchange/terms/terms.h"
 #include "thinwire/step_plan.h"
 
 namespace thinwire {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/random.h"
-#include "exchange/engine/terms.h"
 #include "exchange/methods/method.h"
+#include "exchange/terms/terms.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/store.h"
 #include "thinwire/threads.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/check.h"
-#include "exchange/engine/dense_bytes.h"
 #include "exchange/rules/sum_to_mean.h"
+#include "exchange/runner/dense_bytes.h"
 #include "exchange/step/stopwatch.h"
 #include "exchange/step/verdict.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string_view>
 
-#include "exchange/engine/codec_change.h"
+#include "exchange/terms/codec_change.h"
 #include "plan/auto_choice.h"
 
 namespace thinwire {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/sections.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/chunk_plan.h"
+#include "exchange/terms/sections.h"
 #include "plan/owner_rows.h"
 #include "thinwire/step_plan.h"
 #include "thinwire/store.h"

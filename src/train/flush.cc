@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/auto_codec.h"
 #include "thinwire/feedback.h"
 #include "thinwire/settled.h"

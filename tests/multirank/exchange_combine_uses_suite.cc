@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/engine/agreement_text.h"
+#include "exchange/terms/agreement_text.h"
 #include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "exchange/testing/exchange_oracle.h"
 #include "exchange/testing/exchange_testing.h"
 #include "multirank/ranks.h"

@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/agreement_text.h"
+#include "exchange/engine/make_runner.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/holders.h"
 #include "exchange/rules/combine.h"
 #include "exchange/step/verdict.h"
+#include "exchange/terms/agreement_text.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

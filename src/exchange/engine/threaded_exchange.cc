@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "core/named_thread.h"
 #include "core/number_text.h"
-#include "exchange/engine/codec_change.h"
+#include "exchange/terms/codec_change.h"
 #include "feedback/momentum_rules.h"
 #include "thinwire/agreement.h"
 

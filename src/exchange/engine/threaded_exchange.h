@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "exchange/engine/intake.h"
-#include "exchange/engine/runner.h"
-#include "exchange/engine/sections.h"
 #include "exchange/engine/staging.h"
 #include "exchange/members/roll_call.h"
+#include "exchange/runner/runner.h"
 #include "exchange/step/stopwatch.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

@@ -8,14 +8,15 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/checksum.h"
-#include "exchange/engine/agreement_text.h"
 #include "exchange/engine/make_exchange.h"
+#include "exchange/engine/make_runner.h"
 #include "exchange/engine/threaded_exchange.h"
 #include "exchange/layout/plan.h"
 #include "exchange/members/state_messages.h"
 #include "exchange/state/stream_keys.h"
 #include "exchange/step/message_tags.h"
 #include "exchange/step/verdict.h"
+#include "exchange/terms/agreement_text.h"
 #include "thinwire/agreement.h"
 
 namespace thinwire {

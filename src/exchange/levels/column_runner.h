@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/runner.h"
-#include "exchange/engine/step_runner.h"
+#include "exchange/runner/runner.h"
+#include "exchange/runner/step_runner.h"
 
 namespace thinwire {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/stream.h"
 

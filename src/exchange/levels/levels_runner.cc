@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "exchange/engine/dense_bytes.h"
+#include "exchange/runner/dense_bytes.h"
 #include "exchange/state/stream_keys.h"
 
 namespace thinwire {

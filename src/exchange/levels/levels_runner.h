@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/runner.h"
-#include "exchange/engine/step_runner.h"
 #include "exchange/levels/holders.h"
 #include "exchange/levels/inside_level.h"
+#include "exchange/runner/runner.h"
+#include "exchange/runner/step_runner.h"
 #include "exchange/step/stopwatch.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"

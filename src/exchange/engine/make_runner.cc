@@ -1,10 +1,10 @@
-// Makes the runner of an exchange, with one level or two.
+// Checks the store, splits the group, and chooses the runner.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/runner.h"
+#include "exchange/engine/make_runner.h"
 
-#include "exchange/engine/step_runner.h"
 #include "exchange/levels/column_runner.h"
 #include "exchange/levels/levels_runner.h"
+#include "exchange/runner/step_runner.h"
 #include "exchange/state/stream_keys.h"
 
 namespace thinwire {
@@ -38,15 +38,6 @@ Channels split_levels(Group& group, const ExchangeOptions& options) {
   channels.inside = channels.all->split(group.rank() / options.inside);
   channels.between = channels.all->split(group.rank() % options.inside);
   return channels;
-}
-
-StepReport Runner::conclude(uint64_t /*word*/) {
-  throw Error(ErrorCode::kUnsupported,
-              "exchange: a hierarchy, or columns, cannot go on with other ranks");
-}
-
-void Runner::settle(bool /*counts*/) {
-  throw Error(ErrorCode::kUnsupported, "exchange: a hierarchy, or columns, cannot take steps back");
 }
 
 std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,

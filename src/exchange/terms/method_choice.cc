@@ -1,6 +1,6 @@
 // Chooses the method of a codec, or says why the named one does not fit.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/method_choice.h"
+#include "exchange/terms/method_choice.h"
 
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
 // StepRunner: moves buckets forward, ends the step with the verdict, and fills the report.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/step_runner.h"
+#include "exchange/runner/step_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,8 @@
 
 #include "codec/codec_schedule.h"
 #include "core/check.h"
-#include "exchange/engine/dense_bytes.h"
-#include "exchange/engine/owned_ranges.h"
+#include "exchange/runner/dense_bytes.h"
+#include "exchange/runner/owned_ranges.h"
 #include "exchange/state/stream_keys.h"
 #include "exchange/step/message_tags.h"
 #include "exchange/step/stopwatch.h"

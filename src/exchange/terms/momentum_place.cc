@@ -8,8 +8,8 @@
 
 #include "core/named_row.h"
 #include "core/number_text.h"
-#include "exchange/engine/auto_terms.h"
-#include "exchange/engine/sections.h"
+#include "exchange/terms/auto_terms.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/feedback.h"
 #include "thinwire/momentum.h"

@@ -1,12 +1,12 @@
 // Writes the text on which ranks must agree.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/agreement_text.h"
+#include "exchange/terms/agreement_text.h"
 
 #include "codec/codec_schedule.h"
-#include "exchange/engine/sections.h"
-#include "exchange/engine/terms.h"
 #include "exchange/methods/method.h"
 #include "exchange/rules/combine.h"
+#include "exchange/terms/sections.h"
+#include "exchange/terms/terms.h"
 #include "thinwire/version.h"
 
 namespace thinwire {

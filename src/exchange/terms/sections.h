@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/terms.h"
 #include "exchange/layout/plan.h"
+#include "exchange/terms/terms.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

@@ -1,6 +1,6 @@
 // StreamMaker: asks the device for its kernels, and falls back to the processor with a reason.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/stream_maker.h"
+#include "exchange/runner/stream_maker.h"
 
 #include <utility>
 

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "device/device_work.h"
-#include "exchange/engine/section_runner.h"
-#include "exchange/engine/sections.h"
 #include "exchange/layout/plan.h"
 #include "exchange/rules/combine.h"
+#include "exchange/runner/section_runner.h"
+#include "exchange/terms/sections.h"
 #include "exchange/wire/active_stream.h"
 #include "thinwire/exchange.h"
 #include "thinwire/store.h"

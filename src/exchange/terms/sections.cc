@@ -1,11 +1,11 @@
 // Finds the section of every tensor: the first rule whose pattern fits its name decides.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 
 #include <algorithm>
 
-#include "exchange/engine/agreement_text.h"
-#include "exchange/engine/auto_terms.h"
+#include "exchange/terms/agreement_text.h"
+#include "exchange/terms/auto_terms.h"
 #include "thinwire/near_miss.h"
 
 namespace thinwire {

@@ -1,9 +1,9 @@
 // Says which options of an exchange do not go together, and why.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/term_checks.h"
+#include "exchange/terms/term_checks.h"
 
-#include "exchange/engine/method_choice.h"
 #include "exchange/rules/vector_rule.h"
+#include "exchange/terms/method_choice.h"
 
 namespace thinwire {
 namespace {

@@ -1,6 +1,6 @@
 // Cuts pieces where tensors end, sorts them and joins neighbours.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/owned_ranges.h"
+#include "exchange/runner/owned_ranges.h"
 
 #include <algorithm>
 #include <cstddef>

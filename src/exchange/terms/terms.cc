@@ -1,15 +1,15 @@
 // Decides every "auto" of the options.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/terms.h"
+#include "exchange/terms/terms.h"
 
 #include <optional>
 
 #include "codec/codec_schedule.h"
 #include "codec/global_codec.h"
-#include "exchange/engine/auto_terms.h"
-#include "exchange/engine/method_choice.h"
-#include "exchange/engine/term_checks.h"
 #include "exchange/methods/method.h"
+#include "exchange/terms/auto_terms.h"
+#include "exchange/terms/method_choice.h"
+#include "exchange/terms/term_checks.h"
 #include "thinwire/feedback.h"
 #include "thinwire/settled.h"
 

@@ -1,7 +1,7 @@
 // Reads "auto:loss=...", and says what stands for it where an exchange must be settled before it
 // has chosen.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/auto_terms.h"
+#include "exchange/terms/auto_terms.h"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 
 namespace thinwire {

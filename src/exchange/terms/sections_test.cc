@@ -1,6 +1,6 @@
 // Tests of rules: which one decides for a tensor, which form one section, and bad ones.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/sections.h"
+#include "exchange/terms/sections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

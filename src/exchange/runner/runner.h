@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/sections.h"
 #include "exchange/layout/plan.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"
@@ -134,16 +134,5 @@ class Runner {
 struct Channels {
   std::unique_ptr<Group> all, inside, between;
 };
-
-// Splits a group into the channels that the options need. All ranks call it. REQUIRES: check_groups
-// and check_grid accept the options.
-Channels split_levels(Group& group, const ExchangeOptions& options);
-
-// Makes the runner that options.inside and options.columns ask for. Ranks need not wait for each
-// other. Throws Error(kMismatch) if the store has memories of these tensors that belong to groups
-// of another size.
-std::unique_ptr<Runner> make_runner(const Sections& sections, const ExchangeOptions& options,
-                                    const std::vector<TensorSpec>& tensors, Channels channels,
-                                    Store& store);
 
 }  // namespace thinwire

@@ -1,6 +1,6 @@
 // Tests of what every "auto" is decided to be.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/terms.h"
+#include "exchange/terms/terms.h"
 
 #include <gmock/gmock.h>
 

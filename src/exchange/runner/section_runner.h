@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "codec/codec_schedule.h"
-#include "exchange/engine/sections.h"
 #include "exchange/methods/method.h"
 #include "exchange/state/critical_regime.h"
 #include "exchange/state/global_threshold.h"
 #include "exchange/state/owner_memory.h"
+#include "exchange/terms/sections.h"
 
 namespace thinwire {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "codec/codec_schedule.h"
-#include "exchange/engine/terms.h"
+#include "exchange/terms/terms.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
 

@@ -1,11 +1,11 @@
 // Changes an exchange's options, keeps the memories with debts, and refuses what would lose them.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/codec_change.h"
+#include "exchange/terms/codec_change.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "exchange/engine/agreement_text.h"
+#include "exchange/terms/agreement_text.h"
 #include "feedback/momentum_rules.h"
 #include "feedback/velocity_successor.h"
 #include "thinwire/feedback.h"

@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "exchange/engine/runner.h"
-#include "exchange/engine/section_runner.h"
-#include "exchange/engine/sections.h"
-#include "exchange/engine/stream_maker.h"
 #include "exchange/faulty/faulty_ranks.h"
 #include "exchange/layout/plan.h"
 #include "exchange/methods/method.h"
 #include "exchange/owner/statistics_round.h"
+#include "exchange/runner/runner.h"
+#include "exchange/runner/section_runner.h"
+#include "exchange/runner/stream_maker.h"
 #include "exchange/state/shared_state.h"
 #include "exchange/step/stopwatch.h"
 #include "exchange/step/tensor_table.h"
+#include "exchange/terms/sections.h"
 #include "thinwire/exchange.h"
 #include "thinwire/group.h"
 #include "thinwire/store.h"

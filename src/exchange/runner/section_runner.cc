@@ -1,6 +1,6 @@
 // SectionRunner: makes a new method when the codec changes, and returns owners' debts.
 // SPDX-License-Identifier: Apache-2.0
-#include "exchange/engine/section_runner.h"
+#include "exchange/runner/section_runner.h"
 
 #include <algorithm>
 
