@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Fails when a file includes a layer, or a third-party header, that it may not use, and when two types of
-one namespace have the same name."""
+"""Fails when a file includes a layer, a folder of its layer, or a third-party header, that it may not use, when
+the tables of what may be included have a circle, and when two types of one namespace have the same name."""
 import pathlib
 import re
 import sys
 
 from type_names import defined_types
 
-# Each layer and the layers it may include, besides itself and include/thinwire.
+# Each layer and the layers it may include, besides itself and include/thinwire: only some that stand before it, so
+# that there is no circle.
 MAY_INCLUDE = {
     "core": set(),
     "kernel": {"core"},
@@ -18,10 +19,30 @@ MAY_INCLUDE = {
     "stream": {"core", "kernel", "codec", "feedback"},
     "exchange": {"core", "kernel", "device", "codec", "feedback", "stream", "comm"},
     "sync": {"core", "kernel", "codec", "feedback", "stream", "comm", "exchange"},
-    "plan": {"core", "codec", "stream", "comm", "exchange", "sync", "pipeline"},
     "pipeline": {"core", "kernel", "codec", "feedback", "stream"},
+    "plan": {"core", "codec", "stream", "comm", "exchange", "sync", "pipeline"},
     "shrink": {"core"},
     "train": {"core", "kernel", "codec", "feedback", "comm", "exchange", "sync", "pipeline", "shrink"},
+}
+# Of a layer that is built up in folders: each folder and the folders of this layer it may include, besides itself;
+# again only some that stand before it. A test may include all that stand before its folder, and `testing`, which
+# includes all and which tests alone include.
+FOLDERS = {
+    "exchange": {
+        "layout": set(),
+        "rules": set(),
+        "state": {"layout"},
+        "step": {"layout"},
+        "wire": {"layout", "rules", "state", "step"},
+        "owner": {"layout", "rules", "state", "step", "wire"},
+        "faulty": {"rules", "step"},
+        "methods": {"layout", "rules", "state", "step", "wire", "owner", "faulty"},
+        "terms": {"layout", "rules", "wire", "methods"},
+        "runner": {"layout", "rules", "state", "step", "wire", "owner", "faulty", "methods", "terms"},
+        "levels": {"layout", "state", "step", "wire", "owner", "methods", "terms", "runner"},
+        "members": set(),
+        "engine": {"layout", "rules", "state", "step", "terms", "runner", "levels", "members"},
+    },
 }
 # Each third-party include prefix and the only folders that may name it.
 CONFINED = {
@@ -45,10 +66,37 @@ CONFINED = {
     "nanobind/": ("python/src/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+TEST = re.compile(r"_(test|bench|fuzz)\.cc$")
+
+
+def order_errors(table: dict[str, set[str]]) -> list[str]:
+    """Rows that may include what does not stand before them. A table without such rows has no circle."""
+    errors = []
+    before = set()
+    for name, below in table.items():
+        errors += [f"check_layers.py: {name} may include {other}, which does not stand before it"
+                   for other in sorted(below - before)]
+        before.add(name)
+    return errors
+
+
+def folder_errors(here: str, included: list[str]) -> list[str]:
+    """What a file of a layer with folders includes of this layer and may not."""
+    _, layer, folder, *file = here.split("/")
+    order = list(FOLDERS[layer])
+    if not file or folder not in (*order, "testing"):
+        return [f"{here}: not in a folder of {layer} that FOLDERS has"]
+    if folder == "testing":
+        return []
+    allowed = {folder, *FOLDERS[layer][folder]}
+    if TEST.search(here):
+        allowed = {"testing", folder, *order[:order.index(folder)]}
+    return [f"{here}: {layer}/{folder} may not include {name}" for name in included
+            if name.startswith(f"{layer}/") and name.split("/")[1] not in allowed]
 
 
 def check(root: pathlib.Path) -> list[str]:
-    errors = []
+    errors = [error for table in (MAY_INCLUDE, *FOLDERS.values()) for error in order_errors(table)]
     names = {}
     types = {}  # where each was defined first
     folders = ("src", "include", "cli", "python", "examples")
@@ -68,7 +116,10 @@ def check(root: pathlib.Path) -> list[str]:
             if place != f"{here}:{line}":
                 whole = f"{namespace}::{name}" if namespace else name
                 errors.append(f"{here}:{line}: {whole} is defined in {place} too")
-        for name in INCLUDE.findall(text):
+        included = INCLUDE.findall(text)
+        if layer in FOLDERS:
+            errors += folder_errors(here, included)
+        for name in included:
             other = name.split("/")[0] if "/" in name else ""
             if other in MAY_INCLUDE and public:
                 errors.append(f"{here}: sees only include/thinwire, not {name}")

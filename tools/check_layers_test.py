@@ -3,8 +3,9 @@
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
-from check_layers import check
+from check_layers import FOLDERS, check, order_errors
 
 
 def errors_of(**files: str) -> list[str]:
@@ -38,7 +39,7 @@ class TypesOfOneName(unittest.TestCase):
             "}  namespace thinwire { struct Slice {};",
         ):
             for place in ("src__train__b_h", "cli__b_cc", "python__src__b_cc", "include__thinwire__b_h"):
-                errors = errors_of(src__exchange__a_h=FIRST,
+                errors = errors_of(src__sync__a_h=FIRST,
                                    **{place: f"namespace thinwire {{\n{second}\n}}\n"})
                 with self.subTest(second=second, place=place):
                     self.assertEqual(len(errors), 1)
@@ -46,8 +47,8 @@ class TypesOfOneName(unittest.TestCase):
 
     def test_are_told_with_both_places(self):
         self.assertEqual(
-            errors_of(src__exchange__a_h=FIRST, src__train__b_h="\n" + FIRST),
-            ["src/train/b.h:4: thinwire::Slice is defined in src/exchange/a.h:3 too"])
+            errors_of(src__sync__a_h=FIRST, src__train__b_h="\n" + FIRST),
+            ["src/train/b.h:4: thinwire::Slice is defined in src/sync/a.h:3 too"])
 
     def test_may_lie_in_other_scopes(self):
         for second in (
@@ -63,14 +64,14 @@ class TypesOfOneName(unittest.TestCase):
             'const char* text = "struct Slice {};";',
         ):
             with self.subTest(second=second):
-                self.assertEqual(errors_of(src__exchange__a_h=FIRST,
+                self.assertEqual(errors_of(src__sync__a_h=FIRST,
                                            src__train__b_h=f"namespace thinwire {{\n{second}\n}}\n"), [])
 
     def test_may_be_each_files_own(self):
         for scope in "namespace {", "namespace {\nnamespace deeper {", "void f() {":
             text = f"namespace thinwire {{\n{scope}\nstruct Slice {{}};\n"
             with self.subTest(scope=scope):
-                self.assertEqual(errors_of(src__exchange__a_h=text, src__train__b_h=text), [])
+                self.assertEqual(errors_of(src__sync__a_h=text, src__train__b_h=text), [])
 
     def test_may_lie_in_examples_as_each_is_a_program(self):
         self.assertEqual(errors_of(examples__a_cc=FIRST, examples__b_cc=FIRST), [])
@@ -82,6 +83,43 @@ class Includes(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(len(errors_of(src__codec__a_h=text)), 1)
         self.assertEqual(errors_of(src__codec__a_h='#include "core/b.h"\n#include <memory>'), [])
+
+class FoldersOfALayer(unittest.TestCase):
+    def test_may_include_what_their_row_says(self):
+        self.assertEqual(errors_of(src__exchange__wire__a_h='#include "exchange/step/b.h"\n#include "exchange/wire/c.h"',
+                                   src__exchange__engine__d_cc='#include "exchange/levels/e.h"'), [])
+
+    def test_may_not_include_what_is_built_on_them_or_beside_them(self):
+        for folder, other in (("step", "wire"), ("wire", "engine"), ("rules", "layout"), ("runner", "members"),
+                              ("engine", "testing"), ("step", "elsewhere")):
+            with self.subTest(folder=folder, other=other):
+                self.assertEqual(errors_of(**{f"src__exchange__{folder}__a_h": f'#include "exchange/{other}/b.h"'}),
+                                 [f"src/exchange/{folder}/a.h: exchange/{folder} may not include exchange/{other}/b.h"])
+
+    def test_may_be_included_by_tests_of_later_folders(self):
+        for name in "a_test_cc", "a_bench_cc":
+            for other, count in (("layout", 0), ("rules", 0), ("testing", 0), ("wire", 1), ("engine", 1)):
+                with self.subTest(name=name, other=other):
+                    errors = errors_of(**{f"src__exchange__step__{name}": f'#include "exchange/{other}/b.h"'})
+                    self.assertEqual(len(errors), count)
+        self.assertEqual(errors_of(src__exchange__testing__a_h='#include "exchange/engine/b.h"'), [])
+
+    def test_are_all_in_the_table(self):
+        for name in "src__exchange__a_h", "src__exchange__new__a_h":
+            with self.subTest(name=name):
+                self.assertEqual(len(errors_of(**{name: ""})), 1)
+
+
+class Tables(unittest.TestCase):
+    def test_have_no_circle(self):
+        self.assertEqual(order_errors({"low": set(), "high": {"low"}}), [])
+        self.assertEqual(order_errors({"low": {"high"}, "high": {"low"}}),
+                         ["check_layers.py: low may include high, which does not stand before it"])
+        self.assertEqual(len(order_errors({"low": {"low"}, "high": {"lower"}})), 2)
+
+    def test_that_have_one_are_refused(self):
+        with mock.patch.dict(FOLDERS["exchange"], layout={"engine"}):
+            self.assertEqual(len(errors_of(src__core__a_h="")), 1)
 
 
 if __name__ == "__main__":
