@@ -118,7 +118,7 @@ class StepRunner final : public Runner {
   TensorTable tensors_;
   StepContext context_;
   std::unique_ptr<FaultyRanks> faulty_;  // once the exchange goes on without faulty ranks
-  Roster* roster_ = nullptr;             // of an exchange that does so now; null: a fault skips the step
+  Roster* roster_ = nullptr;             // while it does so; null: a fault skips the step
   Plan plan_;
   Streams streams_;
   std::vector<StreamSpec> specs_;  // theirs
