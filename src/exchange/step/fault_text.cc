@@ -1,9 +1,9 @@
 // Puts faults, and why ranks were left out, into words.
 // SPDX-License-Identifier: Apache-2.0
-#include "thinwire/step_report.h"
-
 #include <string>
 #include <string_view>
+
+#include "thinwire/step_report.h"
 
 namespace thinwire {
 
