@@ -17,9 +17,10 @@ ROW = re.compile(r"\| (\S+) \| (\S+) \| `([^`]+)` \| ([\d.,]+) \| ([\d.,]+) \(([
 
 
 def cells_of(page: str) -> list[tuple]:
-    """(recipe, link, codec, predicted, measured, least, most), in ms, of each row of the page's table."""
+    """(recipe, link, codec, predicted, measured, least, most), in ms, of each row of the page's first table: those below its
+    notes are of other numbers of ranks."""
     number = lambda text: float(text.replace(",", ""))
-    return [(*row[:3], *map(number, row[3:])) for row in ROW.findall(page)]
+    return [(*row[:3], *map(number, row[3:])) for row in ROW.findall(page.partition("\n## Notes\n")[0])]
 
 
 def draw(cells: list[tuple], target: pathlib.Path) -> None:
