@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include "train/checkpoint.h"
@@ -69,6 +70,9 @@ TEST(Elastic, TheOthersGoOnWithoutAWorkerThatFails) {
       EXPECT_EQ(line["ranks"], 2);
     }
     EXPECT_THAT(summary_of(run.toy.places.out)["lost_workers"], ElementsAre(victim));
+    const auto ranks = std::filesystem::path(run.toy.places.out) / "ranks";
+    EXPECT_TRUE(std::filesystem::exists(ranks / "1.json"));
+    EXPECT_FALSE(std::filesystem::exists(ranks / "2.json"));
   }
 }
 

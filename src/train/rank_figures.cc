@@ -30,12 +30,21 @@ void RankFigures::add(int rank, int ranks, uint64_t step, double seconds,
   compute_ += outcome.times.compute;
   update_ += outcome.times.update;
   wait_ += outcome.report.wait_seconds;
+  if (rank == 0 && ranks < ranks_) remove_from(ranks);
+  ranks_ = ranks;
   if (seconds < next_) return;
   write(rank, step);
   next_ = seconds + pause_of(ranks);
   steps_ = 0;
   loss_ = fetch_ = compute_ = update_ = wait_ = 0;
 }
+
+void RankFigures::remove_from(int rank) const {
+  std::error_code error;
+  for (; rank < ranks_; ++rank) fs::remove(path_of(rank), error);
+}
+
+fs::path RankFigures::path_of(int rank) const { return folder_ / (std::to_string(rank) + ".json"); }
 
 void RankFigures::write(int rank, uint64_t step) const {
   std::error_code error;
@@ -49,7 +58,7 @@ void RankFigures::write(int rank, uint64_t step) const {
                                          {"compute", mean(compute_)},
                                          {"update", mean(update_)},
                                          {"wait", mean(wait_)}}}};
-  const fs::path path = folder_ / (std::to_string(rank) + ".json");
+  const fs::path path = path_of(rank);
   const fs::path unfinished = path.string() + ".tmp";
   std::ofstream file(unfinished);
   if (file << json.dump() << std::endl) fs::rename(unfinished, path, error);

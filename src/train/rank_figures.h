@@ -12,7 +12,8 @@ namespace thinwire {
 
 // Writes OUT/ranks/RANK.json about the steps since it was written last: in the first step, then
 // about once a second, less often where there are many ranks. The file is never half there. One
-// that cannot be written is done without: nothing that the run needs is in it.
+// that cannot be written is done without: nothing that the run needs is in it. Rank 0 removes the
+// files of ranks that are gone.
 class RankFigures {
  public:
   explicit RankFigures(const std::filesystem::path& out);
@@ -22,9 +23,12 @@ class RankFigures {
 
  private:
   void write(int rank, uint64_t step) const;
+  void remove_from(int rank) const;
+  std::filesystem::path path_of(int rank) const;
 
   std::filesystem::path folder_;
   double next_ = 0;  // in the run's seconds
+  int ranks_ = 0;    // in the step before
   uint64_t steps_ = 0;
   // Sums over them.
   double loss_ = 0, fetch_ = 0, compute_ = 0, update_ = 0, wait_ = 0;
