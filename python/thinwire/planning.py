@@ -72,7 +72,7 @@ class Plan(Sequence[PlannedStep]):
     """Predicted steps, the fastest first; printed, a table and a verdict."""
 
     def __init__(self, steps: Iterable[PlannedStep], *, ranks: int, link: str, baseline: str = "fp32", inside: int = 1,
-                 at_least: bool = False) -> None:
+                 at_least: bool = False, optimizer: str = "") -> None:
         self._steps = sorted(steps, key=lambda step: step.seconds)
         self.ranks = ranks
         self.link = link
@@ -82,6 +82,8 @@ class Plan(Sequence[PlannedStep]):
         self.baseline = baseline
         """The uncompressed step that others are compared with: "DistributedDataParallel" in plans of thinwire.torch, else
         "fp32", thinwire's own exchange."""
+        self.optimizer = optimizer
+        """The class of the optimiser, if it was given and is not SGD: known errors are those of training with SGD."""
         self.inside = inside
         """Ranks of a machine that add their gradients uncompressed before machines exchange the sums, as `tw.compress(...,
         inside=N)` has it; 1: all ranks exchange directly."""
@@ -116,8 +118,13 @@ class Plan(Sequence[PlannedStep]):
     def best(self) -> Optional[PlannedStep]:
         """The codec to choose, other than fp32, if there is one. Of the codecs whose known errors are at most a point above
         fp32, and whose steps are within 5 % of the fastest of these, it is the one whose error is known on most networks and
-        is smallest there. If none of these is 2 % faster than `uncompressed` and another codec is, it is the fastest of all."""
+        is smallest there. If none of these is 2 % faster than `uncompressed` and another codec is, it is the fastest of all.
+        With an optimiser other than SGD, codecs that leave most values for later steps are passed over if another codec is
+        2 % faster than `uncompressed`."""
         others = self._codecs()
+        if self.optimizer:
+            prompt = [step for step in others if not step.wants_short_trial]
+            others = prompt if any(self._pays(step) for step in prompt) else others
         chosen = _core.choose_codec([(step.seconds, _known(step)) for step in others], self.uncompressed.seconds)
         return None if chosen is None else others[chosen]
 
@@ -155,6 +162,13 @@ class Plan(Sequence[PlannedStep]):
                 else "what it costs in accuracy is not known.")
         if best.wants_short_trial:
             text += " It leaves most gradient values for later steps, so compare the losses of a short run with it and without it first."
+        if self.optimizer:
+            text += f" Known errors are those of training with SGD, and yours is {self.optimizer}."
+            if best.wants_short_trial:
+                text += (f" With Adam and AdamW let {best.codec} send more values in the first epoch, as "
+                         "topk:density=warmup(0.01;1) does.")
+            elif any(self._pays(step) and step.wants_short_trial for step in codecs):
+                text += " So codecs that leave most values for later steps are passed over."
         worth = [step.codec + _warning(step) for step in codecs if self._pays(step)]
         return f"{text} At least 2 % faster than {name} are: {', '.join(worth)}."
 
@@ -262,8 +276,8 @@ class Measured:
 def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ranks: int,
             codecs: Optional[Union[str, Iterable[str]]], ready_seconds: Optional[Sequence[float]],
             optimizer_seconds: float, own_core: bool, per_machine: int, inside_link: str, sync: str,
-            measured: Optional[Measured] = None, at_least: bool = False) -> Plan:
-    """`plan`. With what was measured DistributedDataParallel is the baseline; `at_least` is the plan's."""
+            measured: Optional[Measured] = None, at_least: bool = False, optimizer: str = "") -> Plan:
+    """`plan`. With what was measured DistributedDataParallel is the baseline; `at_least` and `optimizer` are the plan's."""
     specs, codecs = [tensor.native() for tensor in tensors], listed(codecs)
     ready = [float(seconds) for seconds in ready_seconds] if ready_seconds is not None else []
     if ready_seconds is not None and len(ready) != len(specs):
@@ -295,4 +309,5 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
     dense = rows[baseline]["seconds"]
     return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
-                ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine, at_least=at_least)
+                ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine, at_least=at_least,
+                optimizer=optimizer)

@@ -8,6 +8,8 @@ from unittest import mock
 import torch
 from torch import nn
 
+from thinwire import ContractError
+
 PAUSE = 0.02
 
 
@@ -74,6 +76,43 @@ class Planned(unittest.TestCase):
         rounds = tw.plan(self.net, self.batch, sync="average:tau=10", **given).of("fp32")
         self.assertGreater(rounds.longest_seconds, rounds.seconds)
         self.assertEqual(rounds.speed_up, 1)
+
+    def test_an_optimiser_other_than_sgd_is_advised_to_take_a_codec_that_sends_all_values(self):
+        import thinwire.torch as tw
+        given = {"link": "1mbit,1ms", "ranks": 4, "steps": 1}
+        sgd = tw.plan(self.net, self.batch, codecs=["int8", "topk:density=0.01"],
+                      optimizer=torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9), **given)
+        self.assertEqual((sgd.optimizer, sgd.best.codec), ("", "topk:density=0.01"))
+        self.assertNotIn("training with SGD", sgd.verdict)
+        adam = torch.optim.AdamW(self.net.parameters(), lr=0.1)
+        found = tw.plan(self.net, self.batch, codecs=["int8", "topk:density=0.01"], optimizer=adam, **given)
+        self.assertEqual((found[0].codec, found.best.codec), ("topk:density=0.01", "int8"))
+        self.assertIn("Known errors are those of training with SGD, and yours is AdamW. So codecs that leave most values for later "
+                      "steps are passed over. At least 2 %", found.verdict)
+        only = tw.plan(self.net, self.batch, codecs=["topk:density=0.01"], optimizer=adam, **given)
+        self.assertEqual(only.best.codec, "topk:density=0.01")
+        self.assertIn("yours is AdamW. With Adam and AdamW let topk:density=0.01 send more values in the first epoch", only.verdict)
+        with self.assertRaisesRegex(ContractError, "optimizer is a torch.optim.Optimizer; it is str"):
+            tw.plan(self.net, self.batch, optimizer="adamw")
+
+    def test_steps_of_a_copy_of_the_optimiser_are_measured(self):
+        import thinwire.torch as tw
+        from thinwire.torch import _plan
+
+        class SlowSgd(torch.optim.SGD):
+            def step(self, closure=None):
+                time.sleep(5 * PAUSE)
+                return super().step(closure)
+
+        before = [parameter.detach().clone() for parameter in self.net.parameters()]
+        slow = SlowSgd(self.net.parameters(), lr=0.1, momentum=0.9)
+        found = tw.plan(self.net, self.batch, codecs=[], optimizer=slow, steps=1)
+        self.assertGreater(found.of("fp32").compute_seconds, 6 * PAUSE)
+        with mock.patch.object(_plan, "_step_seconds", side_effect=AssertionError):
+            tw.plan(self.net, self.batch, codecs=[], optimizer=slow, optimizer_seconds=0, steps=1)
+        self.assertEqual(len(slow.state), 0)
+        for parameter, earlier in zip(self.net.parameters(), before):
+            self.assertTrue(torch.equal(parameter, earlier))
 
     def test_a_rate_that_the_probe_could_not_tell_is_called_a_bound(self):
         import thinwire.torch as tw

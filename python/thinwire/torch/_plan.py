@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -64,6 +65,20 @@ def _timed_pass(parameters: list[Parameter], run: Callable[[], Any]) -> tuple[li
     return [seconds or end for seconds in ready], end
 
 
+def _step_seconds(optimizer: torch.optim.Optimizer, steps: int) -> float:
+    """Of a copy with parameters and state of its own: the median of so many steps after the first, which makes state."""
+    copied = copy.deepcopy(optimizer)
+    for group in copied.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    times = []
+    for _ in range(1 + steps):
+        begin = time.perf_counter()
+        copied.step()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
 def probed_link(per_machine: int) -> tuple[str, int, bool]:
     """The slowest of all machines' links, as `plan` takes it, how many ranks there are, and whether the rate is only the least that it may
     be. All ranks of a machine are probed at once, so that each has its part."""
@@ -77,8 +92,9 @@ def probed_link(per_machine: int) -> tuple[str, int, bool]:
 
 
 def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none", ranks: int = 2,
-         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, codecs: Optional[Union[str, Iterable[str]]] = None,
-         steps: int = 5, optimizer_seconds: float = 0.0, own_core: bool = False, per_machine: int = 1,
+         loss: Optional[Callable[[Any, Any], torch.Tensor]] = None, optimizer: Optional[torch.optim.Optimizer] = None,
+         codecs: Optional[Union[str, Iterable[str]]] = None,
+         steps: int = 5, optimizer_seconds: Optional[float] = None, own_core: bool = False, per_machine: int = 1,
          inside_link: str = "none", sync: str = "") -> Plan:
     """Says whether compression pays for this module: a table and a verdict when printed, the fastest step first.
 
@@ -86,7 +102,9 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
 
     A rank's forward and backward pass over `sample_batch`, which is (inputs, targets), is measured `steps` times;
     `loss(outputs, targets)` is cross entropy unless given. Then a step with DistributedDataParallel, whose all-reduce is
-    measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. `own_core` is
+    measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. With
+    `optimizer`, the steps of a copy of it are measured, unless `optimizer_seconds` says how long one takes; and beside an optimiser other than SGD the plan recommends
+    a codec that leaves most values for later steps only if no other codec pays. `own_core` is
     True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
     stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in about
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
@@ -105,6 +123,8 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
         if isinstance(sample_batch, (tuple, list)):
             what += f" of {len(sample_batch)}"
         raise ContractError(f"plan: sample_batch is (inputs, targets), from which the loss is computed; it is {what}")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise ContractError(f"plan: optimizer is a torch.optim.Optimizer; it is {type(optimizer).__name__}")
     inputs, targets = sample_batch
     measure = loss or nn.functional.cross_entropy
     with _left_alone(module, parameters):
@@ -112,6 +132,8 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
                   for _ in range(_UNCOUNTED + steps)][_UNCOUNTED:]
     end = statistics.median(total for _, total in passes)
     ready = [min(end, statistics.median(times)) for times in zip(*(ready for ready, _ in passes))]
+    if optimizer_seconds is None:
+        optimizer_seconds = 0.0 if optimizer is None else _step_seconds(optimizer, steps)
     codecs = listed(codecs)
     tensors = [TensorSpec(one.name, tuple(one.shape), one.kind) for one in parameters]
     measured = None
@@ -120,4 +142,5 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
         measured = Measured(all_reduce_cost(), some, exchange_seconds(some, names_of(codecs)))
     return planned(tensors, end + optimizer_seconds, link=link, ranks=ranks, codecs=codecs, ready_seconds=ready,
                    optimizer_seconds=optimizer_seconds, own_core=own_core, per_machine=per_machine,
-                   inside_link=inside_link, sync=sync, measured=measured, at_least=at_least)
+                   inside_link=inside_link, sync=sync, measured=measured, at_least=at_least,
+                   optimizer="" if optimizer is None or isinstance(optimizer, torch.optim.SGD) else type(optimizer).__name__)
