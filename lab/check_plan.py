@@ -7,16 +7,16 @@
 
 Two ranks have a core each, which computation and exchange share. More ranks (--ranks) share cores: then the plan is told
 computation that takes as many times longer, but not coding, so that only links that are slow are a fair test. Predictions
-come first: the program measures computation and codecs with a single thread. Then every cell is measured as compare_training.py does, over shaped links
-(thin_links.py), or between two threads where the rate is none. What was measured is kept in --kept, a line of JSON
-each, and not measured again while it is there. Run it on a quiet machine: two ranks need both of its cores.
+come first: the program measures computation and codecs with a single thread. Then every cell is measured as
+compare_training.py does, over shaped links (thin_links.py), or between threads where the rate is none. What was measured
+is kept in --kept, a line of JSON each, and not measured again while it is there. Run it on a quiet machine: two ranks need
+both of its cores.
 With --turns the cells are those of compare_auto.py (--autos none), whose codecs took turns in one run of each recipe and
 rate. The plan then has the computation of these steps: a machine that others use is faster in some minutes.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -81,7 +81,7 @@ def turns_of(kept: Kept, rate: str) -> tuple[dict[str, list[float]], float | Non
 
 def computation_of(ranks: int, processor: float) -> float:
     """How long a rank computes that needs so much of a processor's time, where several ranks share a core."""
-    return processor * max(1, ranks / os.cpu_count())
+    return processor * max(1, ranks / results_page.cores())
 
 
 def rows_of(cells: list[tuple[str, str, str, dict, list[float]]]) -> list[str]:
@@ -106,9 +106,10 @@ def kept_text(options) -> str:
 
 
 def cores_text(ranks: int) -> str:
-    if ranks <= os.cpu_count():
+    cores = results_page.cores()
+    if ranks <= cores:
         return "Ranks have a core each, which computation and exchange share."
-    return f"{ranks} ranks share {os.cpu_count()} cores: the plan is told {ranks / os.cpu_count():g} times the computation, and the coding of a rank that has a core."
+    return f"{ranks} ranks share {cores} cores: the plan is told {ranks / cores:g} times the computation, and the coding of a rank that has a core."
 
 
 def page_of(options, lines: list[str]) -> list[str]:
@@ -118,7 +119,7 @@ def page_of(options, lines: list[str]) -> list[str]:
                 "The plan measures computation, too, in minutes of its own.")
     return [
         "# Predicted and measured steps", "",
-        f"What `thinwire plan` predicts for a step of {options.ranks} ranks, beside steps that were measured over shaped links, or between two threads",
+        f"What `thinwire plan` predicts for a step of {options.ranks} ranks, beside steps that were measured over shaped links, or between threads",
         f"where the link is `none`. {cores_text(options.ranks)} The plan measures codecs with one thread, without an exchange.",
         how, "",
         f"Command: `lab/check_plan.py {' '.join(str(recipe) for recipe in options.recipes)}"

@@ -25,7 +25,7 @@ class CheckPlan(unittest.TestCase):
         self.assertEqual(command[-2:], ["--step-seconds", "0.5"])
 
     def test_ranks_that_share_cores_compute_for_longer(self):
-        cores = check_plan.os.cpu_count()
+        cores = check_plan.results_page.cores()
         self.assertEqual(check_plan.computation_of(1, 0.25), 0.25)
         self.assertEqual(check_plan.computation_of(cores, 0.25), 0.25)
         self.assertEqual(check_plan.computation_of(4 * cores, 0.25), 1.0)

@@ -33,7 +33,8 @@ import results_page  # noqa: E402
 from check_plan import add_cell_options, kept_of  # noqa: E402
 from compare_training import Kept, computation, train  # noqa: E402
 
-SMALL, ANY = AUTOS = ("auto:loss=small", "auto:loss=any")
+ANY = "auto:loss=any"
+AUTOS = ("auto:loss=small", ANY)
 NEAR, DENSE = 1.05, 1.02  # a cell is near the best up to the first, and as fast as dense up to the second
 TURN = 5, 3  # steps, and how many of them do not count
 TOLD = 6  # decisions after a change of the link
