@@ -83,7 +83,8 @@ class Plan(Sequence[PlannedStep]):
         """The uncompressed step that others are compared with: "DistributedDataParallel" in plans of thinwire.torch, else
         "fp32", thinwire's own exchange."""
         self.optimizer = optimizer
-        """The class of the optimiser, if it was given and is not SGD: known errors are those of training with SGD."""
+        """The class of the optimiser, if it was given and is not SGD: known errors are those of training with SGD. Empty for
+        rounds, of which no errors are known."""
         self.inside = inside
         """Ranks of a machine that add their gradients uncompressed before machines exchange the sums, as `tw.compress(...,
         inside=N)` has it; 1: all ranks exchange directly."""
@@ -310,4 +311,4 @@ def planned(tensors: Iterable[TensorSpec], step_seconds: float, *, link: str, ra
     return Plan((PlannedStep(codec=name, speed_up=dense / row["seconds"], **known[name], **row)
                  for name, row in rows.items()),
                 ranks=ranks, link=link, baseline=baseline, inside=1 if sync else per_machine, at_least=at_least,
-                optimizer=optimizer)
+                optimizer="" if sync else optimizer)

@@ -92,6 +92,8 @@ class Planned(unittest.TestCase):
         only = tw.plan(self.net, self.batch, codecs=["topk:density=0.01"], optimizer=adam, **given)
         self.assertEqual(only.best.codec, "topk:density=0.01")
         self.assertIn("yours is AdamW. With Adam and AdamW let topk:density=0.01 send more values in the first epoch", only.verdict)
+        rounds = tw.plan(self.net, self.batch, codecs=["topk:density=0.01"], optimizer=adam, sync="diloco:tau=10", **given)
+        self.assertNotIn("AdamW", rounds.verdict)
         with self.assertRaisesRegex(ContractError, "optimizer is a torch.optim.Optimizer; it is str"):
             tw.plan(self.net, self.batch, optimizer="adamw")
 
@@ -100,10 +102,14 @@ class Planned(unittest.TestCase):
         from thinwire.torch import _plan
 
         class SlowSgd(torch.optim.SGD):
+            with_gradient = []
+
             def step(self, closure=None):
                 time.sleep(5 * PAUSE)
+                self.with_gradient.append([one.grad is not None for one in self.param_groups[0]["params"]])
                 return super().step(closure)
 
+        self.net.norm.weight.requires_grad_(False)  # which no step changes
         before = [parameter.detach().clone() for parameter in self.net.parameters()]
         slow = SlowSgd(self.net.parameters(), lr=0.1, momentum=0.9)
         found = tw.plan(self.net, self.batch, codecs=[], optimizer=slow, steps=1)
@@ -111,6 +117,7 @@ class Planned(unittest.TestCase):
         with mock.patch.object(_plan, "_step_seconds", side_effect=AssertionError):
             tw.plan(self.net, self.batch, codecs=[], optimizer=slow, optimizer_seconds=0, steps=1)
         self.assertEqual(len(slow.state), 0)
+        self.assertEqual(SlowSgd.with_gradient, 2 * [[parameter.requires_grad for parameter in self.net.parameters()]])
         for parameter, earlier in zip(self.net.parameters(), before):
             self.assertTrue(torch.equal(parameter, earlier))
 

@@ -70,7 +70,7 @@ def _step_seconds(optimizer: torch.optim.Optimizer, steps: int) -> float:
     copied = copy.deepcopy(optimizer)
     for group in copied.param_groups:
         for parameter in group["params"]:
-            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
     times = []
     for _ in range(1 + steps):
         begin = time.perf_counter()
@@ -102,10 +102,10 @@ def plan(module: nn.Module, sample_batch: tuple[Any, Any], *, link: str = "none"
 
     A rank's forward and backward pass over `sample_batch`, which is (inputs, targets), is measured `steps` times;
     `loss(outputs, targets)` is cross entropy unless given. Then a step with DistributedDataParallel, whose all-reduce is
-    measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it before the module is wrapped, in one process. With
-    `optimizer`, the steps of a copy of it are measured, unless `optimizer_seconds` says how long one takes; and beside an optimiser other than SGD the plan recommends
-    a codec that leaves most values for later steps only if no other codec pays. `own_core` is
-    True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
+    measured too, with thinwire's fp32 and with each codec is simulated over `link` among `ranks` ranks: docs/choosing.md. Call it
+    before the module is wrapped, in one process. With `optimizer`, steps of a copy of it are measured, unless `optimizer_seconds`
+    says how long one takes, which it has to if a step needs a closure or sparse gradients. Beside an optimiser other than SGD the
+    plan recommends a codec that leaves most values for later steps only if no other codec pays. `own_core` is True if torch's threads leave a core to the exchange. Parameters, gradients, buffers and random numbers
     stay as they are. With link="probe" the link between the ranks of torch.distributed's default group is measured in about
     half a second, and `ranks` is their number; then all ranks call it. `codecs`, `per_machine`, `inside_link` and `sync` (with
     `LocalOptimizer`) are those of thinwire.plan.
