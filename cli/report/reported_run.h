@@ -25,9 +25,9 @@ std::string folder_name(const std::filesystem::path& folder);
 
 // The run in `folder` as one JSON object; the keys are those that page.js reads. A long run is
 // shown in at most 1,200 groups of steps, and in fewer where all its columns would have more than
-// `numbers` numbers, but not in fewer than 9 if it has so many steps. A run that still goes on can be read: its last line
-// may be cut off. Other lines of no step or test are counted among the events. Throws kIo where
-// there is no metrics.jsonl.
+// `numbers` numbers, but not in fewer than 9 if it has so many steps. A run that still goes on can
+// be read: its last line may be cut off. Other lines of no step or test are counted among the
+// events. Throws kIo where there is no metrics.jsonl.
 nlohmann::json read_run(const std::filesystem::path& folder, size_t numbers);
 
 }  // namespace thinwire::cli

@@ -24,9 +24,9 @@ constexpr double kSlow = 1e7;
 // are aimed at. TCP's window is 14 KiB at first and doubles in each round trip, so that it is as
 // large as the largest message after ten of them: what takes longer is the link's own rate.
 constexpr double kVisible = 1.0 / 8, kLong = 2, kBeyondDoubt = 20;
-constexpr double kAlike = 1.5;   // times: rates of one link
-constexpr double kFarBelow = 2;  // times: a bound that one late message does not explain
-constexpr double kMostPatience = 20;
+constexpr double kAlike = 1.5;        // times: rates of one link
+constexpr double kFarBelow = 2;       // times: a bound that one late message does not explain
+constexpr double kMostPatience = 20;  // times what a probe of the known link needs
 constexpr double kMore = 1.25;  // times what a probe needs: latencies differ from time to time
 
 // Rounds, with what is told by the shortest of them.
