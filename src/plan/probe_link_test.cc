@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -39,16 +40,19 @@ TEST(ProbeLink, FindsTheSlowestRank) {
   EXPECT_GT(probed({fast, fast, fast})[0].bits_per_second, found[0].bits_per_second);
 }
 
-// Of 5 Mbit/s each of two ranks has a half while both send. Latency is far below a third of 55 ms,
-// in which two messages leave.
+// Of 5 Mbit/s each of two ranks has a half while both send. A rank that a busy machine starts late
+// has the link to itself meanwhile: the last message of 0.6 s takes 0.2 s, and the least of three
+// probes counts.
 TEST(ProbeLink, FindsThePartOfRanksThatShareALink) {
   const std::array links = {std::make_shared<SlowLink>(), std::make_shared<SlowLink>()};
   run_local(4, [&](Group& group) {
     SlowGroup slow(group, {.bits_per_second = 5e6, .latency_seconds = 0}, 2,
                    links[static_cast<size_t>(group.rank()) / 2]);
-    const LinkSpec link = probe_link(slow, 0.1);
-    EXPECT_LE(link.bits_per_second, 3.75e6);
-    EXPECT_GE(link.bits_per_second, 2.5e5);
+    double least = probe_link(slow, 0.6).bits_per_second;
+    for (int again = 0; again < 2; ++again)
+      least = std::min(least, probe_link(slow, 0.6).bits_per_second);
+    EXPECT_LE(least, 3.75e6);
+    EXPECT_GE(least, 2.5e5);
   });
 }
 
