@@ -120,7 +120,10 @@ class DgcEncoder final : public Encoder {
       if (list_.size() > most_) list_.keep_largest(target_, rest);
     }
     const size_t kept = list_.size();
-    return {.size = write_list(list_, format_, out, rest), .kept = kept, .target = target_};
+    return {.size = write_list(list_, format_, out, rest),
+            .kept = kept,
+            .target = target_,
+            .positions = list_.positions()};
   }
 
  private:

@@ -89,7 +89,10 @@ class GaussiankEncoder final : public Encoder {
     if (count_ > 0 && !select_by_law(values, moments, rest))
       probe_.list().select(values, 0.0f, target_, rest);
     const size_t kept = probe_.list().size();
-    return {.size = write_list(probe_.list(), format_, out, rest), .kept = kept, .target = target_};
+    return {.size = write_list(probe_.list(), format_, out, rest),
+            .kept = kept,
+            .target = target_,
+            .positions = probe_.list().positions()};
   }
 
  private:

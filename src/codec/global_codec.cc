@@ -29,7 +29,10 @@ class GlobalEncoder final : public Encoder {
       list_.leave(values, rest);
     }
     const size_t kept = list_.size();
-    return {.size = write_list(list_, format_, out, rest), .kept = kept, .target = target_};
+    return {.size = write_list(list_, format_, out, rest),
+            .kept = kept,
+            .target = target_,
+            .positions = list_.positions()};
   }
 
   void commit() override { own_->commit(); }

@@ -138,7 +138,8 @@ class LgcEncoder final : public Encoder {
       for (size_t i = 0; i < positions_.size(); ++i) rest[positions_[i]] -= own_[i];
     return {.size = write_sparse(positions_, values_, ValueFormat::kFp32, out),
             .kept = positions_.size(),
-            .target = layout_.target};
+            .target = layout_.target,
+            .positions = positions_};
   }
 
   void commit() override {

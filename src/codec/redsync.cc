@@ -123,7 +123,10 @@ class RedsyncEncoder final : public Encoder {
     next_ = committed_;  // an encode that was neither committed nor rolled back
     if (count_ > 0) choose(values, moments, rest);
     const size_t kept = list().size();
-    return {.size = write_list(list(), format_, out, rest), .kept = kept, .target = target_};
+    return {.size = write_list(list(), format_, out, rest),
+            .kept = kept,
+            .target = target_,
+            .positions = list().positions()};
   }
 
   void commit() override { committed_ = next_; }

@@ -73,7 +73,8 @@ class ScalecomEncoder final : public Encoder {
       if (!rest.empty()) rest[position] = 0;  // of its own all was sent
     return {.size = write_sparse(positions_, values_, ValueFormat::kFp32, out),
             .kept = positions_.size(),
-            .target = target_};
+            .target = target_,
+            .positions = positions_};
   }
 
   void commit() override { agreed_ = false; }

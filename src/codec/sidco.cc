@@ -153,7 +153,10 @@ class SidcoEncoder final : public Encoder {
     stages_.rollback();  // an encode that was neither committed nor rolled back
     if (!values.empty()) choose(values, moments, rest);
     const size_t kept = list_.size();
-    return {.size = write_list(list_, format_, out, rest), .kept = kept, .target = target_};
+    return {.size = write_list(list_, format_, out, rest),
+            .kept = kept,
+            .target = target_,
+            .positions = list_.positions()};
   }
 
   void commit() override { stages_.commit(); }

@@ -61,7 +61,9 @@ class ThresholdEncoder final : public Encoder {
                    "threshold: values are not as many as the stream has");
     if (count_ > 0) list_.select(signal.values, just_below(threshold_), most_, rest);
     const size_t kept = list_.size();
-    return {.size = write_list(list_, format_, out, rest), .kept = kept};
+    return {.size = write_list(list_, format_, out, rest),
+            .kept = kept,
+            .positions = list_.positions()};
   }
 
  private:

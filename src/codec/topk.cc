@@ -53,7 +53,8 @@ class TopkEncoder final : public Encoder {
     const auto positions = selector_.select(values);
     return {.size = write_sparse_at(positions, values, format_, out, rest),
             .kept = positions.size(),
-            .target = target_};
+            .target = target_,
+            .positions = positions};
   }
 
  private:

@@ -12,6 +12,7 @@
 
 #include "device/testing/coded_cases.h"
 #include "device/testing/host_kernels.h"
+#include "kernel/ahead_passes.h"
 #include "kernel/for_each_target.h"
 #include "kernel/vector_moments.h"
 

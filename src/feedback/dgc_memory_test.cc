@@ -118,41 +118,9 @@ TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
   }
 }
 
-// The positions that a codec kept say where to look; a value that was kept and decodes to zero is
-// not sent.
-TEST(Dgc, MasksAtPositionsAsByAPass) {
-  StreamSpec stream{.name = "all", .tensors = {}};
-  for (const size_t count : {3000, 0, 7, 4000, 3000})
-    stream.tensors.push_back({.name = "t", .shape = {static_cast<size_t>(count)}});
-  const std::vector<Momentum> momenta = {{.momentum = 0.9},
-                                         {},
-                                         {.momentum = 0.9, .nesterov = true},
-                                         {.momentum = 0.9, .dampening = 0.5},
-                                         {.momentum = 0.5}};
-  for (const std::string_view spec : {"dgc", "dgc:mask=false", "dgc:clip=3"}) {
-    const auto by_pass = make_feedback(spec, stream).value();
-    const auto by_positions = make_feedback(spec, stream).value();
-    EXPECT_EQ(by_positions->wants_positions(), spec != "dgc:mask=false");
-    for (const auto& memory : {by_pass.get(), by_positions.get()}) memory->set_momentum(momenta);
-    for (uint64_t number = 0; number < 4; ++number) {
-      const Values g = gradient(number);
-      std::vector<uint32_t> positions;
-      for (const auto& memory : {by_pass.get(), by_positions.get()}) {
-        memory->prepare(g, {.step = number});
-        positions.clear();
-        for (uint32_t i = 0; i < kCount; ++i) {
-          const uint64_t kind = (i * 7 + number) % 20;
-          if (kind < 3) positions.push_back(i);  // of kind 2 nothing is sent
-          if (kind == 0) memory->rest()[i] = 0;
-          if (kind == 1) memory->rest()[i] *= 0.5f;
-        }
-      }
-      by_pass->sent(g, 0, kCount);
-      by_positions->sent_at(g, positions);
-      for (const auto& memory : {by_pass.get(), by_positions.get()}) memory->commit();
-      expect_same_state(by_positions->save(), by_pass->save());
-    }
-  }
+TEST(Dgc, WantsPositionsToMask) {
+  EXPECT_TRUE(make("dgc")->wants_positions());
+  EXPECT_FALSE(make("dgc:mask=false")->wants_positions());
 }
 
 // Nothing is masked where nothing is left, and a step is whole once its positions are there.

@@ -192,6 +192,34 @@ TEST_P(Memory, PartsAreTheWhole) {
   EXPECT_THROW(parts->prepare_part(gradient(0), 1, {}), Error);
 }
 
+// The positions that a codec kept say where to look; a value that was kept and decodes to zero is
+// not sent.
+TEST_P(Memory, PositionsLeaveWhatAPassLeaves) {
+  const auto by_pass = make_feedback(GetParam(), several_tensors()).value();
+  const auto by_positions = make_feedback(GetParam(), several_tensors()).value();
+  if (!by_positions->wants_positions()) GTEST_SKIP() << "takes no positions";
+  for (uint64_t number = 0; number < 4; ++number) {
+    const Values g = gradient(number);
+    std::vector<uint32_t> positions;
+    for (Feedback* memory : {by_pass.get(), by_positions.get()}) {
+      memory->set_momentum(momenta_in(number));
+      memory->prepare(g, {.step = number});
+      positions.clear();
+      for (uint32_t i = 0; i < kCount; ++i) {
+        if (number % 2 == 0 && i / 1000 % 2 == 0) continue;  // none for a while
+        const uint64_t kind = (i * 7 + number) % 20;
+        if (kind < 3) positions.push_back(i);  // of kind 2 nothing is sent
+        if (kind == 0) memory->rest()[i] = 0;
+        if (kind == 1) memory->rest()[i] *= 0.5f;
+      }
+    }
+    by_pass->sent(g, 0, kCount);
+    by_positions->sent_at(g, positions);
+    for (Feedback* memory : {by_pass.get(), by_positions.get()}) memory->commit();
+    expect_same_state(by_positions->save(), by_pass->save());
+  }
+}
+
 // Whatever a step had come to when it was given up.
 TEST_P(Memory, RollbackLeavesNoTrace) {
   const auto plain = make(), disturbed = make();

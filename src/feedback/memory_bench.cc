@@ -60,8 +60,8 @@ void dgc_prepare(benchmark::State& state) {
 }
 void dgc_sent(benchmark::State& state) { sent(state, "dgc"); }
 // The same where the codec kept one value in so many, and says which.
-void dgc_sent_at(benchmark::State& state) {
-  const auto memory = make("dgc");
+void sent_at(benchmark::State& state, const std::string& spec) {
+  const auto memory = make(spec);
   const auto apart = static_cast<size_t>(state.range(0));
   std::vector<uint32_t> positions;
   for (size_t i = 0; i < bench::kLarge / apart; ++i)
@@ -74,11 +74,13 @@ void dgc_sent_at(benchmark::State& state) {
       },
       [&] { memory->sent_at(gradient(), positions); });
 }
+void dgc_sent_at(benchmark::State& state) { sent_at(state, "dgc"); }
 // As many reads and writes.
 void ahead_prepare(benchmark::State& state) {
   prepare(state, "ahead", [](const bench::Baseline& base) { return 5.0 / 3 * base.stream; });
 }
 void ahead_sent(benchmark::State& state) { sent(state, "ahead"); }
+void ahead_sent_at(benchmark::State& state) { sent_at(state, "ahead"); }
 // A whole step with a lossless codec: all that the memory does.
 void ahead_lossless(benchmark::State& state) {
   const auto memory = make("ahead");
@@ -118,6 +120,7 @@ THINWIRE_BENCH(dgc_sent);
 THINWIRE_BENCH(dgc_sent_at)->Arg(16)->Arg(100)->Arg(1000);
 THINWIRE_BENCH(ahead_prepare);
 THINWIRE_BENCH(ahead_sent);
+THINWIRE_BENCH(ahead_sent_at)->Arg(16)->Arg(100)->Arg(1000);
 THINWIRE_BENCH(ahead_lossless);
 THINWIRE_BENCH(ef21_prepare);
 THINWIRE_BENCH(ef21_sent);

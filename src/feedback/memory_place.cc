@@ -59,6 +59,10 @@ class Processor final : public MemoryPlace {
                     Out rest) override {
     kernel::settle_ahead(rule, tail, gradient, sum, new_velocity, rest);
   }
+  void settle_ahead_at(const Rule& rule, float tail, std::span<const uint32_t> positions,
+                       size_t begin, In gradient, In sum, Out new_velocity, Out rest) override {
+    kernel::settle_ahead_at(rule, tail, positions, begin, gradient, sum, new_velocity, rest);
+  }
 };
 
 class OnDevice final : public MemoryPlace {
@@ -126,6 +130,10 @@ class OnDevice final : public MemoryPlace {
                     Out rest) override {
     device::settle_ahead(on(), rule, tail, gradient.data(), sum.data(), new_velocity.data(),
                          rest.data(), gradient.size());
+  }
+  void settle_ahead_at(const Rule& rule, float tail, std::span<const uint32_t> /*positions*/,
+                       size_t /*begin*/, In gradient, In sum, Out new_velocity, Out rest) override {
+    settle_ahead(rule, tail, gradient, sum, new_velocity, rest);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "device/device_work.h"
+#include "kernel/ahead_passes.h"
 #include "kernel/memory_passes.h"
 #include "thinwire/feedback.h"
 #include "thinwire/moments.h"
@@ -17,8 +18,9 @@
 namespace thinwire {
 
 // Every span of floats is of memory of this place, unless said otherwise. Passes are those of
-// kernel/memory_passes.h of the same name, with the same bits everywhere. On a device they take
-// scratch memory anew, and may return before they are done; those that return something wait.
+// kernel/memory_passes.h and kernel/ahead_passes.h of the same name, with the same bits everywhere.
+// On a device they take scratch memory anew, and may return before they are done; those that return
+// something wait.
 class MemoryPlace {
  public:
   virtual ~MemoryPlace() = default;
@@ -59,6 +61,11 @@ class MemoryPlace {
   virtual void settle_ahead(const kernel::MomentumRule& rule, float tail,
                             std::span<const float> gradient, std::span<const float> sum,
                             std::span<float> new_velocity, std::span<float> rest) = 0;
+  // The positions are in the processor's memory. A device settles all values.
+  virtual void settle_ahead_at(const kernel::MomentumRule& rule, float tail,
+                               std::span<const uint32_t> positions, size_t begin,
+                               std::span<const float> gradient, std::span<const float> sum,
+                               std::span<float> new_velocity, std::span<float> rest) = 0;
 };
 using SharedPlace = std::shared_ptr<MemoryPlace>;
 

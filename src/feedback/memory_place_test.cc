@@ -64,14 +64,14 @@ class Twins {
     EXPECT_EQ(there.moments->abs_max, here.moments->abs_max);
     ASSERT_EQ(there_->rest().size(), here_->rest().size());
     leave(here.values);
-    EXPECT_EQ(there_->wants_positions(), here_->wants_positions());
-    if (by_positions && here_->wants_positions()) {
-      here_->sent_at(gradient, positions_);
-      there_->sent_at(gradient_there_.values(), positions_);
-    } else {
-      here_->sent(gradient, 0, gradient.size());
-      there_->sent(gradient_there_.values(), 0, gradient.size());
-    }
+    const auto settle = [&](Feedback& memory, std::span<const float> of) {
+      if (by_positions && memory.wants_positions())
+        memory.sent_at(of, positions_);
+      else
+        memory.sent(of, 0, of.size());
+    };
+    settle(*here_, gradient);
+    settle(*there_, gradient_there_.values());
     for (Feedback* memory : {here_.get(), there_.get()}) {
       if (counts)
         memory->commit();

@@ -82,94 +82,6 @@ Moments AddNesterov(float momentum, float scale, const float* g, const float* u,
   return AddVelocity<true>(momentum, scale, g, u, v, new_u, new_v, count, whole, chunks);
 }
 
-// One value of form_ahead, from its u': v', f and the signal.
-struct Ahead {
-  VF sum, kept, signal;
-};
-
-template <bool kNesterov>
-HWY_INLINE Ahead AheadOf(VF m, VF s, VF tail, VF g, VF u, VF v) {
-  const VF one = hn::Set(DF(), 1.0f);
-  const VF now = kNesterov ? hn::Add(hn::Mul(s, g), hn::Mul(m, u)) : u;
-  const VF sum = hn::Add(v, now);
-  const VF share = hn::Min(hn::Max(hn::Div(now, sum), hn::Zero(DF())), one);
-  const VF kept = hn::IfThenElse(hn::Eq(sum, hn::Zero(DF())), one, share);
-  return {sum, kept, hn::Add(sum, hn::Mul(hn::Mul(hn::Sub(one, kept), tail), u))};
-}
-
-template <bool kNesterov>
-Moments FormAheadOf(float momentum, float scale, float tail, const float* g, const float* u,
-                    const float* v, float* new_u, float* signal, size_t count, size_t whole,
-                    Moments* chunks) {
-  const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale), t = hn::Set(DF(), tail);
-  const bool stream = CanStream(new_u, whole) && CanStream(signal, whole);
-  const auto form = [=](VF gradient, VF velocity, VF waiting, VF& next) HWY_ATTR {
-    next = hn::Add(hn::Mul(m, velocity), hn::Mul(s, gradient));
-    return AheadOf<kNesterov>(m, s, t, gradient, next, waiting).signal;
-  };
-  const auto last = [=](size_t i) HWY_ATTR {  // one value, by the same operations
-    VF next;
-    const VF out = form(hn::Set(DF(), g[i]), hn::Set(DF(), u[i]), hn::Set(DF(), v[i]), next);
-    new_u[i] = hn::GetLane(next);
-    return signal[i] = hn::GetLane(out);
-  };
-  const auto at = [=](size_t i) HWY_ATTR {
-    VF next;
-    const VF out =
-        form(hn::LoadU(DF(), g + i), hn::LoadU(DF(), u + i), hn::LoadU(DF(), v + i), next);
-    if (stream) {
-      hn::Stream(next, DF(), new_u + i);
-      hn::Stream(out, DF(), signal + i);
-    } else {
-      hn::StoreU(next, DF(), new_u + i);
-      hn::StoreU(out, DF(), signal + i);
-    }
-    return out;
-  };
-  const Moments total = ReduceMoments(chunks, count, at, last, g, u, v);
-  if (stream) hwy::FlushStream();
-  return total;
-}
-
-Moments FormAhead(bool nesterov, float momentum, float scale, float tail, const float* g,
-                  const float* u, const float* v, float* new_u, float* signal, size_t count,
-                  size_t whole, Moments* chunks) {
-  const auto& form = nesterov ? FormAheadOf<true> : FormAheadOf<false>;
-  return form(momentum, scale, tail, g, u, v, new_u, signal, count, whole, chunks);
-}
-
-template <bool kNesterov>
-void SettleAheadOf(float momentum, float scale, float tail, const float* g, const float* v,
-                   float* new_u, float* rest, size_t count) {
-  const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale), t = hn::Set(DF(), tail);
-  const auto settle = [=](VF gradient, VF waiting, VF& next, VF& left) HWY_ATTR {
-    const Ahead was = AheadOf<kNesterov>(m, s, t, gradient, next, waiting);
-    const auto unsent = hn::Eq(left, was.signal);
-    next = hn::IfThenElse(unsent, next, hn::Mul(was.kept, next));
-    left = hn::IfThenElse(unsent, was.sum, left);
-  };
-  const size_t lanes = hn::Lanes(DF());
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    VF next = hn::LoadU(DF(), new_u + i), left = hn::LoadU(DF(), rest + i);
-    settle(hn::LoadU(DF(), g + i), hn::LoadU(DF(), v + i), next, left);
-    hn::StoreU(next, DF(), new_u + i);
-    hn::StoreU(left, DF(), rest + i);
-  }
-  for (; i < count; ++i) {
-    VF next = hn::Set(DF(), new_u[i]), left = hn::Set(DF(), rest[i]);
-    settle(hn::Set(DF(), g[i]), hn::Set(DF(), v[i]), next, left);
-    new_u[i] = hn::GetLane(next);
-    rest[i] = hn::GetLane(left);
-  }
-}
-
-void SettleAhead(bool nesterov, float momentum, float scale, float tail, const float* g,
-                 const float* v, float* new_u, float* rest, size_t count) {
-  const auto& settle = nesterov ? SettleAheadOf<true> : SettleAheadOf<false>;
-  settle(momentum, scale, tail, g, v, new_u, rest, count);
-}
-
 }  // namespace
 }  // namespace thinwire::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -180,8 +92,6 @@ namespace {
 HWY_EXPORT(WeightedSum);
 HWY_EXPORT(AddPlain);
 HWY_EXPORT(AddNesterov);
-HWY_EXPORT(FormAhead);
-HWY_EXPORT(SettleAhead);
 }  // namespace
 
 Moments weighted_sum_with_moments(float p, std::span<const float> a, float q,
@@ -238,27 +148,6 @@ void mask_velocity_at(const MomentumRule& rule, std::span<const uint32_t> positi
                             : sum[i] + new_velocity[i];
       if (rest[i] != was) new_velocity[i] = 0.0f;
     }
-  });
-}
-
-Moments form_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
-                   std::span<const float> velocity, std::span<const float> sum,
-                   std::span<float> new_velocity, std::span<float> signal) noexcept {
-  const auto& form = HWY_DYNAMIC_DISPATCH(FormAhead);
-  return moments_of_parts(signal.size(), [&](size_t begin, size_t end, Moments* chunks) {
-    return form(rule.nesterov, rule.momentum, rule.scale, tail, gradient.data() + begin,
-                velocity.data() + begin, sum.data() + begin, new_velocity.data() + begin,
-                signal.data() + begin, end - begin, signal.size(), chunks);
-  });
-}
-
-void settle_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
-                  std::span<const float> sum, std::span<float> new_velocity,
-                  std::span<float> rest) noexcept {
-  const auto& settle = HWY_DYNAMIC_DISPATCH(SettleAhead);
-  parallel_for(rest.size(), kPartUnit, [&](size_t begin, size_t end) {
-    settle(rule.nesterov, rule.momentum, rule.scale, tail, gradient.data() + begin,
-           sum.data() + begin, new_velocity.data() + begin, rest.data() + begin, end - begin);
   });
 }
 

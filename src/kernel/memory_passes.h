@@ -43,23 +43,6 @@ void mask_velocity_at(const MomentumRule& rule, std::span<const uint32_t> positi
                       std::span<const float> gradient, std::span<const float> sum,
                       std::span<const float> rest, std::span<float> new_velocity) noexcept;
 
-// What a velocity will still add after this step is `tail` u', with tail = m / (1 - m), or m^2 / (1
-// - m) with Nesterov's form. A value takes along the share 1 - f of it:
-//   d = u', or s g + m u' with Nesterov's form;  v' = v + d
-//   f = d / v' within [0, 1], 1 where v' is 0:   1 where nothing waited, near 0 after many steps
-//   signal = v' + ((1 - f) tail) u'
-// Writes u' and the signal, which overlap nothing; returns the signal's moments.
-Moments form_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
-                   std::span<const float> velocity, std::span<const float> sum,
-                   std::span<float> new_velocity, std::span<float> signal) noexcept;
-
-// After the signal was sent, of which `rest` is left: where nothing was sent, `rest` becomes v';
-// elsewhere u' becomes f u'. `new_velocity` is u' as form_ahead wrote it, and the other arguments
-// are the same.
-void settle_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
-                  std::span<const float> sum, std::span<float> new_velocity,
-                  std::span<float> rest) noexcept;
-
 // rest = h + ((g - h) - rest): an estimate h of g moved by what was sent of g - h, where `rest` is
 // what was left. Where nothing was sent it stays h, bit for bit.
 void advance_estimate(std::span<const float> estimate, std::span<const float> gradient,

@@ -4,58 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstdint>
-#include <functional>
 #include <limits>
-#include <map>
-#include <string>
 
-#include "core/aligned.h"
-#include "core/random.h"
-#include "kernel/for_each_target.h"
-#include "kernel/vector_moments.h"
+#include "kernel/testing/pass_testing.h"
 
 namespace thinwire::kernel {
 namespace {
-
-using Vector = AlignedVector<float>;
-
-// Around every border, and long enough for non-temporal stores.
-const size_t kCounts[] = {0, 1, 15, 16, 17, 33, 8191, 8192, 8207, 40000, (size_t{1} << 21) + 5};
-
-// The first `count` values of a stream that is drawn once.
-Vector normals(size_t count, uint32_t stream) {
-  static std::map<uint32_t, Vector> drawn;
-  Vector& values = drawn[stream];
-  for (size_t i = values.size(); i < count; ++i)
-    values.push_back(random_normal({.seed = 7, .stream = stream}, i));
-  return Vector(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count));
-}
-
-void expect_same_bits(std::span<const float> got, std::span<const float> want) {
-  ASSERT_EQ(got.size(), want.size());
-  size_t different = 0;
-  for (size_t i = 0; i < got.size(); ++i)
-    different += std::bit_cast<uint32_t>(got[i]) != std::bit_cast<uint32_t>(want[i]);
-  ASSERT_EQ(different, 0u);
-}
-
-void expect_moments_of(const Moments& got, std::span<const float> values) {
-  const Moments want = moments(values);
-  EXPECT_EQ(got.abs_sum, want.abs_sum);
-  EXPECT_EQ(got.square_sum, want.square_sum);
-  EXPECT_EQ(got.abs_max, want.abs_max);
-  EXPECT_EQ(got.finite, want.finite);
-}
-
-void on_all(const std::function<void(size_t count)>& body) {
-  for (const size_t count : kCounts)
-    for_each_target([&](std::string_view target) {
-      SCOPED_TRACE(std::to_string(count) + std::string(" ").append(target));
-      body(count);
-    });
-}
 
 TEST(WeightedSum, IsThePlainLoopWithAndWithoutMoments) {
   on_all([](size_t count) {
@@ -141,44 +96,6 @@ TEST_P(Velocity, IsThePlainLoopAndItsMaskFindsWhatWasSent) {
     Vector untouched = want_v;
     mask_velocity_at(rule, {}, g, v, new_v, untouched);
     expect_same_bits(untouched, want_v);
-  });
-}
-
-TEST_P(Velocity, IsTakenAlongTheLongerAValueWaited) {
-  const MomentumRule rule = GetParam();
-  const float tail = (rule.nesterov ? rule.momentum * rule.momentum : rule.momentum) / 0.1f;
-  on_all([&](size_t count) {
-    const Vector g = normals(count, 1), u = normals(count, 2);
-    Vector v = normals(count, 3), want_u(count), kept(count), sum(count), want(count);
-    for (size_t i = 0; i < count; ++i) {
-      const float own = rule.scale * g[i];
-      const float old = rule.momentum * u[i];
-      want_u[i] = old + own;
-      const float later = rule.momentum * want_u[i];
-      const float now = rule.nesterov ? own + later : want_u[i];
-      if (i % 5 == 0) v[i] = 0;          // nothing waits: f is 1
-      if (i % 7 == 0) v[i] = -now;       // v' is 0
-      if (i % 11 == 0) v[i] = -2 * now;  // f would be negative
-      sum[i] = v[i] + now;
-      kept[i] = sum[i] == 0 ? 1.0f : std::min(std::max(now / sum[i], 0.0f), 1.0f);
-      const float share = (1 - kept[i]) * tail;
-      const float taken = share * want_u[i];
-      want[i] = sum[i] + taken;
-    }
-    Vector new_u(count), rest(count);
-    expect_moments_of(form_ahead(rule, tail, g, u, v, new_u, rest), want);
-    expect_same_bits(new_u, want_u);
-    expect_same_bits(rest, want);
-
-    Vector left = sum;
-    for (size_t i = 0; i < count; i += 3) {  // sent whole or in part, where there is something
-      if (want[i] == 0) continue;
-      left[i] = rest[i] = i % 2 == 0 ? 0.0f : want[i] * 0.5f;
-      want_u[i] = kept[i] * want_u[i];
-    }
-    settle_ahead(rule, tail, g, v, new_u, rest);
-    expect_same_bits(new_u, want_u);
-    expect_same_bits(rest, left);
   });
 }
 

@@ -99,7 +99,7 @@ Encoded CodedStream::write(Encoder& encoder, const Signal& part, size_t begin, c
   at.offset = begin;
   const size_t count = part.values.size();
   const Encoded encoded = encoder.encode(part, at, out, rest(begin, count));
-  if (count == spec_.count()) find_positions(out.first(encoded.size), encoded.kept);
+  if (count == spec_.count()) find_positions(encoded, out.first(encoded.size));
   return encoded;
 }
 
@@ -111,15 +111,17 @@ Encoded CodedStream::encode(Encoder& encoder, const Signal& part, size_t begin, 
 }
 
 // A pass over all values reads every cache line, and the positions cost one line of 16 floats each.
-void CodedStream::find_positions(std::span<const std::byte> payload, size_t kept) {
+void CodedStream::find_positions(const Encoded& encoded, std::span<const std::byte> payload) {
   constexpr size_t kLine = 16;
-  if (!codec_->info().sparse || !memory().wants_positions() || kept > spec_.count() / kLine) return;
-  positions_.clear();
+  if (!codec_->info().sparse || !memory().wants_positions() || encoded.kept > spec_.count() / kLine)
+    return;
+  positions_.assign(encoded.positions.begin(), encoded.positions.end());
+  found_ = true;
+  if (!positions_.empty()) return;
   const auto collect = [this](std::span<const uint32_t> some, std::span<const float> /*values*/) {
     positions_.insert(positions_.end(), some.begin(), some.end());
   };
   decoder_->visit(payload, collect).or_throw();  // of its own encoder
-  found_ = true;
 }
 
 void CodedStream::keep_nothing(size_t begin, size_t count) {

@@ -114,7 +114,7 @@ class CodedStream {
  private:
   void open(std::span<const float> gradient, const Call& call);
   Signal examined(Signal signal);
-  void find_positions(std::span<const std::byte> payload, size_t kept);
+  void find_positions(const Encoded& encoded, std::span<const std::byte> payload);
 
   StreamSpec spec_;
   std::shared_ptr<const Codec> codec_;

@@ -187,7 +187,8 @@ TEST_P(CodecConformance, VisitingSparsePayloadsIsDecodingThem) {
     const auto payload = samples::encode(codec_, stream, values);
     const auto decoder = codec_.make_decoder(stream);
     std::vector<float> visited(values.size());
-    size_t seen = 0, next = 0, wrong = 0;
+    std::vector<uint32_t> order;
+    size_t next = 0, wrong = 0;
     const Status status = decoder->visit(
         payload, [&](std::span<const uint32_t> positions, std::span<const float> kept) {
           ASSERT_EQ(positions.size(), kept.size());
@@ -197,7 +198,7 @@ TEST_P(CodecConformance, VisitingSparsePayloadsIsDecodingThem) {
             next = positions[i] + size_t{1};
             visited[positions[i]] = kept[i];
           }
-          seen += positions.size();
+          order.insert(order.end(), positions.begin(), positions.end());
         });
     if (!codec_.info().sparse) {
       EXPECT_EQ(status.code(), ErrorCode::kUnsupported);
@@ -218,9 +219,14 @@ TEST_P(CodecConformance, VisitingSparsePayloadsIsDecodingThem) {
       ASSERT_TRUE(decoder->visit(payload, add));
       EXPECT_TRUE(same_bits(sum, expected)) << "weight " << weight;
     }
-    EXPECT_LE(seen, codec_.max_kept(stream));
+    EXPECT_LE(order.size(), codec_.max_kept(stream));
     std::vector<std::byte> out(codec_.max_encoded_size(stream));
-    EXPECT_EQ(seen, codec_.make_encoder(stream)->encode({.values = values}, {}, out, {}).kept);
+    const auto encoder = codec_.make_encoder(stream);
+    const Encoded encoded = encoder->encode({.values = values}, {}, out, {});
+    EXPECT_EQ(order.size(), encoded.kept);
+    if (!encoded.positions.empty()) {
+      EXPECT_TRUE(std::ranges::equal(encoded.positions, order));
+    }
   });
 }
 

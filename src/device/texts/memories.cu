@@ -1,4 +1,5 @@
-// The passes of memories, as kernel/memory_passes.h, and moments, as kernel/vector_moments.h.
+// The passes of memories, as kernel/memory_passes.h and kernel/ahead_passes.h, and moments, as
+// kernel/vector_moments.h.
 // SPDX-License-Identifier: Apache-2.0
 
 // As device/memory_kernels.h has it.
@@ -125,7 +126,7 @@ KERNEL void mask_velocity_at(Rule rule, const u32* positions, u64 kept, const fl
   }
 }
 
-// v', f and the signal of kernel/memory_passes.h, from u'.
+// v', f and the signal of kernel/ahead_passes.h, from u'.
 struct AheadValue {
   float sum, kept, signal;
 };
