@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fuzzes every codec's decoder and round trip, the frame and small models, for some seconds each.
+"""Fuzzes every codec's decoder and round trip, frames, rounds, small models and messages of
+boundaries, for some seconds each.
 
 usage: run_fuzzers.py BUILD_FOLDER SECONDS
 
@@ -17,7 +18,7 @@ def jobs(build: pathlib.Path) -> list[tuple[str, list[str]]]:
                            check=True).stdout.split()
     per_codec = [(f"{target}-{name}", [str(build / f"{target}_fuzz"), f"--codec={name}"])
                  for target in ("decode", "roundtrip") for name in names]
-    return per_codec + [(name, [str(build / f"{name}_fuzz")]) for name in ("frame", "small")]
+    return per_codec + [(name, [str(build / f"{name}_fuzz")]) for name in ("frame", "rounds", "small", "boundary")]
 
 
 def main() -> None:
