@@ -102,6 +102,40 @@ TEST_P(SyncState, AResumedRunGoesOnBitForBit) {
     });
 }
 
+// The state of two ranks, from which any number of ranks go on together.
+TEST_P(SyncState, AnotherNumberOfRanksGoesOn) {
+  for (const SynchroniserOptions& options : all_options(n()))
+    on_all([&](Group& group) {
+      std::vector<StateArrays> states(2);
+      std::vector<std::vector<float>> parameters(2);
+      run_local(2, [&](Group& two) {
+        Worker worker(two, options);
+        for (int step = 0; step < 8; ++step) worker.step();
+        const auto at = static_cast<size_t>(two.rank());
+        states[at] = worker.store().save();
+        parameters[at] = worker.x;
+      });
+      const auto store = std::make_shared<Store>();
+      store->load(states, group.rank(), n()).or_throw();
+      Worker worker(group, options, store);
+      EXPECT_TRUE(store->unclaimed().empty()) << options.method;
+      worker.x = parameters[static_cast<size_t>(group.rank()) % 2];
+      worker.continue_at(8);
+      int rounds = 0;
+      for (int step = 0; step < 8; ++step) {
+        const auto report = worker.step();
+        if (!report) continue;
+        ++rounds;
+        EXPECT_FALSE(report->skipped) << options.method << " " << options.codec;
+        std::vector<float> centre(worker.x.size());
+        worker.sync().centre(worker.x, centre);
+        for (const auto& theirs : gather<float>(group, centre))
+          EXPECT_TRUE(same_bits(theirs, centre)) << options.method << " " << options.codec;
+      }
+      EXPECT_GE(rounds, 2) << options.method;
+    });
+}
+
 TEST_P(SyncState, TwoRunsAreTheSameBits) {
   for (const SynchroniserOptions& options : all_options(n()))
     on_all([&](Group& group) {
