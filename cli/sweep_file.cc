@@ -168,9 +168,9 @@ Sweep read(Around around, const toml::table& file) {
   if (!around.first.empty()) require_choice(from, *file.get("first"), around.first, base.variants);
   // For the pages of tools/study.py.
   if (const std::string judge = from.text(file, "judge", "error");
-      judge != "error" && judge != "loss")
+      judge != "error" && judge != "loss" && judge != "bytes")
     from.fail(*file.get("judge"),
-              fmt::format("'judge' must be 'error' or 'loss', not '{}'", judge));
+              fmt::format("'judge' must be 'error', 'loss' or 'bytes', not '{}'", judge));
   return {.title = from.text(file, "title", std::filesystem::path(around.path).stem()),
           .runs = make_runs(around, read_cases(from, file, base))};
 }

@@ -159,7 +159,7 @@ TEST(SweepFile, MistakesNameFileLineKeyAndChoices) {
               AllOf(StartsWith("s.toml:2: unknown key 'seed'; did you mean 'seeds'?"),
                     HasSubstr("known: title, about")));
   EXPECT_THAT(complaint("recipe = \"demo\"\njudge = \"lose\"\n"),
-              StartsWith("s.toml:2: 'judge' must be 'error' or 'loss', not 'lose'"));
+              StartsWith("s.toml:2: 'judge' must be 'error', 'loss' or 'bytes', not 'lose'"));
   EXPECT_THAT(complaint("recipe = \"dmeo\"\n"), HasSubstr("did you mean 'demo'?"));
   EXPECT_THAT(complaint("seeds = [1]\n"), HasSubstr("names no recipe"));
   EXPECT_THAT(complaint("recipe = \"demo\"\nseeds = 3\n"),

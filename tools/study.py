@@ -5,7 +5,8 @@ usage: study.py FILE.toml [--data DIR] [--out FOLDER] [--program FILE] [--commit
                 [--device cuda] [--gpu NAME] [--table-only]
 
 A study is a sweep (docs/sweeps.md) with a title, an `about` for its page, and `first`, the variant
-that others are compared with, seed by seed; with `judge = "loss"` by their test loss. Runs go to FOLDER/<study>/; what a finished one came to is
+that others are compared with, seed by seed; with `judge = "loss"` by their test loss. With `judge = "bytes"` the
+table also says how much a run had sent when its test error was first no higher than that in which `first` ended. Runs go to FOLDER/<study>/; what a finished one came to is
 kept in docs/results/runs/<study>.jsonl, and it is not made again while its line is there and its recipe is
 the same. What its runs begin with, if anything, is <study>.base.toml beside it: a sweep that is made first,
 in out/<study>.base/, where settings such as model.weights name it. The page goes to docs/results/<study>.md; its
@@ -136,6 +137,19 @@ def densities(runs: list[dict]) -> list[str]:
     return [f"{mean('low'):.2f} to {mean('high'):.2f}", f"{100 * mean('far'):.1f} %"]
 
 
+# MB that a rank had sent when a test first showed no more than the error in which the same seed of
+# `first` ended, on average over the seeds that came there.
+def megabytes_to(first: dict[int, dict], seeds: dict[int, dict]) -> str:
+    paired = [seed for seed in seeds if seed in first]
+    sent = []
+    for seed in paired:
+        goal = first[seed]["final_test_error"]
+        sent += [test["sent_bytes"] for test in seeds[seed]["course"]["tests"] if test["test_error"] <= goal][:1]
+    if not sent:
+        return "not reached" if paired else ""
+    return f"{statistics.mean(sent) / 1e6:,.1f}" + f" ({len(sent)} of {len(paired)} seeds)" * (len(sent) < len(paired))
+
+
 FLUSH_NAMES = ["owed / gradient", "owed / delivered", "test error after flushing, change in points",
                "held-out error, change"]
 
@@ -169,11 +183,12 @@ def table(study: dict, found: dict) -> list[str]:
                           for variants in found.values())
     step_densities = any("density" in run.get("course", {}) for run in all_runs)
     flushed = any("flush" in run for run in all_runs)
+    to_first = study.get("judge") == "bytes"
     # Where bytes come in bursts, as with rounds now and then.
     bursts = any(run.get("peak_sent_bytes", 0) >= 2 * run["sent_bytes_per_step"] > 0 for run in all_runs)
     names = ["case", "variant", "seeds", "workers", "epochs", "test error %", "difference in points",
              "held-out error %", "difference", "bytes per step and rank",
-             *["most bytes in a step"] * bursts, "wire ratio", "codec ratio",
+             *["most bytes in a step"] * bursts, *[f"MB until {study['first']}'s error"] * to_first, "wire ratio", "codec ratio",
              "kept / target", *["95 % of steps", "steps 20 % off"] * step_densities, *FLUSH_NAMES * flushed, "skipped"] + [
                  "arithmetic, ms", "coding, ms"] * times
     lines = ["| " + " | ".join(names) + " |", "| --- " * len(names) + "|"]
@@ -195,6 +210,7 @@ def table(study: dict, found: dict) -> list[str]:
                      f"{runs[0]['settings']['train.epochs']}", *errors("final_test_error"),
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
                      *[f"{max(run.get('peak_sent_bytes', 0) for run in runs):,.0f}"] * bursts,
+                     *[megabytes_to(base, seeds)] * to_first,
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
                      f"{target:.3f}" if target else "", *densities(runs) * step_densities,
                      *flushes(runs) * flushed, str(sum(run["skipped_steps"] for run in runs))]
