@@ -28,11 +28,11 @@ class MegabytesToFirst(unittest.TestCase):
         return {"final_test_error": tests[-1][0],
                 "course": {"tests": [{"test_error": error, "sent_bytes": sent} for error, sent in tests]}}
 
-    def test_counts_until_the_first_test_that_is_no_worse_than_the_end_of_first(self):
+    def test_counts_until_the_first_test_that_is_at_most_a_point_above_the_end_of_first(self):
         first = {1: self.run_with((0.5, 10_000_000), (0.3, 20_000_000)), 2: self.run_with((0.4, 20_000_000))}
         self.assertEqual(study.megabytes_to(first, first), "20.0")
-        late = self.run_with((0.31, 1_000_000), (0.3, 2_000_000), (0.2, 3_000_000))
-        never = self.run_with((0.41, 1_000_000))
+        late = self.run_with((0.311, 1_000_000), (0.309, 2_000_000), (0.2, 3_000_000))
+        never = self.run_with((0.411, 1_000_000))
         self.assertEqual(study.megabytes_to(first, {1: late}), "2.0")
         self.assertEqual(study.megabytes_to(first, {1: late, 2: never}), "2.0 (1 of 2 seeds)")
         self.assertEqual(study.megabytes_to(first, {2: never}), "not reached")
