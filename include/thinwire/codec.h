@@ -113,8 +113,8 @@ struct Encoded {
   size_t size = 0;    // bytes written
   size_t kept = 0;    // values that the payload carries
   size_t target = 0;  // values that the options ask for; 0 if the method has no target
-  // Where the kept values are, ascending, of an encoder that has them at hand; its own until it
-  // encodes again. Otherwise empty: the decoder tells.
+  // Where the kept values are, ascending, from an encoder that has a list of them; otherwise empty,
+  // and the decoder tells. Valid until the encoder's next call.
   std::span<const uint32_t> positions = {};
 };
 

@@ -135,7 +135,10 @@ class RandomkEncoder final : public Encoder {
             agreed ? value - own(begin + i) + (mean_[begin + i] - some[i]) : value - some[i];
       }
     }
-    return {.size = shape_.payload_size(), .kept = shape_.kept, .target = shape_.kept};
+    return {.size = shape_.payload_size(),
+            .kept = shape_.kept,
+            .target = shape_.kept,
+            .positions = positions};
   }
 
  private:

@@ -68,7 +68,8 @@ class Ahead final : public VelocityMemory {
     });
   }
 
-  // The positions are the faster way at one value in 100, the pass at one in 16 (memory_bench).
+  // The positions are the faster way at one value in 100, the pass at one in 16 (memory_bench). The
+  // limit between them is a guess.
   void keep_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
     if (positions.size() > gradient.size() / 32) return keep(gradient, 0, gradient.size());
     auto from = positions.begin();

@@ -137,6 +137,8 @@ TEST_P(AheadMemory, IsMomentumWhereNothingWaits) {
   }
 }
 
+TEST(Ahead, WantsPositions) { EXPECT_TRUE(make("ahead")->wants_positions()); }
+
 // As `dgc` does, at a limit that depends on the number of ranks; the rest of the memory is as ever.
 TEST(Ahead, ClipsEachRanksGradientBeforeItIsAccumulated) {
   const Values g(16, 1.0f);  // a norm of 4

@@ -119,11 +119,11 @@ void SettleAheadAtOf(float momentum, float scale, float tail, const uint32_t* po
                      size_t kept, size_t begin, const float* g, const float* v, float* new_u,
                      float* rest, size_t count) {
   const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale);
-  const auto settle = [&](size_t from, size_t to) {
+  const auto settle = [&](size_t from, size_t to) HWY_ATTR {
     SettleAheadOf<kNesterov>(momentum, scale, tail, g + from, v + from, new_u + from, rest + from,
                              to - from);
   };
-  const auto add = [&](size_t from, size_t to) {
+  const auto add = [&](size_t from, size_t to) HWY_ATTR {
     SumAheadOf<kNesterov>(m, s, g + from, v + from, new_u + from, rest + from, to - from);
   };
   size_t done = 0;

@@ -69,7 +69,7 @@ TEST_P(Ahead, TakesMomentumAlongTheLongerAValueWaited) {
   });
 }
 
-// Lines without any are not looked at, the first and the last neither.
+// Where most lines, and many of the first or last ones, have no position.
 TEST_P(Ahead, SettlesFewPositionsAsAll) {
   const MomentumRule rule = GetParam();
   on_all([&](size_t count) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.h"
+
 namespace thinwire {
 
 CodedStream::CodedStream(StreamSpec spec, StreamCodec codec, Slot<Feedback> memory,
@@ -117,7 +119,11 @@ void CodedStream::find_positions(const Encoded& encoded, std::span<const std::by
     return;
   positions_.assign(encoded.positions.begin(), encoded.positions.end());
   found_ = true;
-  if (!positions_.empty()) return;
+  if (!positions_.empty()) {
+    THINWIRE_CHECK(positions_.size() == encoded.kept,
+                   "an encoder listed other values than it kept");
+    return;
+  }
   const auto collect = [this](std::span<const uint32_t> some, std::span<const float> /*values*/) {
     positions_.insert(positions_.end(), some.begin(), some.end());
   };

@@ -92,8 +92,11 @@ TEST_P(FeedbackThreads, KeepTheSameValues) {
       const Signal signal = memory->prepare(step, {});
       trace.add(signal.values);
       if (signal.moments) trace.add_moments(*signal.moments);
-      encoder->encode(signal, {}, payload, memory->rest());
-      memory->sent(step, 0, kCount);
+      const Encoded encoded = encoder->encode(signal, {}, payload, memory->rest());
+      if (memory->wants_positions())
+        memory->sent_at(step, encoded.positions);
+      else
+        memory->sent(step, 0, kCount);
       memory->commit();
       encoder->commit();
     }
