@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "plan/find_link.h"
@@ -82,17 +83,26 @@ TEST(ProbeLink, EndsSoonOverAVerySlowLink) {
   });
 }
 
-// 16 KiB take a hundredth of a latency. A busy machine makes the link slower, and the latency
-// longer, which is taken off.
+// What a busy machine holds up is taken for the link's, so that the highest of three rates counts.
+// No rate is far above the link's.
+double highest_of_three(const std::function<ProbedLink()>& probe, const LinkSpec& link) {
+  double highest = 0;
+  for (int again = 0; again < 3; ++again) {
+    const ProbedLink found = probe();
+    EXPECT_LE(found.bits_per_second, 1.5 * link.bits_per_second);
+    EXPECT_GE(found.latency_seconds, link.latency_seconds);
+    if (!found.at_least) highest = std::max(highest, found.bits_per_second);
+  }
+  return highest;
+}
+
+// 16 KiB take a hundredth of a latency, which is taken off.
 TEST(ProbeLink, FindsTheRateBesideALongLatency) {
+  const LinkSpec link{.bits_per_second = 1e9, .latency_seconds = 0.05};
   for (const int ranks : {2, 4})
-    run_local(ranks, [](Group& group) {
-      SlowGroup slow(group, {.bits_per_second = 1e9, .latency_seconds = 0.05});
-      const ProbedLink link = probe_link(slow);
-      EXPECT_FALSE(link.at_least);
-      EXPECT_LE(link.bits_per_second, 1.5e9);
-      EXPECT_GE(link.bits_per_second, 2.5e8);
-      EXPECT_GE(link.latency_seconds, 0.05);
+    run_local(ranks, [&](Group& group) {
+      SlowGroup slow(group, link);
+      EXPECT_GE(highest_of_three([&] { return probe_link(slow); }, link), 2.5e8);
     });
 }
 
@@ -100,9 +110,8 @@ TEST(ProbeLink, FindsAKnownRateSooner) {
   const LinkSpec known{.bits_per_second = 1e9, .latency_seconds = 0.05};
   run_local(2, [&](Group& group) {
     SlowGroup slow(group, known);
-    const ProbedLink link = probe_link(slow, 2 * least_probe_seconds(2, known), known);
-    EXPECT_LE(link.bits_per_second, 1.5e9);
-    EXPECT_GE(link.bits_per_second, 2.5e8);
+    const double enough = 2 * least_probe_seconds(2, known);
+    EXPECT_GE(highest_of_three([&] { return probe_link(slow, enough, known); }, known), 2.5e8);
     EXPECT_TRUE(probe_link(slow, 0.05, known).at_least);  // less than a round
   });
 }
