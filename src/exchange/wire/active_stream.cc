@@ -3,7 +3,6 @@
 #include "exchange/wire/active_stream.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "exchange/state/remembered_row.h"
 #include "exchange/state/stream_keys.h"
 #include "exchange/step/stopwatch.h"
+#include "exchange/wire/add_scattered.h"
 #include "exchange/wire/open_stream.h"
 #include "kernel/add_floats.h"
 #include "kernel/axpy.h"
@@ -29,12 +29,12 @@ ActiveStream::ActiveStream(const PlannedStream& planned, size_t index, const Cod
       coded_(work_ != nullptr ? open_device_stream(planned, terms, store, work_)
                               : open_stream(planned, terms, store)),
       processors_codec_(work_ != nullptr ? terms.codec : nullptr),
+      values_(make_stream_values(planned.tensors, planned.spec.count(), work_)),
       plain_(planned.plain),
-      tensors_(planned.tensors),
       first_(planned.first),
       owner_(planned.owner),
       index_(index),
-      norms_(options.norms),
+      meter_(options.norms),
       codec_text_(planned.plain ? "fp32" : terms.codec_text) {
   if (!plain_) observe_ = options.observe;
   if (terms.combine != nullptr) rule_ = terms.combine->over_vectors();  // null inside a group: sums
@@ -89,42 +89,25 @@ bool ActiveStream::open(const StepContext& context) {
   in_parts_ = false;
   apart_ = false;
   signal_ = {};
-  counters_ = {.values = spec().count()};
-  gradient_square_ = 0;
-  rest_square_ = 0;
+  meter_.begin(spec().count());
   return true;
 }
 
-// All values in one piece, which is the memory of the tensor if there is one.
+// All values in one piece.
 void ActiveStream::join(StepContext& context) {
-  if (work_ != nullptr) return join_on_device(context);
-  if (tensors_.size() == 1) {
-    result_ = context.tensors.values(tensors_.front());
-  } else {
-    joined_.resize(spec().count());
-    result_ = joined_;
-    auto to = joined_.begin();
-    for (const size_t tensor : tensors_)
-      to = std::copy_n(context.tensors.values(tensor).begin(),
-                       context.tensors.values(tensor).size(), to);
-  }
+  result_ = values_->join(context.tensors);
   apply_factor(context, result_);
-  if (owed_ != nullptr && !sits_out_) owed_->release_strays(result_);
+  if (owed_ != nullptr && !sits_out_) values_->add_strays(*owed_, result_);
+  values_->await();
   if (sits_out_) signal_ = result_;
-}
-
-double ActiveStream::square_sum(std::span<const float> values) const {
-  if (work_ == nullptr) return measure(values).square_sum;
-  work_->begin();
-  return device::measure(*work_, values).square_sum;
 }
 
 // In place: zeros for a rank that gives nothing, else times the rank's factor.
 void ActiveStream::apply_factor(const StepContext& context, std::span<float> values) const {
   if (sits_out_ || context.gives_zeros)
-    kernel::fill(values, 0.0f);
+    values_->fill(values, 0.0f);
   else if (context.factor != 1)
-    kernel::scale(values, context.factor);
+    values_->scale(values, context.factor);
 }
 
 void ActiveStream::prepare(StepContext& context) {
@@ -144,68 +127,55 @@ void ActiveStream::prepare_parts(StepContext& context) {
   if (!in_parts_) form_whole(context);
 }
 
+// On a device the values are one piece all the same, which costs little there.
 void ActiveStream::prepare_apart(StepContext& context) {
-  if (work_ != nullptr) return prepare_on_device(context);
-  if (!may_lie_apart() || context.sits_out()) return prepare(context);
   if (!open(context)) return;
-  apart_ = true;
-  form_from_tensors(context);
+  apart_ = work_ == nullptr && may_lie_apart() && !sits_out_;
+  if (!apart_) join(context);
+  if (sits_out_) return;
+  may_lie_apart() ? form_from_places(context) : form_whole(context);
 }
 
 // Observers, methods that look at this step's own part, and what strays from owners want one piece.
 bool ActiveStream::may_lie_apart() const {
   const CodecInfo& info = codec().info();
-  return tensors_.size() > 1 && coded_.memory().only_adds() && info.sparse && !info.fresh &&
+  return tensors().size() > 1 && coded_.memory().only_adds() && info.sparse && !info.fresh &&
          !observe_ && owed_ == nullptr;
 }
 
-void ActiveStream::form_from_tensors(StepContext& context) {
-  places_.clear();
-  for (const size_t tensor : tensors_) {
-    apply_factor(context, context.tensors.values(tensor));
-    places_.push_back(context.tensors.values(tensor));
-  }
-  form_from_places(context);
-  result_ = {};
-}
-
+// The moments of tensors are added one after another wherever the values lie: codecs choose by them.
 void ActiveStream::form_from_places(StepContext& context) {
+  places_.clear();
+  size_t begin = 0;
+  for (const size_t tensor : tensors()) {
+    std::span<float> values = context.tensors.values(tensor);
+    if (apart_)
+      apply_factor(context, values);
+    else
+      values = result_.subspan(begin, values.size());
+    places_.push_back(values);
+    begin += values.size();
+  }
+  if (apart_) result_ = {};
   signal_ = coded_.form_joined(places_, context.call).values;
   note_fault(context);
-  if (!norms_) return;
-  for (const std::span<const float> gradient : places_) count_gradient(square_sum(gradient));
+  if (!meter_.norms()) return;
+  for (const std::span<const float> gradient : places_)
+    meter_.gradient(values_->square_sum(gradient));
 }
 
 void ActiveStream::begin_mean(StepContext& context) {
-  if (work_ != nullptr) return device::fill(*work_, result_, 0.0f);
-  if (!apart_) return kernel::fill(result_, 0.0f);
-  for (const size_t tensor : tensors_) kernel::fill(context.tensors.values(tensor), 0.0f);
+  if (!apart_) return values_->fill(result_, 0.0f);
+  for (const size_t tensor : tensors()) values_->fill(context.tensors.values(tensor), 0.0f);
 }
 
 FrameOutcome ActiveStream::add_to_mean(StepContext& context, const FrameHeader& expected,
                                        std::span<const std::byte> bytes, float weight) {
   if (!apart_) return add_frame(context, expected, decoder(), bytes, weight, result_);
   return read_frame_with(context, expected, bytes, [&](std::span<const std::byte> payload) {
-    Place place;
-    const auto add = [&](std::span<const uint32_t> positions, std::span<const float> values) {
-      add_apart(context, positions, values, weight, place);
-    };
-    return decoder().visit(payload, std::cref(add));  // a reference needs no allocation
+    AddScattered add(context.tensors, tensors(), weight);
+    return decoder().visit(payload, std::ref(add));  // a reference needs no allocation
   });
-}
-
-// Positions ascend, from one call of a frame to the next as well.
-void ActiveStream::add_apart(StepContext& context, std::span<const uint32_t> positions,
-                             std::span<const float> values, float weight, Place& place) const {
-  std::span<float> mean = context.tensors.values(tensors_[place.tensor]);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    while (positions[i] - place.begin >= mean.size()) {
-      if (place.tensor + 1 == tensors_.size()) return;  // past the end: decoders never show that
-      place.begin += mean.size();
-      mean = context.tensors.values(tensors_[++place.tensor]);
-    }
-    mean[positions[i] - place.begin] += weight * values[i];
-  }
 }
 
 FrameOutcome ActiveStream::take_mean_part(StepContext& context, const FrameHeader& expected,
@@ -240,18 +210,13 @@ void ActiveStream::form_whole(StepContext& context) {
 void ActiveStream::examine(StepContext& context, const Signal& signal,
                            std::span<const float> gradient) {
   note_fault(context);
-  if (!norms_) return;
+  if (!meter_.norms()) return;
   const bool same = signal.values.data() == gradient.data();
-  count_gradient(same ? signal.moments->square_sum : square_sum(gradient));
+  meter_.gradient(same ? signal.moments->square_sum : values_->square_sum(gradient));
 }
 
 void ActiveStream::note_fault(StepContext& context) const {
   if (!finite()) context.faults.add(ErrorCode::kNonFinite, index_, context.group.rank());
-}
-
-void ActiveStream::count_gradient(double square_sum) {
-  gradient_square_ += square_sum;
-  counters_.gradient_norm = std::sqrt(gradient_square_);
 }
 
 Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
@@ -263,7 +228,7 @@ Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
 Call ActiveStream::call_for(const StepContext& context, const Signal& part) {
   Call call = context.call;
   if (threshold_ != nullptr)
-    call.quota = threshold_->offer(part.values, target(), call, tensors_.front());
+    call.quota = threshold_->offer(part.values, target(), call, tensors().front());
   return call;
 }
 
@@ -273,8 +238,9 @@ size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const 
   const Encoded encoded =
       coded_.encode(encoder, part, begin, call_for(context, part), out.subspan(kFrameHeaderSize));
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
-  count(encoded, coded_.rest(begin, part.values.size()));
-  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
+  meter_.kept(encoded);
+  meter_.framed(encoded.size);
+  measure_rest(coded_.rest(begin, part.values.size()));
   return kFrameHeaderSize + encoded.size;
 }
 
@@ -288,7 +254,7 @@ size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t 
     header.payload_size = size - kFrameHeaderSize;
   } else {
     header.flags = kFrameNonFinite;
-    counters_.frame_bytes += size;
+    meter_.flagged_frame();
   }
   seal_frame(header, out.first(size));
   return size;
@@ -317,8 +283,8 @@ bool ActiveStream::add_own_coded(StepContext& context, const Coder& coder, size_
     return true;
   }
   const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
-  coder.encoder->rollback();                  // it serves other parts too, and remembers none
-  count({}, coded_.rest(begin, sum.size()));  // nothing left this rank
+  coder.encoder->rollback();  // it serves other parts too, and remembers none
+  measure_rest(coded_.rest(begin, sum.size()));
   coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;
 }
@@ -338,8 +304,7 @@ size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::by
   const size_t size = encoder().offer(round, whole(), context.call, out);
   if (sits_out_) return size;
   if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
-  counters_.payload_bytes += size;
-  counters_.frame_bytes += size;
+  meter_.unframed(size);
   return size;
 }
 
@@ -360,9 +325,10 @@ void ActiveStream::encode_agreed(StepContext& context, std::span<std::byte> scra
     if (sits_out_) {
       size = encoder().encode(whole(), context.call, scratch, {}).size;
     } else {
-      Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
-      size = std::exchange(encoded.size, 0);
-      count(encoded, rest());
+      const Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
+      size = encoded.size;
+      meter_.kept(encoded);
+      measure_rest(rest());
     }
   }
   const Stopwatch watch(context.decompress_seconds);
@@ -374,49 +340,32 @@ std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
   const Signal signal = whole();
   const Encoded encoded = coded_.write(encoder(), signal, 0, call_for(context, signal), scratch);
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
-  counters_.kept += encoded.kept;
-  counters_.target += encoded.target;
+  meter_.kept(encoded);
   return scratch.first(encoded.size);
 }
 
 void ActiveStream::end_kept(size_t withheld) {
-  counters_.kept -= withheld;
-  count({}, rest());
+  meter_.withheld(withheld);
+  measure_rest(rest());
   coded_.sent(0, spec().count());
 }
 
-void ActiveStream::count_frame(size_t payload_size, bool dense) noexcept {
-  counters_.payload_bytes += payload_size;
-  counters_.frame_bytes += kFrameHeaderSize + payload_size;
-  counters_.dense_frames += dense;
-}
-
-void ActiveStream::count(const Encoded& encoded, std::span<const float> rest) {
-  counters_.kept += encoded.kept;
-  counters_.target += encoded.target;
-  counters_.payload_bytes += encoded.size;
-  if (norms_ && !rest.empty()) {
-    rest_square_ += square_sum(rest);
-    counters_.rest_norm = std::sqrt(rest_square_);
-  }
-}
-
-void ActiveStream::count_mean(const Encoded& encoded) {
-  count(encoded, {});
-  counters_.frame_bytes += kFrameHeaderSize + encoded.size;
+void ActiveStream::measure_rest(std::span<const float> rest) {
+  if (meter_.norms() && !rest.empty()) meter_.rest(values_->square_sum(rest));
 }
 
 void ActiveStream::sent_unframed() {
   if (sits_out_) return;
   coded_.keep_nothing(0, spec().count());
-  count({.size = 4 * spec().count(), .kept = spec().count()}, rest());
-  counters_.frame_bytes = counters_.payload_bytes;
+  meter_.kept({.kept = spec().count()});
+  meter_.unframed(4 * spec().count());
+  measure_rest(rest());
 }
 
 void ActiveStream::end(StepContext& context, bool skipped) {
   signal_ = {};
   if (!prepared_) {  // too few ranks took part, or the step failed before its bucket began
-    counters_ = {.values = spec().count()};
+    meter_.begin(spec().count());
     return;
   }
   if (!skipped) {
@@ -436,8 +385,8 @@ void ActiveStream::show_regime(StepContext& context) {
   const Stopwatch watch(context.decompress_seconds);
   if (!apart_) regime_->add(result_, 0);
   size_t begin = 0;
-  for (size_t i = 0; apart_ && i < tensors_.size(); ++i) {
-    const std::span<const float> mean = context.tensors.values(tensors_[i]);
+  for (size_t i = 0; apart_ && i < tensors().size(); ++i) {
+    const std::span<const float> mean = context.tensors.values(tensors()[i]);
     regime_->add(mean, begin);
     begin += mean.size();
   }
@@ -447,16 +396,10 @@ void ActiveStream::show_regime(StepContext& context) {
 void ActiveStream::give_result(StepContext& context) {
   if (!prepared_ || std::exchange(result_is_in_tensors_, true)) return;
   if (!sits_out_ && !apart_) coded_.receive(result_);
-  if (work_ != nullptr) return give_from_device(context);
+  count_device_rest();
   if (remembered_ != nullptr && rule_->remembers() == Remembers::kResult)
     std::copy(result_.begin(), result_.end(), remembered_->next().begin());
-  if (apart_ || tensors_.size() == 1) return;
-  auto from = joined_.cbegin();
-  for (const size_t tensor : tensors_) {
-    const auto values = context.tensors.values(tensor);
-    std::copy_n(from, values.size(), values.begin());
-    from += static_cast<std::ptrdiff_t>(values.size());
-  }
+  if (!apart_) values_->give(context.tensors);
 }
 
 }  // namespace thinwire

@@ -18,6 +18,8 @@
 #include "exchange/wire/coding_terms.h"
 #include "exchange/wire/device_parts.h"
 #include "exchange/wire/frames.h"
+#include "exchange/wire/stream_meter.h"
+#include "exchange/wire/stream_values.h"
 #include "stream/coded_stream.h"
 #include "thinwire/codec.h"
 #include "thinwire/exchange.h"
@@ -72,7 +74,7 @@ class ActiveStream {
 
   size_t index() const noexcept { return index_; }
   const StreamSpec& spec() const noexcept { return coded_.spec(); }
-  const std::vector<size_t>& tensors() const noexcept { return tensors_; }
+  const std::vector<size_t>& tensors() const noexcept { return values_->tensors(); }
   size_t first() const noexcept { return first_; }  // as PlannedStream has it
   std::optional<size_t> owner() const noexcept { return owner_; }
   const Codec& codec() const noexcept { return coded_.codec(); }
@@ -198,15 +200,8 @@ class ActiveStream {
   std::span<float> rest() noexcept { return coded_.rest(0, spec().count()); }
   void end_kept(size_t withheld);
 
-  // Counts a frame of such an exchange, and the values of the mean that one of an owner brings.
-  void count_frame(size_t payload_size, bool dense) noexcept;
-  void count_reduced(size_t kept) noexcept { counters_.reduced += kept; }
-
   // Counts what left without a frame: everything, as it is.
   void sent_unframed();
-
-  // Counts the frame of a mean that this rank hands out.
-  void count_mean(const Encoded& encoded);
 
   // The mean goes to the tensors, before the step is known to count. For exchanges that pass it on;
   // end does it otherwise. REQUIRES: a memory that does not follow the mean.
@@ -215,12 +210,13 @@ class ActiveStream {
   // The step counts, or never happened; a mean that counts goes to the tensors.
   void end(StepContext& context, bool skipped);
 
-  const StreamCounters& counters() const noexcept { return counters_; }
+  // For exchanges that make frames of its payload, or of a mean, themselves: they count those here.
+  StreamMeter& meter() noexcept { return meter_; }
+  const StreamCounters& counters() const noexcept { return meter_.counters(); }
 
  private:
   bool open(const StepContext& context);
   void join(StepContext& context);
-  void join_on_device(StepContext& context);
   void prepare_device_parts(StepContext& context);
   void count_device_rest();
   DeviceParts& device_parts();
@@ -228,55 +224,36 @@ class ActiveStream {
   FrameOutcome take_device_part(StepContext& context, const FrameHeader& expected,
                                 std::span<const std::byte> bytes);
   void end_device_part(StepContext& context, bool is_last);
-  void give_from_device(StepContext& context);
-  template <typename Piece>
-  void for_pieces(StepContext& context, const Piece& piece);
-  double square_sum(std::span<const float> values) const;
   void apply_factor(const StepContext& context, std::span<float> values) const;
   void form_whole(StepContext& context);
-  void form_from_tensors(StepContext& context);
   void form_from_places(StepContext& context);
-  void prepare_on_device(StepContext& context);
   bool may_lie_apart() const;
-
-  // The tensor that the next positions of a frame lie in or after, and where it begins in the
-  // stream.
-  struct Place {
-    size_t tensor = 0;
-    size_t begin = 0;
-  };
-  void add_apart(StepContext& context, std::span<const uint32_t> positions,
-                 std::span<const float> values, float weight, Place& place) const;
   void show_regime(StepContext& context);
   Signal part(StepContext& context, size_t begin, size_t count);
   Signal whole();
   void examine(StepContext& context, const Signal& signal, std::span<const float> gradient);
   void note_fault(StepContext& context) const;
-  void count_gradient(double square_sum);
   Call call_for(const StepContext& context, const Signal& part);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
                 std::span<std::byte> out);
-  void count(const Encoded& encoded, std::span<const float> rest);
+  void measure_rest(std::span<const float> rest);
 
   SharedWork work_;  // null: values are in the processor's memory
   CodedStream coded_;
   std::shared_ptr<const Codec> processors_codec_;  // of a stream in a device's memory
   std::unique_ptr<DeviceParts> device_parts_;      // of methods that send part by part
+  std::unique_ptr<StreamValues> values_;
   bool plain_;
-  std::vector<size_t> tensors_;
   size_t first_;
   std::optional<size_t> owner_;
   size_t index_;
-  bool norms_;
   std::function<void(const StreamSpec&, const Signal&, const Call&)> observe_;  // may be empty
   OwnerMemory* owed_ = nullptr;
   const VectorRule* rule_ = nullptr;     // the rule that combines, if it is one over whole vectors
   RememberedRow* remembered_ = nullptr;  // what it remembers from step to step; null: nothing
   GlobalThreshold* threshold_ = nullptr;
   CriticalRegime* regime_ = nullptr;
-  std::vector<float> joined_;  // the values of several tensors, one after another
-  std::unique_ptr<device::DeviceFloats> joined_there_;  // the same, in the device's memory
-  std::vector<std::span<const float>> places_;          // of the tensors, for a signal formed apart
+  std::vector<std::span<const float>> places_;  // of the tensors, for a signal formed apart
 
   bool prepared_ = false;
   bool result_is_in_tensors_ = false;
@@ -286,9 +263,7 @@ class ActiveStream {
   bool apart_ = false;             // signal and mean are of the tensors where they lie
   std::span<const float> signal_;  // unless in parts
   std::span<float> result_;        // unless apart
-  double gradient_square_ = 0;
-  double rest_square_ = 0;
-  StreamCounters counters_;
+  StreamMeter meter_;
   std::string codec_text_;
   std::string why_staged_;
 };

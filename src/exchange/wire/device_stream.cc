@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "exchange/state/owner_memory.h"
 #include "exchange/wire/active_stream.h"
 
 namespace thinwire {
@@ -40,79 +39,28 @@ void fill_with_heavy_tail(device::DeviceWork& work, std::span<float> values) {
 
 }  // namespace
 
-// Calls piece(tensor, its values in result_), in the order of the stream.
-template <typename Piece>
-void ActiveStream::for_pieces(StepContext& context, const Piece& piece) {
-  size_t begin = 0;
-  for (const size_t tensor : tensors_) {
-    const size_t count = context.tensors.values(tensor).size();
-    piece(tensor, result_.subspan(begin, count));
-    begin += count;
-  }
-}
-
-// Tensors that were not given, or in another format, are in the processor's memory. Memory and
-// encoder may have a queue of their own: what they are given is there.
-void ActiveStream::join_on_device(StepContext& context) {
-  if (tensors_.size() == 1 && context.tensors.on_device(tensors_.front())) {
-    result_ = context.tensors.values(tensors_.front());
-  } else {
-    if (joined_there_ == nullptr)
-      joined_there_ = std::make_unique<device::DeviceFloats>(work_, spec().count());
-    result_ = joined_there_->values();
-    for_pieces(context, [&](size_t tensor, std::span<float> to) {
-      const std::span<const float> from = context.tensors.values(tensor);
-      if (context.tensors.on_device(tensor))
-        device::copy(*work_, from, to);
-      else
-        work_->send(to.data(), std::as_bytes(from));
-    });
-  }
-  if (sits_out_ || context.gives_zeros)
-    device::fill(*work_, result_, 0.0f);
-  else if (context.factor != 1)
-    device::scale(*work_, result_, context.factor);
-  if (owed_ != nullptr && owed_->has_strays() && !sits_out_) {
-    std::vector<float> values(result_.size());
-    work_->fetch(std::as_writable_bytes(std::span(values)), result_.data());
-    owed_->release_strays(values);
-    work_->send(result_.data(), std::as_bytes(std::span(values)));
-  }
-  work_->await();
-  if (sits_out_) signal_ = result_;
-}
-
 // Codecs with a threshold of their own keep all of what is alike, and those that fit a law find one
 // in the heavy tail.
 void ActiveStream::rehearse() {
-  auto values = std::make_unique<device::DeviceFloats>(work_, spec().count());
+  std::unique_ptr<device::DeviceFloats> own;
+  std::span<float> values = values_->reserve();
+  if (values.empty()) {
+    own = std::make_unique<device::DeviceFloats>(work_, spec().count());
+    values = own->values();
+  }
   std::vector<std::byte> payload(codec().max_encoded_size(spec()));
   const auto step = [&] {
-    const Signal& signal = coded_.form(values->values(), {});
+    const Signal& signal = coded_.form(values, {});
     const size_t size = coded_.encode(encoder(), signal, 0, {}, payload).size;
-    device::fill(*work_, values->values(), 0.0f);
-    decoder().decode_add(std::span(payload).first(size), 1.0f, values->values()).or_throw();
+    device::fill(*work_, values, 0.0f);
+    decoder().decode_add(std::span(payload).first(size), 1.0f, values).or_throw();
     coded_.rollback();
     work_->await();
   };
-  device::fill(*work_, values->values(), 1.0f);
+  device::fill(*work_, values, 1.0f);
   step();
-  fill_with_heavy_tail(*work_, values->values());
+  fill_with_heavy_tail(*work_, values);
   step();
-  if (tensors_.size() > 1) joined_there_ = std::move(values);
-}
-
-// In one piece, but where the processor adds the moments of tensors one after another, so is it
-// here: codecs choose by them.
-void ActiveStream::prepare_on_device(StepContext& context) {
-  if (!open(context)) return;
-  join(context);
-  if (sits_out_) return;
-  if (!may_lie_apart()) return form_whole(context);
-  places_.clear();
-  for_pieces(context,
-             [&](size_t /*tensor*/, std::span<float> values) { places_.push_back(values); });
-  form_from_places(context);
 }
 
 // Dense methods and scatter-reduce: the whole payload now, of which parts are sent.
@@ -128,9 +76,7 @@ void ActiveStream::prepare_device_parts(StepContext& context) {
 
 // Once for all parts, when the memory has been told of each.
 void ActiveStream::count_device_rest() {
-  if (device_parts_ == nullptr || !norms_ || sits_out_ || !finite() || rest().empty()) return;
-  rest_square_ = square_sum(rest());
-  counters_.rest_norm = std::sqrt(rest_square_);
+  if (device_parts_ != nullptr && !sits_out_ && finite()) measure_rest(rest());
 }
 
 DeviceParts& ActiveStream::device_parts() {
@@ -148,8 +94,8 @@ size_t ActiveStream::copy_device_part(size_t begin, size_t count, std::span<std:
   std::copy(payload.begin(), payload.end(),
             out.begin() + static_cast<std::ptrdiff_t>(kFrameHeaderSize));
   coded_.sent(begin, count);
-  this->count({.size = payload.size(), .kept = count}, {});
-  counters_.frame_bytes += kFrameHeaderSize + payload.size();
+  meter_.kept({.kept = count});
+  meter_.framed(payload.size());
   return kFrameHeaderSize + payload.size();
 }
 
@@ -172,18 +118,6 @@ void ActiveStream::end_device_part(StepContext& context, bool is_last) {
   if (!is_last) return;
   device_parts_->decode(result_, [&](size_t sender) {
     context.faults.add(ErrorCode::kCorrupt, index_, static_cast<int>(sender));
-  });
-}
-
-void ActiveStream::give_from_device(StepContext& context) {
-  count_device_rest();
-  if (joined_there_ == nullptr || result_.data() != joined_there_->values().data()) return;
-  for_pieces(context, [&](size_t tensor, std::span<float> from) {
-    const std::span<float> to = context.tensors.values(tensor);
-    if (context.tensors.on_device(tensor))
-      device::copy(*work_, from, to);
-    else
-      work_->fetch(std::as_writable_bytes(to), from.data());
   });
 }
 
