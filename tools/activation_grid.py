@@ -37,6 +37,7 @@ class Grid:
         self.cost: dict[tuple[str, str, str, str], float] = {}
         self.off: dict[tuple[str, str, str, str], float] = {}
         self.size: dict[tuple[str, str, str, str], float] = {}
+        self.reach: dict[tuple[str, str, str, str], float] = {}  # half the distance of the seeds' costs, if there are several
         for case, variants in found.items():
             training, place, depth = parts_of(case)
             if depth not in self.depths:
@@ -54,10 +55,18 @@ class Grid:
                 pairs = [[mode - judged(plain[seed])[0] for mode in judged(run)]
                          for seed, run in seeds.items() if seed in plain]
                 if pairs:
-                    self.off[key], self.cost[key] = (statistics.mean(column) for column in zip(*pairs))
+                    off, on = zip(*pairs)
+                    self.off[key], self.cost[key] = statistics.mean(off), statistics.mean(on)
+                    if len(on) > 1:
+                        self.reach[key] = (max(on) - min(on)) / 2
 
     def codecs(self, training: str, place: str) -> list[str]:
         return list(dict.fromkeys(key[3] for key in self.size if key[:2] == (training, place)))
+
+    def cost_text(self, key: tuple[str, str, str, str]) -> str:
+        if key not in self.cost:
+            return ""
+        return f"{self.cost[key]:+.3f}" + (f" ± {self.reach[key]:.3f}" if key in self.reach else "")
 
     def table(self, training: str, place: str) -> list[str]:
         base = self.base.get((training, place))
@@ -69,7 +78,7 @@ class Grid:
             cells = [codec]
             for depth in self.depths:
                 key = training, place, depth, codec
-                cells += [f"{self.cost[key]:+.3f}" if key in self.cost else "",
+                cells += [self.cost_text(key),
                           f"{self.off[key]:+.3f}" if key in self.off else "",
                           f"{self.size[key]:.2f}" if key in self.size else ""]
             lines.append("| " + " | ".join(cells) + " |")
@@ -113,7 +122,8 @@ def claims(grid: Grid) -> list[tuple[str, int, int]]:
 
 def grid_table(study: dict, found: dict) -> list[str]:
     grid = Grid(study, found)
-    lines = ["Differences of perplexity to the same training without compression: with compression on in the test, and off.", ""]
+    lines = ["Differences of perplexity to the same training without compression: with compression on in the test, and off."
+             + (" In these tables ± is half the distance between the lowest and the highest seed." if grid.reach else ""), ""]
     for training, place in grid.places:
         lines += [*grid.table(training, place), ""]
     lines += ["## What the paper says, and what these runs say", "",

@@ -39,6 +39,14 @@ class Grids(unittest.TestCase):
         self.assertIn("| random 25 % | +3.000 | +2.000 | 6.00 | +5.000 | +3.000 | 2.00 |", lines)
         self.assertIn("| code, 4x |  |  |  | +1.000 | +1.000 | 1.00 |", lines)
 
+    def test_show_how_far_apart_seeds_are(self):
+        found = {case: {codec: {1: seeds[1], 2: seeds[1]} for codec, seeds in codecs.items()}
+                 for case, codecs in FOUND.items()}
+        found["from scratch, pipeline cuts, all"]["2 bits"] = {1: run(11, 14, 900_000), 2: run(11, 13, 900_000)}
+        lines = activation_grid.grid_table({"first": "none"}, found)
+        self.assertIn("± is half the distance", lines[0])
+        self.assertIn("| 2 bits |  |  |  | +3.500 ± 0.500 | +1.000 | 0.90 |", lines)
+
     def test_judge_claims_by_pairs_that_were_run(self):
         found = {text.split(":")[0]: (less, of) for text, less, of in
                  activation_grid.claims(activation_grid.Grid({"first": "none"}, FOUND))}
