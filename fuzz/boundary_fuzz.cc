@@ -19,27 +19,32 @@ namespace {
 struct Method {
   const char* codec;
   const char* memory;
+  float scale = 1;  // of activations
 };
+// A little below what fp32 holds: changes of what the receiver remembers may add up to more.
+constexpr float kLarge = 5e37f;
 constexpr Method kMethods[] = {{"fp32", "none"},
                                {"topk:density=0.25", "none"},
                                {"int8", "ef"},
                                {"topk:density=0.25", "ef21"},
                                {"uniform:bits=4,block=64", "aqsgd"},
-                               {"topk:density=0.25", "aqsgd:cache=fp16"}};
+                               {"topk:density=0.25", "aqsgd:cache=fp16"},
+                               {"fp32", "ef21", kLarge},
+                               {"topk:density=0.25", "aqsgd", kLarge}};
 constexpr size_t kSample = 24;  // values
 
-std::vector<float> activations(std::span<const uint64_t> ids, uint64_t step) {
+std::vector<float> activations(std::span<const uint64_t> ids, uint64_t step, float scale) {
   std::vector<float> values;
   for (const uint64_t id : ids)
     for (size_t i = 0; i < kSample; ++i)
-      values.push_back(random_normal({.seed = 1 + step, .step = id}, i));
+      values.push_back(scale * random_normal({.seed = 1 + step, .step = id}, i));
   return values;
 }
 
 // A receiver that has seen four samples, and the message of two of them and two new ones.
 class Cut {
  public:
-  explicit Cut(const Method& method) {
+  explicit Cut(const Method& method) : scale_(method.scale) {
     BoundarySpec spec;
     spec.name = "cut";
     spec.sample_shape = {4, 6};
@@ -76,9 +81,10 @@ class Cut {
 
   void send(BoundarySender& sender, const Visit& visit) {
     good_.resize(sender.max_message_size());
-    good_.resize(sender.encode(activations(visit.ids, visit.step), visit, good_).size);
+    good_.resize(sender.encode(activations(visit.ids, visit.step, scale_), visit, good_).size);
   }
 
+  float scale_;
   const std::vector<uint64_t> ids_ = {2, 3, 4, 5};
   std::unique_ptr<BoundaryReceiver> receiver_;
   std::vector<std::byte> good_;
