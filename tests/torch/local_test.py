@@ -371,7 +371,7 @@ class Local(unittest.TestCase):
         self.assertFalse(torch.equal(other[0][0], named[0][0]))
 
     def test_a_saved_state_continues_bit_for_bit(self):
-        for codec in ("fp32", "int8"):
+        for codec in ("fp32", "topk:density=0.02,block=4096,values=int2", "int8"):
             ranks = on_ranks(2, resumed, codec)
             for found in ranks:
                 for kind, same, _ in found:
