@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.algorithms import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_test import Run, error_of
+from momentum_runs import Run, error_of
 from nets import backward, batch_of, make_net, train, weights_of
 from ranks import on_ranks
 

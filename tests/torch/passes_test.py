@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_test import error_of
+from momentum_runs import error_of
 from nets import backward, batch_of, make_net, train, weights_of
 from ranks import on_ranks
 
