@@ -21,7 +21,7 @@ struct Method {
   const char* memory;
   float scale = 1;  // of activations
 };
-// A little below what fp32 holds: changes of what the receiver remembers may add up to more.
+// So large that a few of them add up to more than fp32 holds.
 constexpr float kLarge = 5e37f;
 constexpr Method kMethods[] = {{"fp32", "none"},
                                {"topk:density=0.25", "none"},

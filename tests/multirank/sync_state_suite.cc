@@ -129,8 +129,12 @@ TEST_P(SyncState, AnotherNumberOfRanksGoesOn) {
       worker.continue_at(8);
       centre.resize(worker.x.size());
       worker.sync().centre(worker.x, centre);
-      for (size_t i = 0; n() % 2 == 0 && i < centre.size(); ++i)
-        ASSERT_NEAR(centre[i], agreed[i], 1e-5f) << options.method << " " << options.codec;
+      float away = 0;
+      for (size_t i = 0; i < centre.size(); ++i)
+        away = std::max(away, std::abs(centre[i] - agreed[i]));
+      if (n() % 2 == 0) {
+        EXPECT_LT(away, 1e-5f) << options.method << " " << options.codec;
+      }
       int rounds = 0;
       for (int step = 0; step < 8; ++step) {
         const auto report = worker.step();

@@ -7,9 +7,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import STEPS, Run, away, error_of
+from momentum_runs import STEPS, Run, away
 from nets import batch_of, make_net, train
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 
 def given_back_too_early(rank, size):

@@ -56,11 +56,3 @@ class Run:
 
 def away(one, other):
     return (weights_of(one.model) - weights_of(other.model)).abs().max().item()
-
-
-def error_of(call):
-    try:
-        call()
-    except Exception as error:
-        return str(error)
-    return "nothing"

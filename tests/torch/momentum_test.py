@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import STEPS, Run, away, error_of
+from momentum_runs import STEPS, Run, away
 from nets import batch_of, make_net, train, weights_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 
 def is_sgd(rank, size):

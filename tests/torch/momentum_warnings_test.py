@@ -6,9 +6,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import error_of
 from nets import batch_of, make_net, train, weights_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 
 def warned(rank, size):

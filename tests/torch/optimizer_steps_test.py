@@ -9,9 +9,9 @@ from torch import nn
 from torch.distributed.algorithms import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import Run, error_of
+from momentum_runs import Run
 from nets import backward, batch_of, make_net, train, weights_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 
 class Derived(torch.optim.SGD):

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import error_of
 from nets import backward, batch_of, make_net, train, weights_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 FP32 = {"codec": "fp32", "momentum": "memory"}
 

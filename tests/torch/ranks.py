@@ -60,3 +60,12 @@ def on_ranks(size, work, *arguments, limit=300, lost=frozenset()):
                 process.kill()
                 process.join()
     return [found[r] for r in range(size) if r not in lost]
+
+
+def error_of(call):
+    """What an error of the call says; "nothing" if there is none."""
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    return "nothing"

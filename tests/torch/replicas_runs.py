@@ -1,4 +1,4 @@
-"""Runs of a small net in shards and replicas, for tests. SPDX-License-Identifier: Apache-2.0"""
+"""A sharded model, its link among replicas and its optimiser, for tests. SPDX-License-Identifier: Apache-2.0"""
 import torch
 
 from gpts import make_gpt, sharded

@@ -7,10 +7,9 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from momentum_runs import error_of
 from nets import backward, batch_of, make_net, train, weights_of
 from passes_test import said_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 TOPK = "topk:density=0.1"
 OPTIMIZERS = {

@@ -52,8 +52,8 @@ void write_result_frame(StepContext& context, const ChunkPart& part, const Signa
     const Encoded encoded =
         part.coder->encoder->encode(signal, call, frame.subspan(kFrameHeaderSize), rest);
     part.coder->encoder->rollback();
-    part.stream->meter().kept(encoded);
-    part.stream->meter().framed(encoded.size);
+    part.stream->meter().add_kept(encoded);
+    part.stream->meter().add_frame(encoded.size);
     header.payload_size = encoded.size;
   }
   const size_t size = kFrameHeaderSize + header.payload_size;

@@ -64,8 +64,8 @@ void ReducedStream::seal(FrameHeader header, bool dense, size_t payload_size, Ou
   header.payload_size = payload_size;
   seal_frame(header, out.room().first(kFrameHeaderSize + payload_size));
   out.used += kFrameHeaderSize + payload_size;
-  stream_.meter().framed(payload_size);
-  if (dense) stream_.meter().dense_frame();
+  stream_.meter().add_frame(payload_size);
+  if (dense) stream_.meter().add_dense_frame();
 }
 
 void ReducedStream::flag(FrameHeader header, Outbox& out) {
@@ -218,7 +218,7 @@ size_t ReducedStream::take(std::span<const std::byte> bytes, uint32_t region, si
   };
   if (!coder_.visit(frame.header.codec, frame.payload, stripes_.size(region), std::cref(put)))
     corrupt(owner);
-  stream_.meter().reduced(kept);
+  stream_.meter().add_reduced(kept);
   return outcome.size;
 }
 

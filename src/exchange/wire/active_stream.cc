@@ -6,7 +6,6 @@
 #include <functional>
 #include <utility>
 
-#include "core/check.h"
 #include "exchange/rules/contributions.h"
 #include "exchange/rules/vector_rule.h"
 #include "exchange/state/critical_regime.h"
@@ -89,11 +88,11 @@ bool ActiveStream::open(const StepContext& context) {
   in_parts_ = false;
   apart_ = false;
   signal_ = {};
-  meter_.begin(spec().count());
+  meter_.reset(spec().count());
   return true;
 }
 
-// All values in one piece.
+// All values in one piece, as this rank gives them; those of a rank that sits out are the signal.
 void ActiveStream::join(StepContext& context) {
   result_ = values_->join(context.tensors);
   apply_factor(context, result_);
@@ -130,10 +129,14 @@ void ActiveStream::prepare_parts(StepContext& context) {
 // On a device the values are one piece all the same, which costs little there.
 void ActiveStream::prepare_apart(StepContext& context) {
   if (!open(context)) return;
-  apart_ = work_ == nullptr && may_lie_apart() && !sits_out_;
+  const bool by_tensor = may_lie_apart();
+  apart_ = by_tensor && work_ == nullptr && !sits_out_;
   if (!apart_) join(context);
   if (sits_out_) return;
-  may_lie_apart() ? form_from_places(context) : form_whole(context);
+  if (by_tensor)
+    form_from_places(context);
+  else
+    form_whole(context);
 }
 
 // Observers, methods that look at this step's own part, and what strays from owners want one piece.
@@ -143,7 +146,8 @@ bool ActiveStream::may_lie_apart() const {
          !observe_ && owed_ == nullptr;
 }
 
-// The moments of tensors are added one after another wherever the values lie: codecs choose by them.
+// Moments are added tensor by tensor wherever the values lie: codecs choose by them. The places are
+// in the tensors, or on a device in the joined values.
 void ActiveStream::form_from_places(StepContext& context) {
   places_.clear();
   size_t begin = 0;
@@ -161,7 +165,7 @@ void ActiveStream::form_from_places(StepContext& context) {
   note_fault(context);
   if (!meter_.norms()) return;
   for (const std::span<const float> gradient : places_)
-    meter_.gradient(values_->square_sum(gradient));
+    meter_.add_gradient(values_->square_sum(gradient));
 }
 
 void ActiveStream::begin_mean(StepContext& context) {
@@ -212,7 +216,7 @@ void ActiveStream::examine(StepContext& context, const Signal& signal,
   note_fault(context);
   if (!meter_.norms()) return;
   const bool same = signal.values.data() == gradient.data();
-  meter_.gradient(same ? signal.moments->square_sum : values_->square_sum(gradient));
+  meter_.add_gradient(same ? signal.moments->square_sum : values_->square_sum(gradient));
 }
 
 void ActiveStream::note_fault(StepContext& context) const {
@@ -238,8 +242,8 @@ size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const 
   const Encoded encoded =
       coded_.encode(encoder, part, begin, call_for(context, part), out.subspan(kFrameHeaderSize));
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
-  meter_.kept(encoded);
-  meter_.framed(encoded.size);
+  meter_.add_kept(encoded);
+  meter_.add_frame(encoded.size);
   measure_rest(coded_.rest(begin, part.values.size()));
   return kFrameHeaderSize + encoded.size;
 }
@@ -254,7 +258,7 @@ size_t ActiveStream::write_frame(StepContext& context, Encoder& encoder, size_t 
     header.payload_size = size - kFrameHeaderSize;
   } else {
     header.flags = kFrameNonFinite;
-    meter_.flagged_frame();
+    meter_.add_flagged_frame();
   }
   seal_frame(header, out.first(size));
   return size;
@@ -304,7 +308,7 @@ size_t ActiveStream::offer(StepContext& context, size_t round, std::span<std::by
   const size_t size = encoder().offer(round, whole(), context.call, out);
   if (sits_out_) return size;
   if (codec().info().agreed == Agreed::kScale) return size;  // the payload is counted, and is sent
-  meter_.unframed(size);
+  meter_.add_unframed(size);
   return size;
 }
 
@@ -327,7 +331,7 @@ void ActiveStream::encode_agreed(StepContext& context, std::span<std::byte> scra
     } else {
       const Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
       size = encoded.size;
-      meter_.kept(encoded);
+      meter_.add_kept(encoded);
       measure_rest(rest());
     }
   }
@@ -340,32 +344,32 @@ std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
   const Signal signal = whole();
   const Encoded encoded = coded_.write(encoder(), signal, 0, call_for(context, signal), scratch);
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
-  meter_.kept(encoded);
+  meter_.add_kept(encoded);
   return scratch.first(encoded.size);
 }
 
 void ActiveStream::end_kept(size_t withheld) {
-  meter_.withheld(withheld);
+  meter_.take_back(withheld);
   measure_rest(rest());
   coded_.sent(0, spec().count());
 }
 
 void ActiveStream::measure_rest(std::span<const float> rest) {
-  if (meter_.norms() && !rest.empty()) meter_.rest(values_->square_sum(rest));
+  if (meter_.norms() && !rest.empty()) meter_.add_rest(values_->square_sum(rest));
 }
 
 void ActiveStream::sent_unframed() {
   if (sits_out_) return;
   coded_.keep_nothing(0, spec().count());
-  meter_.kept({.kept = spec().count()});
-  meter_.unframed(4 * spec().count());
+  meter_.add_kept({.kept = spec().count()});
+  meter_.add_unframed(4 * spec().count());
   measure_rest(rest());
 }
 
 void ActiveStream::end(StepContext& context, bool skipped) {
   signal_ = {};
   if (!prepared_) {  // too few ranks took part, or the step failed before its bucket began
-    meter_.begin(spec().count());
+    meter_.reset(spec().count());
     return;
   }
   if (!skipped) {
@@ -397,7 +401,7 @@ void ActiveStream::give_result(StepContext& context) {
   if (!prepared_ || std::exchange(result_is_in_tensors_, true)) return;
   if (!sits_out_ && !apart_) coded_.receive(result_);
   count_device_rest();
-  if (remembered_ != nullptr && rule_->remembers() == Remembers::kResult)
+  if (remembered_ != nullptr && rule_->remembers() == Remembers::kResult)  // not on a device
     std::copy(result_.begin(), result_.end(), remembered_->next().begin());
   if (!apart_) values_->give(context.tensors);
 }

@@ -58,7 +58,7 @@ class ActiveStream {
   // With `work` its values are in a device's memory, in prepare_apart, write_frame, begin_mean,
   // add_to_mean and end; or in prepare or prepare_parts, write_frame, add_own, add_own_coded,
   // take_mean_part, take_own_part and end. The other functions of a step are not called then.
-  // REQUIRES then: lack_of_device_form is empty.
+  // REQUIRES then: lack_of_device_form is empty, and no rule over whole vectors.
   ActiveStream(const PlannedStream& planned, size_t index, const CodingTerms& terms,
                const ExchangeOptions& options, Store& store, SharedWork work = nullptr);
 

@@ -20,13 +20,14 @@ class AddScattered {
       : table_(table), tensors_(tensors), weight_(weight), sum_(table.values(tensors.front())) {}
 
   void operator()(std::span<const uint32_t> positions, std::span<const float> values) {
+    const float weight = weight_;  // a member might be among what sum_ changes
     for (size_t i = 0; i < positions.size(); ++i) {
       while (positions[i] - begin_ >= sum_.size()) {
         if (tensor_ + 1 == tensors_.size()) return;  // past the end: decoders never show that
         begin_ += sum_.size();
         sum_ = table_.values(tensors_[++tensor_]);
       }
-      sum_[positions[i] - begin_] += weight_ * values[i];
+      sum_[positions[i] - begin_] += weight * values[i];
     }
   }
 

@@ -1,10 +1,9 @@
-// ActiveStream, as far as its values lie in a device's memory.
+// ActiveStream on a device: its rehearsal, and the parts of signals and means, which travel singly.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "exchange/wire/active_stream.h"
@@ -94,8 +93,8 @@ size_t ActiveStream::copy_device_part(size_t begin, size_t count, std::span<std:
   std::copy(payload.begin(), payload.end(),
             out.begin() + static_cast<std::ptrdiff_t>(kFrameHeaderSize));
   coded_.sent(begin, count);
-  meter_.kept({.kept = count});
-  meter_.framed(payload.size());
+  meter_.add_kept({.kept = count});
+  meter_.add_frame(payload.size());
   return kFrameHeaderSize + payload.size();
 }
 

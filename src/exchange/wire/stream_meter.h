@@ -13,36 +13,36 @@ namespace thinwire {
 
 class StreamMeter {
  public:
-  // Norms cost a pass each; without them nobody calls gradient and rest.
+  // Norms cost a pass each; without them nobody calls add_gradient and add_rest.
   explicit StreamMeter(bool norms) : norms_(norms) {}
   bool norms() const noexcept { return norms_; }
 
-  // A step begins, of so many values.
-  void begin(size_t values) {
+  // Of a stream with so many values, which has sent nothing.
+  void reset(size_t values) {
     counters_ = {.values = values};
     gradient_square_ = 0;
     rest_square_ = 0;
   }
 
-  void kept(const Encoded& encoded) noexcept {
+  void add_kept(const Encoded& encoded) noexcept {
     counters_.kept += encoded.kept;
     counters_.target += encoded.target;
   }
-  void withheld(size_t values) noexcept { counters_.kept -= values; }
-  void reduced(size_t values) noexcept { counters_.reduced += values; }
-  void dense_frame() noexcept { ++counters_.dense_frames; }
+  void take_back(size_t values) noexcept { counters_.kept -= values; }
+  void add_reduced(size_t values) noexcept { counters_.reduced += values; }
+  void add_dense_frame() noexcept { ++counters_.dense_frames; }
 
   // Bytes that leave without a header, and in a frame with one.
-  void unframed(size_t payload) noexcept { add_bytes(payload, payload); }
-  void framed(size_t payload) noexcept { add_bytes(payload, kFrameHeaderSize + payload); }
-  void flagged_frame() noexcept { add_bytes(0, kFrameHeaderSize); }
+  void add_unframed(size_t payload) noexcept { add_bytes(payload, payload); }
+  void add_frame(size_t payload) noexcept { add_bytes(payload, kFrameHeaderSize + payload); }
+  void add_flagged_frame() noexcept { add_bytes(0, kFrameHeaderSize); }
 
   // Sums of squares, of all values or of a part.
-  void gradient(double square_sum) {
+  void add_gradient(double square_sum) {
     gradient_square_ += square_sum;
     counters_.gradient_norm = std::sqrt(gradient_square_);
   }
-  void rest(double square_sum) {
+  void add_rest(double square_sum) {
     rest_square_ += square_sum;
     counters_.rest_norm = std::sqrt(rest_square_);
   }

@@ -72,23 +72,25 @@ class DeviceValues final : public StreamValues {
       : StreamValues(std::move(tensors)), count_(count), work_(std::move(work)) {}
 
   std::span<float> join(TensorTable& table) override {
-    is_copy_ = tensors().size() > 1 || !table.on_device(tensors().front());
-    if (!is_copy_) return table.values(tensors().front());
-    for_pieces(table, tensors(), copy(), [&](size_t tensor, std::span<float> to) {
+    is_joined_ = tensors().size() > 1 || !table.on_device(tensors().front());
+    if (!is_joined_) return table.values(tensors().front());
+    for_pieces(table, tensors(), joined(), [&](size_t tensor, std::span<float> to) {
       const std::span<const float> from = table.values(tensor);
       if (table.on_device(tensor))
         device::copy(*work_, from, to);
       else
         work_->send(to.data(), std::as_bytes(from));
     });
-    return joined_->values();
+    return joined();
   }
 
-  std::span<float> reserve() override { return tensors().size() > 1 ? copy() : std::span<float>(); }
+  std::span<float> reserve() override {
+    return tensors().size() > 1 ? joined() : std::span<float>();
+  }
 
   void give(TensorTable& table) override {
-    if (!is_copy_) return;
-    for_pieces(table, tensors(), joined_->values(), [&](size_t tensor, std::span<float> from) {
+    if (!is_joined_) return;
+    for_pieces(table, tensors(), joined(), [&](size_t tensor, std::span<float> from) {
       const std::span<float> to = table.values(tensor);
       if (table.on_device(tensor))
         device::copy(*work_, from, to);
@@ -117,14 +119,14 @@ class DeviceValues final : public StreamValues {
   void await() const override { work_->await(); }
 
  private:
-  std::span<float> copy() {
+  std::span<float> joined() {
     if (joined_ == nullptr) joined_ = std::make_unique<device::DeviceFloats>(work_, count_);
     return joined_->values();
   }
 
   size_t count_;
   SharedWork work_;
-  bool is_copy_ = false;  // what the last join returned
+  bool is_joined_ = false;  // what the last join returned
   std::unique_ptr<device::DeviceFloats> joined_;
 };
 

@@ -24,12 +24,12 @@ class StreamValues {
   // Indices of the tensors, in the order of the stream.
   const std::vector<size_t>& tensors() const noexcept { return tensors_; }
 
-  // The values of the open tensors one after another, in one piece: the memory of the tensor itself
-  // where there is only one, else a copy, which is made once.
+  // The values of the open tensors one after another, in one piece: in the memory of the tensor
+  // itself where there is only one, else copied to memory that is allocated once.
   virtual std::span<float> join(TensorTable& table) = 0;
 
-  // On a device: makes the copy now that every join will return; empty where a tensor's own memory
-  // may do.
+  // On a device: the memory to which every join copies, allocated now, whose values do not matter
+  // until then. Empty where a tensor's own memory may do.
   virtual std::span<float> reserve() { return {}; }
 
   // What the last join returned goes back to the tensors.
@@ -42,7 +42,7 @@ class StreamValues {
   virtual void scale(std::span<float> values, float factor) const = 0;
   virtual double square_sum(std::span<const float> values) const = 0;
 
-  // Until here all of the above has happened, for users with a queue of their own.
+  // Returns when all of the above has happened: memories and encoders may have queues of their own.
   virtual void await() const {}
 
  private:
