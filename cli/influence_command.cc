@@ -12,6 +12,7 @@
 #include "cli/exit_code.h"
 #include "cli/influence_views.h"
 #include "cli/number_check.h"
+#include "cli/report/page.h"
 #include "cli/report/reported_run.h"
 #include "cli/terminal.h"
 #include "thinwire/influence.h"
@@ -49,7 +50,7 @@ void run(InfluenceArguments& arguments) {
                      "nothing to show: give --of INDEX..., --self, or both (see thinwire influence "
                      "--help)");
   fs::path page = arguments.page;
-  if (page.empty() && !arguments.json) page = fs::path(request.run) / "influence.html";
+  if (page.empty() && !arguments.json) page = fs::path(request.run) / kInfluencePage;
   request.pictures = !page.empty();
   // Of a RUN that is not there measure_influence says more.
   if (!arguments.page.empty() || (!page.empty() && fs::exists(request.run)))

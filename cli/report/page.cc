@@ -75,6 +75,9 @@ void write_report(const std::vector<fs::path>& runs, const std::string& title,
   for (const fs::path& run : runs) {
     all.push_back(read_run(run, kNumbers / runs.size()));
     all.back()["name"] = names[all.size() - 1];
+    if (const fs::path page = run / kInfluencePage; fs::exists(page))
+      all.back()["influence"] =
+          fs::relative(page, fs::absolute(path).parent_path()).generic_string();
   }
   std::ofstream file(path, std::ios::binary);
   if (!(file << report_page(title, all) << std::flush))

@@ -327,6 +327,16 @@
     by_id('codecs').append(element('div', { className: 'scrolls' }, table));
   };
 
+  // Pages of their own, which the folders of the runs hold.
+  const influence = () => {
+    const pages = runs.filter((run) => run.influence);
+    by_id('influence').hidden = pages.length === 0;
+    const address = (path) => path.split('/').map(encodeURIComponent).join('/');
+    by_id('influence').append(
+      element('p', { textContent: 'Samples that raise and lower the loss of others, as pictures, in a page of its own for each run:' }),
+      element('ul', {}, ...pages.map((run) => element('li', {}, element('a', { href: address(run.influence), textContent: run.name })))));
+  };
+
   const events = () => {
     const rows = runs.flatMap((run) => run.events.map((event) => [run.name, whole(event.step), event.what]));
     const sum_of = (key) => runs.reduce((sum, run) => sum + run[key], 0);
@@ -390,6 +400,7 @@
   compression();
   more();
   codecs();
+  influence();
   events();
   settings();
   document.body.dataset.charts = String(charts.length);  // says that everything was drawn

@@ -51,6 +51,9 @@ class Influence(program.ProgramTest):
         report = json.loads(self.thinwire("influence", "run", "--of", "3", "17", "--self", "--most", "4", "--json")[0])
         self.assertEqual([one["index"] for one in report["of"]], [3, 17])
         self.assertEqual([one["step"] for one in report["checkpoints"]], [125, 250])
+        for file, address in (("run/report.html", "influence.html"), ("all.html", "run/influence.html")):
+            self.thinwire("report", "run", "--out", file)
+            self.assertIn(f'"influence":"{address}"', (self.folder / file).read_text())
         page = (self.folder / "run" / "influence.html").read_text()
         for one in report["of"]:
             self.assertIn(f"test sample {one['index']}: label {one['label']}, predicted {one['predicted']}, ", out)

@@ -251,6 +251,7 @@ class Browser(program.ProgramTest):
         page, err = self.opened("both/report.html", "--dump-dom")
         self.assertNotIn("CONSOLE", err)
         self.assertRegex(page, r'<body data-charts="5">')
+        self.assertIn('<section id="influence" hidden', page)
         self.assertIn("<h1 id=\"title\">demo</h1>", page)
         rows = re.findall(r"<tr>.*?</tr>", page.split('id="results"')[1].split("</table>")[0])
         self.assertEqual(len(rows), 3)
@@ -263,12 +264,14 @@ class Browser(program.ProgramTest):
                   "skipped": i == 2, "round": {"global": True, "leader": i % 2, "sent_bytes": 7, "seconds": 1},
                   "pipeline": {"idle_share": 0.5, "boundaries": [{"behind": "b", "forward": way}]}}
                  for i in range(1, 9)]
-        (self.folder / "run").mkdir()
-        (self.folder / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        self.thinwire("report", "run")
-        page, err = self.opened("run/report.html", "--dump-dom")
+        (self.folder / "run?1").mkdir()
+        (self.folder / "run?1" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (self.folder / "run?1" / "influence.html").write_text("")
+        self.thinwire("report", "run?1", "--out", "report.html")
+        page, err = self.opened("report.html", "--dump-dom")
         self.assertNotIn("CONSOLE", err)
-        for text in ("Leaders", "Bytes of a global round", "Boundaries", "skipped: unknown reason"):
+        for text in ("Leaders", "Bytes of a global round", "Boundaries", "skipped: unknown reason",
+                     '<a href="run%3F1/influence.html">run?1</a>'):
             self.assertIn(text, page)
 
     def test_what_is_missing_costs_nothing_else(self):
