@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Measures small checkpoints: size, time, and the test error after restores, against exact checkpoints.
 
-usage: small_checkpoints.py [--program build/thinwire] [--data DIR] [--work FOLDER] [--page FILE] [--steps N] [--seeds N]
-           [--settings NAME...] [--restores N...]
+usage: small_checkpoints.py [--program build/thinwire] [--data DIR] [--work FOLDER] [--page FILE] [--kept FILE] [--steps N...]
+           [--seeds N...] [--settings NAME...] [--restores N...] [--commit ID] [--table-only]
 
-Each row trains the demo recipe with constant learning rate. A run of k restores is cut into k + 1 parts of equal length; each part
+Each run trains the demo recipe with constant learning rate. A run of k restores is cut into k + 1 parts of equal length; each part
 but the first is resumed from the checkpoint of the part before. A run makes a checkpoint every 22 steps. Exact checkpoints are
-not restored: a run resumed from them has the bits of one that never stopped. Finished runs in FOLDER are not made again.
+not restored: a run resumed from them has the bits of one that never stopped. Finished runs in FOLDER are not made again. The
+results of each run are kept in docs/results/runs/small-checkpoints.jsonl, and the page shows all that are kept. A cell is empty
+where nothing was run.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 
+import kept_runs
 import results_page
 
 PERIOD = 22  # steps between checkpoints
@@ -28,6 +30,7 @@ VARIANTS = {
     "tolerance 0.05, no optimiser state": "quantised:tolerance=0.05,optimizer=none",
     "tolerance 0.05, no changes coded": "quantised:tolerance=0.05,deltas=0",
 }
+SAVED = ("bytes", "exact_bytes", "loss", "exact_loss", "follows", "trials", "seconds")  # what is kept of a small checkpoint
 
 
 def train(options, out, compress, steps, seed, resume):
@@ -42,25 +45,90 @@ def train(options, out, compress, steps, seed, resume):
         sys.exit(f"{' '.join(command)}: ended with {ended.returncode}\n{ended.stderr}")
 
 
-# All settings are in the folder's name: a run with others is not taken for this one.
-def run(options, compress, restores, seed):
-    settings = compress.translate(str.maketrans(":=,", "---"))
-    out = pathlib.Path(options.work) / f"{settings}-every{PERIOD}-steps{options.steps}-restores{restores}-seed{seed}"
+def run(options, setting, steps, restores, seed) -> dict:
+    """What is kept of the run. All settings are in its folder's name: a run with others is not taken for this one."""
+    compress = VARIANTS[setting]
+    name = compress.translate(str.maketrans(":=,", "---"))
+    out = pathlib.Path(options.work) / f"{name}-every{PERIOD}-steps{steps}-restores{restores}-seed{seed}"
     parts = restores + 1
     for part in range(1, parts + 1):
-        steps = options.steps * part // parts
-        if (out / f"checkpoint-{steps:010}").exists():
+        end = steps * part // parts
+        if (out / f"checkpoint-{end:010}").exists():
             continue
-        train(options, out, compress, steps, seed, resume=part > 1)
-    error = json.loads((out / "summary.json").read_text())["final_test_error"]
+        train(options, out, compress, end, seed, resume=part > 1)
+    summary = json.loads((out / "summary.json").read_text())
     progress = [json.loads((folder / "progress.json").read_text()) for folder in sorted(out.glob("checkpoint-*"))]
-    return error, [p["small"] for p in progress if "small" in p]
+    saves = [{key: p["small"][key] for key in SAVED} for p in progress if "small" in p]
+    return {"setting": setting, "steps": steps, "restores": restores, "seed": seed, "error": summary["final_test_error"],
+            "saves": saves, "processor": summary["processor"], "cores": summary["cores"], "commit": options.commit}
 
 
-def spread(values):
+def spread(values) -> str:
     values = [100 * value for value in values]
-    text = f"{statistics.mean(values):.2f}"
+    text = f"{statistics.mean(values):.2f}" if values else ""
     return text + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def size_row(setting: str, steps: int, saves: list[dict]) -> str:
+    ratios = [save["exact_bytes"] / save["bytes"] for save in saves]
+    mean = lambda values: f"{statistics.mean(values):.1f}" if values else "-"
+    total = sum(save["exact_bytes"] for save in saves) / sum(save["bytes"] for save in saves)
+    rise = max(save["loss"] / save["exact_loss"] - 1 for save in saves)
+    return (f"| {setting} | {steps:,} | {mean([r for r, s in zip(ratios, saves) if s['follows'] == 0])} | "
+            f"{mean([r for r, s in zip(ratios, saves) if s['follows'] > 0])} | {total:.1f} | {max(ratios):.1f} | "
+            f"{100 * rise:.2f} % | {mean([save['trials'] for save in saves])} | "
+            f"{statistics.mean(save['seconds'] for save in saves):.2f} |")
+
+
+def tables(runs: list[dict]) -> tuple[list[str], list[str], list[str]]:
+    """Rows of sizes, the head of the table of errors, and its rows."""
+    restores = sorted({one["restores"] for one in runs})
+    sizes, errors = [], []
+    for steps in sorted({one["steps"] for one in runs}):
+        for setting in VARIANTS:
+            mine = [one for one in runs if one["setting"] == setting and one["steps"] == steps]
+            if not mine:
+                continue
+            saves = [save for one in mine if one["restores"] == 0 for save in one["saves"]]
+            if saves:
+                sizes.append(size_row(setting, steps, saves))
+            ended = [spread([one["error"] for one in mine if one["restores"] == (0 if setting == "exact" else k)])
+                     for k in restores]
+            seeds = len({one["seed"] for one in mine})
+            errors.append(f"| {setting} | {steps:,} | {seeds} | " + " | ".join(ended) + " |")
+    head = [f"| setting | steps | seeds | {' | '.join(map(str, restores))} |", "| --- |" + " ---: |" * (2 + len(restores))]
+    return sizes, head, errors
+
+
+def page_of(runs: list[dict], kept: str) -> list[str]:
+    sizes, head, errors = tables(runs)
+    return f"""# Small checkpoints
+
+How small checkpoints are, what they cost, and what restoring them does to the error
+([small-checkpoints.md](../small-checkpoints.md)). The demo recipe (Fashion-MNIST, `cnn-mnist`, batch 128, momentum 0.9,
+uncompressed exchange, two workers) at a constant learning rate of 0.02, a checkpoint every {PERIOD} steps. The tolerance is a share of the
+loss on the first 1000 of 2000 held-out samples; the test error is of 5000 test samples.
+
+Size: bytes of the weights (fp32) divided by bytes of the file, mean over the checkpoints of the runs without restores.
+
+| setting | steps | files that stand alone | files of changes | all bytes | largest ratio | largest rise of the loss | settings tried | seconds |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+{chr(10).join(sizes)}
+
+Seconds are those of a checkpoint: measuring settings and coding, on rank 0.
+
+Test error in per cent at the end, after so many restores at equal distances (± standard deviation over seeds):
+
+{chr(10).join(head + errors)}
+
+The paper claims up to 39 times, and up to ten restores with negligible effect on accuracy. The ratios above are those of
+weights; whether the paper's counts more is not known here. The optimiser's state is as large as the weights and stays exact unless the setting says otherwise.
+
+Exact checkpoints give the bits of a run without restores. So the rows "exact" were run without restores only; their other cells repeat that figure.
+
+Command: `tools/small_checkpoints.py --data DIR`, which runs all of {', '.join(f'`--{name}`' for name in ('steps', 'settings', 'restores', 'seeds'))}; they choose some. {results_page.machines(runs)}.
+{results_page.commits(runs)} (each run's own is in `{kept}`). Other work shared the cores.
+""".splitlines()
 
 
 def main():
@@ -68,65 +136,27 @@ def main():
     parser.add_argument("--program", default="build/thinwire")
     parser.add_argument("--data", default="data")
     parser.add_argument("--work", default="out/small-checkpoints")
-    parser.add_argument("--page", default="docs/results/small-checkpoints.md")
-    parser.add_argument("--steps", type=int, default=1320)  # of 128 samples: three epochs, divisible by 1, 2, 6 and 11 parts
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--page", type=pathlib.Path, default=pathlib.Path("docs/results/small-checkpoints.md"))
+    parser.add_argument("--kept", type=pathlib.Path, default=kept_runs.FOLDER / "small-checkpoints.jsonl")
+    parser.add_argument("--steps", type=int, nargs="+", default=[330, 1320], help="divisible by 1, 2, 6 and 11 parts")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--settings", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument("--restores", nargs="+", type=int, default=[0, 1, 5, 10], help="0 among them")
-    parser.add_argument("--note", default="", help="a sentence for the end of the page, such as what else the machine did")
+    parser.add_argument("--restores", nargs="+", type=int, default=[0, 1, 5, 10])
+    parser.add_argument("--commit", default=results_page.commit(), help="that the program was built from")
+    parser.add_argument("--table-only", action="store_true")
     options = parser.parse_args()
-    seeds = range(1, options.seeds + 1)
-    sizes, errors = [], []
-    for name in options.settings:
-        compress = VARIANTS[name]
-        restores = options.restores if compress != "exact" else [0]
-        results = {k: [run(options, compress, k, seed) for seed in seeds] for k in restores}
-        cells = [spread([error for error, _ in results[k if k in results else 0]]) for k in options.restores]
-        errors.append(f"| {name} | " + " | ".join(cells) + " |")
-        small = [report for _, reports in results[0] for report in reports]
-        if not small:
-            continue
-        ratios = [report["exact_bytes"] / report["bytes"] for report in small]
-        alone = [r["exact_bytes"] / r["bytes"] for r in small if r["follows"] == 0]
-        follow = [r["exact_bytes"] / r["bytes"] for r in small if r["follows"] > 0]
-        total = sum(r["exact_bytes"] for r in small) / sum(r["bytes"] for r in small)
-        rise = max(r["loss"] / r["exact_loss"] - 1 for r in small)
-        mean = lambda values: f"{statistics.mean(values):.1f}" if values else "-"
-        sizes.append(f"| {name} | {mean(alone)} | {mean(follow)} | {total:.1f} | {max(ratios):.1f} | {100 * rise:.2f} % | "
-                     f"{mean([r['trials'] for r in small])} | {statistics.mean(r['seconds'] for r in small):.2f} |")
-        print(sizes[-1], errors[-1], sep="\n", flush=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    page = f"""# Small checkpoints
-
-How small checkpoints are, what they cost, and what restoring them does to the error
-([small-checkpoints.md](../small-checkpoints.md)). The demo recipe (Fashion-MNIST, `cnn-mnist`, batch 128, momentum 0.9,
-uncompressed exchange, two workers) at a constant learning rate of 0.02 for {options.steps:,} steps, a checkpoint every {PERIOD} steps,
-{options.seeds} seed{"s" if options.seeds > 1 else ""}. The tolerance is a share of the loss on the
-first 1000 of 2000 held-out samples; the test error is of 5000 test samples.
-
-Size: bytes of the weights (fp32) divided by bytes of the file, mean over the checkpoints of a run without restores.
-
-| setting | files that stand alone | files of changes | all bytes | largest ratio | largest rise of the loss | settings tried | seconds |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-{chr(10).join(sizes)}
-
-Seconds are those of a checkpoint: measuring settings and coding, on rank 0.
-
-Test error in per cent at the end, after so many restores at equal distances{" (± standard deviation over seeds)" if options.seeds > 1 else ""}:
-
-| setting | {' | '.join(map(str, options.restores))} |
-| --- |{' ---: |' * len(options.restores)}
-{chr(10).join(errors)}
-
-The paper claims up to 39 times, and up to ten restores with negligible effect on accuracy. The ratios above are those of
-weights; whether the paper's counts more is not known here. The optimiser's state is as large as the weights and stays exact unless the setting says otherwise.
-
-Exact checkpoints give the bits of a run without restores.
-
-Command: `tools/small_checkpoints.py {' '.join(sys.argv[1:])}`, on {results_page.processor()},
-{os.cpu_count()} cores, commit {commit}.{" " + options.note if options.note else ""}
-"""
-    results_page.write(pathlib.Path(options.page), page.splitlines())
+    for steps in [] if options.table_only else options.steps:
+        for setting in options.settings:
+            for seed in options.seeds:
+                for restores in options.restores if setting != "exact" else [0]:
+                    name = f"{setting}, {steps} steps, {restores} restores, seed {seed}"
+                    found = run(options, setting, steps, restores, seed)
+                    kept_runs.put(options.kept, name, found)
+                    print(f"{name}: error {100 * found['error']:.2f} %", flush=True)
+    runs = list(kept_runs.read(options.kept).values())
+    if not runs:
+        sys.exit(f"{options.kept}: no results are kept")
+    results_page.write(options.page, page_of(runs, f"runs/{options.kept.name}"))
 
 
 if __name__ == "__main__":
