@@ -6,9 +6,9 @@ usage: small_checkpoints.py [--program build/thinwire] [--data DIR] [--work FOLD
 
 Each run trains the demo recipe with constant learning rate. A run of k restores is cut into k + 1 parts of equal length; each part
 but the first is resumed from the checkpoint of the part before. A run makes a checkpoint every 22 steps. Exact checkpoints are
-not restored: a run resumed from them has the bits of one that never stopped. Finished runs in FOLDER are not made again. The
-results of each run are kept in docs/results/runs/small-checkpoints.jsonl, and the page shows all that are kept. A cell is empty
-where nothing was run.
+not restored: a run resumed from them has the bits of one that never stopped. The results of each run
+are kept in docs/results/runs/small-checkpoints.jsonl. Runs that are kept there, or lie finished in FOLDER, are not made again.
+The page shows all that are kept. A cell is empty where nothing was run.
 """
 import argparse
 import json
@@ -150,6 +150,8 @@ def main():
             for seed in options.seeds:
                 for restores in options.restores if setting != "exact" else [0]:
                     name = f"{setting}, {steps} steps, {restores} restores, seed {seed}"
+                    if name in kept_runs.read(options.kept):
+                        continue
                     found = run(options, setting, steps, restores, seed)
                     kept_runs.put(options.kept, name, found)
                     print(f"{name}: error {100 * found['error']:.2f} %", flush=True)

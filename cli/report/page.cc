@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cli/report/assets.h"
@@ -75,9 +76,10 @@ void write_report(const std::vector<fs::path>& runs, const std::string& title,
   for (const fs::path& run : runs) {
     all.push_back(read_run(run, kNumbers / runs.size()));
     all.back()["name"] = names[all.size() - 1];
-    if (const fs::path page = run / kInfluencePage; fs::exists(page))
+    std::error_code no_link;
+    if (const fs::path page = run / kInfluencePage; fs::exists(page, no_link))
       all.back()["influence"] =
-          fs::relative(page, fs::absolute(path).parent_path()).generic_string();
+          fs::relative(page, fs::absolute(path).parent_path(), no_link).generic_string();
   }
   std::ofstream file(path, std::ios::binary);
   if (!(file << report_page(title, all) << std::flush))

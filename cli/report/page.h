@@ -17,8 +17,8 @@ std::string report_page(const std::string& title, const nlohmann::json& runs);
 
 // Reads the runs in these folders, each of which is there once, and writes their report to `path`.
 // Runs whose folders have the same name are told apart by the folders above. Pages of influence in
-// these folders are linked, from where `path` is. Throws as read_run
-// does, and kIo where the file cannot be written.
+// these folders are linked, from where `path` is. Throws as read_run does, and kIo where the file
+// cannot be written.
 void write_report(const std::vector<std::filesystem::path>& runs, const std::string& title,
                   const std::filesystem::path& path);
 
