@@ -164,6 +164,26 @@ TEST(ExchangeAccordion, PhasesOfAScheduleHaveRegimesOfTheirOwn) {
   });
 }
 
+// The codecs of both phases are the same, and intervals of two and three epochs tell them apart.
+TEST(ExchangeAccordion, APhaseMayDifferInItsIntervalAlone) {
+  run_local(2, [&](Group& group) {
+    const auto model = accordion_model();
+    ExchangeOptions options = accordion_options(
+        {"topk:density=accordion(0.5;0.1;0.5;2) | 6: topk:density=accordion(0.5;0.1;0.5;3)"});
+    options.feedback = "none";  // so that means have the same norm in every step
+    Side side(group, model, options);
+    for (uint64_t step = 0; step < 24; ++step) {
+      const StepReport report = accordion_step(side, gradients(model, group.rank(), 0));
+      const bool critical = step < 4 || (step >= 12 && step < 18);
+      for (const StreamCounters& stream : report.streams) {
+        if (stream.target == 0) continue;
+        const double target = (critical ? 0.5 : 0.1) * static_cast<double>(stream.values);
+        EXPECT_EQ(stream.target, static_cast<uint64_t>(std::lround(target))) << step;
+      }
+    }
+  });
+}
+
 ExchangeOptions with(ExchangeOptions options, const std::string& codec) {
   options.codec = codec;
   return options;

@@ -25,6 +25,7 @@ SectionRunner::SectionRunner(const Section& section, std::vector<Bucket> buckets
       if (streams_.empty() || streams_.back() != stream) streams_.push_back(stream);
     }
   if (section.terms.grouping == Grouping::kGlobal) open_threshold();
+  critical_ = critical_streams();
   make_method(section.terms);
 }
 
@@ -41,10 +42,11 @@ SectionRunner::StreamTerms SectionRunner::terms_of(const Section& section,
 
 SectionRunner::Codecs SectionRunner::codecs_at(uint64_t step) const {
   return {.critical = schedule_.at(step, options_.steps_per_epoch, true),
-          .other = schedule_.at(step, options_.steps_per_epoch, false)};
+          .other = schedule_.at(step, options_.steps_per_epoch, false),
+          .rule = schedule_.regime_rule(step, options_.steps_per_epoch)};
 }
 
-std::vector<bool> SectionRunner::regimes() const {
+std::vector<bool> SectionRunner::critical_streams() const {
   std::vector<bool> critical;
   for (const ActiveStream* stream : streams_) critical.push_back(stream->is_critical());
   return critical;
@@ -89,7 +91,6 @@ void SectionRunner::open_threshold() {
 }
 
 void SectionRunner::make_method(const Terms& terms) {
-  regimes_ = regimes();
   if (threshold_ != nullptr) {
     size_t target = 0;
     for (const ActiveStream* stream : streams_) target += stream->target();
@@ -170,9 +171,10 @@ void SectionRunner::remake_method(uint64_t step) {
 void SectionRunner::follow_schedule(uint64_t step) {
   if (schedule_.is_constant()) return;
   Codecs codecs = codecs_at(step);
-  if (codecs == codecs_ && regimes() == regimes_) return;
+  if (codecs == codecs_ && critical_streams() == critical_) return;
   codecs_ = std::move(codecs);
   follow_regimes(step);
+  critical_ = critical_streams();
   const Terms terms = resolve_terms(options_, step, true).value();
   const Terms outside = resolve_terms(options_, step, false).value();
   for (ActiveStream* const stream : streams_)

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,13 +61,15 @@ class SectionRunner {
   void remake_method(uint64_t step);
 
  private:
-  // The codecs that the schedule has in a step, in critical regimes and outside.
+  // What the schedule has in a step: the codecs in critical regimes and outside, and what tells
+  // these regimes apart.
   struct Codecs {
     std::string critical, other;
+    std::optional<RegimeRule> rule;
     bool operator==(const Codecs&) const = default;
   };
   Codecs codecs_at(uint64_t step) const;
-  std::vector<bool> regimes() const;
+  std::vector<bool> critical_streams() const;
   void follow_regimes(uint64_t step);
   void open_threshold();
   void make_method(const Terms& terms);
@@ -77,7 +80,7 @@ class SectionRunner {
   const std::shared_ptr<const Combine> combine_;  // the same for all codecs; methods refer to it
   const CodecSchedule schedule_;
   Codecs codecs_;
-  std::vector<bool> regimes_;  // of each stream, whether its codec is that of critical regimes
+  std::vector<bool> critical_;  // of each stream, whether its codec is that of critical regimes
   const std::vector<Bucket> buckets_;
   const int first_tag_;
   const Shared shared_;
