@@ -86,7 +86,6 @@ class AutoExchange final : public Exchange, private Bypass {
   }
   void set_momentum(std::span<const Momentum> of_tensors) override {
     inner_->set_momentum(of_tensors);
-    momenta_.assign(of_tensors.begin(), of_tensors.end());
   }
   void change(const ExchangeOptions& options) override {
     inner_->change(options);
@@ -175,7 +174,6 @@ class AutoExchange final : public Exchange, private Bypass {
     own.steps_per_epoch = now.steps_per_epoch;
     inner_->change(own);
     counted_ = false;
-    if (!momenta_.empty()) inner_->set_momentum(momenta_);
     // set_step may have led back, to what an earlier decision still says.
     std::erase_if(state_.decisions, [&](const AutoDecision& one) { return one.step >= next.step; });
     if (state_.decisions.empty() || !same_codecs(state_.decisions.back(), next))
@@ -218,7 +216,6 @@ class AutoExchange final : public Exchange, private Bypass {
   AutoState& state_;  // in the store
   std::unique_ptr<Exchange> inner_;
   const std::vector<TensorSpec> tensors_;
-  std::vector<Momentum> momenta_;
   OutsideStep outside_;       // under way, if it is not empty
   const bool allows_bypass_;  // on all ranks
   bool decides_ = true;       // until the caller changes the codec
