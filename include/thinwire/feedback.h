@@ -51,9 +51,10 @@ class Feedback : public Stateful {
 
   // Takes over `debt`, which this rank owes to the mean beside what the memory owes. From then on
   // the debt counts one n-th, like all that the memory sends, and no momentum and no weight of
-  // gradients is applied to it. Returns false, and changes nothing, if the caller may as well add
-  // the debt to the next gradient. REQUIRES: as many values as the stream has, in the processor's
-  // memory; no step under way.
+  // gradients is applied to it. Returns false, and changes nothing, if the caller is to add the debt
+  // to the next gradient: the debt may as well be there, or the memory keeps nothing (`residual`
+  // with beta = 0, `velocity`) and weighs the debt as a gradient. REQUIRES: as many values as the
+  // stream has, in the processor's memory; no step under way.
   virtual bool owe(std::span<const float> /*debt*/) { return false; }
 
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps
@@ -71,8 +72,8 @@ class Feedback : public Stateful {
     sent(gradient, 0, gradient.size());
   }
 
-  // Whether sent_at is faster than sent if there are few positions.
-  virtual bool wants_positions() const noexcept { return false; }
+  // Up to how many positions sent_at is faster than sent; 0: it never is.
+  virtual size_t most_positions() const noexcept { return 0; }
 
   // `mean` is the mean over ranks of what all of them sent, with the same bits on every rank.
   // Memories that send changes of an estimate replace it by the mean gradient of this step.

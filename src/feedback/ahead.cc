@@ -42,8 +42,11 @@ class Ahead final : public VelocityMemory {
   Ahead(const Options& options, const StreamSpec& stream, const SharedPlace& place)
       : VelocityMemory("ahead", options, stream, place), at_processor_(place == on_processor()) {}
 
-  // A device settles all values, and need not wait for positions.
-  bool wants_positions() const noexcept override { return at_processor_; }
+  // The positions are the faster way at one value in 100, the pass at one in 16 (memory_bench). The
+  // limit between them is a guess. A device settles all values, and need not wait for positions.
+  size_t most_positions() const noexcept override {
+    return at_processor_ ? velocity_.now.size() / 32 : 0;
+  }
 
  private:
   Signal form(std::span<const float> gradient) override {
@@ -68,10 +71,7 @@ class Ahead final : public VelocityMemory {
     });
   }
 
-  // The positions are the faster way at one value in 100, the pass at one in 16 (memory_bench). The
-  // limit between them is a guess.
   void keep_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
-    if (positions.size() > gradient.size() / 32) return keep(gradient, 0, gradient.size());
     auto from = positions.begin();
     rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
       const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);

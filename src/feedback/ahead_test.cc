@@ -137,7 +137,7 @@ TEST_P(AheadMemory, IsMomentumWhereNothingWaits) {
   }
 }
 
-TEST(Ahead, WantsPositions) { EXPECT_TRUE(make("ahead")->wants_positions()); }
+TEST(Ahead, WantsFewPositions) { EXPECT_EQ(make("ahead", 320)->most_positions(), 10u); }
 
 // As `dgc` does, at a limit that depends on the number of ranks; the rest of the memory is as ever.
 TEST(Ahead, ClipsEachRanksGradientBeforeItIsAccumulated) {

@@ -119,8 +119,8 @@ TEST(Dgc, TensorsHaveMomentaOfTheirOwn) {
 }
 
 TEST(Dgc, WantsPositionsToMask) {
-  EXPECT_TRUE(make("dgc")->wants_positions());
-  EXPECT_FALSE(make("dgc:mask=false")->wants_positions());
+  EXPECT_EQ(make("dgc", 320)->most_positions(), 20u);
+  EXPECT_EQ(make("dgc:mask=false", 320)->most_positions(), 0u);
 }
 
 // Nothing is masked where nothing is left, and a step is whole once its positions are there.

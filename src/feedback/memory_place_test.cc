@@ -65,7 +65,7 @@ class Twins {
     ASSERT_EQ(there_->rest().size(), here_->rest().size());
     leave(here.values);
     const auto settle = [&](Feedback& memory, std::span<const float> of) {
-      if (by_positions && memory.wants_positions())
+      if (by_positions && memory.most_positions() > 0)
         memory.sent_at(of, positions_);
       else
         memory.sent(of, 0, of.size());

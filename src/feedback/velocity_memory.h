@@ -24,9 +24,9 @@ namespace thinwire {
 // no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
 //
 // With the option `clip` a gradient that is longer than clip / sqrt(n) is shortened to that before
-// anything is accumulated, n being how many ranks are averaged: the sum of n gradients clipped
-// there is about as long as one clipped at `clip`. n is a property of each step, not an option: a
-// resumed run may have other ranks.
+// anything is accumulated, n being the number of ranks in the group: the sum of n gradients clipped
+// there is about as long as one clipped at `clip`. n is given with each step, as a resumed run may
+// have other ranks.
 class VelocityMemory : public Feedback {
  public:
   void set_momentum(std::span<const Momentum> of_tensors) override { rules_.set(of_tensors); }
@@ -90,7 +90,7 @@ class VelocityMemory : public Feedback {
   }
 
  protected:
-  // `name` is static.
+  // `name` must outlive the memory.
   VelocityMemory(std::string_view name, const Options& options, const StreamSpec& stream,
                  const SharedPlace& place)
       : rules_(options, stream),
@@ -102,7 +102,7 @@ class VelocityMemory : public Feedback {
   // Writes velocity_.next and residual_.next, which is the signal.
   virtual Signal form(std::span<const float> gradient) = 0;
 
-  // As sent and sent_at of a memory: after form.
+  // The work of sent and sent_at, in steps that have a rest().
   virtual void keep(std::span<const float> gradient, size_t begin, size_t count) = 0;
   virtual void keep_at(std::span<const float> gradient, std::span<const uint32_t> /*positions*/) {
     keep(gradient, 0, gradient.size());

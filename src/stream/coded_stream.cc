@@ -112,11 +112,9 @@ Encoded CodedStream::encode(Encoder& encoder, const Signal& part, size_t begin, 
   return encoded;
 }
 
-// A pass over all values reads every cache line, and the positions cost one line of 16 floats each.
 void CodedStream::find_positions(const Encoded& encoded, std::span<const std::byte> payload) {
-  constexpr size_t kLine = 16;
-  if (!codec_->info().sparse || !memory().wants_positions() || encoded.kept > spec_.count() / kLine)
-    return;
+  const size_t most = codec_->info().sparse ? memory().most_positions() : 0;
+  if (most == 0 || encoded.kept > most) return;
   positions_.assign(encoded.positions.begin(), encoded.positions.end());
   found_ = true;
   if (!positions_.empty()) {

@@ -127,13 +127,13 @@ class Witness final : public Feedback {
   void sent_at(std::span<const float> /*gradient*/, std::span<const uint32_t> positions) override {
     lists.emplace_back(positions.begin(), positions.end());
   }
-  bool wants_positions() const noexcept override { return wants; }
+  size_t most_positions() const noexcept override { return most; }
   void commit() override {}
   void rollback() override {}
   StateArrays save() const override { return {}; }
   Status load(const StateArrays& /*arrays*/) override { return Status::ok(); }
 
-  bool wants = true;
+  size_t most = 3;
   std::vector<std::pair<size_t, size_t>> parts;
   std::vector<std::vector<uint32_t>> lists;
 
@@ -166,11 +166,11 @@ TEST(CodedStream, PositionsAreForMemoriesThatWantThemWhereTheyAreFew) {
   stream.form(values, call_of(0));  // parts have no list, also after a whole step
   stream.keep_nothing(0, 100);
   stream.keep_nothing(100, kCount - 100);
-  witness.wants = false;
-  step();
-  witness.wants = true;
-  stream.change_codec(codec("topk:density=0.1"));  // 30 of 300 are too many
-  step();
+  for (const size_t most : {0, 2}) {
+    witness.most = most;
+    step();
+  }
+  witness.most = kCount;
   stream.change_codec(codec("fp32"));
   step();
   EXPECT_EQ(witness.lists.size(), 2u);
@@ -282,12 +282,11 @@ TEST_P(LosslessStream, AStepThatWasLeftOpenNeverHappened) {
   const auto open = [&](const std::string& text) {
     return std::make_unique<CodedStream>(
         spec(), codec(text),
-        CodedStream::in_store(open_slot<Feedback>(store, "memory", GetParam(), [] {
-          return std::move(make_feedback(GetParam(), spec()).value());
-        })),
-        CodedStream::in_store(open_slot<Encoder>(store, text, text, [&] {
-          return codec(text).codec->make_encoder(spec());
-        })));
+        CodedStream::in_store(open_slot<Feedback>(
+            store, "memory", GetParam(),
+            [] { return std::move(make_feedback(GetParam(), spec()).value()); })),
+        CodedStream::in_store(open_slot<Encoder>(
+            store, text, text, [&] { return codec(text).codec->make_encoder(spec()); })));
   };
   const Values values = gradient(0);
   open("fp32")->form(values, call_of(0));

@@ -93,7 +93,7 @@ TEST_P(FeedbackThreads, KeepTheSameValues) {
       trace.add(signal.values);
       if (signal.moments) trace.add_moments(*signal.moments);
       const Encoded encoded = encoder->encode(signal, {}, payload, memory->rest());
-      if (memory->wants_positions())
+      if (memory->most_positions() > 0)
         memory->sent_at(step, encoded.positions);
       else
         memory->sent(step, 0, kCount);
