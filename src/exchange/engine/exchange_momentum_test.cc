@@ -53,15 +53,20 @@ void expect_near(const Tensors& means, const std::vector<std::vector<double>>& w
 // Every one of two lossless ways, biases and norms included.
 std::vector<ExchangeOptions> lossless() {
   std::vector<ExchangeOptions> all;
-  for (const std::string memory : {"dgc", "velocity"})
+  for (const std::string memory : {"ahead", "dgc", "velocity"})
     for (const Grouping grouping : {Grouping::kTensor, Grouping::kModel})
       for (const std::string method : {"dense", "scatter-reduce", "gather", "library"}) {
         all.push_back(
             {.codec = "fp32", .feedback = memory, .method = method, .grouping = grouping});
         all.back().bucket_bytes = 600;
       }
-  for (const std::string method : {"gather", "sparse-reduce"})
-    all.push_back({.codec = "topk:density=1", .feedback = "dgc", .method = method});
+  for (const std::string memory : {"ahead", "dgc"})
+    for (const std::string method : {"gather", "sparse-reduce"})
+      for (const Grouping grouping : {Grouping::kTensor, Grouping::kGlobal})
+        all.push_back({.codec = "topk:density=1",
+                       .feedback = memory,
+                       .method = method,
+                       .grouping = grouping});
   return all;
 }
 
@@ -105,7 +110,7 @@ TEST(ExchangeMomentum, OfPlainTensorsDoesNotHangOnBuckets) {
     const auto model = small_model();
     const std::vector<Momentum> momenta(model.size(), {.momentum = 0.9});
     SgdOracle oracle(model);
-    ExchangeOptions options{.codec = "topk:density=0.1", .feedback = "dgc"};
+    ExchangeOptions options{.codec = "topk:density=0.1", .feedback = "ahead"};
     auto store = std::make_shared<Store>();
     for (uint64_t step = 0; step < kSteps; ++step) {
       options.bucket_bytes = step % 2 == 0 ? 600 : 1 << 20;  // other tensors side by side
