@@ -5,27 +5,17 @@
 #include <torch/torch.h>
 
 #include <cmath>
-#include <cstddef>
 #include <memory>
-#include <span>
 
 #include "kernel/adam_step.h"
 #include "train/parameter_steps.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 namespace {
 
 using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
-
-bool is_plain(const torch::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat32 &&
-         tensor.is_contiguous();
-}
-
-std::span<float> values_of(const torch::Tensor& tensor) {
-  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
 
 void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamState& state) {
   if (!state.exp_avg().defined()) {
@@ -40,7 +30,7 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
   const double square_scale = std::sqrt(1 - std::pow(beta2, steps));
   torch::Tensor gradient = weights.grad();
   torch::Tensor mean = state.exp_avg(), square = state.exp_avg_sq();
-  if (is_plain(weights) && is_plain(gradient) && is_plain(mean) && is_plain(square)) {
+  if (have_floats({weights, gradient, mean, square})) {
     const kernel::AdamNumbers numbers = {.beta1 = static_cast<float>(beta1),
                                          .rest1 = static_cast<float>(1 - beta1),
                                          .beta2 = static_cast<float>(beta2),
@@ -49,8 +39,8 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
                                          .square_scale = static_cast<float>(square_scale),
                                          .epsilon = static_cast<float>(options.eps()),
                                          .decay = static_cast<float>(options.weight_decay())};
-    kernel::adam_step(numbers, values_of(gradient), values_of(mean), values_of(square),
-                      values_of(weights));
+    kernel::adam_step(numbers, floats_of(gradient), floats_of(mean), floats_of(square),
+                      floats_of(weights));
     return;
   }
   if (options.weight_decay() != 0) gradient = gradient.add(weights, options.weight_decay());

@@ -29,9 +29,10 @@ struct Weights : torch::nn::Module {
   }
 };
 
-Options recipe_with(const std::string& place) {
+Options recipe_with(const std::string& place, const std::string& decay) {
   const std::vector<std::pair<std::string, std::string>> settings = {
       {"optimizer.momentum", "0.9"},
+      {"optimizer.weight_decay", decay},
       {"exchange.codec", "topk:density=0.01"},
       {"exchange.momentum", place}};
   return parse_options("bench", recipe_keys(), settings).value();
@@ -40,8 +41,8 @@ Options recipe_with(const std::string& place) {
 // One rank, which exchanges with nobody: its own work.
 class Side {
  public:
-  explicit Side(const std::string& place)
-      : recipe_(recipe_with(place)),
+  Side(const std::string& place, const std::string& decay)
+      : recipe_(recipe_with(place, decay)),
         group_(std::move(make_local_groups(1).front())),
         parameters_(trainable_parameters(weights_)),
         optimizer_(make_optimizer(recipe_, weights_)) {
@@ -74,17 +75,17 @@ class Side {
   std::unique_ptr<Exchange> exchange_;
 };
 
-void step_momentum_at_optimizer(benchmark::State& state) {
+void at_optimizer(benchmark::State& state, const std::string& decay) {
   torch::set_num_threads(1);
-  Side side("optimizer");
+  Side side("optimizer", decay);
   bench::side_by_side(
       state, kTensors * kCount, [&] { side.fill(); }, [&] { side.step(); });
 }
 
 // The budget is 1.15 times the step with the momentum at the optimiser, taken just before.
-void step_momentum_in_memory(benchmark::State& state) {
+void in_memory(benchmark::State& state, const std::string& decay) {
   torch::set_num_threads(1);
-  Side side("memory"), other("optimizer");
+  Side side("memory", decay), other("optimizer", decay);
   double seconds = 0;
   bench::side_by_side(
       state, kTensors * kCount,
@@ -96,8 +97,15 @@ void step_momentum_in_memory(benchmark::State& state) {
       [&] { side.step(); }, [&](const bench::Baseline&) { return 1.15 * seconds; });
 }
 
+void step_momentum_at_optimizer(benchmark::State& state) { at_optimizer(state, "0"); }
+void step_momentum_in_memory(benchmark::State& state) { in_memory(state, "0"); }
+void step_decayed_at_optimizer(benchmark::State& state) { at_optimizer(state, "0.0005"); }
+void step_decayed_in_memory(benchmark::State& state) { in_memory(state, "0.0005"); }
+
 THINWIRE_BENCH(step_momentum_at_optimizer);
 THINWIRE_BENCH(step_momentum_in_memory);
+THINWIRE_BENCH(step_decayed_at_optimizer);
+THINWIRE_BENCH(step_decayed_in_memory);
 
 }  // namespace
 }  // namespace thinwire

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "train/pipeline/tensor_floats.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 

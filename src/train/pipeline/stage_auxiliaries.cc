@@ -5,7 +5,7 @@
 #include <string>
 
 #include "train/pipeline/boundary_counters.h"
-#include "train/pipeline/tensor_floats.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "train/elapsed_time.h"
-#include "train/pipeline/tensor_floats.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "train/pipeline/tensor_floats.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 namespace {

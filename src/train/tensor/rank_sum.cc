@@ -9,7 +9,7 @@
 #include "pipeline/boundary_message.h"
 #include "train/elapsed_time.h"
 #include "train/pipeline/agreed_value.h"
-#include "train/pipeline/tensor_floats.h"
+#include "train/tensor_floats.h"
 
 namespace thinwire {
 namespace {
