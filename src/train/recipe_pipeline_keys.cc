@@ -105,6 +105,15 @@ std::vector<OptionInfo> pipeline_keys() {
        .max = 1e15,
        .unit = "steps",
        .help = "the same in steps, in the place of pipeline.warmup"},
+      {.name = "pipeline.norm_samples",
+       .type = kInteger,
+       .fallback = "0",
+       .min = 0,
+       .max = 1e15,
+       .unit = "samples",
+       .help = "training samples that batch norm is measured on anew, with compression off, for "
+               "tests with compression off and for the saved model; 0: they have the statistics of "
+               "training"},
       {.name = "pipeline.cache_budget_mb",
        .type = kNumber,
        .fallback = "0",

@@ -13,6 +13,7 @@
 #include "train/finite_gradients.h"
 #include "train/held_options.h"
 #include "train/named_tensors.h"
+#include "train/norm_statistics.h"
 #include "train/pipeline/compressed_forward.h"
 #include "train/pipeline/stage_faults.h"
 #include "train/pipeline/stage_gradients.h"
@@ -27,6 +28,8 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
       seed_(static_cast<uint64_t>(context.recipe.integer("train.seed"))),
       micro_batches_(static_cast<uint64_t>(context.recipe.integer("train.micro_batches"))),
       clip_norm_(context.recipe.number("clip.norm")),
+      norm_samples_(static_cast<uint64_t>(context.recipe.integer("pipeline.norm_samples"))),
+      evaluate_batch_(static_cast<uint64_t>(context.recipe.integer("train.evaluate_batch"))),
       skipped_(exchange.max_skipped),
       plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
       sampler_(context.recipe, context.timetable),
@@ -175,7 +178,7 @@ void PipelineSteps::end(PipelineStep& step, bool skipped, StepOutcome& outcome) 
 
 void PipelineSteps::align_buffers() { context().buffers.average(*peers_); }
 
-void PipelineSteps::show_common() {
+void PipelineSteps::gather_stages() {
   context().buffers.keep();
   context().buffers.average(*peers_);
   for (size_t stage = 0; stage < plan_.stages; ++stage)
@@ -189,13 +192,19 @@ void PipelineSteps::show_common() {
     }
 }
 
+void PipelineSteps::show_common() {
+  gather_stages();
+  if (norm_samples_ > 0)
+    measure_norms(context().group, context().task, context().data, norm_samples_, evaluate_batch_,
+                  context().buffers);
+}
+
 void PipelineSteps::show_own() { context().buffers.restore(); }
 
 void PipelineSteps::judge_more(const Judge& judge, EvaluationEvent& event) {
-  const auto most = static_cast<uint64_t>(context().recipe.integer("train.evaluate_batch"));
-  const Task compressed = compressed_task(options_, plan_, context().task, most, last_step_,
-                                          context().timetable.steps_per_epoch);
-  show_common();
+  const Task compressed = compressed_task(options_, plan_, context().task, evaluate_batch_,
+                                          last_step_, context().timetable.steps_per_epoch);
+  gather_stages();
   judge_compressed(judge, compressed, event);
   show_own();
 }

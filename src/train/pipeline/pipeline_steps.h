@@ -43,16 +43,19 @@ class PipelineSteps final : public StepTaker {
   const std::vector<StreamSpec>& streams() const override { return counters_->streams(); }
   bool keeps_optimizer() const override { return true; }
 
-  // Every stage's weights and buffers on all ranks; of buffers, the mean over pipelines.
   void align_buffers() override;
+  // For a network without compression: with pipeline.norm_samples batch norm is measured on what
+  // arrives then.
   void show_common() override;
   void show_own() override;
 
-  // The same network with the boundaries' codecs in it.
+  // The network with the boundaries' codecs in it, and batch norm's statistics of training.
   void judge_more(const Judge& judge, EvaluationEvent& event) override;
 
  private:
   void check_batches() const;
+  // Every stage's weights and buffers on all ranks; of buffers, the mean over pipelines.
+  void gather_stages();
   PipelineStep step_of(uint64_t number);
   void end(PipelineStep& step, bool skipped, StepOutcome& outcome);
 
@@ -60,6 +63,7 @@ class PipelineSteps final : public StepTaker {
   const uint64_t seed_;
   const uint64_t micro_batches_;
   const double clip_norm_;
+  const uint64_t norm_samples_, evaluate_batch_;
   SkippedSteps skipped_;
   StagePlan plan_;
   Sampler sampler_;

@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "train/norm_statistics.h"
+#include "train/own_buffers.h"
 #include "train/pipeline/pipeline_testing.h"
 
 namespace thinwire {
@@ -203,6 +205,42 @@ TEST_P(Compressed, LearnsAndIsTestedWithAndWithoutCompression) {
   EXPECT_TRUE(differ);
   EXPECT_EQ(result.summary.final_compressed_test_error, result.tests.back().compressed_error);
   EXPECT_GT(result.summary.codec_ratio, 1);
+}
+
+// What a batch norm behind a cut sees without compression is not what it saw in training.
+TEST(Pipeline, MeasuresBatchNormAgainForTestsWithoutCompression) {
+  const auto run = [](const std::string& samples) {
+    const Settings settings{{"pipeline.forward", "topk:density=0.25"},
+                            {"pipeline.cut", "first, third"},
+                            {"train.evaluate_batch", "30"},  // three batches of all samples
+                            {"pipeline.norm_samples", samples}};
+    return run_staged(3, {.settings = with(stages(3), settings), .normed = true});
+  };
+  const StagedResult trained = run("0"), measured = run("90");
+
+  const Task task = staged_task(0, /*normed=*/true);
+  const std::vector<torch::Tensor> parameters = task.module->parameters();
+  {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].copy_(trained.weights[i]);
+  }
+  OwnBuffers buffers(*task.module);
+  measure_norms(*make_local_groups(1)[0], task, ToyData(90), 90, 30, buffers);
+  const std::vector<torch::Tensor> expected = task.module->buffers();
+  for (size_t i = 0; i < measured.weights.size(); ++i) {
+    const torch::Tensor& weight = measured.weights[i];
+    if (i < parameters.size()) {
+      EXPECT_TRUE(same_bits({weight}, {trained.weights[i]})) << i;
+    } else if (weight.is_floating_point()) {
+      EXPECT_TRUE(weight.allclose(expected[i - parameters.size()], 1e-4, 1e-5)) << i;
+    }
+  }
+
+  ASSERT_EQ(measured.tests.size(), trained.tests.size());
+  for (size_t i = 0; i < measured.tests.size(); ++i) {
+    EXPECT_NE(measured.tests[i].loss, trained.tests[i].loss);
+    EXPECT_EQ(measured.tests[i].compressed_loss, trained.tests[i].compressed_loss);
+  }
 }
 
 TEST_P(Compressed, RunsAgainBitForBit) {
