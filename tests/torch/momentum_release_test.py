@@ -1,6 +1,7 @@
 """An optimiser's momentum when link.release_optimizer gives it back. SPDX-License-Identifier: Apache-2.0"""
 import copy
 import unittest
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -90,6 +91,21 @@ def released_and_resumed(rank, size):
     return found
 
 
+def warned_of_what_waits(rank, size):
+    """What is said of memories that hold values, and of such that have sent them."""
+    found = []
+    for is_sent in (False, True):
+        run = Run("topk:density=0.05").steps(rank, 0, 2)
+        if is_sent:
+            run.link.change("fp32")
+            run.steps(rank, 2, 3)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            run.link.release_optimizer()
+        found.append([str(one.message) for one in said if "were not sent" in str(one.message)])
+    return found
+
+
 class ReleasedMomentum(unittest.TestCase):
     def test_is_not_given_back_before_the_step_that_awaits_its_mean(self):
         for said, distance, thrown_away in on_ranks(2, given_back_too_early):
@@ -97,6 +113,12 @@ class ReleasedMomentum(unittest.TestCase):
             self.assertIn("release_optimizer: gradients were exchanged since the last step of the optimizer", said[0])
             self.assertLess(distance, 2e-6)
             self.assertEqual(thrown_away, "nothing")
+
+    def test_that_acts_again_on_what_waits_is_a_warning(self):
+        for waiting, sent in on_ranks(2, warned_of_what_waits):
+            self.assertEqual(len(waiting), 1)
+            self.assertIn('call link.change("fp32") and take a step before', waiting[0])
+            self.assertEqual(sent, [])
 
     def test_a_release_by_one_rank_is_its_own_error(self):
         for make in (sgd_with_momentum, torch.optim.Adam):

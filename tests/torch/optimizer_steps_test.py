@@ -21,6 +21,15 @@ class Derived(torch.optim.SGD):
         return super().step(closure)
 
 
+class Early(torch.optim.SGD):
+    """Calls the closure itself, and SGD's step without one."""
+
+    def step(self, closure=None):
+        loss = closure() if closure else None
+        super().step()
+        return loss
+
+
 def of_a_derived_class(rank, size):
     """How far it is from SGD: with a closure and without, and where a step that failed is made again."""
     import thinwire.torch as tw
@@ -52,7 +61,9 @@ def of_a_derived_class(rank, size):
     found = {}
     for closure in (False, True):
         plain = run(torch.optim.SGD, closure, None)
-        found[f"closure {closure}"] = (plain - run(Derived, closure, "topk:density=1")).abs().max().item()
+        for of_class in (Derived, Early):
+            found[f"{of_class.__name__}, closure {closure}"] = (
+                plain - run(of_class, closure, "topk:density=1")).abs().max().item()
     plain = run(torch.optim.SGD, False, None)
     found["again"] = (plain - run(torch.optim.SGD, False, "topk:density=1", fails_at=2)).abs().max().item()
     return found

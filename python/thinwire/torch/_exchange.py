@@ -174,6 +174,11 @@ class Exchange:
             found[id(one.tensor)] = values.div_(count)
         return found
 
+    def leaves_values(self) -> bool:
+        """Whether memories of this rank hold something that is still to be sent; between two steps."""
+        return any(name.endswith("/residual") and bool(torch.frombuffer(bytearray(data), dtype=torch.float32).any())
+                   for name, *_, data in self.save() if len(data) > 0)
+
     def start(self, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
         self._engine.start(self._place_of(parameter), gradient, self._streams.note(gradient))
 

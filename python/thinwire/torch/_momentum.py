@@ -165,8 +165,8 @@ class MemoryMomentum:
     def _enter(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Optional[tuple[Any, Any]]:
         arguments = None
         closure = kwargs.get("closure") or next((one for one in args[1:] if callable(one)), None)
-        if self._before_step and closure is self._evaluated:
-            return None  # the step of a derived class has called SGD's
+        if self._before_step and closure in (None, self._evaluated):
+            return None  # the step of a derived class has called SGD's, with the closure or without
         self._restore()
         if closure is not None:  # gradients come from it, and are the mean when it returns; SGD calls it once
             with torch.enable_grad():
@@ -175,6 +175,15 @@ class MemoryMomentum:
             arguments = (tuple(done if one is closure else one for one in args),
                          {name: done if one is closure else one for name, one in kwargs.items()})
         self._look_at_exchanges()
+        try:
+            self._take_momentum(optimizer)
+        except BaseException:
+            self._restore()
+            raise
+        return arguments
+
+    def _take_momentum(self, optimizer: torch.optim.Optimizer) -> None:
+        """Until _restore: groups have no momentum, and gradients have the momentum of the weight decay."""
         # Of a fused optimiser, which takes a gradient scaler's work over.
         skipped = getattr(optimizer, "found_inf", None)
         scale = getattr(optimizer, "grad_scale", None)
@@ -186,7 +195,6 @@ class MemoryMomentum:
             before = {key: group[key] for key in _NO_MOMENTUM if key in group}
             self._before_step.append((group, before))
             group.update({key: _NO_MOMENTUM[key] for key in before})
-        return arguments
 
     def _leave(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._restore()

@@ -247,6 +247,10 @@ class LinkedOptimizer:
                 "release_optimizer: gradients were exchanged since the last step of the optimizer. Their mean has the momentum, "
                 "which would act on it again in the optimizer's next step: call release_optimizer() after optimizer.step(), or "
                 "after optimizer.zero_grad() if these gradients are not to be used")
+        if self._momentum is not None and exchange.leaves_values():
+            warn_user(
+                "release_optimizer: memories hold values that were not sent. These have the momentum already, and the optimizer's "
+                "own acts on them once more when they are sent: call link.change(\"fp32\") and take a step before")
         self._give_back(exchange, exchange.velocities() if self._momentum is not None else {})
 
     def release_as_saved(self, exchange: Exchange) -> None:
