@@ -53,8 +53,8 @@ class Feedback : public Stateful {
   // the debt counts one n-th, like all that the memory sends, and no momentum and no weight of
   // gradients is applied to it. Returns false, and changes nothing, if the caller is to add the debt
   // to the next gradient: the debt may as well be there, or the memory keeps nothing (`residual`
-  // with beta = 0, `velocity`) and weighs the debt as a gradient. REQUIRES: as many values as the
-  // stream has, in the processor's memory; no step under way.
+  // with beta = 0, `velocity`, `momentum`) and weighs the debt as a gradient. REQUIRES: as many
+  // values as the stream has, in the processor's memory; no step under way.
   virtual bool owe(std::span<const float> /*debt*/) { return false; }
 
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps

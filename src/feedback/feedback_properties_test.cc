@@ -199,7 +199,7 @@ TEST_P(Memory, PositionsLeaveWhatAPassLeaves) {
   const auto by_positions = make_feedback(GetParam(), several_tensors()).value();
   if (by_positions->most_positions() == 0) GTEST_SKIP() << "takes no positions";
   for (uint64_t number = 0; number < 8; ++number) {
-    const uint64_t apart = number % 2 == 0 ? 20 : 300;  // a memory may take either way
+    const uint64_t apart = number % 2 == 0 ? 20 : 300;  // more than any memory wants, and few
     const Values g = gradient(number);
     std::vector<uint32_t> positions;
     for (Feedback* memory : {by_pass.get(), by_positions.get()}) {

@@ -1,11 +1,15 @@
 // Tests of momentum in the memory against torch's own SGD: the same steps if nothing is lost.
 // SPDX-License-Identifier: Apache-2.0
+#include "train/memory_sgd.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "train/temporary_folder.h"
 #include "train/toy_task.h"
@@ -177,6 +181,44 @@ TEST_P(MemoryMomentum, GoesOnAtAnotherNumberOfWorkers) {
     toy.places.resume = toy.places.out;
     toy.stop_after = UINT64_MAX;
     EXPECT_LT(distance(run_toy(3, toy)[0].weights, plain_loop(one.loop)), 3e-6) << codec;
+  }
+}
+
+// Six steps from `weights`, with the same gradients each time.
+torch::Tensor stepped(const torch::Tensor& start, const torch::optim::SGDOptions& sgd,
+                      bool momentum_before) {
+  torch::manual_seed(3);
+  const torch::Tensor weights = start.clone().set_requires_grad(true);
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  if (momentum_before)
+    optimizer = std::make_unique<MemorySgd>(std::vector{weights}, sgd);
+  else
+    optimizer = std::make_unique<torch::optim::SGD>(std::vector{weights}, sgd);
+  torch::Tensor velocity = torch::zeros_like(start, torch::kFloat32);
+  for (int step = 0; step < 6; ++step) {
+    const torch::Tensor gradient = torch::randn(start.sizes());
+    velocity = sgd.momentum() * velocity + (step == 0 ? 1 : 1 - sgd.dampening()) * gradient;
+    const torch::Tensor ahead = gradient + sgd.momentum() * velocity;
+    const torch::Tensor moved = sgd.nesterov() ? ahead : velocity;
+    weights.mutable_grad() = torch::empty_like(start).copy_(momentum_before ? moved : gradient);
+    optimizer->step();
+  }
+  return weights.detach().to(torch::kFloat32);
+}
+
+// Where weights lie in another order, or are of another type.
+TEST(MemorySgd, TakesLibtorchsOperationsWhereTheKernelCannot) {
+  const torch::optim::SGDOptions base = torch::optim::SGDOptions(0.1).momentum(0.9);
+  torch::optim::SGDOptions dampened = base, nesterov = base;
+  dampened.dampening(0.25).weight_decay(0.1);
+  nesterov.nesterov(true).weight_decay(0.1);
+  torch::manual_seed(2);
+  const torch::Tensor turned = torch::randn({9, 37}).t(), small = turned.to(torch::kBFloat16);
+  for (const torch::optim::SGDOptions& sgd : {dampened, nesterov}) {
+    const torch::Tensor want = stepped(turned, sgd, false);
+    EXPECT_TRUE(stepped(turned, sgd, true).allclose(want, 1e-5, 1e-6));
+    EXPECT_TRUE(stepped(turned.contiguous(), sgd, true).allclose(want, 1e-5, 1e-6));
+    EXPECT_TRUE(stepped(small, sgd, true).allclose(want, 0.05, 0.05));
   }
 }
 

@@ -300,7 +300,8 @@ class Link:
         """Returns the momentum to the optimiser: from the next step on it acts on the mean, and
         starts from what the memories held of it. Adam continues from its own state. All ranks call
         it between the same two steps. Call it before the link is deleted: otherwise the optimiser
-        gets its momentum back, but not what the memories held of it.
+        gets its momentum back, but not what the memories held of it. Warns if memories hold values
+        that were not sent.
 
         Raises:
             thinwire.errors.Error: the optimiser is then unchanged. TimeoutError: another rank did not call it; ContractError:

@@ -29,28 +29,29 @@ Settings base(const Settings& more) {
 class Resumed : public ::testing::TestWithParam<Settings> {};
 INSTANTIATE_TEST_SUITE_P(
     Memories, Resumed,
-    ::testing::Values(Settings{}, Settings{{"optimizer.name", "adam"}, {"optimizer.lr", "0.01"}},
-                      Settings{{"pipeline.cut", "time"}},
-                      Settings{{"pipeline.cut", "first, second, third"},
-                               {"pipeline.autoencoder", "4x / none / 5"},
-                               {"pipeline.forward", "topk:density=0.5 / fp16 / fp16"},
-                               {"pipeline.forward_memory", "ef"}},
-                      Settings{{"pipeline.forward", "topk:density=0.25"},
-                               {"pipeline.backward", "topk:density=0.5"},
-                               {"pipeline.forward_memory", "ef"},
-                               {"pipeline.backward_memory", "ef21"}},
-                      Settings{
-                          {"pipeline.forward", "fp16 | 7steps: topk:density=table(0.5;0.25@3)"},
-                          {"pipeline.forward_memory", "ef"}},
-                      Settings{{"pipeline.forward", "uniform:bits=2"},
-                               {"pipeline.forward_memory", "aqsgd:cache=fp16"}},
-                      Settings{{"pipeline.forward", "uniform:bits=2"},
-                               {"pipeline.cache_budget_mb", "0.002"},  // a third of a cache
-                               {"pipeline.forward_memory", "aqsgd"}},
-                      Settings{{"pipeline.forward", "uniform:bits=2"},
-                               {"train.fixed_batches", "true"},
-                               {"pipeline.warmup", "1"},
-                               {"pipeline.forward_memory", "aqsgd:key=batch"}}));
+    ::testing::Values(
+        Settings{}, Settings{{"optimizer.name", "adam"}, {"optimizer.lr", "0.01"}},
+        Settings{{"pipeline.cut", "time"}},
+        Settings{{"pipeline.cut", "first, second, third"},
+                 {"pipeline.autoencoder", "4x / none / 5"},
+                 {"pipeline.forward", "topk:density=0.5 / fp16 / fp16"},
+                 {"pipeline.forward_memory", "ef"}},
+        Settings{{"pipeline.forward", "topk:density=0.25"},
+                 {"pipeline.backward", "topk:density=0.5"},
+                 {"pipeline.forward_memory", "ef"},
+                 {"pipeline.backward_memory", "ef21"}},
+        Settings{{"pipeline.forward", "uniform:bits=2"}, {"pipeline.norm_samples", "40"}},
+        Settings{{"pipeline.forward", "fp16 | 7steps: topk:density=table(0.5;0.25@3)"},
+                 {"pipeline.forward_memory", "ef"}},
+        Settings{{"pipeline.forward", "uniform:bits=2"},
+                 {"pipeline.forward_memory", "aqsgd:cache=fp16"}},
+        Settings{{"pipeline.forward", "uniform:bits=2"},
+                 {"pipeline.cache_budget_mb", "0.002"},  // a third of a cache
+                 {"pipeline.forward_memory", "aqsgd"}},
+        Settings{{"pipeline.forward", "uniform:bits=2"},
+                 {"train.fixed_batches", "true"},
+                 {"pipeline.warmup", "1"},
+                 {"pipeline.forward_memory", "aqsgd:key=batch"}}));
 
 TEST_P(Resumed, GivesTheBitsOfARunThatNeverStopped) {
   const bool by_the_clock = GetParam() == Settings{{"pipeline.cut", "time"}};

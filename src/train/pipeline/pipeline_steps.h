@@ -44,8 +44,8 @@ class PipelineSteps final : public StepTaker {
   bool keeps_optimizer() const override { return true; }
 
   void align_buffers() override;
-  // For a network without compression: with pipeline.norm_samples batch norm is measured on what
-  // arrives then.
+  // The network without compression. With pipeline.norm_samples its batch norm has statistics that
+  // are measured again without compression.
   void show_common() override;
   void show_own() override;
 
