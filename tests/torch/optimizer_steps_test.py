@@ -69,6 +69,21 @@ def of_a_derived_class(rank, size):
     return found
 
 
+def with_a_stranger(rank, size):
+    """What is said in two steps of a parameter that came after the link, and the momentum between them."""
+    import thinwire.torch as tw
+    model = DistributedDataParallel(make_net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    link = tw.compress(model, "topk:density=1", optimizer=optimizer)
+    backward(model, 0, rank)
+    stranger = nn.Parameter(torch.ones(1))
+    stranger.grad = torch.ones(1)
+    optimizer.add_param_group({"params": [stranger]})
+    said = [(error_of(optimizer.step), optimizer.param_groups[0]["momentum"]) for _ in range(2)]
+    del link
+    return said
+
+
 def of_two_links(rank, size):
     """How far training with a second link is from training without the first one, which is still there and has taken steps with
     another optimiser; and that with a second one whose making failed from training without that."""
@@ -283,6 +298,12 @@ class OptimizerSteps(unittest.TestCase):
         for found in on_ranks(2, of_a_derived_class):
             for name, distance in found.items():
                 self.assertLess(distance, 2e-6, name)
+
+    def test_that_find_a_stranger_fail_each_time(self):
+        for said in on_ranks(2, with_a_stranger):
+            for text, momentum in said:
+                self.assertIn("a parameter came to the optimizer after compress was called", text)
+                self.assertEqual(momentum, 0.9)
 
     def test_are_those_of_the_latest_link_of_the_same_parameters(self):
         for found in on_ranks(2, of_two_links):
