@@ -25,9 +25,9 @@ namespace thinwire {
 class Feedback : public Stateful {
  public:
   // Returns the signal to send in this step, with its moments from the same pass. The signal points
-  // into this object and into `gradient`, and is valid until commit or rollback. REQUIRES: as many
-  // values as the stream has. They may be NaN or Inf; the moments then say so, and the caller rolls
-  // back.
+  // into memory of this object and into `gradient`, and is valid until all of it was sent, or
+  // until rollback. REQUIRES: as many values as the stream has. They may be NaN or Inf; the moments
+  // then say so, and the caller rolls back.
   virtual Signal prepare(std::span<const float> gradient, const Call& call) = 0;
 
   // Returns values [begin, begin + gradient.size()) of the signal that prepare would return. It
@@ -60,6 +60,9 @@ class Feedback : public Stateful {
   // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps
   // nothing; after a prepare whose Call::lossless is true it may be empty until commit or rollback.
   virtual std::span<float> rest() noexcept = 0;
+
+  // What is kept of the values that were sent in this step, until it ends; empty where rest() is.
+  virtual std::span<const float> left() noexcept { return rest(); }
 
   // Values [begin, begin + count) were encoded, and rest() holds what was left of them. `gradient`
   // is the whole gradient of the stream, as given to prepare; only these values of it are read.

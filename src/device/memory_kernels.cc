@@ -58,10 +58,10 @@ void add_velocity(Launcher& on, const kernel::MomentumRule& rule, const float* g
 }
 
 void form_ahead(Launcher& on, const kernel::MomentumRule& rule, float tail, const float* gradient,
-                const float* velocity, const float* sum, float* new_velocity, float* signal,
-                size_t count, ChunkMoments* entries) {
+                const float* velocity, const float* sum, float* new_velocity, float* new_sum,
+                float* signal, size_t count, ChunkMoments* entries) {
   launch_with_moments(on, "memories/form_ahead", count, entries, text_rule(rule), tail, gradient,
-                      velocity, sum, new_velocity, signal, uint64_t{count});
+                      velocity, sum, new_velocity, new_sum, signal, uint64_t{count});
 }
 
 void weighted_sum(Launcher& on, float p, const float* a, float q, const float* b, float* out,
@@ -83,9 +83,9 @@ void mask_velocity_at(Launcher& on, const kernel::MomentumRule& rule, const uint
 }
 
 void settle_ahead(Launcher& on, const kernel::MomentumRule& rule, float tail, const float* gradient,
-                  const float* sum, float* new_velocity, float* rest, size_t count) {
-  launch(on, "memories/settle_ahead", work_grid(count), text_rule(rule), tail, gradient, sum,
-         new_velocity, rest, uint64_t{count});
+                  const float* rest, float* new_velocity, float* new_sum, size_t count) {
+  launch(on, "memories/settle_ahead", work_grid(count), text_rule(rule), tail, gradient, rest,
+         new_velocity, new_sum, uint64_t{count});
 }
 
 void advance_estimate(Launcher& on, const float* estimate, const float* gradient, float* rest,

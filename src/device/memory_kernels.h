@@ -35,8 +35,8 @@ void add_velocity(Launcher& on, const kernel::MomentumRule& rule, const float* g
                   const float* velocity, const float* sum, float* new_velocity, float* new_sum,
                   size_t count, ChunkMoments* entries);
 void form_ahead(Launcher& on, const kernel::MomentumRule& rule, float tail, const float* gradient,
-                const float* velocity, const float* sum, float* new_velocity, float* signal,
-                size_t count, ChunkMoments* entries);
+                const float* velocity, const float* sum, float* new_velocity, float* new_sum,
+                float* signal, size_t count, ChunkMoments* entries);
 
 void weighted_sum(Launcher& on, float p, const float* a, float q, const float* b, float* out,
                   size_t count);
@@ -46,7 +46,7 @@ void mask_velocity_at(Launcher& on, const kernel::MomentumRule& rule, const uint
                       size_t kept, const float* gradient, const float* sum, const float* rest,
                       float* new_velocity);
 void settle_ahead(Launcher& on, const kernel::MomentumRule& rule, float tail, const float* gradient,
-                  const float* sum, float* new_velocity, float* rest, size_t count);
+                  const float* rest, float* new_velocity, float* new_sum, size_t count);
 void advance_estimate(Launcher& on, const float* estimate, const float* gradient, float* rest,
                       size_t count);
 void add_and_copy(Launcher& on, float* total, float* values, size_t count);

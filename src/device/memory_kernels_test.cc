@@ -172,25 +172,23 @@ TEST(MemoryTexts, MaskVelocity) {
 TEST(MemoryTexts, Ahead) {
   compare(
       [](const Input& in) {
-        Floats u(in.count), signal(in.count);
-        const Moments moments = kernel::form_ahead(in.rule, 9.0f, in.a, in.b, in.c, u, signal);
+        Floats u(in.count), v(in.count), signal(in.count);
+        const Moments moments = kernel::form_ahead(in.rule, 9.0f, in.a, in.b, in.c, u, v, signal);
         Outcome outcome;
-        outcome.add(u).add(signal).add(moments);
-        signal = some_sent(signal);
-        kernel::settle_ahead(in.rule, 9.0f, in.a, in.c, u, signal);
-        return outcome.add(u).add(signal);
+        outcome.add(u).add(v).add(signal).add(moments);
+        kernel::settle_ahead(in.rule, 9.0f, in.a, some_sent(signal), u, v);
+        return outcome.add(u).add(v);
       },
       [](Launcher& on, const Input& in) {
-        Floats u(in.count), signal(in.count);
+        Floats u(in.count), v(in.count), signal(in.count);
         Entries entries(in.count);
-        form_ahead(on, in.rule, 9.0f, in.a.data(), in.b.data(), in.c.data(), u.data(),
+        form_ahead(on, in.rule, 9.0f, in.a.data(), in.b.data(), in.c.data(), u.data(), v.data(),
                    signal.data(), in.count, entries.all.data());
         Outcome outcome;
-        outcome.add(u).add(signal).add(entries.total());
-        signal = some_sent(signal);
-        settle_ahead(on, in.rule, 9.0f, in.a.data(), in.c.data(), u.data(), signal.data(),
-                     in.count);
-        return outcome.add(u).add(signal);
+        outcome.add(u).add(v).add(signal).add(entries.total());
+        const Floats rest = some_sent(signal);
+        settle_ahead(on, in.rule, 9.0f, in.a.data(), rest.data(), u.data(), v.data(), in.count);
+        return outcome.add(u).add(v);
       });
 }
 

@@ -24,6 +24,9 @@ class Processor final : public MemoryPlace {
     const Out span = *values;
     return {span, std::move(values)};
   }
+  std::shared_ptr<ScratchPool> scratch_pool() override {
+    return shared_scratch_pool(0, [this](size_t count) { return zeros(count); });
+  }
   void fetch(In from, Out to) override { std::copy(from.begin(), from.end(), to.begin()); }
   void store(In from, Out to) override { std::copy(from.begin(), from.end(), to.begin()); }
   Moments moments(In values) override { return kernel::moments(values); }
@@ -52,16 +55,16 @@ class Processor final : public MemoryPlace {
     kernel::mask_velocity_at(rule, positions, gradient, sum, rest, new_velocity);
   }
   Moments form_ahead(const Rule& rule, float tail, In gradient, In velocity, In sum,
-                     Out new_velocity, Out signal) override {
-    return kernel::form_ahead(rule, tail, gradient, velocity, sum, new_velocity, signal);
+                     Out new_velocity, Out new_sum, Out signal) override {
+    return kernel::form_ahead(rule, tail, gradient, velocity, sum, new_velocity, new_sum, signal);
   }
-  void settle_ahead(const Rule& rule, float tail, In gradient, In sum, Out new_velocity,
-                    Out rest) override {
-    kernel::settle_ahead(rule, tail, gradient, sum, new_velocity, rest);
+  void settle_ahead(const Rule& rule, float tail, In gradient, In rest, Out new_velocity,
+                    Out new_sum) override {
+    kernel::settle_ahead(rule, tail, gradient, rest, new_velocity, new_sum);
   }
   void settle_ahead_at(const Rule& rule, float tail, std::span<const uint32_t> positions,
-                       size_t begin, In gradient, In sum, Out new_velocity, Out rest) override {
-    kernel::settle_ahead_at(rule, tail, positions, begin, gradient, sum, new_velocity, rest);
+                       size_t begin, In gradient, In rest, Out new_velocity, Out new_sum) override {
+    kernel::settle_ahead_at(rule, tail, positions, begin, gradient, rest, new_velocity, new_sum);
   }
 };
 
@@ -73,6 +76,10 @@ class OnDevice final : public MemoryPlace {
     auto floats = std::make_shared<device::DeviceFloats>(work_, count);
     const Out span = floats->values();
     return {span, std::move(floats)};
+  }
+  std::shared_ptr<ScratchPool> scratch_pool() override {
+    return shared_scratch_pool(
+        work_->number(), [work = work_](size_t count) { return OnDevice(work).zeros(count); });
   }
   void fetch(In from, Out to) override { work_->fetch(std::as_writable_bytes(to), from.data()); }
   void store(In from, Out to) override {
@@ -120,20 +127,22 @@ class OnDevice final : public MemoryPlace {
     work_->await();  // the positions' room is free again
   }
   Moments form_ahead(const Rule& rule, float tail, In gradient, In velocity, In sum,
-                     Out new_velocity, Out signal) override {
+                     Out new_velocity, Out new_sum, Out signal) override {
     return with_moments(gradient.size(), [&](device::ChunkMoments* entries) {
       device::form_ahead(on(), rule, tail, gradient.data(), velocity.data(), sum.data(),
-                         new_velocity.data(), signal.data(), gradient.size(), entries);
+                         new_velocity.data(), new_sum.data(), signal.data(), gradient.size(),
+                         entries);
     });
   }
-  void settle_ahead(const Rule& rule, float tail, In gradient, In sum, Out new_velocity,
-                    Out rest) override {
-    device::settle_ahead(on(), rule, tail, gradient.data(), sum.data(), new_velocity.data(),
-                         rest.data(), gradient.size());
+  void settle_ahead(const Rule& rule, float tail, In gradient, In rest, Out new_velocity,
+                    Out new_sum) override {
+    device::settle_ahead(on(), rule, tail, gradient.data(), rest.data(), new_velocity.data(),
+                         new_sum.data(), gradient.size());
   }
   void settle_ahead_at(const Rule& rule, float tail, std::span<const uint32_t> /*positions*/,
-                       size_t /*begin*/, In gradient, In sum, Out new_velocity, Out rest) override {
-    settle_ahead(rule, tail, gradient, sum, new_velocity, rest);
+                       size_t /*begin*/, In gradient, In rest, Out new_velocity,
+                       Out new_sum) override {
+    settle_ahead(rule, tail, gradient, rest, new_velocity, new_sum);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "device/device_work.h"
+#include "feedback/scratch_pool.h"
 #include "kernel/ahead_passes.h"
 #include "kernel/memory_passes.h"
 #include "thinwire/feedback.h"
@@ -25,12 +26,11 @@ class MemoryPlace {
  public:
   virtual ~MemoryPlace() = default;
 
-  // A vector and what keeps it there.
-  struct Vector {
-    std::span<float> values;
-    std::shared_ptr<void> owner;
-  };
+  using Vector = PlacedVector;
   virtual Vector zeros(size_t count) = 0;
+
+  // For vectors that a memory needs for a part of a step.
+  virtual std::shared_ptr<ScratchPool> scratch_pool() = 0;
 
   // From and to the processor's memory.
   virtual void fetch(std::span<const float> from, std::span<float> to) = 0;
@@ -57,15 +57,15 @@ class MemoryPlace {
   virtual Moments form_ahead(const kernel::MomentumRule& rule, float tail,
                              std::span<const float> gradient, std::span<const float> velocity,
                              std::span<const float> sum, std::span<float> new_velocity,
-                             std::span<float> signal) = 0;
+                             std::span<float> new_sum, std::span<float> signal) = 0;
   virtual void settle_ahead(const kernel::MomentumRule& rule, float tail,
-                            std::span<const float> gradient, std::span<const float> sum,
-                            std::span<float> new_velocity, std::span<float> rest) = 0;
+                            std::span<const float> gradient, std::span<const float> rest,
+                            std::span<float> new_velocity, std::span<float> new_sum) = 0;
   // The positions are in the processor's memory. A device settles all values.
   virtual void settle_ahead_at(const kernel::MomentumRule& rule, float tail,
                                std::span<const uint32_t> positions, size_t begin,
-                               std::span<const float> gradient, std::span<const float> sum,
-                               std::span<float> new_velocity, std::span<float> rest) = 0;
+                               std::span<const float> gradient, std::span<const float> rest,
+                               std::span<float> new_velocity, std::span<float> new_sum) = 0;
 };
 using SharedPlace = std::shared_ptr<MemoryPlace>;
 

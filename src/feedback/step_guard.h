@@ -28,6 +28,7 @@ class StepGuard {
     THINWIRE_CHECK(begin <= count_ && count <= count_ - begin, origin() + "sent past the end");
     sent_ += count;
   }
+  bool all_sent() const noexcept { return prepared_ && sent_ == count_; }
   void receive(size_t given) const {
     THINWIRE_CHECK(prepared_ && given == count_, origin() + "receive without its prepare");
   }

@@ -19,7 +19,7 @@
 namespace thinwire {
 
 // A step reads the vectors' `now` and writes their `next`, which commit swaps: four buffers of 4
-// bytes per value. The signal is in residual_.next. With a lossless codec and nothing that waits,
+// bytes per value. With a lossless codec and nothing that waits,
 // these memories are SGD with momentum. Such a step costs what a step of `velocity` costs, and has
 // no rest(). Its signal is that of the other steps, bit for bit but for the sign of zeros.
 //
@@ -45,16 +45,21 @@ class VelocityMemory : public Feedback {
   }
 
   std::span<float> rest() noexcept override {
+    return lossless_.leaves_nothing() ? std::span<float>() : rest_of_signal();
+  }
+  std::span<const float> left() noexcept override {
     return lossless_.leaves_nothing() ? std::span<float>() : residual_.next;
   }
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
     if (!lossless_.leaves_nothing()) keep(gradient, begin, count);
+    if (guard_.all_sent()) drop_signal();
   }
   void sent_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
     guard_.sent(gradient.size(), 0, gradient.size());
     if (!lossless_.leaves_nothing()) keep_at(gradient, positions);
+    drop_signal();
   }
 
   void commit() override {
@@ -64,6 +69,7 @@ class VelocityMemory : public Feedback {
     if (!lossless_.commit()) residual_.commit();
   }
   void rollback() override {
+    drop_signal();
     lossless_.rollback();
     guard_.rollback();
   }
@@ -84,6 +90,7 @@ class VelocityMemory : public Feedback {
     velocity_.commit();
     residual_.commit();
     rules_.adopt(begun);
+    drop_signal();
     lossless_.reset();
     guard_.rollback();
     return Status::ok();
@@ -99,8 +106,12 @@ class VelocityMemory : public Feedback {
         guard_(name, stream.count()),
         clip_(options.number("clip")) {}
 
-  // Writes velocity_.next and residual_.next, which is the signal.
+  // Writes velocity_.next and residual_.next, and the signal, which lies in rest_of_signal().
   virtual Signal form(std::span<const float> gradient) = 0;
+
+  // From form until drop_signal, which is called once all was sent, or the step ends.
+  virtual std::span<float> rest_of_signal() noexcept { return residual_.next; }
+  virtual void drop_signal() noexcept {}
 
   // The work of sent and sent_at, in steps that have a rest().
   virtual void keep(std::span<const float> gradient, size_t begin, size_t count) = 0;

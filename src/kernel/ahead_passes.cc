@@ -19,138 +19,131 @@ HWY_BEFORE_NAMESPACE();
 namespace thinwire::kernel::HWY_NAMESPACE {
 namespace {
 
-// One value of form_ahead, from its u': v', f and the signal.
-struct Ahead {
-  VF sum, kept, signal;
+// What a value of u' adds to v in this step.
+template <bool kNesterov>
+HWY_INLINE VF NowOf(VF m, VF s, VF g, VF u) {
+  return kNesterov ? hn::Add(hn::Mul(s, g), hn::Mul(m, u)) : u;
+}
+
+// f and the signal, of a value of u' and v'.
+struct Sent {
+  VF kept, signal;
 };
 
-template <bool kNesterov>
-HWY_INLINE Ahead AheadOf(VF m, VF s, VF tail, VF g, VF u, VF v) {
+HWY_INLINE Sent SentOf(VF tail, VF now, VF u, VF sum) {
   const VF one = hn::Set(DF(), 1.0f);
-  const VF now = kNesterov ? hn::Add(hn::Mul(s, g), hn::Mul(m, u)) : u;
-  const VF sum = hn::Add(v, now);
   const VF share = hn::Min(hn::Max(hn::Div(now, sum), hn::Zero(DF())), one);
   const VF kept = hn::IfThenElse(hn::Eq(sum, hn::Zero(DF())), one, share);
-  return {sum, kept, hn::Add(sum, hn::Mul(hn::Mul(hn::Sub(one, kept), tail), u))};
+  return {kept, hn::Add(sum, hn::Mul(hn::Mul(hn::Sub(one, kept), tail), u))};
 }
+
+// From so many values on u' and v' are stored past the cache: a step reads few of them again.
+constexpr size_t kStreamKeptFrom = size_t{1} << 16;
 
 template <bool kNesterov>
 Moments FormAheadOf(float momentum, float scale, float tail, const float* g, const float* u,
-                    const float* v, float* new_u, float* signal, size_t count, size_t whole,
-                    Moments* chunks) {
+                    const float* v, float* new_u, float* new_v, float* signal, size_t count,
+                    size_t whole, Moments* chunks) {
   const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale), t = hn::Set(DF(), tail);
-  const bool stream = CanStream(new_u, whole) && CanStream(signal, whole);
-  const auto form = [=](VF gradient, VF velocity, VF waiting, VF& next) HWY_ATTR {
+  const bool stream_kept =
+      CanStream(new_u, whole, kStreamKeptFrom) && CanStream(new_v, whole, kStreamKeptFrom);
+  const bool stream_signal = CanStream(signal, whole);
+  const auto form = [=](VF gradient, VF velocity, VF waiting, VF& next, VF& sum) HWY_ATTR {
     next = hn::Add(hn::Mul(m, velocity), hn::Mul(s, gradient));
-    return AheadOf<kNesterov>(m, s, t, gradient, next, waiting).signal;
+    const VF now = NowOf<kNesterov>(m, s, gradient, next);
+    sum = hn::Add(waiting, now);
+    return SentOf(t, now, next, sum).signal;
   };
   const auto last = [=](size_t i) HWY_ATTR {  // one value, by the same operations
-    VF next;
-    const VF out = form(hn::Set(DF(), g[i]), hn::Set(DF(), u[i]), hn::Set(DF(), v[i]), next);
+    VF next, sum;
+    const VF out = form(hn::Set(DF(), g[i]), hn::Set(DF(), u[i]), hn::Set(DF(), v[i]), next, sum);
     new_u[i] = hn::GetLane(next);
+    new_v[i] = hn::GetLane(sum);
     return signal[i] = hn::GetLane(out);
   };
   const auto at = [=](size_t i) HWY_ATTR {
-    VF next;
+    VF next, sum;
     const VF out =
-        form(hn::LoadU(DF(), g + i), hn::LoadU(DF(), u + i), hn::LoadU(DF(), v + i), next);
-    if (stream) {
+        form(hn::LoadU(DF(), g + i), hn::LoadU(DF(), u + i), hn::LoadU(DF(), v + i), next, sum);
+    if (stream_kept) {
       hn::Stream(next, DF(), new_u + i);
-      hn::Stream(out, DF(), signal + i);
+      hn::Stream(sum, DF(), new_v + i);
     } else {
       hn::StoreU(next, DF(), new_u + i);
-      hn::StoreU(out, DF(), signal + i);
+      hn::StoreU(sum, DF(), new_v + i);
     }
+    if (stream_signal)
+      hn::Stream(out, DF(), signal + i);
+    else
+      hn::StoreU(out, DF(), signal + i);
     return out;
   };
   const Moments total = ReduceMoments(chunks, count, at, last, g, u, v);
-  if (stream) hwy::FlushStream();
+  if (stream_kept || stream_signal) hwy::FlushStream();
   return total;
 }
 
 Moments FormAhead(bool nesterov, float momentum, float scale, float tail, const float* g,
-                  const float* u, const float* v, float* new_u, float* signal, size_t count,
-                  size_t whole, Moments* chunks) {
+                  const float* u, const float* v, float* new_u, float* new_v, float* signal,
+                  size_t count, size_t whole, Moments* chunks) {
   const auto& form = nesterov ? FormAheadOf<true> : FormAheadOf<false>;
-  return form(momentum, scale, tail, g, u, v, new_u, signal, count, whole, chunks);
+  return form(momentum, scale, tail, g, u, v, new_u, new_v, signal, count, whole, chunks);
 }
 
 template <bool kNesterov>
-void SettleAheadOf(float momentum, float scale, float tail, const float* g, const float* v,
-                   float* new_u, float* rest, size_t count) {
+void SettleAheadOf(float momentum, float scale, float tail, const float* g, const float* rest,
+                   float* new_u, float* new_v, size_t count) {
   const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale), t = hn::Set(DF(), tail);
-  const auto settle = [=](VF gradient, VF waiting, VF& next, VF& left) HWY_ATTR {
-    const Ahead was = AheadOf<kNesterov>(m, s, t, gradient, next, waiting);
+  const auto settle = [=](VF gradient, VF left, VF& next, VF& sum) HWY_ATTR {
+    const Sent was = SentOf(t, NowOf<kNesterov>(m, s, gradient, next), next, sum);
     const auto unsent = hn::Eq(left, was.signal);
     next = hn::IfThenElse(unsent, next, hn::Mul(was.kept, next));
-    left = hn::IfThenElse(unsent, was.sum, left);
+    sum = hn::IfThenElse(unsent, sum, left);
   };
   const size_t lanes = hn::Lanes(DF());
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    VF next = hn::LoadU(DF(), new_u + i), left = hn::LoadU(DF(), rest + i);
-    settle(hn::LoadU(DF(), g + i), hn::LoadU(DF(), v + i), next, left);
+    VF next = hn::LoadU(DF(), new_u + i), sum = hn::LoadU(DF(), new_v + i);
+    // Only Nesterov's form has a use for the gradient.
+    settle(kNesterov ? hn::LoadU(DF(), g + i) : next, hn::LoadU(DF(), rest + i), next, sum);
     hn::StoreU(next, DF(), new_u + i);
-    hn::StoreU(left, DF(), rest + i);
+    hn::StoreU(sum, DF(), new_v + i);
   }
   for (; i < count; ++i) {
-    VF next = hn::Set(DF(), new_u[i]), left = hn::Set(DF(), rest[i]);
-    settle(hn::Set(DF(), g[i]), hn::Set(DF(), v[i]), next, left);
+    VF next = hn::Set(DF(), new_u[i]), sum = hn::Set(DF(), new_v[i]);
+    settle(hn::Set(DF(), g[i]), hn::Set(DF(), rest[i]), next, sum);
     new_u[i] = hn::GetLane(next);
-    rest[i] = hn::GetLane(left);
+    new_v[i] = hn::GetLane(sum);
   }
-}
-
-// v' alone, of values of which nothing was sent.
-template <bool kNesterov>
-HWY_INLINE void SumAheadOf(VF m, VF s, const float* g, const float* v, const float* new_u,
-                           float* rest, size_t count) {
-  for (size_t i = 0; i < count; i += kStep) {
-    const VF velocity = hn::LoadU(DF(), new_u + i);
-    const VF now =
-        kNesterov ? hn::Add(hn::Mul(s, hn::LoadU(DF(), g + i)), hn::Mul(m, velocity)) : velocity;
-    hn::StoreU(hn::Add(hn::LoadU(DF(), v + i), now), DF(), rest + i);
-  }
-}
-
-// Lines in which something was sent are settled whole.
-template <bool kNesterov>
-void SettleAheadAtOf(float momentum, float scale, float tail, const uint32_t* positions,
-                     size_t kept, size_t begin, const float* g, const float* v, float* new_u,
-                     float* rest, size_t count) {
-  const VF m = hn::Set(DF(), momentum), s = hn::Set(DF(), scale);
-  const auto settle = [&](size_t from, size_t to) HWY_ATTR {
-    SettleAheadOf<kNesterov>(momentum, scale, tail, g + from, v + from, new_u + from, rest + from,
-                             to - from);
-  };
-  const auto add = [&](size_t from, size_t to) HWY_ATTR {
-    SumAheadOf<kNesterov>(m, s, g + from, v + from, new_u + from, rest + from, to - from);
-  };
-  size_t done = 0;
-  for (size_t k = 0; k < kept;) {
-    const size_t line = (positions[k] - begin) / kLanes * kLanes;
-    const size_t after = std::min(line + kLanes, count);
-    add(done, line);
-    settle(line, after);
-    while (k < kept && positions[k] - begin < after) ++k;
-    done = after;
-  }
-  const size_t whole_lines = done + (count - done) / kLanes * kLanes;
-  add(done, whole_lines);
-  settle(whole_lines, count);
 }
 
 void SettleAhead(bool nesterov, float momentum, float scale, float tail, const float* g,
-                 const float* v, float* new_u, float* rest, size_t count) {
+                 const float* rest, float* new_u, float* new_v, size_t count) {
   const auto& settle = nesterov ? SettleAheadOf<true> : SettleAheadOf<false>;
-  settle(momentum, scale, tail, g, v, new_u, rest, count);
+  settle(momentum, scale, tail, g, rest, new_u, new_v, count);
 }
 
+// The line of a position is asked for while so many before it are settled: the hardware's prefetch
+// does not know where the next one is.
+constexpr size_t kFetchEarly = 32;
+
+// Lines in which something was sent are settled whole, and others are not read.
 void SettleAheadAt(bool nesterov, float momentum, float scale, float tail,
                    const uint32_t* positions, size_t kept, size_t begin, const float* g,
-                   const float* v, float* new_u, float* rest, size_t count) {
-  const auto& settle = nesterov ? SettleAheadAtOf<true> : SettleAheadAtOf<false>;
-  settle(momentum, scale, tail, positions, kept, begin, g, v, new_u, rest, count);
+                   const float* rest, float* new_u, float* new_v, size_t count) {
+  for (size_t k = 0; k < kept;) {
+    if (k + kFetchEarly < kept) {
+      const size_t next = positions[k + kFetchEarly] - begin;
+      hwy::Prefetch(rest + next);
+      hwy::Prefetch(new_u + next);
+      hwy::Prefetch(new_v + next);
+    }
+    const size_t line = (positions[k] - begin) / kLanes * kLanes;
+    const size_t after = std::min(line + kLanes, count);
+    SettleAhead(nesterov, momentum, scale, tail, g + line, rest + line, new_u + line, new_v + line,
+                after - line);
+    while (k < kept && positions[k] - begin < after) ++k;
+  }
 }
 
 }  // namespace
@@ -167,36 +160,37 @@ HWY_EXPORT(SettleAheadAt);
 
 Moments form_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
                    std::span<const float> velocity, std::span<const float> sum,
-                   std::span<float> new_velocity, std::span<float> signal) noexcept {
+                   std::span<float> new_velocity, std::span<float> new_sum,
+                   std::span<float> signal) noexcept {
   const auto& form = HWY_DYNAMIC_DISPATCH(FormAhead);
   return moments_of_parts(signal.size(), [&](size_t begin, size_t end, Moments* chunks) {
     return form(rule.nesterov, rule.momentum, rule.scale, tail, gradient.data() + begin,
                 velocity.data() + begin, sum.data() + begin, new_velocity.data() + begin,
-                signal.data() + begin, end - begin, signal.size(), chunks);
+                new_sum.data() + begin, signal.data() + begin, end - begin, signal.size(), chunks);
   });
 }
 
 void settle_ahead(const MomentumRule& rule, float tail, std::span<const float> gradient,
-                  std::span<const float> sum, std::span<float> new_velocity,
-                  std::span<float> rest) noexcept {
+                  std::span<const float> rest, std::span<float> new_velocity,
+                  std::span<float> new_sum) noexcept {
   const auto& settle = HWY_DYNAMIC_DISPATCH(SettleAhead);
   parallel_for(rest.size(), kPartUnit, [&](size_t begin, size_t end) {
     settle(rule.nesterov, rule.momentum, rule.scale, tail, gradient.data() + begin,
-           sum.data() + begin, new_velocity.data() + begin, rest.data() + begin, end - begin);
+           rest.data() + begin, new_velocity.data() + begin, new_sum.data() + begin, end - begin);
   });
 }
 
 void settle_ahead_at(const MomentumRule& rule, float tail, std::span<const uint32_t> positions,
-                     size_t begin, std::span<const float> gradient, std::span<const float> sum,
-                     std::span<float> new_velocity, std::span<float> rest) noexcept {
+                     size_t begin, std::span<const float> gradient, std::span<const float> rest,
+                     std::span<float> new_velocity, std::span<float> new_sum) noexcept {
   const auto& settle = HWY_DYNAMIC_DISPATCH(SettleAheadAt);
   parallel_for(rest.size(), kPartUnit, [&](size_t from, size_t to) {
     const auto first = std::lower_bound(positions.begin(), positions.end(), begin + from);
     const auto last = std::lower_bound(first, positions.end(), begin + to);
     const std::span<const uint32_t> here(first, last);
     settle(rule.nesterov, rule.momentum, rule.scale, tail, here.data(), here.size(), begin + from,
-           gradient.data() + from, sum.data() + from, new_velocity.data() + from,
-           rest.data() + from, to - from);
+           gradient.data() + from, rest.data() + from, new_velocity.data() + from,
+           new_sum.data() + from, to - from);
   });
 }
 

@@ -43,9 +43,10 @@ TEST_P(Ahead, TakesMomentumAlongTheLongerAValueWaited) {
       const float taken = share * want_u[i];
       want[i] = sum[i] + taken;
     }
-    Vector new_u(count), rest(count);
-    expect_moments_of(form_ahead(rule, tail, g, u, v, new_u, rest), want);
+    Vector new_u(count), new_v(count), rest(count);
+    expect_moments_of(form_ahead(rule, tail, g, u, v, new_u, new_v, rest), want);
     expect_same_bits(new_u, want_u);
+    expect_same_bits(new_v, sum);
     expect_same_bits(rest, want);
 
     Vector left = sum;
@@ -54,18 +55,18 @@ TEST_P(Ahead, TakesMomentumAlongTheLongerAValueWaited) {
       left[i] = rest[i] = i % 2 == 0 ? 0.0f : want[i] * 0.5f;
       want_u[i] = kept[i] * want_u[i];
     }
-    Vector u_at = new_u, rest_at = rest;
-    settle_ahead(rule, tail, g, v, new_u, rest);
+    Vector u_at = new_u, v_at = new_v;
+    settle_ahead(rule, tail, g, rest, new_u, new_v);
     expect_same_bits(new_u, want_u);
-    expect_same_bits(rest, left);
+    expect_same_bits(new_v, left);
 
     // Those that were sent, and some of which nothing was.
     std::vector<uint32_t> positions;
     for (uint32_t i = 0; i < count; ++i)
       if (i % 3 == 0 || i % 100 == 50) positions.push_back(kBegin + i);
-    settle_ahead_at(rule, tail, positions, kBegin, g, v, u_at, rest_at);
+    settle_ahead_at(rule, tail, positions, kBegin, g, rest, u_at, v_at);
     expect_same_bits(u_at, want_u);
-    expect_same_bits(rest_at, left);
+    expect_same_bits(v_at, left);
   });
 }
 
@@ -74,20 +75,20 @@ TEST_P(Ahead, SettlesFewPositionsAsAll) {
   const MomentumRule rule = GetParam();
   on_all([&](size_t count) {
     const Vector g = normals(count, 1), u = normals(count, 2), v = normals(count, 3);
-    Vector new_u(count), rest(count);
-    form_ahead(rule, 9, g, u, v, new_u, rest);
+    Vector new_u(count), new_v(count), signal(count);
+    form_ahead(rule, 9, g, u, v, new_u, new_v, signal);
     for (const size_t first : {size_t{0}, size_t{40}, count / 2}) {
       std::vector<uint32_t> positions;
-      Vector u_all = new_u, rest_all = rest;
+      Vector rest = signal;
       for (size_t i = first; i < count && i < first + 3000; i += 97) {
         positions.push_back(kBegin + static_cast<uint32_t>(i));
-        rest_all[i] = 0;
+        rest[i] = 0;
       }
-      Vector u_at = u_all, rest_at = rest_all;
-      settle_ahead(rule, 9, g, v, u_all, rest_all);
-      settle_ahead_at(rule, 9, positions, kBegin, g, v, u_at, rest_at);
+      Vector u_all = new_u, v_all = new_v, u_at = new_u, v_at = new_v;
+      settle_ahead(rule, 9, g, rest, u_all, v_all);
+      settle_ahead_at(rule, 9, positions, kBegin, g, rest, u_at, v_at);
       expect_same_bits(u_at, u_all);
-      expect_same_bits(rest_at, rest_all);
+      expect_same_bits(v_at, v_all);
     }
   });
 }

@@ -90,8 +90,8 @@ HWY_INLINE Moments ReduceMoments(Moments* chunks, size_t count, const At& at, co
 constexpr size_t kStreamFrom = size_t{1} << 21;  // values
 
 // `whole` is the length of all of the vector.
-inline bool CanStream(const float* out, size_t whole) {
-  return whole >= kStreamFrom && reinterpret_cast<uintptr_t>(out) % (kStep * sizeof(float)) == 0;
+inline bool CanStream(const float* out, size_t whole, size_t from = kStreamFrom) {
+  return whole >= from && reinterpret_cast<uintptr_t>(out) % (kStep * sizeof(float)) == 0;
 }
 
 }  // namespace thinwire::kernel::HWY_NAMESPACE

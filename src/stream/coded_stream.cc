@@ -139,6 +139,11 @@ std::span<float> CodedStream::rest(size_t begin, size_t count) {
   return kept.empty() ? kept : kept.subspan(begin, count);
 }
 
+std::span<const float> CodedStream::left(size_t begin, size_t count) {
+  const std::span<const float> kept = memory().left();
+  return kept.empty() ? kept : kept.subspan(begin, count);
+}
+
 void CodedStream::sent(size_t begin, size_t count) {
   if (found_)
     memory().sent_at(gradient_, positions_);

@@ -100,6 +100,9 @@ class CodedStream {
   // What the memory has, or takes, of values [begin, begin + count); empty if it keeps nothing.
   std::span<float> rest(size_t begin, size_t count);
 
+  // What the memory keeps of them once they were sent; empty if it keeps nothing.
+  std::span<const float> left(size_t begin, size_t count);
+
   // Values from `begin` on were encoded, and what is left of them lies in rest(): for callers that
   // change what the encoder left. encode calls it.
   void sent(size_t begin, size_t count);

@@ -126,51 +126,56 @@ KERNEL void mask_velocity_at(Rule rule, const u32* positions, u64 kept, const fl
   }
 }
 
-// v', f and the signal of kernel/ahead_passes.h, from u'.
-struct AheadValue {
-  float sum, kept, signal;
+// f and the signal of kernel/ahead_passes.h, from u' and v'.
+struct AheadSent {
+  float kept, signal;
 };
 
-DEVICE AheadValue ahead_of(const Rule& rule, float tail, float g, float u, float v) {
-  const float now = rule.nesterov != 0
-                        ? __fadd_rn(__fmul_rn(rule.scale, g), __fmul_rn(rule.momentum, u))
-                        : u;
-  const float sum = __fadd_rn(v, now);
+DEVICE AheadSent ahead_sent(float tail, float now, float u, float sum) {
   float kept = 1;
   if (sum != 0) {
     const float share = __fdiv_rn(now, sum);
     kept = share > 0 ? (share < 1 ? share : 1.0f) : 0.0f;
   }
-  return {sum, kept, __fadd_rn(sum, __fmul_rn(__fmul_rn(__fsub_rn(1.0f, kept), tail), u))};
+  return {kept, __fadd_rn(sum, __fmul_rn(__fmul_rn(__fsub_rn(1.0f, kept), tail), u))};
+}
+
+DEVICE float ahead_now(const Rule& rule, float g, float u) {
+  return rule.nesterov != 0 ? __fadd_rn(__fmul_rn(rule.scale, g), __fmul_rn(rule.momentum, u)) : u;
 }
 
 struct AheadForm {
   Rule rule;
   float tail;
   const float *g, *u, *v;
-  float *new_u, *signal;
+  float *new_u, *new_v, *signal;
   using Read = Velocity::Read;
   DEVICE_MEMBER Read read(u64 i) const { return {g[i], u[i], v[i]}; }
   DEVICE_MEMBER float make(u64 i, const Read& read) const {
     const float next = __fadd_rn(__fmul_rn(rule.momentum, read.u), __fmul_rn(rule.scale, read.g));
+    const float now = ahead_now(rule, read.g, next);
+    const float sum = __fadd_rn(read.v, now);
     new_u[i] = next;
-    return signal[i] = ahead_of(rule, tail, read.g, next, read.v).signal;
+    new_v[i] = sum;
+    return signal[i] = ahead_sent(tail, now, next, sum).signal;
   }
 };
 
 SUM_KERNEL void form_ahead(Rule rule, float tail, const float* g, const float* u, const float* v,
-                           float* new_u, float* signal, u64 count, ChunkMoments* chunks) {
-  form_chunks(count, chunks, AheadForm{rule, tail, g, u, v, new_u, signal});
+                           float* new_u, float* new_v, float* signal, u64 count,
+                           ChunkMoments* chunks) {
+  form_chunks(count, chunks, AheadForm{rule, tail, g, u, v, new_u, new_v, signal});
 }
 
-KERNEL void settle_ahead(Rule rule, float tail, const float* g, const float* v, float* new_u,
-                         float* rest, u64 count) {
+KERNEL void settle_ahead(Rule rule, float tail, const float* g, const float* rest, float* new_u,
+                         float* new_v, u64 count) {
   for (u64 i = thread_index(); i < count; i += thread_count()) {
-    const AheadValue was = ahead_of(rule, tail, g[i], new_u[i], v[i]);
-    if (rest[i] == was.signal)
-      rest[i] = was.sum;
-    else
-      new_u[i] = __fmul_rn(was.kept, new_u[i]);
+    const float u = new_u[i], left = rest[i];
+    const float now = ahead_now(rule, rule.nesterov != 0 ? g[i] : 0.0f, u);
+    const AheadSent was = ahead_sent(tail, now, u, new_v[i]);
+    if (left == was.signal) continue;
+    new_v[i] = left;
+    new_u[i] = __fmul_rn(was.kept, u);
   }
 }
 

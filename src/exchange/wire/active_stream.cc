@@ -244,7 +244,7 @@ size_t ActiveStream::encode(const StepContext& context, Encoder& encoder, const 
   if (threshold_ != nullptr) threshold_->sent(encoded.kept);
   meter_.add_kept(encoded);
   meter_.add_frame(encoded.size);
-  measure_rest(coded_.rest(begin, part.values.size()));
+  measure_left(begin, part.values.size());
   return kFrameHeaderSize + encoded.size;
 }
 
@@ -288,7 +288,7 @@ bool ActiveStream::add_own_coded(StepContext& context, const Coder& coder, size_
   }
   const size_t size = coded_.encode(*coder.encoder, part, begin, context.call, room).size;
   coder.encoder->rollback();  // it serves other parts too, and remembers none
-  measure_rest(coded_.rest(begin, sum.size()));
+  measure_left(begin, sum.size());
   coder.decoder->decode_add(room.first(size), 1.0f, sum).or_throw();
   return true;
 }
@@ -332,7 +332,7 @@ void ActiveStream::encode_agreed(StepContext& context, std::span<std::byte> scra
       const Encoded encoded = coded_.encode(encoder(), whole(), 0, context.call, scratch);
       size = encoded.size;
       meter_.add_kept(encoded);
-      measure_rest(rest());
+      measure_left(0, spec().count());
     }
   }
   const Stopwatch watch(context.decompress_seconds);
@@ -350,12 +350,14 @@ std::span<const std::byte> ActiveStream::begin_kept(StepContext& context,
 
 void ActiveStream::end_kept(size_t withheld) {
   meter_.take_back(withheld);
-  measure_rest(rest());
   coded_.sent(0, spec().count());
+  measure_left(0, spec().count());
 }
 
-void ActiveStream::measure_rest(std::span<const float> rest) {
-  if (meter_.norms() && !rest.empty()) meter_.add_rest(values_->square_sum(rest));
+void ActiveStream::measure_left(size_t begin, size_t count) {
+  if (!meter_.norms()) return;
+  const std::span<const float> left = coded_.left(begin, count);
+  if (!left.empty()) meter_.add_rest(values_->square_sum(left));
 }
 
 void ActiveStream::sent_unframed() {
@@ -363,7 +365,7 @@ void ActiveStream::sent_unframed() {
   coded_.keep_nothing(0, spec().count());
   meter_.add_kept({.kept = spec().count()});
   meter_.add_unframed(4 * spec().count());
-  measure_rest(rest());
+  measure_left(0, spec().count());
 }
 
 void ActiveStream::end(StepContext& context, bool skipped) {

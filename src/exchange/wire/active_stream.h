@@ -236,7 +236,7 @@ class ActiveStream {
   Call call_for(const StepContext& context, const Signal& part);
   size_t encode(const StepContext& context, Encoder& encoder, const Signal& part, size_t begin,
                 std::span<std::byte> out);
-  void measure_rest(std::span<const float> rest);
+  void measure_left(size_t begin, size_t count);
 
   SharedWork work_;  // null: values are in the processor's memory
   CodedStream coded_;

@@ -75,7 +75,7 @@ void ActiveStream::prepare_device_parts(StepContext& context) {
 
 // Once for all parts, when the memory has been told of each.
 void ActiveStream::count_device_rest() {
-  if (device_parts_ != nullptr && !sits_out_ && finite()) measure_rest(rest());
+  if (device_parts_ != nullptr && !sits_out_ && finite()) measure_left(0, spec().count());
 }
 
 DeviceParts& ActiveStream::device_parts() {
