@@ -181,6 +181,44 @@ TEST(Ahead, LeavesLittleVelocityToWhatWaitedLong) {
   EXPECT_GT(u[1], 9.9f);
 }
 
+// Memories use the memory of signals in turn, but not at the same time.
+TEST(Ahead, SignalsUnderWayDoNotMeet) {
+  const auto one = make("ahead"), other = make("ahead"), alone = make("ahead");
+  for (uint64_t number = 0; number < 3; ++number) {
+    const Values g = gradient(number);
+    step(*alone, g, number);
+    const Signal first = one->prepare(g, {.step = number});
+    const Values before = floats(first.values);
+    const Signal second = other->prepare(gradient(number + 10), {.step = number});
+    EXPECT_NE(first.values.data(), second.values.data());
+    expect_same_bits(first.values, before);
+    for (Feedback* memory : {other.get(), one.get()}) {
+      send_some(memory->rest(), number);
+      memory->sent(g, 0, kCount);
+      memory->commit();
+    }
+    expect_same_state(one->save(), alone->save());
+  }
+}
+
+TEST(Ahead, SaysWhatIsLeftOfThePartsThatWereSent) {
+  const auto memory = make("ahead");
+  constexpr size_t kHalf = kCount / 2;
+  for (uint64_t number = 0; number < 3; ++number) {
+    const Values g = gradient(number);
+    memory->prepare(g, {.step = number});
+    send_some(memory->rest(), number);
+    memory->sent(g, kHalf, kCount - kHalf);
+    const Values second = floats(memory->left().subspan(kHalf));
+    memory->sent(g, 0, kHalf);
+    const Values first = floats(memory->left().first(kHalf));
+    memory->commit();
+    const Values kept = saved(*memory, "residual");
+    expect_same_bits(first, std::span(kept).first(kHalf));
+    expect_same_bits(second, std::span(kept).subspan(kHalf));
+  }
+}
+
 TEST(Ahead, TensorsHaveMomentaOfTheirOwn) {
   const auto memory = make_feedback("ahead", several_tensors()).value();
   std::vector<Value> values(kCount);
