@@ -26,7 +26,7 @@ class Feedback : public Stateful {
  public:
   // Returns the signal to send in this step, with its moments from the same pass. The signal points
   // into memory of this object and into `gradient`, and is valid until all of it was sent, or
-  // until rollback. REQUIRES: as many values as the stream has. They may be NaN or Inf; the moments
+  // until rollback or load. REQUIRES: as many values as the stream has. They may be NaN or Inf; the moments
   // then say so, and the caller rolls back.
   virtual Signal prepare(std::span<const float> gradient, const Call& call) = 0;
 
@@ -57,11 +57,13 @@ class Feedback : public Stateful {
   // values as the stream has, in the processor's memory; no step under way.
   virtual bool owe(std::span<const float> /*debt*/) { return false; }
 
-  // The buffer into which the encoder writes values - decode(payload). Empty if this memory keeps
+  // The buffer into which the encoder writes values - decode(payload). It may be another after
+  // prepare, and what is written there counts until all was sent. Empty if this memory keeps
   // nothing; after a prepare whose Call::lossless is true it may be empty until commit or rollback.
   virtual std::span<float> rest() noexcept = 0;
 
-  // What is kept of the values that were sent in this step, until it ends; empty where rest() is.
+  // What is kept of the values that were sent in this step, until it ends; of other values it says
+  // nothing. Empty where rest() is.
   virtual std::span<const float> left() noexcept { return rest(); }
 
   // Values [begin, begin + count) were encoded, and rest() holds what was left of them. `gradient`

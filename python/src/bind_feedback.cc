@@ -134,6 +134,7 @@ class FeedbackHandle {
     const std::span<float> kept = memory_->rest();
     if (!left.empty() && !kept.empty()) std::copy(left.begin(), left.end(), kept.begin());
     memory_->sent(gradient_->floats(), 0, count_);
+    signal_ = {};  // its memory may be another's now
     sent_ = true;
   }
 

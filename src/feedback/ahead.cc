@@ -20,11 +20,10 @@
 // sent. With a codec that leaves nothing f is 1 everywhere, and this is SGD with momentum.
 //
 // The optimiser that gets the mean must have no momentum of its own, or it is applied twice. v' and
-// f need no buffers: f is formed again where something was sent, and v' is written where it stays.
-// Four buffers of 4 bytes per value; and one for the signal, from which it is formed until it is
-// sent, which the streams of a place use in turn: it stays in cache, and where nothing was sent
-// nothing is read or written again. With a lossless
-// codec and nothing that waits a step is that of `velocity` (VelocityMemory).
+// f need no buffers: v' is written where it stays, and f is formed again where something was sent.
+// Four buffers of 4 bytes per value, and one for the signal from form until it is sent, which the
+// streams of a place use in turn. What was not sent is not written again. With a lossless codec and
+// nothing that waits a step is that of `velocity` (VelocityMemory).
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>

@@ -201,6 +201,17 @@ TEST(Ahead, SignalsUnderWayDoNotMeet) {
   }
 }
 
+TEST(Ahead, IsSentOnce) {
+  const auto memory = make("ahead");
+  const Values g = gradient(0);
+  memory->prepare(g, {});
+  memory->sent(g, 0, kCount);
+  EXPECT_THROW(memory->sent(g, 0, 1), Error);
+  EXPECT_THROW(memory->sent_at(g, {}), Error);
+  memory->sent(g, kCount, 0);
+  memory->commit();
+}
+
 TEST(Ahead, SaysWhatIsLeftOfThePartsThatWereSent) {
   const auto memory = make("ahead");
   constexpr size_t kHalf = kCount / 2;

@@ -160,6 +160,56 @@ INSTANTIATE_TEST_SUITE_P(Memories, MemoryPlaces,
                                            "ahead:nesterov=true"),
                          name_of);
 
+// Of several memories on one device, whose queue holds the passes of one while the next takes the
+// memory of its signal.
+TEST(MemoryPlace, SignalsOfADeviceTakeTurns) {
+  if (!testing::kKernelsRun) GTEST_SKIP() << "kernels do not run here";
+  const auto work = std::make_shared<DeviceWork>(std::make_shared<FakeDevice>(7));
+  const auto [entry, options] = find_feedback("ahead").value();
+  struct Pair {
+    StreamSpec stream;
+    std::unique_ptr<Feedback> here, there;
+    std::unique_ptr<DeviceFloats> gradient;
+    const float* signal;
+  };
+  std::vector<Pair> pairs;
+  for (const size_t count : {9000, 700, 20000}) {
+    const StreamSpec stream = single_tensor({.name = "s", .shape = {count}});
+    pairs.push_back({stream, make_feedback("ahead", stream).value(),
+                     entry->on_device(options, stream, work),
+                     std::make_unique<DeviceFloats>(work, count), nullptr});
+  }
+  for (uint64_t number = 0; number < 4; ++number) {
+    for (Pair& pair : pairs) {
+      const Floats gradient =
+          device::make_values(device::Values::kHeavyTail, pair.stream.count(), number);
+      work->send(pair.gradient->values().data(), std::as_bytes(std::span(gradient)));
+      const Signal there = pair.there->prepare(pair.gradient->values(), {.step = number});
+      pair.signal = there.values.data();
+      Floats rest(gradient.size());
+      work->fetch(std::as_writable_bytes(std::span(rest)), there.values.data());
+      for (size_t i = number; i < rest.size(); i += 3) rest[i] = 0;
+      work->send(pair.there->rest().data(), std::as_bytes(std::span(rest)));
+      pair.there->sent(pair.gradient->values(), 0, gradient.size());
+      pair.there->commit();
+
+      pair.here->prepare(gradient, {.step = number});
+      std::copy(rest.begin(), rest.end(), pair.here->rest().begin());
+      pair.here->sent(gradient, 0, gradient.size());
+      pair.here->commit();
+    }
+    if (number > 0) {  // the longest was asked for
+      EXPECT_EQ(pairs[0].signal, pairs[1].signal);
+      EXPECT_EQ(pairs[1].signal, pairs[2].signal);
+    }
+  }
+  for (const Pair& pair : pairs) {
+    const StateArrays here = pair.here->save(), there = pair.there->save();
+    ASSERT_EQ(there.size(), here.size());
+    for (size_t i = 0; i < here.size(); ++i) EXPECT_EQ(there[i].data, here[i].data);
+  }
+}
+
 TEST(MemoryPlace, TheMemoriesThatADeviceHas) {
   std::vector<std::string> there;
   for (const FeedbackEntry* entry : list_feedbacks())

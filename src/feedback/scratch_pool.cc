@@ -12,6 +12,8 @@ PlacedVector ScratchPool::take(size_t count) {
   PlacedVector taken;
   {
     const std::lock_guard lock(mutex_);
+    free_.reserve(free_.size() + taken_ + 1);
+    ++taken_;
     auto found = std::find_if(free_.begin(), free_.end(), [&](const PlacedVector& vector) {
       return vector.values.size() >= count;
     });
@@ -24,18 +26,25 @@ PlacedVector ScratchPool::take(size_t count) {
   }
   if (taken.values.size() < count) {
     taken = {};  // is freed first
-    taken = make_(count);
+    try {
+      taken = make_(count);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      --taken_;
+      throw;
+    }
   }
   const std::span<float> values = taken.values.first(count);
   void* const memory = values.data();
-  const auto back = [pool = shared_from_this(), whole = std::move(taken)](void*) mutable {
+  auto back = [pool = shared_from_this(), whole = std::move(taken)](void*) mutable {
     pool->give_back(std::move(whole));
   };
-  return {values, std::shared_ptr<void>(memory, back)};
+  return {values, std::shared_ptr<void>(memory, std::move(back))};
 }
 
-void ScratchPool::give_back(PlacedVector vector) {
+void ScratchPool::give_back(PlacedVector vector) noexcept {
   const std::lock_guard lock(mutex_);
+  --taken_;
   const auto longer = [](const PlacedVector& a, const PlacedVector& b) {
     return a.values.size() < b.values.size();
   };

@@ -30,11 +30,12 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
   PlacedVector take(size_t count);
 
  private:
-  void give_back(PlacedVector vector);
+  void give_back(PlacedVector vector) noexcept;
 
   const Make make_;
   std::mutex mutex_;
-  std::vector<PlacedVector> free_;  // the shortest first
+  std::vector<PlacedVector> free_;  // the shortest first, with room for all that are taken
+  size_t taken_ = 0;
 };
 
 // The pool of a place, the same for all that hold it at a time. `make` makes the vectors of a new

@@ -4,8 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace thinwire {
@@ -57,6 +62,43 @@ TEST(ScratchPool, KeepsNoVectorThatALongerOneReplaces) {
   for (const size_t count : {10, 20, 40}) pool->take(count);
   EXPECT_EQ(made.lengths, (std::vector<size_t>{10, 20, 40}));
   EXPECT_EQ(made.alive, 1u);
+}
+
+TEST(ScratchPool, ForgetsAVectorThatCouldNotBeMade) {
+  Made made;
+  bool fails = true;
+  const auto pool = std::make_shared<ScratchPool>([&](size_t count) {
+    if (fails) throw std::bad_alloc();
+    return maker(made)(count);
+  });
+  EXPECT_THROW(pool->take(10), std::bad_alloc);
+  fails = false;
+  EXPECT_EQ(pool->take(10).values.size(), 10u);
+  EXPECT_EQ(made.alive, 1u);
+}
+
+TEST(ScratchPool, ServesThreadsAtATime) {
+  constexpr size_t kThreads = 4;
+  Made made;
+  const auto make = maker(made);
+  std::mutex mutex;  // of `made`
+  const auto pool = std::make_shared<ScratchPool>([&](size_t count) {
+    const std::lock_guard lock(mutex);
+    return make(count);
+  });
+  std::atomic<size_t> spoilt = 0;
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (size_t turn = 0; turn < 200; ++turn) {
+        const PlacedVector mine = pool->take(1000);  // of one length, so that none is freed
+        std::fill(mine.values.begin(), mine.values.end(), static_cast<float>(t));
+        for (const float value : mine.values) spoilt += value != static_cast<float>(t);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(spoilt, 0u);
+  EXPECT_LE(made.alive, kThreads);
 }
 
 TEST(ScratchPool, FreesItsMemoryWithItsLastUser) {

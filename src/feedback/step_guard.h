@@ -26,6 +26,7 @@ class StepGuard {
   void sent(size_t given, size_t begin, size_t count) {
     THINWIRE_CHECK(prepared_ && given == count_, origin() + "sent without its prepare");
     THINWIRE_CHECK(begin <= count_ && count <= count_ - begin, origin() + "sent past the end");
+    THINWIRE_CHECK(count <= count_ - sent_, origin() + "more was sent than the stream has");
     sent_ += count;
   }
   bool all_sent() const noexcept { return prepared_ && sent_ == count_; }

@@ -53,7 +53,7 @@ class VelocityMemory : public Feedback {
 
   void sent(std::span<const float> gradient, size_t begin, size_t count) override {
     guard_.sent(gradient.size(), begin, count);
-    if (!lossless_.leaves_nothing()) keep(gradient, begin, count);
+    if (count > 0 && !lossless_.leaves_nothing()) keep(gradient, begin, count);
     if (guard_.all_sent()) drop_signal();
   }
   void sent_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
@@ -109,7 +109,7 @@ class VelocityMemory : public Feedback {
   // Writes velocity_.next and residual_.next, and the signal, which lies in rest_of_signal().
   virtual Signal form(std::span<const float> gradient) = 0;
 
-  // From form until drop_signal, which is called once all was sent, or the step ends.
+  // From form until drop_signal, which is called once all was sent, and at rollback and load.
   virtual std::span<float> rest_of_signal() noexcept { return residual_.next; }
   virtual void drop_signal() noexcept {}
 

@@ -111,7 +111,7 @@ void SettleAheadOf(float momentum, float scale, float tail, const float* g, cons
   }
   for (; i < count; ++i) {
     VF next = hn::Set(DF(), new_u[i]), sum = hn::Set(DF(), new_v[i]);
-    settle(hn::Set(DF(), g[i]), hn::Set(DF(), rest[i]), next, sum);
+    settle(kNesterov ? hn::Set(DF(), g[i]) : next, hn::Set(DF(), rest[i]), next, sum);
     new_u[i] = hn::GetLane(next);
     new_v[i] = hn::GetLane(sum);
   }
@@ -134,6 +134,7 @@ void SettleAheadAt(bool nesterov, float momentum, float scale, float tail,
   for (size_t k = 0; k < kept;) {
     if (k + kFetchEarly < kept) {
       const size_t next = positions[k + kFetchEarly] - begin;
+      if (nesterov) hwy::Prefetch(g + next);
       hwy::Prefetch(rest + next);
       hwy::Prefetch(new_u + next);
       hwy::Prefetch(new_v + next);

@@ -70,6 +70,20 @@ TEST_P(Ahead, TakesMomentumAlongTheLongerAValueWaited) {
   });
 }
 
+// Such vectors are not stored past the cache.
+TEST(AheadPasses, AreTheSameWhereVectorsBeginBetweenLines) {
+  constexpr size_t kCount = (size_t{1} << 16) + 100;
+  const Vector g = normals(kCount, 1), u = normals(kCount, 2), v = normals(kCount, 3);
+  Vector want_u(kCount), want_v(kCount), want(kCount);
+  form_ahead({0.9f, 1, false}, 9, g, u, v, want_u, want_v, want);
+  Vector new_u(kCount + 1), new_v(kCount + 1), signal(kCount + 1);
+  const auto odd = [](Vector& vector) { return std::span(vector).subspan(1); };
+  form_ahead({0.9f, 1, false}, 9, g, u, v, odd(new_u), odd(new_v), odd(signal));
+  expect_same_bits(odd(new_u), want_u);
+  expect_same_bits(odd(new_v), want_v);
+  expect_same_bits(odd(signal), want);
+}
+
 // Where most lines, and many of the first or last ones, have no position.
 TEST_P(Ahead, SettlesFewPositionsAsAll) {
   const MomentumRule rule = GetParam();

@@ -65,7 +65,8 @@ class CodedStream {
   // nothing.
   void change_codec(StreamCodec codec);
 
-  // This step's signal from all values; its moments are filled in.
+  // This step's signal from all values, valid until the last one is encoded; its moments are filled
+  // in.
   // REQUIRES: `gradient` stays untouched until the last value is encoded.
   const Signal& form(std::span<const float> gradient, const Call& call);
 

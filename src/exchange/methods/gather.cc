@@ -50,18 +50,13 @@ class Gather final : public BucketSteps {
   void begin() override {
     started_ = chosen_ = false;
     next_ = 0;
-    {
-      const Stopwatch watch(context_.compress_seconds);
-      if (rounds_ != nullptr) rounds_->begin();
-      for (size_t i = 0; i < streams_.size(); ++i) {
-        if (contributions_.empty())
-          streams_[i]->prepare_apart(context_);
-        else
-          streams_[i]->prepare(context_);
-        if (rounds_ != nullptr) rounds_->join(i);
-      }
+    if (rounds_ == nullptr) return start();
+    const Stopwatch watch(context_.compress_seconds);
+    rounds_->begin();
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      prepare(*streams_[i]);
+      rounds_->join(i);
     }
-    if (rounds_ == nullptr) start();
   }
 
   bool advance() override {
@@ -108,7 +103,14 @@ class Gather final : public BucketSteps {
     });
   }
 
-  // Streams are prepared, and ranks have agreed on what they need.
+  void prepare(ActiveStream& stream) {
+    if (contributions_.empty())
+      stream.prepare_apart(context_);
+    else
+      stream.prepare(context_);
+  }
+
+  // Ranks have agreed on what they need.
   void start() {
     started_ = true;
     encode();
@@ -145,6 +147,7 @@ class Gather final : public BucketSteps {
     mine_size_ = 0;
     sent_ = false;
     for (ActiveStream* stream : streams_) {
+      if (rounds_ == nullptr) prepare(*stream);  // one signal after another
       if (!context_.sits_out())
         mine_size_ += stream->write_frame(context_, stream->encoder(), 0, stream->spec().count(),
                                           out.subspan(mine_size_));

@@ -148,8 +148,8 @@ class ActiveStream {
   FrameOutcome add_to_mean(StepContext& context, const FrameHeader& expected,
                            std::span<const std::byte> bytes, float weight);
 
-  // This step's signal, and after prepare or prepare_parts the place where the mean goes; they may
-  // be the same memory.
+  // This step's signal until the last value is encoded, and after prepare or prepare_parts the place
+  // where the mean goes; they may be the same memory.
   std::span<const float> signal() const noexcept { return signal_; }
   std::span<float> result() noexcept {
     assert(!apart_);

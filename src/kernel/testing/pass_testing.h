@@ -22,9 +22,9 @@ namespace thinwire::kernel {
 
 using Vector = AlignedVector<float>;
 
-// Around every border, and long enough for non-temporal stores.
+// Around every border, and long enough for non-temporal stores: of what is kept, and of all.
 inline constexpr size_t kCounts[] = {
-    0, 1, 15, 16, 17, 33, 8191, 8192, 8207, 40000, (size_t{1} << 21) + 5};
+    0, 1, 15, 16, 17, 33, 8191, 8192, 8207, 40000, (size_t{1} << 16) + 5, (size_t{1} << 21) + 5};
 
 // The first `count` values of a stream that is drawn once.
 inline Vector normals(size_t count, uint32_t stream) {
