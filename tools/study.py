@@ -176,6 +176,12 @@ def flushes(runs: list[dict]) -> list[str]:
     return [share("gradient_norm"), share("delivered_norm"), change("test_error"), change("hold_out_error")]
 
 
+# Of the step that sends the most; empty where a run did not keep it.
+def peak_bytes(runs: list[dict]) -> str:
+    peaks = [run.get("peak_sent_bytes") for run in runs]
+    return "" if None in peaks else f"{max(peaks):,.0f}"
+
+
 # One row per case and variant: means over seeds. Where it was kept a step's time too, in ms: its
 # arithmetic (the tenth percentile, since runs may share the machine) and its encoding and decoding
 # (the median).
@@ -214,7 +220,7 @@ def table(study: dict, found: dict) -> list[str]:
             cells = [name, variant, str(len(runs)), str(runs[0]["world_size"]),
                      f"{runs[0]['settings']['train.epochs']}", *errors("final_test_error"),
                      *errors("final_hold_out_error"), f"{mean('sent_bytes_per_step'):,.0f}",
-                     *[f"{max(run.get('peak_sent_bytes', 0) for run in runs):,.0f}"] * bursts,
+                     *[peak_bytes(runs)] * bursts,
                      *[megabytes_to(base, seeds)] * to_first,
                      f"{mean('wire_ratio'):.1f}", f"{mean('codec_ratio'):.1f}",
                      f"{target:.3f}" if target else "", *densities(runs) * step_densities,

@@ -39,6 +39,13 @@ class MegabytesToFirst(unittest.TestCase):
         self.assertEqual(study.megabytes_to(first, {3: never}), "")
 
 
+class PeakBytes(unittest.TestCase):
+    def test_the_most_of_all_runs_unless_one_did_not_keep_it(self):
+        self.assertEqual(study.peak_bytes([{"peak_sent_bytes": 1000}, {"peak_sent_bytes": 2500}]), "2,500")
+        self.assertEqual(study.peak_bytes([{"peak_sent_bytes": 0}]), "0")
+        self.assertEqual(study.peak_bytes([{"peak_sent_bytes": 1000}, {}]), "")
+
+
 class Attacks(unittest.TestCase):
     def run_with(self, error: float, attack: str = "", codec: str = "fp32") -> dict:
         return {"final_test_error": error, "world_size": 9,

@@ -25,9 +25,9 @@ namespace thinwire {
 class Feedback : public Stateful {
  public:
   // Returns the signal to send in this step, with its moments from the same pass. The signal points
-  // into memory of this object and into `gradient`, and is valid until all of it was sent, or
-  // until rollback or load. REQUIRES: as many values as the stream has. They may be NaN or Inf; the moments
-  // then say so, and the caller rolls back.
+  // into memory of this object and into `gradient`, and is valid until all of it was sent, or until
+  // rollback or load. REQUIRES: as many values as the stream has. They may be NaN or Inf; the
+  // moments then say so, and the caller rolls back.
   virtual Signal prepare(std::span<const float> gradient, const Call& call) = 0;
 
   // Returns values [begin, begin + gradient.size()) of the signal that prepare would return. It
