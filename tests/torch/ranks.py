@@ -17,10 +17,11 @@ torch.set_num_threads(1)  # two that wait for each other take seconds where a co
 
 def _main(rank, size, work, arguments, folder, results):
     torch.set_num_threads(1)
-    store = dist.FileStore(str(pathlib.Path(folder) / "store"), size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size,
-                            timeout=datetime.timedelta(seconds=60))
     try:
+        store = dist.FileStore(str(pathlib.Path(folder) / "store"), size)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size,
+                                timeout=datetime.timedelta(seconds=60))
+        dist.barrier()  # or one whose work is to end at once may do so while others still connect to it
         # As bytes: torch would hand tensors over by memory that ends with this process.
         results.put((rank, pickle.dumps(work(rank, size, *arguments)), None))
     except BaseException as error:  # noqa: BLE001 - goes to the test
