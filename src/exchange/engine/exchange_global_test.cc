@@ -106,7 +106,8 @@ const char* const kOffering[] = {"topk:density=0.1", "dgc:density=0.1", "sidco:d
                                  "gaussiank:density=0.1", "redsync:density=0.1"};
 
 // As in the whole model as one vector, every weight that is sent is larger than every one that is
-// not.
+// not; from the third step on nearly, because what a step's first streams have moves the threshold
+// of the later ones.
 TEST(ExchangeGlobal, SelectsWhatTheWholeModelWouldByThatThreshold) {
   const auto model = layers();
   for (const std::string codec : kOffering)
@@ -122,7 +123,8 @@ TEST(ExchangeGlobal, SelectsWhatTheWholeModelWouldByThatThreshold) {
           const Tensors given = scaled(model, 0, 0);
           const Counts counts = counts_of(step_with(side, given));
           const Arrival arrival = arrival_of(model, given, side.values);
-          EXPECT_GT(arrival.least_kept, arrival.largest_left) << codec << ", step " << step;
+          EXPECT_GT(arrival.least_kept, (step == 1 ? 1.0f : 0.9f) * arrival.largest_left)
+              << codec << ", step " << step;
           EXPECT_EQ(counts.kept, arrival.kept);
           EXPECT_EQ(counts.target, arrival.weights / 10);
           const double tenth = static_cast<double>(arrival.weights) / 10;
@@ -184,6 +186,25 @@ TEST(ExchangeGlobal, TheOrderOfArrivalChangesNothing) {
     other.values = scaled(layers(), rank, step);
     for (const uint64_t i : random_permutation({.step = step}, other.values.size())) other.start(i);
     other.exchange().finish();
+  });
+}
+
+TEST(ExchangeGlobal, TheSizeOfBucketsChangesNothing) {
+  run_local(2, [](Group& group) {
+    const auto model = layers();
+    ExchangeOptions options = a_tenth();
+    Side side(group, model, options);
+    options.bucket_bytes = 1000000;
+    Side other(group, model, options);
+    for (uint64_t step = 0; step < 5; ++step) {
+      for (Side* one : {&side, &other}) step_with(*one, scaled(model, group.rank(), step));
+      for (size_t i = 0; i < model.size(); ++i) {
+        // Biases travel uncompressed, and are added by bucket.
+        if (is_weight(model[i])) {
+          EXPECT_EQ(side.values[i], other.values[i]) << "step " << step << ", tensor " << i;
+        }
+      }
+    }
   });
 }
 

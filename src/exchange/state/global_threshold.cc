@@ -1,9 +1,10 @@
-// GlobalThreshold: samples signals, averages the samples over steps, and bounds what a step sends.
+// GlobalThreshold: samples signals, averages the samples over steps, and steers what a step sends.
 // SPDX-License-Identifier: Apache-2.0
 #include "exchange/state/global_threshold.h"
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "codec/sparse_codec.h"
 #include "core/random.h"
@@ -21,11 +22,23 @@ constexpr float kShare = 0.25f;
 constexpr double kGain = 0.25;
 // The correction stays between 1 / kFar and kFar.
 constexpr double kFar = 4;
-// A step that keeps more than kLost targets, or less than 1 / kLost, shows that the signals are not
-// of the scale of the average any more.
-constexpr double kLost = 1.5;
+// A step with more than kLost targets above the threshold, or less than 1 / kLost, shows that the
+// signals are not of the scale of the average any more. Batches alone do that in 2 % of the steps.
+constexpr double kLost = 2;
+// Targets of two steps that differ by less than this factor have the same shares of streams.
+constexpr double kSameTarget = 1.2;
+// The target of a stream's threshold is between 1 / kSwing and kSwing times that of a usual step.
+constexpr double kSwing = 2;
+// How often the interval of these targets is halved; leaves 1/1,365 of a target.
+constexpr int kHalvings = 10;
 // The bound on what a step sends, in targets.
 constexpr size_t kMostTargets = 2;
+
+size_t length_of(const StateArrays& arrays, std::string_view name) {
+  for (const StateArray& array : arrays)
+    if (array.name == name) return array.data.size() / sizeof(double);
+  return 0;
+}
 
 }  // namespace
 
@@ -36,8 +49,8 @@ void GlobalThreshold::aim(size_t target) noexcept {
     threshold_ = sketch_.exceeded_by(correction_ * static_cast<double>(target_));
 }
 
-std::optional<Quota> GlobalThreshold::offer(std::span<const float> signal, size_t target,
-                                            const Call& call, size_t stream) {
+std::optional<Quota> GlobalThreshold::quota_for(std::span<const float> signal, size_t target,
+                                                const Call& call, size_t stream) {
   if (target_ == 0 || signal.empty()) return std::nullopt;
   const size_t stretch = std::max<size_t>(1, target_ / kSampledTail);
   sample_.resize(std::max<size_t>(1, signal.size() / stretch));
@@ -46,11 +59,47 @@ std::optional<Quota> GlobalThreshold::offer(std::span<const float> signal, size_
                       .step = call.step,
                       .stream = static_cast<uint32_t>(stream)};
   kernel::sample_values(signal, random_word(key, 0), sample_);
-  sketch_.count(sample_, (signal.size() + sample_.size() / 2) / sample_.size());
+  const size_t each = (signal.size() + sample_.size() / 2) / sample_.size();
+  sketch_.count(sample_, each);
   const size_t most = most_now(target);
   offered_ += target;
   if (!threshold_) return std::nullopt;
-  return Quota{.threshold = *threshold_, .most = most};
+  forecast_.see(stream, sampled_above(*threshold_, each));
+  return Quota{.threshold = threshold_now(each), .most = most};
+}
+
+// Streams have other shares of 10 % of the values than of 1 %.
+bool GlobalThreshold::shares_hold() const noexcept {
+  const double ratio = static_cast<double>(target_) / static_cast<double>(shares_target_);
+  return shares_target_ > 0 && ratio < kSameTarget && ratio * kSameTarget > 1;
+}
+
+double GlobalThreshold::sampled_above(float threshold, size_t each) const noexcept {
+  const auto found = std::count_if(sample_.begin(), sample_.end(),
+                                   [=](float value) { return std::abs(value) > threshold; });
+  return static_cast<double>(static_cast<size_t>(found) * each);
+}
+
+// That with which this stream and the later ones keep what is left of the target: this one has what
+// its sample has above it, and the later ones have a part of what is forecast for the threshold of
+// a usual step, as H has it.
+float GlobalThreshold::threshold_now(size_t each) noexcept {
+  const auto target = static_cast<double>(target_);
+  const std::optional<double> later = shares_hold() ? forecast_.to_come(target) : std::nullopt;
+  if (!later) return *threshold_;
+  const double left = target - static_cast<double>(kept_);
+  const auto threshold_of = [&](double part) {
+    return sketch_.exceeded_by(part * correction_ * target).value_or(0);
+  };
+  const float lowest = threshold_of(kSwing);
+  std::erase_if(sample_, [=](float value) { return !(std::abs(value) > lowest); });
+  double low = 1 / kSwing, high = kSwing;
+  for (int halving = 0; halving < kHalvings; ++halving) {
+    const double part = (low + high) / 2;
+    const double kept = sampled_above(threshold_of(part), each) + part * *later;
+    (kept > left ? high : low) = part;
+  }
+  return threshold_of((low + high) / 2);
 }
 
 // What the bound leaves if every later stream keeps its own target. So the bound holds, and no
@@ -64,25 +113,33 @@ size_t GlobalThreshold::most_now(size_t target) const noexcept {
 
 void GlobalThreshold::commit() noexcept {
   if (offered_ == 0) return rollback();  // this rank sat the step out, or the codec has no target
-  const double ratio = static_cast<double>(kept_) / static_cast<double>(offered_);
+  const double ratio = forecast_.seen() / static_cast<double>(offered_);
   const bool lost = threshold_ && (ratio > kLost || kLost * ratio < 1);
   sketch_.average(lost ? 1.0f : kShare);
-  if (lost)
+  if (lost) {
     correction_ = 1;
-  else if (threshold_)
+    forecast_.forget();  // of streams of which every value is above the threshold, or none
+  } else if (threshold_) {
     correction_ = std::clamp(correction_ * (1 + kGain * (1 - ratio)), 1 / kFar, kFar);
+    forecast_.average(shares_hold() ? kShare : 1);
+    shares_target_ = target_;
+  }
   offered_ = kept_ = 0;
   aim(target_);
 }
 
 void GlobalThreshold::rollback() noexcept {
   sketch_.forget();
+  forecast_.forget();
   offered_ = kept_ = 0;
 }
 
 StateArrays GlobalThreshold::save() const {
+  const auto shares_target = static_cast<int64_t>(shares_target_);
   return {make_state("magnitudes", sketch_.bins(), OnResize::kCopy),
-          make_state("correction", std::span(&correction_, 1), OnResize::kCopy)};
+          make_state("correction", std::span(&correction_, 1), OnResize::kCopy),
+          make_state("shares", forecast_.shares(), OnResize::kCopy),
+          make_state("shares_target", std::span(&shares_target, 1), OnResize::kCopy)};
 }
 
 Status GlobalThreshold::load(const StateArrays& arrays) {
@@ -90,12 +147,20 @@ Status GlobalThreshold::load(const StateArrays& arrays) {
   double correction[1];
   if (Status status = copy_state(arrays, "magnitudes", bins); !status) return status;
   if (Status status = copy_state(arrays, "correction", correction); !status) return status;
-  if (!(1 / kFar <= correction[0] && correction[0] <= kFar) ||
+  std::vector<double> shares(length_of(arrays, "shares"));
+  if (Status status = copy_state(arrays, "shares", shares); !status) return status;
+  int64_t shares_target[1];
+  if (Status status = copy_state(arrays, "shares_target", shares_target); !status) return status;
+  if (!(0 <= shares_target[0] && 1 / kFar <= correction[0] && correction[0] <= kFar) ||
       !std::all_of(bins.begin(), bins.end(),
-                   [](float bin) { return std::isfinite(bin) && bin >= 0; }))
+                   [](float bin) { return std::isfinite(bin) && bin >= 0; }) ||
+      !std::all_of(shares.begin(), shares.end(),
+                   [](double share) { return 0 <= share && share <= 1; }))
     return Status::fail(ErrorCode::kMismatch, "global threshold: the saved state is out of range");
   sketch_.set_bins(bins);
   correction_ = correction[0];
+  forecast_.set_shares(shares);
+  shares_target_ = static_cast<size_t>(shares_target[0]);
   aim(target_);
   return Status::ok();
 }

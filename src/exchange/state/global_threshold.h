@@ -1,4 +1,4 @@
-// GlobalThreshold: one threshold for all streams of a section, learnt from earlier steps.
+// GlobalThreshold: one threshold for all streams of a section, learnt from earlier steps and streams.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exchange/state/magnitude_sketch.h"
+#include "exchange/state/step_forecast.h"
 #include "thinwire/codec.h"
 #include "thinwire/state.h"
 
@@ -17,10 +18,9 @@ namespace thinwire {
 // docs/global-threshold.md says how it is found and why. Every rank has one of its own, for its own
 // signals, and no rank needs another's.
 //
-// A step is offer and sent for every stream, then commit or rollback. The threshold of a step is a
-// function of the committed steps before it, so that it does not depend on the order of streams.
-// The bound on what a stream may send does: it depends on what earlier streams sent. Used by one
-// thread.
+// A step is quota_for and sent for every stream, in an order that is the same on every run, then
+// commit or rollback. What a stream may send is a function of the committed steps and of the streams
+// before it in the step. Used by one thread.
 class GlobalThreshold final : public Stateful {
  public:
   // Between two steps: how many values all streams together should keep. 0: the codec has no
@@ -30,10 +30,10 @@ class GlobalThreshold final : public Stateful {
   // Takes a sample of a stream's signal, of which the codec should keep `target` values, and says
   // what may be sent. Absent if no threshold is known yet; the codec then selects in its own way.
   // `stream` is a number that no other stream has.
-  std::optional<Quota> offer(std::span<const float> signal, size_t target, const Call& call,
-                             size_t stream);
+  std::optional<Quota> quota_for(std::span<const float> signal, size_t target, const Call& call,
+                                 size_t stream);
 
-  // The stream that was offered last keeps so many values.
+  // The stream of the last quota keeps so many values.
   void sent(size_t kept) noexcept { kept_ += kept; }
 
   void commit() noexcept;
@@ -43,12 +43,17 @@ class GlobalThreshold final : public Stateful {
   Status load(const StateArrays& arrays) override;
 
  private:
+  bool shares_hold() const noexcept;
+  double sampled_above(float threshold, size_t each) const noexcept;
+  float threshold_now(size_t each) noexcept;
   size_t most_now(size_t target) const noexcept;
 
   size_t target_ = 0;
   MagnitudeSketch sketch_;
+  StepForecast forecast_;
+  size_t shares_target_ = 0;        // the target of the step that the forecast learnt from last
   double correction_ = 1;           // factor of the target: the average is of older signals
-  std::optional<float> threshold_;  // of this step; absent: none is known
+  std::optional<float> threshold_;  // of a usual step; absent: none is known
   std::vector<float> sample_;
 
   // Of this step.

@@ -38,7 +38,7 @@ class Streams {
       for (size_t i = 0; i < part.size(); ++i)
         part[i] += scale * kScales[s] * law(number, begin + i);
       const auto own = static_cast<size_t>(density_ * static_cast<double>(part.size()));
-      const auto quota = threshold.offer(part, own, {.seed = 7, .step = number}, s);
+      const auto quota = threshold.quota_for(part, own, {.seed = 7, .step = number}, s);
       const size_t now = quota ? send_above(part, *quota) : send_largest(part, own);
       if (quota) {
         EXPECT_GE(quota->most, own);
@@ -90,14 +90,38 @@ TEST(GlobalThreshold, StaysNearTheTargetOnceItKnowsTheSignal) {
     }
 }
 
-TEST(GlobalThreshold, IsOneForAllStreams) {
+// What the streams of a step have so far moves it a little: it selects between half the target and
+// twice the target, which the tail of Laplace's law has at -log(2) and log(2) of its scale.
+TEST(GlobalThreshold, IsNearlyOneForAllStreams) {
   Streams streams(0.01);
-  for (uint64_t step = 0; step < 5; ++step) {
+  for (uint64_t step = 0; step < 20; ++step) {
     streams.step(laplace, step);
     streams.threshold.commit();
     ASSERT_EQ(streams.thresholds.size(), step == 0 ? 0u : 3u);
-    for (const float threshold : streams.thresholds)
-      EXPECT_EQ(threshold, streams.thresholds.front());
+    const auto [least, most] =
+        std::minmax_element(streams.thresholds.begin(), streams.thresholds.end());
+    if (step == 1) {  // the shares of streams are not known yet
+      EXPECT_EQ(*least, *most);
+    } else if (step > 10) {
+      EXPECT_LT(*most, 1.2f * *least) << step;
+    }
+  }
+}
+
+// The gradients of a batch may be larger than those of the last one in all streams. What is sent
+// first shows it.
+TEST(GlobalThreshold, LaterStreamsMakeUpForTheScaleOfTheBatch) {
+  for (const float other : {1.25f, 0.8f}) {
+    Streams streams(0.02);
+    for (uint64_t step = 0; step < 40; ++step) {
+      std::fill(streams.residual.begin(), streams.residual.end(), 0.0f);
+      const bool unlike = step > 20 && step % 2 == 0;
+      const double ratio = over(streams.step(laplace, step, unlike ? other : 1), streams.target());
+      streams.threshold.commit();
+      if (step > 20) {
+        EXPECT_NEAR(ratio, 1, 0.2) << other << ", step " << step;
+      }
+    }
   }
 }
 
@@ -191,39 +215,60 @@ TEST(GlobalThreshold, GoesOnFromASavedState) {
   EXPECT_EQ(resumed.threshold.save()[0].data, streams.threshold.save()[0].data);
 }
 
-// Steps that always keep too few drive the correction to its end; another scale begins anew.
+// The correction stays between 1/4 and 4, and begins anew where the scale is another one.
 TEST(GlobalThreshold, TheCorrectionHasEnds) {
   GlobalThreshold threshold;
   threshold.aim(1000);
   const auto values = draw(laplace, 0, kCount);
-  const auto correction_after = [&](size_t kept, int steps) {
-    for (int step = 0; step < steps; ++step) {
-      threshold.offer(values, 1000, {}, 0);
-      threshold.sent(kept);
-      threshold.commit();
-    }
+  threshold.quota_for(values, 1000, {}, 0);
+  threshold.commit();
+  const StateArrays learnt = threshold.save();
+  const auto correction_after = [&](double before, float scale) {
+    StateArrays arrays = learnt;
+    for (StateArray& array : arrays)
+      if (array.name == "correction")
+        array = make_state("correction", std::span(&before, 1), OnResize::kCopy);
+    threshold.load(arrays).or_throw();
+    std::vector<float> scaled = values;
+    for (float& value : scaled) value *= scale;
+    threshold.quota_for(scaled, 1000, {}, 0);
+    threshold.commit();
     double correction = 0;
     copy_state(threshold.save(), "correction", std::span(&correction, 1)).or_throw();
     return correction;
   };
-  EXPECT_EQ(correction_after(700, 60), 4);
-  EXPECT_TRUE(threshold.load(threshold.save()));
-  EXPECT_EQ(correction_after(1400, 60), 0.25);
-  EXPECT_TRUE(threshold.load(threshold.save()));
-  EXPECT_EQ(correction_after(2000, 1), 1);
+  // Of Laplace's law 3,900 values exceed 2.3 scales, and 700 exceed 4; 260 exceed 5, and 1,400
+  // exceed 3.4.
+  EXPECT_EQ(correction_after(3.9, 2.3f / 4), 4);
+  EXPECT_EQ(correction_after(0.255, 5 / 3.4f), 0.25);
+  EXPECT_EQ(correction_after(3.9, 100), 1);
 }
 
 TEST(GlobalThreshold, RefusesAStateThatIsNone) {
   GlobalThreshold threshold;
   EXPECT_FALSE(threshold.load({}));
   std::vector<float> bins(MagnitudeSketch::kBins);
+  std::vector<double> shares = {0, 0.25, 0.75};
+  int64_t shares_target = 500;
   const auto load = [&](double correction) {
-    return threshold.load({make_state("magnitudes", bins, OnResize::kCopy),
-                           make_state("correction", std::span(&correction, 1), OnResize::kCopy)});
+    return threshold.load(
+        {make_state("magnitudes", bins, OnResize::kCopy),
+         make_state("correction", std::span(&correction, 1), OnResize::kCopy),
+         make_state("shares", shares, OnResize::kCopy),
+         make_state("shares_target", std::span(&shares_target, 1), OnResize::kCopy)});
   };
   EXPECT_TRUE(load(1));
   for (const double bad : {0.0, -1.0, 100.0, double{NAN}})
     EXPECT_EQ(load(bad).code(), ErrorCode::kMismatch) << bad;
+  for (const double bad : {-0.1, 1.1, double{NAN}}) {
+    shares[1] = bad;
+    EXPECT_EQ(load(1).code(), ErrorCode::kMismatch) << bad;
+  }
+  shares[1] = 0.25;
+  shares_target = -1;
+  EXPECT_EQ(load(1).code(), ErrorCode::kMismatch);
+  shares_target = 500;
+  EXPECT_TRUE(load(1));
   for (const float bad : {-1.0f, NAN, INFINITY}) {
     bins[7] = bad;
     EXPECT_EQ(load(1).code(), ErrorCode::kMismatch) << bad;
@@ -233,9 +278,9 @@ TEST(GlobalThreshold, RefusesAStateThatIsNone) {
 TEST(GlobalThreshold, WithoutATargetThereIsNone) {
   GlobalThreshold threshold;
   threshold.aim(0);
-  EXPECT_FALSE(threshold.offer(draw(laplace, 0, 100), 0, {}, 0));
+  EXPECT_FALSE(threshold.quota_for(draw(laplace, 0, 100), 0, {}, 0));
   threshold.commit();
-  EXPECT_FALSE(threshold.offer(draw(laplace, 0, 100), 0, {}, 0));
+  EXPECT_FALSE(threshold.quota_for(draw(laplace, 0, 100), 0, {}, 0));
 }
 
 }  // namespace

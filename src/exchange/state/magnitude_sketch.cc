@@ -28,10 +28,12 @@ void MagnitudeSketch::count(std::span<const float> sample, uint64_t each) noexce
 }
 
 void MagnitudeSketch::average(float share) noexcept {
+  end_ = 0;
   for (size_t i = 0; i < kBins; ++i) {
     const auto now = static_cast<float>(step_[i]);
     const float next = empty_ ? now : average_[i] + share * (now - average_[i]);
     average_[i] = next < kNothing ? 0 : next;
+    if (average_[i] > 0) end_ = i + 1;
   }
   empty_ = false;
   forget();
@@ -43,7 +45,7 @@ void MagnitudeSketch::forget() noexcept { std::fill(step_.begin(), step_.end(), 
 std::optional<float> MagnitudeSketch::exceeded_by(double target) const noexcept {
   assert(target > 0);
   double above = 0;
-  for (size_t bin = kBins; bin-- > 1;) {
+  for (size_t bin = end_; bin-- > 1;) {
     const double here = average_[bin];
     if (above + here < target) {
       above += here;
@@ -58,7 +60,9 @@ std::optional<float> MagnitudeSketch::exceeded_by(double target) const noexcept 
 void MagnitudeSketch::set_bins(std::span<const float> bins) {
   assert(bins.size() == kBins);
   average_.assign(bins.begin(), bins.end());
-  empty_ = std::all_of(bins.begin(), bins.end(), [](float bin) { return bin == 0; });
+  end_ = kBins;
+  while (end_ > 0 && average_[end_ - 1] == 0) --end_;
+  empty_ = end_ == 0;
   forget();
 }
 

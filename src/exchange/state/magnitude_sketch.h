@@ -42,6 +42,7 @@ class MagnitudeSketch {
 
  private:
   bool empty_ = true;
+  size_t end_ = 0;  // behind the last bin of the average that is not empty
   std::vector<float> average_;
   std::vector<uint64_t> step_;
 };

@@ -105,7 +105,7 @@ class Ranks {
                 std::span<float> rest) {
     Call own = call(rank);
     if (!stream.has_threshold) return stream.encoders[rank]->encode(signal, own, bytes, rest).size;
-    own.quota = thresholds_[rank].offer(signal.values, stream.codec->target(stream.spec), own,
+    own.quota = thresholds_[rank].quota_for(signal.values, stream.codec->target(stream.spec), own,
                                         index_of(stream.spec.tensors.front()));
     const Encoded encoded = stream.encoders[rank]->encode(signal, own, bytes, rest);
     thresholds_[rank].sent(encoded.kept);
