@@ -44,12 +44,14 @@ class GlobalThreshold final : public Stateful {
 
  private:
   bool shares_hold() const noexcept;
-  double sampled_above(float threshold, size_t each) const noexcept;
-  float threshold_now(size_t each) noexcept;
+  bool is_lost(double above) const noexcept;
+  double sampled_above(float threshold) const noexcept;
+  float threshold_now() noexcept;
   size_t most_now(size_t target) const noexcept;
 
   size_t target_ = 0;
   MagnitudeSketch sketch_;
+  MagnitudeSketch::Start start_;  // of the search for the thresholds of this step's streams
   StepForecast forecast_;
   size_t shares_target_ = 0;        // the target of the step that the forecast learnt from last
   double correction_ = 1;           // factor of the target: the average is of older signals
@@ -58,6 +60,8 @@ class GlobalThreshold final : public Stateful {
 
   // Of this step.
   size_t offered_ = 0;  // targets of the streams so far
+  size_t values_ = 0;   // of the streams so far
+  size_t each_ = 0;     // how many values one of the sample of the last stream stands for
   size_t kept_ = 0;
 };
 

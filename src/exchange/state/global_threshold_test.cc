@@ -73,6 +73,13 @@ class Streams {
   double density_ = 0;
 };
 
+void expect_same_state(const Streams& one, const Streams& other) {
+  const StateArrays states = one.threshold.save(), expected = other.threshold.save();
+  ASSERT_EQ(states.size(), expected.size());
+  for (size_t i = 0; i < states.size(); ++i)
+    EXPECT_EQ(states[i].data, expected[i].data) << states[i].name;
+}
+
 double over(size_t kept, size_t target) {
   return static_cast<double>(kept) / static_cast<double>(target);
 }
@@ -90,8 +97,7 @@ TEST(GlobalThreshold, StaysNearTheTargetOnceItKnowsTheSignal) {
     }
 }
 
-// What the streams of a step have so far moves it a little: it selects between half the target and
-// twice the target, which the tail of Laplace's law has at -log(2) and log(2) of its scale.
+// What the streams of a step have so far moves it a little.
 TEST(GlobalThreshold, IsNearlyOneForAllStreams) {
   Streams streams(0.01);
   for (uint64_t step = 0; step < 20; ++step) {
@@ -163,56 +169,150 @@ TEST(GlobalThreshold, BoundsWhatAStepSends) {
   EXPECT_EQ(streams.step(laplace, 1, 1000), 2 * streams.target());
 }
 
+// Before anything is known, while thresholds are those of a usual step, and when shares are known.
 TEST(GlobalThreshold, ASkippedStepLeavesNoTrace) {
-  Streams streams(0.02), plain(0.02);
-  for (Streams* one : {&streams, &plain}) {
-    one->step(laplace, 0);
-    one->threshold.commit();
-  }
-  const auto before = streams.threshold.save();
-  const std::vector<float> residual = streams.residual;
-  streams.step(student3, 9, 50);
-  streams.threshold.rollback();
-  EXPECT_EQ(streams.threshold.save()[0].data, before[0].data);
+  for (const uint64_t committed : {0, 1, 4}) {
+    Streams streams(0.02), plain(0.02);
+    for (uint64_t step = 0; step < committed; ++step)
+      for (Streams* one : {&streams, &plain}) {
+        one->step(laplace, step);
+        one->threshold.commit();
+      }
+    const std::vector<float> residual = streams.residual;
+    streams.step(student3, 9, 50);
+    streams.threshold.rollback();
+    expect_same_state(streams, plain);
 
-  streams.residual = residual;
-  for (uint64_t step = 1; step < 4; ++step) {
-    EXPECT_EQ(streams.step(laplace, step), plain.step(laplace, step));
-    EXPECT_EQ(streams.thresholds, plain.thresholds);
-    streams.threshold.commit();
-    plain.threshold.commit();
-    const auto after = streams.threshold.save(), expected = plain.threshold.save();
-    for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].data, expected[i].data);
-    EXPECT_NE(after[0].data, before[0].data);
+    streams.residual = residual;
+    for (uint64_t step = committed; step < committed + 3; ++step) {
+      EXPECT_EQ(streams.step(laplace, step), plain.step(laplace, step));
+      EXPECT_EQ(streams.thresholds, plain.thresholds);
+      streams.threshold.commit();
+      plain.threshold.commit();
+      expect_same_state(streams, plain);
+    }
   }
 }
 
 // A rank that sits a step out offers nothing.
 TEST(GlobalThreshold, AStepWithoutStreamsChangesNothing) {
-  Streams streams(0.02);
-  streams.step(laplace, 0);
+  Streams streams(0.02), plain(0.02);
+  for (Streams* one : {&streams, &plain}) {
+    one->step(laplace, 0);
+    one->threshold.commit();
+  }
   streams.threshold.commit();
-  const auto before = streams.threshold.save();
-  streams.threshold.commit();
-  EXPECT_EQ(streams.threshold.save()[0].data, before[0].data);
+  expect_same_state(streams, plain);
 }
 
 TEST(GlobalThreshold, GoesOnFromASavedState) {
   Streams streams(0.02);
-  for (uint64_t step = 0; step < 3; ++step) {
+  for (uint64_t step = 0; step < 4; ++step) {
     streams.step(laplace, step);
     streams.threshold.commit();
   }
   Streams resumed(0.02);
   resumed.residual = streams.residual;
   ASSERT_TRUE(resumed.threshold.load(streams.threshold.save()));
-  for (uint64_t step = 3; step < 6; ++step) {
+  for (uint64_t step = 4; step < 7; ++step) {
     EXPECT_EQ(resumed.step(laplace, step), streams.step(laplace, step));
     EXPECT_EQ(resumed.thresholds, streams.thresholds);
     resumed.threshold.commit();
     streams.threshold.commit();
   }
-  EXPECT_EQ(resumed.threshold.save()[0].data, streams.threshold.save()[0].data);
+  expect_same_state(resumed, streams);
+}
+
+// In one step a small stream has about a tenth of a value above the threshold.
+TEST(GlobalThreshold, ManySmallStreamsStayNearTheTarget) {
+  constexpr size_t kStreams = 2000, kValues = 10;
+  GlobalThreshold threshold;
+  threshold.aim(kStreams * kValues / 100);
+  for (uint64_t step = 0; step < 12; ++step) {
+    const std::vector<float> values = draw(laplace, step, kStreams * kValues);
+    size_t kept = 0;
+    for (size_t s = 0; s < kStreams; ++s) {
+      const std::span<const float> part = std::span(values).subspan(s * kValues, kValues);
+      const auto quota =
+          threshold.quota_for(part, s % 10 == 0 ? 1 : 0, {.seed = 7, .step = step}, s);
+      size_t now = 0;
+      if (quota) {
+        for (const float value : part) now += std::abs(value) > quota->threshold ? 1 : 0;
+      }
+      threshold.sent(now);
+      kept += now;
+    }
+    threshold.commit();
+    if (step > 0) {
+      EXPECT_NEAR(static_cast<double>(kept), 200, 50) << "step " << step;
+    }
+  }
+}
+
+// With a target of a few values chance alone makes twice as many, or none.
+TEST(GlobalThreshold, AFewValuesAreKeptOnAverage) {
+  for (const size_t target : {1, 2, 5}) {
+    GlobalThreshold threshold;
+    threshold.aim(target);
+    size_t kept = 0;
+    constexpr uint64_t kSteps = 400;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      const std::vector<float> values = draw(laplace, step, 1000);
+      const auto quota = threshold.quota_for(values, target, {.seed = 7, .step = step}, 0);
+      size_t now = 0;
+      if (quota) {
+        for (const float value : values) now += std::abs(value) > quota->threshold ? 1 : 0;
+        now = std::min(now, quota->most);
+      }
+      threshold.sent(now);
+      kept += now;
+      threshold.commit();
+    }
+    EXPECT_NEAR(over(kept, kSteps * target), 1, 0.25) << target;
+  }
+}
+
+// At such densities not even all values are twice the target.
+TEST(GlobalThreshold, SeesAJumpAtAHighDensity) {
+  for (const double density : {0.5, 0.7}) {
+    Streams streams(density);
+    for (uint64_t step = 0; step < 12; ++step) {
+      std::fill(streams.residual.begin(), streams.residual.end(), 0.0f);
+      const double ratio =
+          over(streams.step(normal, step, step < 10 ? 1.0f : 100.0f), streams.target());
+      streams.threshold.commit();
+      if (step == 11) {
+        EXPECT_NEAR(ratio, 1, 0.1) << density;
+      }
+    }
+  }
+}
+
+// The others make up for it, and know the next time.
+TEST(GlobalThreshold, GoesOnWithoutAStream) {
+  GlobalThreshold threshold;
+  threshold.aim(2000);
+  for (uint64_t step = 0; step < 30; ++step) {
+    size_t kept = 0;
+    for (size_t s = 0; s < 2; ++s) {
+      if (s == 0 && step >= 10) continue;
+      const std::vector<float> values = draw(laplace, 2 * step + s, kCount);
+      const auto quota = threshold.quota_for(values, 1000, {.seed = 7, .step = step}, s);
+      size_t now = quota ? 0 : 1000;
+      if (quota) {
+        for (const float value : values) now += std::abs(value) > quota->threshold ? 1 : 0;
+      }
+      threshold.sent(now);
+      kept += now;
+    }
+    threshold.commit();
+    if (step > 2 && step < 10) {
+      EXPECT_NEAR(static_cast<double>(kept), 2000, 300) << step;
+    }
+    if (step >= 10) {
+      EXPECT_LE(kept, 2300u) << step;
+    }
+  }
 }
 
 // The correction stays between 1/4 and 4, and begins anew where the scale is another one.

@@ -41,11 +41,20 @@ void MagnitudeSketch::average(float share) noexcept {
 
 void MagnitudeSketch::forget() noexcept { std::fill(step_.begin(), step_.end(), 0); }
 
-// Bin 0 holds zeros. `above` stays less than the target, so the bin found is not empty.
-std::optional<float> MagnitudeSketch::exceeded_by(double target) const noexcept {
-  assert(target > 0);
-  double above = 0;
-  for (size_t bin = end_; bin-- > 1;) {
+// Bin 0 holds zeros.
+MagnitudeSketch::Start MagnitudeSketch::start_for(double least) const noexcept {
+  assert(least > 0);
+  Start start{.end = end_};
+  while (start.end > 1 && start.above + average_[start.end - 1] < least)
+    start.above += average_[--start.end];
+  return start;
+}
+
+// `above` stays less than the target, so the bin found is not empty.
+std::optional<float> MagnitudeSketch::exceeded_by(double target,
+                                                  const Start& start) const noexcept {
+  double above = start.above;
+  for (size_t bin = start.end; bin-- > 1;) {
     const double here = average_[bin];
     if (above + here < target) {
       above += here;

@@ -33,7 +33,18 @@ class MagnitudeSketch {
 
   // The magnitude that `target` values exceed according to the average, if the values of a bin lie
   // evenly between its ends. Absent if fewer values than that are not zero. REQUIRES: 0 < target.
-  std::optional<float> exceeded_by(double target) const noexcept;
+  std::optional<float> exceeded_by(double target) const noexcept {
+    return exceeded_by(target, start_for(target));
+  }
+
+  // Where the search for targets from `least` on begins, so that many searches read few bins each.
+  // REQUIRES: 0 < least <= target, and the average is still the same.
+  struct Start {
+    size_t end = 0;    // bins from here on have no part in the answer
+    double above = 0;  // their values
+  };
+  Start start_for(double least) const noexcept;
+  std::optional<float> exceeded_by(double target, const Start& start) const noexcept;
 
   // The average, for saved states. set_bins REQUIRES kBins numbers that are finite and not
   // negative.

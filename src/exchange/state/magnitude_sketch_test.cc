@@ -30,6 +30,8 @@ TEST(MagnitudeSketch, FindsTheMagnitudeThatSoManyExceed) {
       const auto threshold = sketch.exceeded_by(target);
       ASSERT_TRUE(threshold);
       EXPECT_NEAR(static_cast<double>(above(values, *threshold)), target, 0.05 * target + 2);
+      for (const double least : {1.0, target / 4, target})
+        EXPECT_EQ(sketch.exceeded_by(target, sketch.start_for(least)), threshold) << least;
     }
   }
 }

@@ -16,7 +16,8 @@ namespace thinwire {
 class StepForecast {
  public:
   // A stream of this step has so many values above the threshold. `stream` is a number that no other
-  // stream has; every stream is seen once.
+  // stream has; each stream is seen once in a step at most. 16 bytes are kept for every number below
+  // the largest one.
   void see(size_t stream, double above);
 
   // Values above the threshold in all streams that were seen in this step.
@@ -31,18 +32,18 @@ class StepForecast {
   void average(double weight) noexcept;
   void forget() noexcept;
 
-  // By stream, from 0 to 1, for saved states; 0: none is known.
+  // By stream, from 0 to 1, for saved states. Empty if none is known.
   std::span<const double> shares() const noexcept { return shares_; }
   void set_shares(std::span<const double> shares);
 
  private:
   std::vector<double> shares_;
-  double total_ = 0;  // of the shares: 1, but for rounding and streams that are new
+  double total_ = 0;  // of the shares
 
   // Of this step.
-  std::vector<double> step_;  // values above, by stream
-  double above_ = 0, known_above_ = 0;
-  double known_share_ = 0;
+  std::vector<double> step_;  // values above the threshold, by stream; not shorter than shares_
+  double above_ = 0;          // their sum
+  double share_ = 0;          // sum of the shares of the streams seen
 };
 
 }  // namespace thinwire

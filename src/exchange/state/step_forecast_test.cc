@@ -74,12 +74,24 @@ TEST(StepForecast, AStepThatIsForgottenLeavesNoTrace) {
   EXPECT_DOUBLE_EQ(*forecast.to_come(100), 100);
 }
 
-// It is no reason to expect more or less of the others.
-TEST(StepForecast, AStreamThatIsNewChangesNothing) {
+// Most of many streams have none above in a step, and another time they have.
+TEST(StepForecast, StreamsThatHadNoneCountLikeOthers) {
+  StepForecast forecast;
+  for (size_t i = 0; i < 1000; ++i) forecast.see(i, i % 10 == 3 ? 1 : 0);
+  forecast.average(0.25);
+  for (size_t i = 0; i < 500; ++i) forecast.see(i, i % 10 == 7 ? 1 : 0);
+  EXPECT_NEAR(*forecast.to_come(100), 50, 1e-9);
+}
+
+TEST(StepForecast, OldSharesEndAtZero) {
   StepForecast forecast = after_a_step();
-  forecast.see(7, 1000);
-  EXPECT_DOUBLE_EQ(*forecast.to_come(100), 100);
-  EXPECT_EQ(forecast.seen(), 1000);
+  for (int step = 0; step < 100; ++step) {
+    forecast.see(0, 20);
+    forecast.average(0.25);
+  }
+  EXPECT_EQ(forecast.shares()[1], 0);
+  EXPECT_EQ(forecast.shares()[2], 0);
+  EXPECT_NEAR(forecast.shares()[0], 1, 1e-9);
 }
 
 TEST(StepForecast, GoesOnFromSavedShares) {

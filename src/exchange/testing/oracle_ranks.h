@@ -106,7 +106,7 @@ class Ranks {
     Call own = call(rank);
     if (!stream.has_threshold) return stream.encoders[rank]->encode(signal, own, bytes, rest).size;
     own.quota = thresholds_[rank].quota_for(signal.values, stream.codec->target(stream.spec), own,
-                                        index_of(stream.spec.tensors.front()));
+                                            place_of(stream));
     const Encoded encoded = stream.encoders[rank]->encode(signal, own, bytes, rest);
     thresholds_[rank].sent(encoded.kept);
     return encoded.size;

@@ -232,7 +232,7 @@ Signal ActiveStream::part(StepContext& context, size_t begin, size_t count) {
 Call ActiveStream::call_for(const StepContext& context, const Signal& part) {
   Call call = context.call;
   if (threshold_ != nullptr)
-    call.quota = threshold_->quota_for(part.values, target(), call, tensors().front());
+    call.quota = threshold_->quota_for(part.values, target(), call, first());
   return call;
 }
 
