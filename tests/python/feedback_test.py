@@ -141,6 +141,18 @@ class Memories(unittest.TestCase):
             fused_step(memory, encoder, good, 1)
             encoder.commit()
 
+    def test_a_signal_that_was_sent_is_held_no_longer(self):
+        # Memories may lend its bytes to other streams (ahead does).
+        encoder = thinwire.Codec("topk").encoder(SHAPE)
+        for name in memories():
+            memory, copy = thinwire.Feedback(name, SHAPE), np.empty(SHAPE, np.float32)
+            memory.prepare(normal(SHAPE))
+            memory._native.copy_values(copy)
+            memory.rollback()
+            memory.encode(encoder, normal(SHAPE))
+            with self.assertRaisesRegex(thinwire.ContractError, "not as long as the signal"):
+                memory._native.copy_values(copy)
+
     def test_calls_out_of_order_are_refused(self):
         memory = thinwire.Feedback("residual", SHAPE)
         with self.assertRaisesRegex(thinwire.ContractError, "without prepare"):
