@@ -25,7 +25,6 @@
 // streams of a place use in turn. What was not sent is not written again. With a lossless codec and
 // nothing that waits a step is that of `velocity` (VelocityMemory).
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -34,7 +33,7 @@
 
 #include "feedback/feedback_rules.h"
 #include "feedback/velocity_memory.h"
-#include "kernel/vector_moments.h"
+#include "feedback/velocity_pass.h"
 
 namespace thinwire {
 namespace {
@@ -55,14 +54,13 @@ class Ahead final : public VelocityMemory {
  private:
   Signal form(std::span<const float> gradient) override {
     if (signal_.owner == nullptr) signal_ = pool_->take(gradient.size());
-    Moments moments = kernel::moments({});
-    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
-      moments = place().form_ahead(rule_of(range), tail_of(range), part(gradient),
-                                   part(velocity_.now), part(residual_.now), part(velocity_.next),
-                                   part(residual_.next), part(signal_.values));
-    });
-    if (!rules_.uniform()) moments = place().moments(signal_.values);
+    const Moments moments =
+        form_ranges(place(), rules_, 0, signal_.values, [&](const MomentumRules::Range& range) {
+          return place().form_ahead(rule_of(range), tail_of(range), range.of(gradient),
+                                    range.of(velocity_.now), range.of(residual_.now),
+                                    range.of(velocity_.next), range.of(residual_.next),
+                                    range.of(signal_.values));
+        });
     return {.values = signal_.values, .fresh = velocity_.next, .moments = moments};
   }
 
@@ -73,24 +71,19 @@ class Ahead final : public VelocityMemory {
 
   void keep(std::span<const float> gradient, size_t begin, size_t count) override {
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
-      place().settle_ahead(rule_of(range), tail_of(range),
-                           gradient.subspan(range.begin, range.count),
-                           signal_.values.subspan(range.begin, range.count),
-                           velocity_.next.subspan(range.begin, range.count),
-                           residual_.next.subspan(range.begin, range.count));
+      place().settle_ahead(rule_of(range), tail_of(range), range.of(gradient),
+                           range.of(signal_.values), range.of(velocity_.next),
+                           range.of(residual_.next));
     });
   }
 
   void keep_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
-    auto from = positions.begin();
-    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);
-      const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
-      place().settle_ahead_at(rule_of(range), tail_of(range), {from, to}, range.begin,
-                              part(gradient), part(signal_.values), part(velocity_.next),
-                              part(residual_.next));
-      from = to;
-    });
+    rules_.each_at(positions, gradient.size(),
+                   [&](const MomentumRules::Range& range, std::span<const uint32_t> here) {
+                     place().settle_ahead_at(rule_of(range), tail_of(range), here, range.begin,
+                                             range.of(gradient), range.of(signal_.values),
+                                             range.of(velocity_.next), range.of(residual_.next));
+                   });
   }
 
   static float tail_of(const MomentumRules::Range& range) {

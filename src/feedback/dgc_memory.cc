@@ -25,13 +25,11 @@
 //
 // v' + sent = v + u' in every step. Four buffers of 4 bytes per value.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "feedback/feedback_rules.h"
 #include "feedback/memory_place.h"
 #include "feedback/velocity_memory.h"
+#include "feedback/velocity_pass.h"
 #include "kernel/memory_passes.h"
-#include "kernel/vector_moments.h"
 
 namespace thinwire {
 namespace {
@@ -46,36 +44,30 @@ class MomentumCorrection final : public VelocityMemory {
 
  private:
   Signal form(std::span<const float> gradient) override {
-    Moments moments = kernel::moments({});
-    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto part = [&](auto vector) { return vector.subspan(range.begin, range.count); };
-      moments =
-          place().add_velocity(rule_of(range), part(gradient), part(velocity_.now),
-                               part(residual_.now), part(velocity_.next), part(residual_.next));
-    });
-    if (!rules_.uniform()) moments = place().moments(residual_.next);
+    const Moments moments =
+        form_ranges(place(), rules_, 0, residual_.next, [&](const MomentumRules::Range& range) {
+          return place().add_velocity(rule_of(range), range.of(gradient), range.of(velocity_.now),
+                                      range.of(residual_.now), range.of(velocity_.next),
+                                      range.of(residual_.next));
+        });
     return {.values = residual_.next, .fresh = velocity_.next, .moments = moments};
   }
 
   void keep(std::span<const float> gradient, size_t begin, size_t count) override {
     if (!masks(begin, count)) return;
     rules_.each(begin, count, [&](const MomentumRules::Range& range) {
-      place().mask_velocity(rule_of(range), gradient.subspan(range.begin, range.count),
-                            residual_.now.subspan(range.begin, range.count),
-                            residual_.next.subspan(range.begin, range.count),
-                            velocity_.next.subspan(range.begin, range.count));
+      place().mask_velocity(rule_of(range), range.of(gradient), range.of(residual_.now),
+                            range.of(residual_.next), range.of(velocity_.next));
     });
   }
 
   void keep_at(std::span<const float> gradient, std::span<const uint32_t> positions) override {
     if (!masks(0, gradient.size())) return;
-    auto from = positions.begin();
-    rules_.each(0, gradient.size(), [&](const MomentumRules::Range& range) {
-      const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);
-      place().mask_velocity_at(rule_of(range), {from, to}, gradient, residual_.now, residual_.next,
-                               velocity_.next);
-      from = to;
-    });
+    rules_.each_at(positions, gradient.size(),
+                   [&](const MomentumRules::Range& range, std::span<const uint32_t> here) {
+                     place().mask_velocity_at(rule_of(range), here, gradient, residual_.now,
+                                              residual_.next, velocity_.next);
+                   });
   }
 
   // Whether the velocities of what was sent of these values end. A codec that leaves most of them

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,12 @@ class MomentumRules {
   struct Range {
     size_t begin, count;
     Momentum momentum;
+
+    // Its values of a vector of the whole stream.
+    template <typename T>
+    std::span<T> of(std::span<T> vector) const {
+      return vector.subspan(begin, count);
+    }
   };
 
   MomentumRules(const Options& options, const StreamSpec& stream) {
@@ -70,6 +78,18 @@ class MomentumRules {
       const size_t to = std::min(begin + count, range.begin + range.count);
       if (from < to) visit(Range{from, to - from, range.momentum});
     }
+  }
+
+  // visit(range, those of `positions` that lie in it) for the ranges of a stream of `count` values,
+  // in order. Positions ascend, and count from the stream's first value.
+  template <typename Visit>
+  void each_at(std::span<const uint32_t> positions, size_t count, const Visit& visit) const {
+    auto from = positions.begin();
+    each(0, count, [&](const Range& range) {
+      const auto to = std::lower_bound(from, positions.end(), range.begin + range.count);
+      visit(range, std::span<const uint32_t>(from, to));
+      from = to;
+    });
   }
 
   // What a gradient is multiplied by on its way into the velocity: the first one is not dampened.
