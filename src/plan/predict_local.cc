@@ -38,7 +38,8 @@ WeightFrame frame_of(const std::vector<TensorSpec>& tensors, const std::string& 
           .fixed_size = fixed,
           .encode_seconds = cost.seconds_per_frame / 2 + cost.encode_seconds_per_value * count,
           .decode_seconds = cost.seconds_per_frame / 2 + cost.decode_seconds_per_value * count,
-          .memory_bytes = named.codec->info().lossless ? 0 : sizeof(float) * count};
+          // The reference, its replacement, and what was taken (weight_broadcast.h).
+          .memory_bytes = named.codec->info().lossless ? 0 : 3 * sizeof(float) * count};
 }
 
 // A round of some kind, and in how many steps there is one.

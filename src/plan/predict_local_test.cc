@@ -167,7 +167,7 @@ TEST(PredictedLocal, LeadersOfGroupsOfOneRankSendToAllAlone) {
           .value();
   EXPECT_NEAR(predicted.encode_seconds, values * 1e-6 / 4, 1e-12);
   EXPECT_NEAR(predicted.decode_seconds, values * 2e-6 / 4, 1e-12);
-  EXPECT_EQ(predicted.memory_bytes, 2 * sizeof(float) * values);
+  EXPECT_EQ(predicted.memory_bytes, 2 * 12 * values);
 }
 
 TEST(PredictedLocal, GossipReadsTheFramesOfAllItsPeers) {
