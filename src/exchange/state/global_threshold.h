@@ -1,4 +1,4 @@
-// GlobalThreshold: one threshold for all streams of a section, learnt from earlier steps and streams.
+// GlobalThreshold: one threshold for all streams of a section, steered from stream to stream.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
