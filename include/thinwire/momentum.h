@@ -15,7 +15,8 @@ namespace thinwire {
 struct ExchangeOptions;
 
 // The momentum of torch.optim.SGD: u <- momentum u + (1 - dampening) g, where the first u is the
-// first g. The step is along u, or along g + momentum u with Nesterov's form.
+// first g. The step is along u, or along g + momentum u with Nesterov's form. A momentum of 0 is
+// plain SGD, whatever the dampening.
 struct Momentum {
   double momentum = 0;
   double dampening = 0;

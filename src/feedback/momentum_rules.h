@@ -92,9 +92,11 @@ class MomentumRules {
     });
   }
 
-  // What a gradient is multiplied by on its way into the velocity: the first one is not dampened.
+  // What a gradient is multiplied by on its way into the velocity. The first one is not dampened,
+  // and without a momentum none is, as in torch.optim.SGD.
   float share(const Momentum& momentum) const noexcept {
-    return begun_ ? static_cast<float>(1 - momentum.dampening) : 1.0f;
+    const bool dampened = begun_ && momentum.momentum != 0;
+    return dampened ? static_cast<float>(1 - momentum.dampening) : 1.0f;
   }
 
   void commit() noexcept { begun_ = true; }

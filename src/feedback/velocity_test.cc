@@ -58,6 +58,16 @@ TEST(Velocity, TensorsHaveMomentaOfTheirOwn) {
   }
 }
 
+TEST(Velocity, WithoutMomentumNoMemoryDampens) {
+  for (const std::string name : {"velocity", "dgc", "ahead"}) {
+    const auto memory = make(name + ":momentum=0,dampening=0.5");
+    for (uint64_t number = 0; number < 3; ++number) {
+      const Values g = gradient(number);
+      expect_same_bits(step(*memory, g, number, send_all).values, g);
+    }
+  }
+}
+
 TEST(Velocity, KeepsNothingOfWhatWasNotSent) { EXPECT_TRUE(make("velocity")->rest().empty()); }
 
 }  // namespace

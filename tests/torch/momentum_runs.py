@@ -15,7 +15,7 @@ def groups_of(model):
         {"params": list(convolution.parameters()), "momentum": 0.9, "weight_decay": 0.05},
         {"params": list(hidden.parameters()), "momentum": 0.7, "nesterov": True, "weight_decay": 0.02},
         {"params": list(output.parameters()), "momentum": 0.8, "dampening": 0.25, "weight_decay": 0.05},
-        {"params": list(norm.parameters()), "momentum": 0.0, "weight_decay": 0.01},
+        {"params": list(norm.parameters()), "momentum": 0.0, "dampening": 0.5, "weight_decay": 0.01},
     ]
 
 
