@@ -162,7 +162,7 @@ def replay_table(options) -> list[str]:
     """An exchange alone: all gradients are there, nothing is computed, and coding is free."""
     lines = ["| link | ranks | thinwire plan, s | SimGrid, s | ratio |", "| --- | ---: | ---: | ---: | ---: |"]
     free = tempfile.NamedTemporaryFile("w", suffix=".txt")
-    free.write("thinwire costs of codecs, version 2\nprocessor: one that codes at once\ncopies: 0\n" + "0\t" * 6 + "fp32 / none\n")
+    free.write("thinwire costs of codecs, version 3\nprocessor: one that codes at once\ncopies: 0\n" + "0\t" * 6 + "fp32 / none\n")
     free.flush()
     options = argparse.Namespace(**{**vars(options), "costs": free.name})
     for link, rate, latency in (("10gbit,0.1ms", 10e9, 1e-4), ("1gbit,20ms", 1e9, 20e-3), ("100mbit,1ms", 100e6, 1e-3)):

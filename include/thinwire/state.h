@@ -34,6 +34,9 @@ using StateArrays = std::vector<StateArray>;
 
 size_t size_of(StateType type) noexcept;
 
+// The array `name`, or null.
+const StateArray* find_state(const StateArrays& arrays, std::string_view name) noexcept;
+
 // Make one-dimensional arrays.
 StateArray make_state(std::string name, std::span<const float> values, OnResize on_resize);
 StateArray make_state(std::string name, std::span<const double> values, OnResize on_resize);
@@ -68,6 +71,10 @@ class Stateful {
   // OnResize::kOwedToMean or kJoin; 0 if it shares state. Objects that need no copy for it override
   // it.
   virtual double owed_squares() const;
+
+  // Bytes of the vectors that it keeps from step to step: twice what save returns, for the state and
+  // the copy that a step writes. Objects that keep more or fewer override it.
+  virtual size_t held_bytes() const;
 
   // Restores a saved state. On failure the object is as it was before.
   virtual Status load(const StateArrays& /*arrays*/) { return Status::ok(); }

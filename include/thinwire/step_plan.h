@@ -74,7 +74,7 @@ struct CodecCost {
   double seconds_per_frame = 0;  // encoding and decoding a small frame, beyond its values
   double bytes_per_value = 0;    // of payload; a codec of fixed size is not predicted from it
   double bytes_per_frame = 0;
-  double memory_bytes_per_value = 0;  // kept from step to step, with the copy that a step needs
+  double memory_bytes_per_value = 0;  // kept from step to step (Stateful::held_bytes)
 };
 
 // Costs by setting, what a byte of a message costs, and the processor on which they were measured.
@@ -161,7 +161,7 @@ struct StepPrediction {
   // for pipelines with several ranks on a machine.
   std::vector<double> inside_bytes;
   bool bytes_exact = false;  // those that the exchange counts; otherwise an estimate
-  double memory_bytes = 0;   // of a rank: memories and encoder states
+  double memory_bytes = 0;   // of a rank: memories, encoder states, and what it keeps as an owner
 
   double busiest_bytes() const noexcept;  // of the rank that sends most
   // Of the rank that sends most to other machines; none without inside_bytes.

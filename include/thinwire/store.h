@@ -80,6 +80,9 @@ class Store {
   void drop_owed(const std::function<bool(const std::string& key)>& of = {});
   double owed_norm() const;  // l2, of all floats of save_owed
 
+  // Bytes that its objects keep (Stateful::held_bytes), without loaded states that wait.
+  size_t held_bytes() const;
+
   // The memories were of one of `before` ranks and go on as those of one of `now`: what is owed to
   // the mean is multiplied by now / before, and objects that know their ranks follow
   // (FollowsRanks).

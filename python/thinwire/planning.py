@@ -61,7 +61,7 @@ class PlannedStep:
     bytes_exact: bool
     """Whether that is what the exchange will count; otherwise an estimate."""
     memory_bytes: float
-    """That the codec and its memory keep from step to step."""
+    """That memories, encoders and owners of shards keep from step to step."""
     known_errors: tuple[KnownAccuracy, ...] = ()
     """Empty if the codec was not measured with these options, and for rounds (`sync`)."""
     wants_short_trial: bool = False

@@ -24,9 +24,8 @@ Status copy(const StateArrays& from, std::string_view name, StateType type, std:
   const auto fail = [&](const std::string& why) {
     return Status::fail(ErrorCode::kMismatch, "state: array '" + std::string(name) + "' " + why);
   };
-  const auto found = std::find_if(from.begin(), from.end(),
-                                  [&](const StateArray& array) { return array.name == name; });
-  if (found == from.end()) return fail("is missing");
+  const StateArray* found = find_state(from, name);
+  if (found == nullptr) return fail("is missing");
   if (found->type != type) return fail("has another type");
   if (found->data.size() != out.size_bytes())
     return fail("has " + std::to_string(found->data.size()) + " bytes, expected " +
@@ -51,6 +50,18 @@ double Stateful::owed_squares() const {
     }
   }
   return squares;
+}
+
+size_t Stateful::held_bytes() const {
+  size_t bytes = 0;
+  for (const StateArray& array : save()) bytes += 2 * array.data.size();
+  return bytes;
+}
+
+const StateArray* find_state(const StateArrays& arrays, std::string_view name) noexcept {
+  const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                  [&](const StateArray& array) { return array.name == name; });
+  return found == arrays.end() ? nullptr : &*found;
 }
 
 size_t size_of(StateType type) noexcept {

@@ -75,6 +75,7 @@ class Ef21 final : public Feedback, public FollowsRanks {
     return {own_.write(kOwn), make_state(kMean, std::span<const float>(mean_), OnResize::kShared)};
   }
   bool shares_state() const noexcept override { return true; }
+  size_t held_bytes() const override { return own_.held_bytes() + mean_.size() * sizeof(float); }
 
   // The estimates of ranks that are gone are part of H, and those of new ranks are not: so all
   // ranks begin with H, whose mean over any ranks is H, and no message is needed.

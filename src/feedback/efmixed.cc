@@ -72,6 +72,10 @@ class EfMixed final : public Feedback {
   }
   void rollback() override { guard_.rollback(); }
 
+  size_t held_bytes() const override {
+    return residual_.held_bytes() + values_.size() * sizeof(float) + largest_fresh_.held_bytes() +
+           largest_old_.held_bytes();
+  }
   StateArrays save() const override { return {residual_.write(kArray)}; }
   Status load(const StateArrays& arrays) override {
     if (Status status = residual_.read(arrays, kArray); !status) return status;

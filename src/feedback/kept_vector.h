@@ -49,6 +49,7 @@ class KeptVector {
   }
 
   MemoryPlace& place() const noexcept { return *place_; }
+  size_t held_bytes() const noexcept { return now.size_bytes() + next.size_bytes(); }
 
   std::span<float> now;
   std::span<float> next;

@@ -81,6 +81,7 @@ class LoCo final : public Feedback {
   }
   void rollback() override { guard_.rollback(); }
 
+  size_t held_bytes() const override { return error_.size() + values_.size() * sizeof(float); }
   StateArrays save() const override {
     AlignedVector<float> error(values_.size());
     decode(error_, error);
@@ -95,10 +96,8 @@ class LoCo final : public Feedback {
   Status load(const StateArrays& arrays) override {
     AlignedVector<float> error(values_.size());
     if (Status status = copy_state(arrays, kError, error); !status) return status;
-    const auto bytes = std::find_if(arrays.begin(), arrays.end(),
-                                    [](const StateArray& array) { return array.name == kBytes; });
-    if (bytes == arrays.end() || bytes->type != StateType::kUint8 ||
-        bytes->data.size() != error_.size())
+    const StateArray* bytes = find_state(arrays, kBytes);
+    if (bytes == nullptr || bytes->type != StateType::kUint8 || bytes->data.size() != error_.size())
       return Status::fail(ErrorCode::kMismatch, "loco: the bytes are missing or of another length");
     if (!std::all_of(error.begin(), error.end(), [](float e) { return std::isfinite(e); }))
       return Status::fail(ErrorCode::kMismatch, "loco: the error is not finite");

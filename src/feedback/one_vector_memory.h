@@ -36,6 +36,7 @@ class OneVectorMemory : public Feedback {
   void rollback() override { guard_.rollback(); }
 
   double owed_squares() const override { return kept_.place().moments(kept_.now).square_sum; }
+  size_t held_bytes() const override { return kept_.held_bytes(); }
   StateArrays save() const override { return {kept_.write(array_)}; }
   Status load(const StateArrays& arrays) override {
     if (Status status = kept_.read(arrays, array_); !status) return status;

@@ -39,6 +39,8 @@ class Residual final : public OneVectorMemory {
     return true;
   }
 
+  size_t held_bytes() const override { return kept_.held_bytes() + weighted_.values.size_bytes(); }
+
   std::span<float> rest() noexcept override {
     return lossless_.leaves_nothing() ? std::span<float>() : kept_.next;
   }

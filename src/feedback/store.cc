@@ -272,6 +272,12 @@ double Store::owed_norm() const {
   return std::sqrt(squares);
 }
 
+size_t Store::held_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [key, object] : objects_) bytes += object->held_bytes();
+  return bytes;
+}
+
 void Store::follow_ranks(size_t before, size_t now) {
   for (const auto& [key, object] : objects_) thinwire::follow_ranks(*object, before, now);
 }

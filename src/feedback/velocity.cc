@@ -40,6 +40,7 @@ class Velocity final : public OneVectorMemory {
     rules_.commit();
   }
 
+  size_t held_bytes() const override { return kept_.held_bytes() + ahead_.values.size_bytes(); }
   StateArrays save() const override {
     StateArrays arrays = OneVectorMemory::save();
     rules_.write(arrays);
@@ -62,13 +63,12 @@ class Velocity final : public OneVectorMemory {
     const size_t count = gradient.size();
     const auto next = kept_.next.subspan(begin, count);
     const auto ahead = rules_.any_nesterov() ? ahead_.values.subspan(begin, count) : next;
-    const Moments moments =
-        form_velocity(place(), rules_, 1.0f,
-                      {.begin = begin,
-                       .gradient = gradient,
-                       .velocity = kept_.now.subspan(begin, count),
-                       .new_velocity = next,
-                       .signal = ahead});
+    const Moments moments = form_velocity(place(), rules_, 1.0f,
+                                          {.begin = begin,
+                                           .gradient = gradient,
+                                           .velocity = kept_.now.subspan(begin, count),
+                                           .new_velocity = next,
+                                           .signal = ahead});
     return {.values = ahead, .fresh = {}, .moments = moments};
   }
 

@@ -77,6 +77,7 @@ class VelocityMemory : public Feedback {
   double owed_squares() const override {
     return place().moments(velocity_.now).square_sum + place().moments(residual_.now).square_sum;
   }
+  size_t held_bytes() const override { return velocity_.held_bytes() + residual_.held_bytes(); }
   StateArrays save() const override {
     StateArrays arrays = {velocity_.write("velocity"), residual_.write("residual")};
     rules_.write(arrays);

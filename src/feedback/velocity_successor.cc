@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feedback/velocity_successor.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace thinwire {
@@ -18,9 +17,7 @@ bool succeeds_velocity(std::string_view memory, std::string_view before) {
 void take_velocity(const Feedback& before, Feedback& memory) {
   StateArrays arrays = before.save();
   for (StateArray& own : memory.save())
-    if (std::none_of(arrays.begin(), arrays.end(),
-                     [&](const StateArray& array) { return array.name == own.name; }))
-      arrays.push_back(std::move(own));
+    if (find_state(arrays, own.name) == nullptr) arrays.push_back(std::move(own));
   memory.load(arrays).or_throw();
 }
 

@@ -46,6 +46,11 @@ void TopSelector::aim(size_t count, size_t kept) {
   if (positions_.size() < room_) positions_.resize(room_);
 }
 
+size_t TopSelector::held_bytes() const noexcept {
+  return std::span(sample_).size_bytes() + std::span(positions_).size_bytes() +
+         std::span(candidates_).size_bytes();
+}
+
 std::span<const uint32_t> TopSelector::select(std::span<const float> values) {
   assert(values.size() == count_);
   if (kept_ == 0) return {};

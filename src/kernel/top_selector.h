@@ -19,6 +19,8 @@ class TopSelector {
   // From now on as if made so; scratch only grows.
   void aim(size_t count, size_t kept);
 
+  size_t held_bytes() const noexcept;  // of its scratch
+
   // Ascending positions of the `kept` largest magnitudes, equal ones from the lowest position up.
   // Fewer when fewer are not zero. Good until the next call.
   // REQUIRES: `count` values, finite.

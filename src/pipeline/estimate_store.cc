@@ -50,14 +50,8 @@ Status mismatch(const std::string& why) {
   return Status::fail(ErrorCode::kMismatch, "boundary: saved estimates " + why);
 }
 
-const StateArray* find_array(const StateArrays& arrays, const char* name) {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const StateArray& array) { return array.name == name; });
-  return found == arrays.end() ? nullptr : &*found;
-}
-
 Status read_numbers(const StateArrays& arrays, const char* name, std::vector<uint64_t>& out) {
-  const StateArray* array = find_array(arrays, name);
+  const StateArray* array = find_state(arrays, name);
   if (array == nullptr) return mismatch("have no array '" + std::string(name) + "'");
   std::vector<int64_t> numbers(array->data.size() / sizeof(int64_t));
   if (Status status = copy_state(arrays, name, std::span<int64_t>(numbers)); !status) return status;
@@ -137,7 +131,7 @@ Status EstimateStore::load(const StateArrays& arrays) {
   std::vector<uint64_t> keys, tags;
   if (Status status = read_numbers(arrays, kKeys, keys); !status) return status;
   if (Status status = read_numbers(arrays, kTags, tags); !status) return status;
-  const StateArray* values = find_array(arrays, kValues);
+  const StateArray* values = find_state(arrays, kValues);
   if (values == nullptr || values->type != StateType::kUint8 || tags.size() != keys.size() ||
       values->data.size() != keys.size() * slot_size())
     return mismatch("are not as many as their keys");

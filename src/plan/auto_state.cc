@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/auto_state.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -19,9 +18,8 @@ StateArray text_array(std::string name, const std::string& text) {
 }
 
 Result<std::string> text_in(const StateArrays& arrays, std::string_view name) {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const StateArray& array) { return array.name == name; });
-  if (found == arrays.end() || found->type != StateType::kUint8)
+  const StateArray* found = find_state(arrays, name);
+  if (found == nullptr || found->type != StateType::kUint8)
     return Status::fail(ErrorCode::kMismatch,
                         "'" + std::string(name) + "' of codec 'auto' is absent or no text");
   return std::string(reinterpret_cast<const char*>(found->data.data()), found->data.size());

@@ -28,6 +28,15 @@ double payload_of(const Codec& codec, const StreamSpec& stream, const CodecCost&
 
 }  // namespace
 
+// Bytes per value that each end keeps: what arrived in a step, and the estimates of its
+// micro-batches.
+double estimate_bytes(const BoundaryPlan& plan) {
+  if (!plan.estimates) return 0;
+  const bool by_slot = plan.estimates->key == EstimateKey::kSlot;
+  const size_t cached = plan.estimates->cache == ValueFormat::kFp32 ? 4 : 2;
+  return static_cast<double>(sizeof(float) + (by_slot ? cached : 0));
+}
+
 Result<BoundaryCost> boundary_cost(const BoundarySpec& spec, double noted, CostTable& costs) {
   Result<BoundaryPlan> planned = plan_boundary(spec);
   if (!planned) return planned.status();
@@ -44,12 +53,15 @@ Result<BoundaryCost> boundary_cost(const BoundarySpec& spec, double noted, CostT
     const auto coded = [&](double per_value) {
       return streams * cost.seconds_per_frame / 2 + values * per_value;
     };
-    return BoundaryCost{.message_bytes = kBodyOffset + body,
-                        .encode_seconds = coded(cost.encode_seconds_per_value),
-                        .decode_seconds = coded(cost.decode_seconds_per_value),
-                        .memory_bytes = cost.memory_bytes_per_value * values *
-                                        static_cast<double>(spec.micro_batches),
-                        .exact = plan.codec->info().fixed_size && noted == 0};
+    const double of_step = values * static_cast<double>(spec.micro_batches);
+    const double estimates = of_step * estimate_bytes(plan);
+    return BoundaryCost{
+        .message_bytes = kBodyOffset + body,
+        .encode_seconds = coded(cost.encode_seconds_per_value),
+        .decode_seconds = coded(cost.decode_seconds_per_value),
+        .sender_memory_bytes = plan.estimates ? estimates : cost.memory_bytes_per_value * of_step,
+        .receiver_memory_bytes = estimates,
+        .exact = plan.codec->info().fixed_size && noted == 0};
   } catch (const Error& error) {
     return Status::fail(error.code(), error.what());
   }

@@ -13,7 +13,7 @@
 namespace thinwire {
 namespace {
 
-constexpr std::string_view kTitle = "thinwire costs of codecs, version 2";
+constexpr std::string_view kTitle = "thinwire costs of codecs, version 3";
 constexpr std::string_view kProcessor = "processor: ";
 constexpr std::string_view kCopies = "copies: ";
 

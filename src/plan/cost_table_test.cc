@@ -61,9 +61,9 @@ TEST(CostTable, TextThatIsNoneNamesTheLine) {
   const auto why = [](const std::string& text) {
     return CostTable::from_text(text).status().message();
   };
-  const std::string head = "thinwire costs of codecs, version 2\nprocessor: x\n";
+  const std::string head = "thinwire costs of codecs, version 3\nprocessor: x\n";
   EXPECT_THAT(why(""), HasSubstr("line 1"));
-  EXPECT_THAT(why("thinwire costs of codecs, version 2\nmachine: x\n"), HasSubstr("line 2"));
+  EXPECT_THAT(why("thinwire costs of codecs, version 3\nmachine: x\n"), HasSubstr("line 2"));
   EXPECT_THAT(why(head + "1\t2\t3\tint8\n"), HasSubstr("line 3"));
   EXPECT_THAT(why(head + "1\t0\t1\t4\t5\t6\tint8 / none\n1\t0\t1\t4\t5\t-6\tint8 / none\n"),
               HasSubstr("line 4"));
@@ -111,7 +111,7 @@ TEST(MeasuredCodec, HasTheBytesOfItsPayloadsAndMemories) {
   EXPECT_NEAR(topk.bytes_per_value, 0.01 * (4 + 8.1 / 8),
               0.002);  // a position takes log2 of 1/0.01 + 1.4 bits
   EXPECT_GT(topk.bytes_per_frame, 0);
-  EXPECT_EQ(topk.memory_bytes_per_value, 8);  // a residual, twice
+  EXPECT_EQ(topk.memory_bytes_per_value, 8);  // a residual, and its copy
 
   const CodecCost rank1 = measure_codec({.codec = "powersgd:rank=1"});
   EXPECT_NEAR(rank1.bytes_per_value, 4 * 2 / 1024.0, 1e-9);  // two factors of 1024 values

@@ -54,7 +54,7 @@ class OneThread {
 struct Measured {
   double encode = 0, decode = 0;  // seconds of a step
   double payload = 0;             // bytes
-  double state = 0;
+  double held = 0;                // bytes of memories and encoder states
 };
 
 double median(std::vector<double> numbers) {
@@ -86,8 +86,7 @@ Measured measure_streams(const std::vector<TensorSpec>& tensors, const ExchangeO
       payload.push_back(bytes);
     }
     measured = {.encode = median(encode), .decode = median(decode), .payload = median(payload)};
-    for (const StateArray& array : store.save())
-      if (!is_seal(array)) measured.state += static_cast<double>(array.data.size());
+    measured.held = static_cast<double>(store.held_bytes());
   });
   return measured;
 }
@@ -122,7 +121,7 @@ CodecCost measure_codec(const ExchangeOptions& given) {
                  .seconds_per_frame = 0,
                  .bytes_per_value = large.payload / kValues,
                  .bytes_per_frame = 0,
-                 .memory_bytes_per_value = 2 * large.state / kValues};
+                 .memory_bytes_per_value = large.held / kValues};
   const double per_value = cost.encode_seconds_per_value + cost.decode_seconds_per_value;
   cost.seconds_per_frame =
       std::max(0.0, small.encode + small.decode - kSmallValues * per_value) / kSmallStreams;

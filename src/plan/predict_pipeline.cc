@@ -194,7 +194,7 @@ void count_bytes(const Played& played, const PlannedPipeline& pipeline, Pipeline
       sent += messages * (out.message_bytes + kLengthBytes);
       encode += messages * out.encode_seconds;
       decode += messages * in.decode_seconds;
-      memory += out.memory_bytes;
+      memory += out.sender_memory_bytes + in.receiver_memory_bytes;
       to.step.bytes_exact = to.step.bytes_exact && out.exact;
     };
     if (stage + 1 < stages) {

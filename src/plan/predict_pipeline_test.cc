@@ -209,6 +209,26 @@ TEST(PredictedPipeline, SizesAreThoseOfTheMessagesThatBoundariesMake) {
       }
 }
 
+// The table of docs/pipeline.md: bytes for each value of a step.
+TEST(PredictedPipeline, MemoryIsThatOfBothEnds) {
+  const struct {
+    std::string memory;
+    double sender, receiver;
+  } cases[] = {{"none", 0, 0}, {"ef", 8, 0}, {"ef21", 8, 8}, {"aqsgd", 4, 4}};
+  for (const auto& [memory, sender, receiver] : cases) {
+    CostTable costs;
+    const BoundaryCost cost = boundary_cost(boundary("topk:density=0.1", memory), 0, costs).value();
+    constexpr double kValues = 10 * 40 * 25 * 4;
+    EXPECT_EQ(cost.sender_memory_bytes / kValues, sender) << memory;
+    EXPECT_EQ(cost.receiver_memory_bytes / kValues, receiver) << memory;
+
+    PlannedPipeline pipeline = pipeline_of(2, 4, "fp32", "1f1b");
+    pipeline.cuts[0].forward = boundary("topk:density=0.1", memory);
+    const StepPrediction step = step_of(pipeline, {.ranks = 2, .link = {}}, costs);
+    EXPECT_EQ(step.memory_bytes / kValues, std::max(sender, receiver)) << memory;
+  }
+}
+
 TEST(PredictedPipeline, OfSeveralPipelinesExchangeStageByStage) {
   CostTable costs = costs_of({"fp32"});
   PlannedPipeline pipeline = pipeline_of(2, 4, "fp32", "1f1b");

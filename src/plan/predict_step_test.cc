@@ -154,6 +154,39 @@ TEST(PlannedBytes, AreNearTheCountedOnesOfRoundsFromARoot) {
     }
 }
 
+// Of memories, and of what ranks keep of the shards that they own.
+TEST(PlannedMemory, IsWhatTheStoreOfAnExchangeHolds) {
+  const std::vector<TensorSpec> model = {{"a", {512, 300}, TensorKind::kLinear},
+                                         {"b", {700, 300}, TensorKind::kLinear}};
+  const double values = 512 * 300 + 700 * 300;
+  const struct {
+    ExchangeOptions options;
+    double per_value;  // with 4 ranks
+  } cases[] = {
+      {{.codec = "fp16"}, 0},
+      {{.codec = "topk:density=0.01", .method = "gather"}, 8},
+      {{.codec = "topk:density=0.01", .method = "sparse-reduce"}, 8 + 8 / 4.0},
+      {{.codec = "sign", .method = "scatter-reduce"}, 8 + 8 / 4.0},
+      {{.codec = "qsgd", .feedback = "residual", .method = "scatter-reduce"}, 8},  // unbiased
+      {{.codec = "int4", .feedback = "loco", .method = "scatter-reduce"}, 5 + 8 / 4.0},
+      {{.codec = "topk:density=0.01", .feedback = "ef21", .method = "gather"}, 12},
+      {{.codec = "topk:density=0.01", .feedback = "ahead", .method = "gather"}, 16},
+      {{.codec = "fp32", .feedback = "velocity:nesterov=true"}, 12},
+  };
+  for (const auto& [options, per_value] : cases) {
+    CostTable costs;
+    const double predicted =
+        predict(model, options, {.ranks = 4, .link = {}}, costs).memory_bytes / values;
+    EXPECT_NEAR(predicted, per_value, 0.05) << options.codec << " / " << options.feedback;
+    run_local(4, [&](Group& group) {
+      Side side(group, model, options);
+      for (uint64_t step = 0; step < 2; ++step) side.step(step);
+      EXPECT_NEAR(static_cast<double>(side.store().held_bytes()) / values, per_value, 0.05)
+          << options.codec << " / " << options.feedback << ", rank " << group.rank();
+    });
+  }
+}
+
 // One tensor, one bucket, no latency: 2 ranks send half of 8,000,000 bytes each way, one after the
 // other, where a chunk is the whole.
 TEST(PlannedSeconds, OfALongMessageAreThoseOfItsBytes) {

@@ -13,8 +13,16 @@
 namespace thinwire {
 namespace {
 
+constexpr double kOwnerBytes = 2 * sizeof(float);  // of an OwnerMemory, per value of its shard
+
 Status refuse(const std::string& why) {
   return Status::fail(ErrorCode::kUnsupported, "plan: " + why);
+}
+
+// As the exchange finds it from the memories of its streams.
+bool keeps_rest(const std::string& feedback) {
+  const StreamSpec one = single_tensor({.name = "w", .shape = {1}});
+  return !make_feedback(feedback, one).value()->rest().empty();
 }
 
 Status check_playable(const ExchangeOptions& options, int ranks) {
@@ -70,8 +78,12 @@ void StepLayout::lay(const Sections& sections, const std::vector<TensorSpec>& te
         std::make_unique<ActiveStream>(planned, streams_.size(), terms, section.options, store_));
   }
   for (const Section& section : sections.used)
-    sections_.push_back(
-        {.method = section.terms.method, .buckets = {}, .places = {}, .chunks = {}, .rows = {}});
+    sections_.push_back({.method = section.terms.method,
+                         .keeps_rest = keeps_rest(section.terms.feedback),
+                         .buckets = {},
+                         .places = {},
+                         .chunks = {},
+                         .rows = {}});
   for (size_t place = 0; place < plan_.buckets.size(); ++place) {
     const Bucket& bucket = plan_.buckets[place];
     LaidSection& section = sections_[plan_.streams[bucket.front().stream].section];
@@ -108,8 +120,15 @@ double StepLayout::decode_seconds(const ActiveStream& stream, size_t count) cons
 
 double StepLayout::memory_bytes() const {
   double bytes = 0;
-  for (const auto& stream : streams_)
-    bytes += cost(*stream).memory_bytes_per_value * static_cast<double>(stream->spec().count());
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const ActiveStream& stream = *streams_[i];
+    const LaidSection& section = sections_[plan_.streams[i].section];
+    const bool owned =
+        !stream.is_plain() && section.method->owners_remember(stream.codec(), section.keeps_rest);
+    const double of_owner = owned ? kOwnerBytes / static_cast<double>(ranks_) : 0;
+    bytes += (cost(stream).memory_bytes_per_value + of_owner) *
+             static_cast<double>(stream.spec().count());
+  }
   return bytes;
 }
 

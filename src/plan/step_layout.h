@@ -21,6 +21,7 @@ namespace thinwire {
 // The tensors of one codec, memory and method.
 struct LaidSection {
   const MethodEntry* method = nullptr;
+  bool keeps_rest = false;  // its memory, what a message lacked
   std::vector<Bucket> buckets;
   std::vector<size_t> places;         // of each bucket among all, in the order in which they travel
   std::unique_ptr<ChunkPlan> chunks;  // of scatter-reduce only
@@ -56,6 +57,7 @@ class StepLayout {
   double encode_seconds(const ActiveStream& stream, size_t count) const;
   double decode_seconds(const ActiveStream& stream, size_t count) const;
 
+  // Of a rank: memories, encoder states, and what it keeps as an owner.
   double memory_bytes() const;
 
  private:

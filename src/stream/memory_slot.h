@@ -22,6 +22,7 @@ class MemorySlot final : public Stateful, public FollowsRanks {
   StateArrays save() const override { return object_->save(); }
   bool shares_state() const noexcept override { return object_->shares_state(); }
   double owed_squares() const override { return object_->owed_squares(); }
+  size_t held_bytes() const override { return object_->held_bytes(); }
   Status load(const StateArrays& arrays) override { return object_->load(arrays); }
 
   void follow_ranks(size_t before, size_t now) override {

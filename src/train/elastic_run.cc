@@ -44,9 +44,8 @@ std::vector<int64_t> widened(const std::vector<int>& numbers) {
 }
 
 std::vector<int> read_numbers(const StateArrays& arrays, const std::string& name) {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const StateArray& array) { return array.name == name; });
-  std::vector<int64_t> wide(found == arrays.end() ? 0 : found->data.size() / sizeof(int64_t));
+  const StateArray* found = find_state(arrays, name);
+  std::vector<int64_t> wide(found == nullptr ? 0 : found->data.size() / sizeof(int64_t));
   copy_state(arrays, name, std::span(wide)).or_throw();
   return {wide.begin(), wide.end()};
 }
@@ -331,9 +330,8 @@ StateArrays TrainingRun::pack_common() {
 
 void TrainingRun::take_common(const StateArrays& arrays) {
   state_.take_common(arrays);
-  const auto text = std::find_if(arrays.begin(), arrays.end(),
-                                 [](const StateArray& array) { return array.name == kTotalsKey; });
-  if (text == arrays.end())
+  const StateArray* text = find_state(arrays, kTotalsKey);
+  if (text == nullptr)
     throw Error(ErrorCode::kCorrupt, "elastic: a worker's state came without its totals");
   totals_ =
       RunTotals::from_json({reinterpret_cast<const char*>(text->data.data()), text->data.size()})

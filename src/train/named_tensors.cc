@@ -128,9 +128,8 @@ Status from_state(const StateArrays& arrays, const NamedTensor& given) {
   const auto fail = [&](const std::string& why) {
     return Status::fail(ErrorCode::kMismatch, "tensor '" + tensor.name + "' " + why);
   };
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const StateArray& a) { return a.name == tensor.name; });
-  if (found == arrays.end()) return fail("is missing");
+  const StateArray* found = find_state(arrays, tensor.name);
+  if (found == nullptr) return fail("is missing");
   if (state_type(tensor.tensor.scalar_type()) != found->type) return fail("has another type");
   const auto sizes = tensor.tensor.sizes();
   const auto bytes = bytes_of(tensor);

@@ -5,7 +5,6 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cmath>
 #include <tuple>
 
@@ -62,11 +61,6 @@ torch::Tensor scale_of(const torch::optim::OptimizerParamState& state, const Ada
   // By way of double, where MKL's last bit, which depends on the processor, is rounded away.
   const torch::Tensor square = adam.exp_avg_sq() / counted;
   return square.to(torch::kFloat64).sqrt().to(square.scalar_type()).add_(options.eps());
-}
-
-bool has(const StateArrays& arrays, const std::string& name) {
-  return std::any_of(arrays.begin(), arrays.end(),
-                     [&](const StateArray& array) { return array.name == name; });
 }
 
 // The array `name` as a tensor of the parameter's shape.
@@ -189,16 +183,19 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
   const bool normed = dynamic_cast<NovoGrad*>(&optimizer) != nullptr;
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const std::string& name = parameter.spec.name;
-    if (adam && has(arrays, name + std::string(kStep))) {
+    const auto has = [&](std::string_view key) {
+      return find_state(arrays, name + std::string(key)) != nullptr;
+    };
+    if (adam && has(kStep)) {
       auto& slot = optimizer.state()[parameter.tensor.unsafeGetTensorImpl()];
       auto state = std::make_unique<AdamParamState>();
       if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
       slot = std::move(state);
-    } else if (normed && has(arrays, name + std::string(kNormSquare))) {
+    } else if (normed && has(kNormSquare)) {
       auto state = std::make_unique<NovoGradState>();
       if (Status s = load_novograd(arrays, name, parameter.tensor, *state); !s) return s;
       optimizer.state()[parameter.tensor.unsafeGetTensorImpl()] = std::move(state);
-    } else if (!adam && !normed && has(arrays, name + std::string(kMomentum))) {
+    } else if (!adam && !normed && has(kMomentum)) {
       auto state = std::make_unique<SGDParamState>();
       torch::Tensor buffer;
       if (Status s = read(arrays, name + std::string(kMomentum), parameter.tensor, buffer); !s)

@@ -71,19 +71,16 @@ RecordedStep read_step(const fs::path& path) {
   }
   for (RecordedSignal& signal : step.signals) {
     const auto take = [&](const std::string& name, std::vector<float>& values) {
-      const auto array = std::find_if(file.arrays.begin(), file.arrays.end(),
-                                      [&](const StateArray& a) { return a.name == name; });
+      const StateArray* array = find_state(file.arrays, name);
       // Shapes may say anything: what is there decides how much memory is taken.
-      if (array != file.arrays.end() && array->data.size() / sizeof(float) != signal.stream.count())
+      if (array != nullptr && array->data.size() / sizeof(float) != signal.stream.count())
         throw corrupt("'" + name + "' has another length than its tensors");
-      if (array != file.arrays.end()) values.resize(array->data.size() / sizeof(float));
+      if (array != nullptr) values.resize(array->data.size() / sizeof(float));
       if (const Status status = copy_state(file.arrays, name, values); !status)
         throw corrupt(status.message());
     };
     const std::string fresh = signal.stream.name + "/fresh";
-    const bool has_fresh =
-        std::any_of(file.arrays.begin(), file.arrays.end(),
-                    [&](const StateArray& array) { return array.name == fresh; });
+    const bool has_fresh = find_state(file.arrays, fresh) != nullptr;
     take(signal.stream.name + "/values", signal.values);
     if (has_fresh) take(fresh, signal.fresh);
   }

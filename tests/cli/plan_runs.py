@@ -280,7 +280,7 @@ class Plan(program.ProgramTest):
     def test_costs_are_measured_once(self):
         self.planned(self.tensors(), "--step-seconds", "1")
         costs = (self.folder / "costs.txt").read_text()
-        self.assertRegex(costs, r"^thinwire costs of codecs, version 2\nprocessor: .+\n")
+        self.assertRegex(costs, r"^thinwire costs of codecs, version 3\nprocessor: .+\n")
         self.assertRegex(costs, r"\ncopies: \S+e-\d+\n")
         self.assertEqual(len(costs.splitlines()), 6)
         # One codec that takes a second per thousand values: nothing is measured again.
@@ -294,7 +294,7 @@ class Plan(program.ProgramTest):
                          ("coding", slow))
 
     def test_a_file_of_other_things_is_refused(self):
-        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 2\nprocessor: x\nnumbers\n")
+        (self.folder / "costs.txt").write_text("thinwire costs of codecs, version 3\nprocessor: x\nnumbers\n")
         _, err = self.plan(self.tensors(), "--step-seconds", "1", code=2)
         self.assertIn("costs.txt: costs of codecs, line 3: is not 6 numbers", err)
 

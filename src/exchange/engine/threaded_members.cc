@@ -61,9 +61,8 @@ StateArrays to_arrays(const std::vector<KnownLoss>& losses) {
 
 // Throws Error(kCorrupt) unless both arrays are there, and have numbers of equally many losses.
 std::vector<KnownLoss> losses_from(const StateArrays& arrays) {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [](const StateArray& one) { return one.name == kLossOwed; });
-  std::vector<double> owed(found == arrays.end() ? 0 : found->data.size() / sizeof(double));
+  const StateArray* found = find_state(arrays, kLossOwed);
+  std::vector<double> owed(found == nullptr ? 0 : found->data.size() / sizeof(double));
   std::vector<int64_t> numbers(owed.size() * kLossFields);
   if (!copy_state(arrays, kLossOwed, std::span(owed)) ||
       !copy_state(arrays, kLossNumbers, std::span(numbers)))

@@ -104,8 +104,8 @@ struct MethodEntry {
   bool blocks = false;         // begin waits for other ranks
 
   // Whether owners of parts of the stream keep what could not be handed out, as "<stream>/owner" in
-  // the store.
-  bool (*owners_remember)(const ActiveStream& stream) = nullptr;
+  // the store. Of streams that are not plain; `keeps_rest` is ActiveStream::keeps_rest().
+  bool (*owners_remember)(const Codec& codec, bool keeps_rest) = nullptr;
 
   std::unique_ptr<Method> (*make)(const MethodParts& parts) = nullptr;
 };
@@ -113,6 +113,6 @@ struct MethodEntry {
 // All methods, in the order of docs/collectives.md.
 std::span<const MethodEntry* const> list_methods() noexcept;
 
-inline bool no_owner_remembers(const ActiveStream& /*stream*/) { return false; }
+inline bool no_owner_remembers(const Codec& /*codec*/, bool /*keeps_rest*/) { return false; }
 
 }  // namespace thinwire

@@ -42,6 +42,11 @@
 namespace thinwire {
 namespace {
 
+// Of biased codecs: unbiased ones leave errors whose mean is 0.
+bool owners_remember(const Codec& codec, bool keeps_rest) {
+  return !codec.info().unbiased && keeps_rest;
+}
+
 class ScatterReduce final : public Method {
  public:
   explicit ScatterReduce(const MethodParts& parts)
@@ -147,7 +152,7 @@ class ScatterReduce final : public Method {
 
  private:
   OwnerMemory* memory_of(const ActiveStream& stream, Store& store) const {
-    if (shards_only_ || !stream.owners_remember()) return nullptr;
+    if (shards_only_ || !owners_remember(stream.codec(), stream.keeps_rest())) return nullptr;
     const size_t count = stream.spec().count();
     const Range shard = plan_.shard(stream, context_.rank());
     auto& memory = open_memory<OwnerMemory>(
@@ -400,8 +405,7 @@ extern const MethodEntry kScatterReduce{
     .combines = true,
     .in_place = true,
     .leaves_shards = true,
-    .owners_remember =
-        [](const ActiveStream& stream) { return !stream.is_plain() && stream.owners_remember(); },
+    .owners_remember = owners_remember,
     .make = [](const MethodParts& parts) -> std::unique_ptr<Method> {
       return std::make_unique<ScatterReduce>(parts);
     }};

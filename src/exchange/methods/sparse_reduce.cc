@@ -250,7 +250,7 @@ extern const MethodEntry kSparseReduce{
     .name = "sparse-reduce",
     .carries = [](const Codec& codec) { return codec.info().sparse; },
     .refusal = "cannot list what is kept by",
-    .owners_remember = [](const ActiveStream& stream) { return !stream.is_plain(); },
+    .owners_remember = [](const Codec& /*codec*/, bool /*keeps_rest*/) { return true; },
     .make =
         [](const MethodParts& parts) {
           return for_each_bucket(parts, [&](const Bucket& bucket, int tag) {

@@ -127,8 +127,8 @@ void SectionRunner::take_over_debts(const Terms& terms) {
         });
     memory.rollback();  // of a step that another exchange over the same store left open
     stream->set_owed(&memory);
-    const bool remain =
-        options_.results == Results::kFull && terms.method->owners_remember(*stream);
+    const bool remain = options_.results == Results::kFull &&
+                        terms.method->owners_remember(stream->codec(), stream->keeps_rest());
     if (!remain) {
       memory.move_to(std::vector<Range>());
       debts_.push_back({.stream = stream, .key = key, .memory = &memory});

@@ -38,9 +38,8 @@ constexpr int kHalvings = 10;
 constexpr size_t kMostTargets = 2;
 
 size_t length_of(const StateArrays& arrays, std::string_view name) {
-  for (const StateArray& array : arrays)
-    if (array.name == name) return array.data.size() / sizeof(double);
-  return 0;
+  const StateArray* array = find_state(arrays, name);
+  return array == nullptr ? 0 : array->data.size() / sizeof(double);
 }
 
 }  // namespace

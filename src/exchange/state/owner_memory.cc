@@ -32,12 +32,6 @@ Status mismatch(const char* what) {
   return Status::fail(ErrorCode::kMismatch, std::string("owner's residual: ") + what);
 }
 
-const StateArray* find(const StateArrays& arrays, std::string_view name) {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const StateArray& array) { return array.name == name; });
-  return found == arrays.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 OwnerMemory::OwnerMemory(size_t stream_count, std::vector<Range> shard, size_t ranks)
@@ -163,8 +157,8 @@ StateArrays OwnerMemory::save() const {
 }
 
 Status OwnerMemory::load(const StateArrays& arrays) {
-  const StateArray* const listed = find(arrays, kPieces);
-  const StateArray* const kept = find(arrays, kResidual);
+  const StateArray* const listed = find_state(arrays, kPieces);
+  const StateArray* const kept = find_state(arrays, kResidual);
   if (listed == nullptr || kept == nullptr) return mismatch("an array is missing");
   std::vector<int64_t> pieces(listed->data.size() / sizeof(int64_t));
   std::vector<float> values(kept->data.size() / sizeof(float));

@@ -67,6 +67,9 @@ class OwnerMemory final : public Stateful, public FollowsRanks {
   void commit() noexcept;
   void rollback() noexcept { released_ = false; }
 
+  size_t held_bytes() const override {
+    return (committed_.size() + next_.size() + stray_values_.size()) * sizeof(float);
+  }
   StateArrays save() const override;
   Status load(const StateArrays& arrays) override;
 

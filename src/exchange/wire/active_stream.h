@@ -98,8 +98,8 @@ class ActiveStream {
   Encoder& encoder() noexcept { return coded_.encoder(); }  // of the whole stream
   const Decoder& decoder() const noexcept { return coded_.decoder(); }
 
-  // Whether owners of its shards remember what the codec loses of the mean.
-  bool owners_remember() const noexcept { return !codec().info().unbiased && coded_.keeps_rest(); }
+  // Whether its memory keeps what a message lacked.
+  bool keeps_rest() const noexcept { return coded_.keeps_rest(); }
 
   // What this rank, as a present or former owner of a part of the stream, still owes; prepare adds
   // what of it lies outside its shard to the gradient, until a step counts. Null: nothing.
