@@ -67,6 +67,10 @@ class Stateful {
   // Whether save returns arrays with OnResize::kShared.
   virtual bool shares_state() const noexcept { return false; }
 
+  // Whether it does after some steps. The same on all ranks whatever steps they took, unlike
+  // shares_state.
+  virtual bool may_share_state() const noexcept { return shares_state(); }
+
   // The sum of the squares of what it owes to other ranks: of all floats that save returns with
   // OnResize::kOwedToMean or kJoin; 0 if it shares state. Objects that need no copy for it override
   // it.

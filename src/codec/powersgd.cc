@@ -183,6 +183,7 @@ class PowersgdEncoder final : public Encoder {
     return arrays;
   }
   bool shares_state() const noexcept override { return settings_.warm_start && shared_; }
+  bool may_share_state() const noexcept override { return settings_.warm_start; }
 
   // Factors of another rank are of no use: they start afresh, and nothing that is owed is lost.
   Status load(const StateArrays& arrays) override {
@@ -272,8 +273,7 @@ class PowersgdEncoder final : public Encoder {
   bool odd_ = false;
   bool agreed_ = false;  // rounds were made
   bool next_is_shared_ = false;
-  bool shared_ =
-      true;  // all ranks have these factors: the first ones, or those that they agreed on
+  bool shared_ = false;   // all ranks agreed on the factors that are kept
   bool encoded_ = false;  // p_ and q_ are those of a step
 };
 

@@ -21,6 +21,7 @@ class MemorySlot final : public Stateful, public FollowsRanks {
 
   StateArrays save() const override { return object_->save(); }
   bool shares_state() const noexcept override { return object_->shares_state(); }
+  bool may_share_state() const noexcept override { return object_->may_share_state(); }
   double owed_squares() const override { return object_->owed_squares(); }
   size_t held_bytes() const override { return object_->held_bytes(); }
   Status load(const StateArrays& arrays) override { return object_->load(arrays); }

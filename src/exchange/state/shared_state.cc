@@ -8,12 +8,24 @@
 #include "core/odd_one_out.h"
 
 namespace thinwire {
+namespace {
+
+// The sum of an array that is not shared here. Ranks must have as many sums as each other, or their
+// messages differ in length.
+constexpr uint64_t kNotShared = 0;
+
+}  // namespace
 
 void add_shared_sums(const std::string& key, const Stateful& object, std::vector<SharedSum>& sums) {
-  if (!object.shares_state()) return;
-  for (const StateArray& array : object.save())
+  if (!object.may_share_state()) return;
+  const bool shares = object.shares_state();
+  for (const StateArray& array : object.save()) {
+    const std::string name = key + "/" + array.name;
     if (array.on_resize == OnResize::kShared)
-      sums.push_back({.name = key + "/" + array.name, .sum = checksum(array.data)});
+      sums.push_back({.name = name, .sum = checksum(array.data)});
+    else if (!shares)
+      sums.push_back({.name = name, .sum = kNotShared});
+  }
 }
 
 void require_shared_alike(Group& group, const std::vector<SharedSum>& sums, size_t first,

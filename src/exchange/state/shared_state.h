@@ -18,7 +18,7 @@ struct SharedSum {
   uint64_t sum = 0;
 };
 
-// Adds those of the object under `key`.
+// Adds those of the object under `key`: as many on a rank that shares nothing yet as on one that does.
 void add_shared_sums(const std::string& key, const Stateful& object, std::vector<SharedSum>& sums);
 
 // Throws AgreedError(kMismatch) naming an array and the rank whose one is not what most ranks have:

@@ -144,9 +144,35 @@ TEST(SharedState, InAHierarchyTheRankThatDiffersIsNamedOnAll) {
 }
 
 TEST(SharedState, ARankThatLoadedNothingIsNamed) {
-  auto saved = saved_after_steps(kinds()[0], 3);
-  saved[2].clear();
-  EXPECT_THAT(resumed_with(kinds()[0], saved), Each(HasSubstr("is not on rank 2 what it is")));
+  for (const Kind& kind : kinds()) {
+    auto saved = saved_after_steps(kind, 3);
+    saved[2].clear();
+    EXPECT_THAT(resumed_with(kind, saved), Each(HasSubstr("is not on rank 2 what it is")))
+        << kind.codec;
+  }
+}
+
+// One that never took part has the first factors, which nobody agreed on either.
+TEST(SharedState, ARankThatSatOutHasFactorsOfItsOwnAsTheOthersHave) {
+  ExchangeOptions options{.codec = "powersgd", .method = "gather", .weighted = true};
+  std::vector<StateArrays> saved(3);
+  run_local(3, [&](Group& group) {
+    Side side(group, small_model(), options);
+    for (uint64_t step = 0; step < 2; ++step) {
+      if (group.rank() == 2) side.exchange().abstain(Abstention::kSitsOut);
+      side.step(step);
+    }
+    saved[static_cast<size_t>(group.rank())] = side.store().save();
+  });
+  for (const int ranks : {2, 3})
+    run_local(ranks, [&](Group& group) {
+      auto store = std::make_shared<Store>();
+      store->load(saved, group.rank(), ranks).or_throw();
+      ExchangeOptions on = options;
+      on.first_step = 2;
+      Side side(group, small_model(), on, store);
+      EXPECT_FALSE(side.step(2).skipped);
+    });
 }
 
 }  // namespace
