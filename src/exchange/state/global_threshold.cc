@@ -165,10 +165,13 @@ Status GlobalThreshold::load(const StateArrays& arrays) {
   double correction[1];
   if (Status status = copy_state(arrays, "magnitudes", bins); !status) return status;
   if (Status status = copy_state(arrays, "correction", correction); !status) return status;
+  // States of earlier versions have no shares.
   std::vector<double> shares(length_of(arrays, "shares"));
-  if (Status status = copy_state(arrays, "shares", shares); !status) return status;
-  int64_t shares_target[1];
-  if (Status status = copy_state(arrays, "shares_target", shares_target); !status) return status;
+  int64_t shares_target[1] = {0};
+  if (find_state(arrays, "shares") != nullptr) {
+    if (Status status = copy_state(arrays, "shares", shares); !status) return status;
+    if (Status status = copy_state(arrays, "shares_target", shares_target); !status) return status;
+  }
   if (!(0 <= shares_target[0] && 1 / kFar <= correction[0] && correction[0] <= kFar) ||
       !std::all_of(bins.begin(), bins.end(),
                    [](float bin) { return std::isfinite(bin) && bin >= 0; }) ||

@@ -223,6 +223,22 @@ TEST(GlobalThreshold, GoesOnFromASavedState) {
   expect_same_state(resumed, streams);
 }
 
+TEST(GlobalThreshold, GoesOnFromAStateWithoutShares) {
+  Streams streams(0.02);
+  for (uint64_t step = 0; step < 4; ++step) {
+    streams.step(laplace, step);
+    streams.threshold.commit();
+  }
+  StateArrays earlier = streams.threshold.save();
+  std::erase_if(earlier, [](const StateArray& array) { return array.name.starts_with("shares"); });
+  ASSERT_EQ(earlier.size(), 2u);
+  Streams resumed(0.02);
+  resumed.residual = streams.residual;
+  ASSERT_TRUE(resumed.threshold.load(earlier));
+  const size_t kept = resumed.step(laplace, 4), usual = streams.step(laplace, 4);
+  EXPECT_NEAR(static_cast<double>(kept), static_cast<double>(usual), 0.2 * usual);
+}
+
 // In one step a small stream has about a tenth of a value above the threshold.
 TEST(GlobalThreshold, ManySmallStreamsStayNearTheTarget) {
   constexpr size_t kStreams = 2000, kValues = 10;
