@@ -183,6 +183,41 @@ TEST(ExchangeMembers, AStepThatNobodyCountedLeavesNoTrace) {
   }
 }
 
+// Those in a bucket that had not begun when the step failed, too: it lacks the model's first tensor.
+TEST(ExchangeMembers, AllTensorsOfAStepThatIsTakenBackBecomeZero) {
+  ExchangeOptions options = kSparse;
+  options.bucket_bytes = 2048;  // the first tensor is in the second bucket, with six others
+  Three three(options);
+  three.life->transfers = 0;
+  on_each(three.all, [&](ElasticWorker& worker) {
+    worker.values = gradients(small_model(), worker.id, 2);
+    Ticket ticket{};
+    EXPECT_THROW(
+        {
+          for (size_t i = worker.values.size(); i-- > 1;)
+            ticket = worker.exchange->start(
+                i, {.data = worker.values[i].data(), .count = worker.values[i].size()});
+          worker.exchange->wait(ticket);
+        },
+        Error);
+  });
+  for (ElasticWorker* worker : {&three.a, &three.b}) {
+    worker->exchange->settle(false);
+    for (size_t i = 1; i < worker->values.size(); ++i)
+      EXPECT_EQ(worker->values[i], Values(worker->values[i].size())) << worker->id << " " << i;
+  }
+}
+
+// By gather each rank has factors of its own, and who joins has none.
+TEST(ExchangeMembers, WhoJoinsRanksThatShareNothingSharesNothing) {
+  const ExchangeOptions options{.codec = "powersgd:rank=1", .method = "gather"};
+  Three three(options);
+  ElasticWorker d(3);
+  regroup({&three.a, &three.b, &three.c, &d}, 2, options);
+  on_each({&three.a, &three.b, &three.c, &d}, [](ElasticWorker& worker) { step(worker, 2); });
+  EXPECT_TRUE(same_bits(three.a.values, d.values));
+}
+
 // It is behind: c did not see steps that counted on a and b.
 TEST(ExchangeMembers, WhoComesBackKeepsItsMemoryAndTakesWhatIsShared) {
   ExchangeOptions options{.codec = "powersgd:rank=1"};

@@ -90,6 +90,7 @@ class ThreadedExchange final : public Exchange {
   Regrouped regroup_now(Group& group, uint32_t generation);
   Member member() const;
   void end_failed_step(const RollCall& call, size_t me);
+  void take_step_back();
   void build(Group& group);
   void share_state(Group& group, const RollCall& call, size_t me);
   void count_debts(Group& group, uint64_t step);

@@ -104,8 +104,16 @@ void ThreadedExchange::settle(bool counts) {
   THINWIRE_CHECK(intake_.has_failed(), "exchange: settle while a step is under way");
   if (counts) return;  // regroup finds whether it does
   if (thread_.joinable()) stop_thread();
-  runner_->settle(false);
+  take_step_back();
   last_step_ = LastStep::kNothing;
+}
+
+// Tensors become zero, those too whose bucket had not begun.
+void ThreadedExchange::take_step_back() {
+  for (size_t tensor = 0; tensor < tensors_.size(); ++tensor)
+    if (const TensorView view = intake_.view(tensor); view.data != nullptr)
+      runner_->open(tensor, view);
+  runner_->settle(false);
 }
 
 // Each rank that leaves sends all that it owes to the next that stays.
@@ -259,7 +267,7 @@ void ThreadedExchange::end_failed_step(const RollCall& call, size_t me) {
     if (options_.hold && !ended_->skipped) runner_->settle(true);
     intake_.restart(call.furthest().step);
   } else {
-    runner_->settle(false);
+    take_step_back();
   }
   last_step_ = LastStep::kNothing;
 }

@@ -72,9 +72,9 @@ Account account_of_fault(LeftOutFor why, size_t stream) noexcept {
 }
 
 LeftOutFor fault_in(Account account) noexcept {
-  const auto why = static_cast<uint8_t>(account) - 1;
-  return why <= static_cast<uint8_t>(LeftOutFor::kEquivocation) ? static_cast<LeftOutFor>(why)
-                                                                : LeftOutFor::kCorruption;
+  const int why = static_cast<uint8_t>(account) - 1;
+  const bool known = why >= 0 && why <= static_cast<int>(LeftOutFor::kEquivocation);
+  return known ? static_cast<LeftOutFor>(why) : LeftOutFor::kCorruption;
 }
 
 size_t stream_in(Account account) noexcept { return account >> 8 & 0xFFFF'FFFF; }

@@ -48,6 +48,9 @@ TEST(Account, FaultsAndStreamsAreReadBack) {
   EXPECT_EQ(stream_in(account), 300u);
   EXPECT_NE(account_of_fault(LeftOutFor::kSilence), kNoAccount);
   EXPECT_TRUE(is_digest(account_of_digest(0)));
+  // No rank writes these, and a hostile one may.
+  for (const Account none : {Account{0x100}, account_of_fault(LeftOutFor::kEquivocation) + 1})
+    EXPECT_EQ(fault_in(none), LeftOutFor::kCorruption);
 }
 
 TEST(Account, NobodyIsLeftOutWhereAllReceivedTheSame) {
