@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nets import batch_of, make_net, weights_of
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 
 def local(model, kind, settings, momentum=0.0):
@@ -245,6 +245,38 @@ def pulled_in_every_step(rank, size):
     return found
 
 
+def pulled_behind_a_closure(rank, size):
+    """The weights by gradients that are there before the step, and by those that a closure forms in it."""
+    import thinwire.torch as tw
+    found = []
+    for by_closure in (False, True):
+        model = plain(make_net())
+        optimizer = tw.LocalOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model, "parle:tau=3")
+        for step in range(5):
+            def evaluate():
+                images, labels = batch_of(step, rank)
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(images), labels)
+                loss.backward()
+                return loss
+            optimizer.step(evaluate) if by_closure else (evaluate(), optimizer.step())
+        found.append(weights_of(model))
+    return found
+
+
+def with_added_groups(rank, size):
+    """Whether the inner optimiser has the parameters of groups that came later, in the forms that torch takes."""
+    import thinwire.torch as tw
+    model, found = make_net(), []
+    head, body = list(model[6].named_parameters()), list(model[4].named_parameters())
+    for first, added in ((model[6].parameters(), model[4].parameters()), (head, iter(body)), (head, body[:1])):
+        optimizer = tw.PeriodicAveraging(torch.optim.SGD(first, lr=0.1), model)
+        optimizer.add_param_group({"params": added, "lr": 0.05})
+        found.append([id(one) for one in optimizer.optim.param_groups[1]["params"]])
+    own = [id(one) for _, one in body]
+    return found == [own, own, own[:1]], error_of(lambda: optimizer.add_param_group({"params": {body[1][1]}}))
+
+
 def scaled(rank, size):
     """A gradient scaler whose gradients overflow on rank 1 only: rounds go on."""
     model = make_net()
@@ -429,6 +461,15 @@ class Local(unittest.TestCase):
     def test_steps_without_a_round_move_parameters_that_are_no_views_too(self):
         for views, own_memory in on_ranks(2, pulled_in_every_step):
             self.assertTrue(torch.equal(views, own_memory))
+
+    def test_a_closure_gives_the_same_weights(self):
+        for before, closure in on_ranks(2, pulled_behind_a_closure):
+            self.assertTrue(torch.equal(before, closure))
+
+    def test_groups_may_be_added_in_every_form(self):
+        for same, refused_set in on_ranks(2, with_added_groups):
+            self.assertTrue(same)
+            self.assertIn("ordered collections", refused_set)
 
     def test_a_scaler_skips_one_worker_only(self):
         (report, scale, weights), (_, other_scale, other) = on_ranks(2, scaled)

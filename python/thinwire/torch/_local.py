@@ -148,9 +148,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         if not bad:
             if scale is not None:
                 self._divide_gradients(scale)
-            if self._gradient is not None:
-                self._adjust_gradients()
-            value = self.optim.step(closure) if closure is not None else self.optim.step()
+            value = self._step_alone(closure)
         judged = value if loss is None else loss
         with torch.no_grad():
             report = self._worker.after_step(
@@ -166,8 +164,10 @@ class LocalOptimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         given = param_group["params"]
-        for parameter in [given] if isinstance(given, torch.Tensor) else list(given):
-            if not self._flat.knows(parameter):
+        if not isinstance(given, (torch.Tensor, set)):  # of a set torch says that it has no order
+            given = param_group["params"] = list(given)
+        for one in [given] if isinstance(given, torch.Tensor) else given:
+            if not self._flat.knows(one[1] if isinstance(one, tuple) else one):
                 raise ContractError("a parameter came to the optimiser that the model had not, or did not "
                                     "train, when the local method was built")
         self.optim.add_param_group(param_group)
@@ -255,6 +255,19 @@ class LocalOptimizer(torch.optim.Optimizer):
         else:
             self._worker.load(states)
 
+    def _step_alone(self, closure: Optional[Callable[[], Any]]) -> Any:
+        """A step of the inner optimiser, by the gradients that the closure forms, or by those that are there."""
+        if closure is None:
+            self._adjust_gradients()
+            return self.optim.step()
+
+        def adjusted() -> Any:
+            value = closure()
+            self._adjust_gradients()
+            return value
+
+        return self.optim.step(adjusted)
+
     def _divide_gradients(self, scale: torch.Tensor) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -262,7 +275,9 @@ class LocalOptimizer(torch.optim.Optimizer):
                     parameter.grad.div_(scale)
 
     def _adjust_gradients(self) -> None:
-        assert self._gradient is not None
+        """Adds the method's own, if it has one."""
+        if self._gradient is None:
+            return
         with torch.no_grad():
             self._flat.gather_gradients(self._gradient)
             self._worker.adjust_gradient(self._flat.gather(), self._gradient)
