@@ -2,6 +2,7 @@
 gradients do not come through the link. SPDX-License-Identifier: Apache-2.0"""
 import contextlib
 import copy
+import dataclasses
 import gc
 import io
 import unittest
@@ -36,6 +37,24 @@ class TwoOutputs(nn.Module):
         return {"classes": classes, "extra": self.head(classes)}
 
 
+@dataclasses.dataclass
+class Output:
+    parts: list
+    whole: "Output" = None
+
+    def __post_init__(self):
+        self.whole = self  # nobody who looks for tensors is to go round
+
+
+class InDataclass(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = make_net()
+
+    def forward(self, images):
+        return Output([Output([self.body(images)])])
+
+
 def said_of(call):
     with warnings.catch_warnings(record=True) as texts:
         warnings.simplefilter("always")
@@ -61,6 +80,10 @@ def two_passes(rank, size):
         with run.model.no_sync():  # torch exchanges the gradients of the next backward pass, whichever it is
             losses.append(nn.functional.cross_entropy(run.model(images), labels))
         found[name] = error_of(losses["never" in name].backward)
+    run = Run(net=InDataclass(), **FP32)
+    for number in range(2):
+        outputs = run.model(batch_of(number, rank)[0])
+        found["dataclass"] = error_of(outputs.parts[0].parts[0].square().sum().backward)
     run = Run(**FP32)
     train(run.model, run.optimizer, rank, 2)
     run.optimizer.zero_grad()

@@ -46,19 +46,60 @@ def owed_to_unused(rank, size, to_none, settings):
     return sums, untouched, frozen is None
 
 
-def owed_to_frozen(rank, size):
-    """What is owed to a layer when it is frozen does not move it."""
+FORMS = [(to_none, views) for to_none in (True, False) for views in (False, True)]
+
+
+def wrapped(net, views=False):
+    return DistributedDataParallel(net, find_unused_parameters=True, gradient_as_bucket_view=views)
+
+
+def owed_to_frozen(rank, size, to_none, views):
+    """In which steps a layer that is frozen in the second one has a gradient other than zero."""
     import thinwire.torch as tw
-    model = DistributedDataParallel(Turns(), find_unused_parameters=True)
+    model = wrapped(Turns(), views)
     tw.compress(model, "topk:density=0.1")
     found = []
     for step, turn in enumerate((0, 3, 3)):
         model.module.turn = turn
         model.module.heads[0].requires_grad_(step != 1)
-        model.zero_grad()
+        model.zero_grad(set_to_none=to_none)
         model(torch.ones(2, 6)).square().sum().backward()
-        found.append(model.module.heads[0].weight.grad is not None)
+        gradient = model.module.heads[0].weight.grad
+        found.append(gradient is not None and bool(gradient.any()))
     return found
+
+
+def unused_in_a_skipped_step(rank, size, to_none, views):
+    """Whether gradients of a head that a step with NaN does not use are finite, and whether those of the used one are."""
+    import thinwire.torch as tw
+    model = wrapped(Turns(), views)
+    tw.compress(model, "topk:density=0.1")
+    for step in range(3):
+        model.module.turn = 3 * (step % 2)
+        model.zero_grad(set_to_none=to_none)
+        (model(torch.ones(2, 6)) * (torch.nan if step == 2 and rank else 1)).square().sum().backward()
+    return [all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.module.heads[turn].parameters())
+            for turn in (3, 0)]
+
+
+def owed_to_sparse(rank, size):
+    """How far what arrives of a sparse gradient is from it, in the end, and whether it stays sparse."""
+    import thinwire.torch as tw
+    found = []
+    for codec in ("fp32", "topk:density=0.1"):
+        net = nn.ModuleDict({"table": nn.Embedding(20, 8, sparse=True), "other": nn.Linear(8, 4)})
+        net.forward = lambda rows: (net["table"](rows) if rows is not None else net["other"](torch.ones(8))).square().sum()
+        nn.init.ones_(net["table"].weight)
+        model = wrapped(net)
+        link = tw.compress(model, codec)
+        sums = 0
+        for rows in (torch.arange(4) + rank, None, None):
+            model.zero_grad(set_to_none=False)
+            model(rows).backward()
+            sums = sums + net["table"].weight.grad.to_dense()
+            link.change("fp32")
+        found.append(sums)
+    return (found[0] - found[1]).abs().max().item(), found[0].any().item(), net["table"].weight.grad.is_sparse
 
 
 def owed_in_channels_last(rank, size):
@@ -106,7 +147,17 @@ class Unused(unittest.TestCase):
                         self.assertTrue(is_none)
 
     def test_what_is_owed_to_a_frozen_parameter_does_not(self):
-        self.assertEqual(on_ranks(2, owed_to_frozen), [[True, False, True]] * 2)
+        for to_none, views in FORMS:
+            self.assertEqual(on_ranks(2, owed_to_frozen, to_none, views), [[True, False, True]] * 2)
+
+    def test_gradients_that_no_rank_uses_stay_finite_in_a_skipped_step(self):
+        for form in FORMS:
+            self.assertEqual(on_ranks(2, unused_in_a_skipped_step, *form), [[True, False]] * 2)
+
+    def test_what_is_owed_to_a_table_of_sparse_gradients_arrives(self):
+        for distance, has_any, is_sparse in on_ranks(2, owed_to_sparse):
+            self.assertLess(distance, 1e-5)
+            self.assertTrue(has_any and is_sparse)
 
 
 if __name__ == "__main__":

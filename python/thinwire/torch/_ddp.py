@@ -112,9 +112,9 @@ class ReplicatedLink(Link):
 
     def _give_to_unused(self, step: Step) -> None:
         model = self._model() if in_backward_pass() else None
-        if model is not None and looks_for_unused(model) and not step.skipped:
+        if model is not None and looks_for_unused(model):
             # Behind what DistributedDataParallel does at the end of a backward pass.
-            _at_end_of_backward(lambda: hand_over(model, self._parameters, step.mean_of))
+            _at_end_of_backward(lambda: hand_over(model, self._parameters, step))
 
     def _new_step(self) -> Step:
         model = self._model()

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import unserializable_hook
 
 from ._averaged import Unwatched
+from ._outputs import tensors_of_pass
 
 
 class _Link(Protocol):
@@ -67,9 +67,8 @@ class _AfterForward(_Look):
             link.awaits_pass = True
         if not link._looks_at_passes():
             return
-        for leaf in tree_leaves(output):
-            if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:  # others would keep the hook for later passes
-                leaf.register_hook(self._begin_backward)
+        for tensor in tensors_of_pass(output):
+            tensor.register_hook(self._begin_backward)
 
     @unserializable_hook  # an output that is saved says nothing of it
     def _begin_backward(self, _: torch.Tensor) -> None:

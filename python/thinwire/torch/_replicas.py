@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from ..errors import ContractError, MismatchError, UnsupportedError
 from ._link import Link
 from ._memory import on_host
+from ._outputs import tensors_of_pass
 from ._parameters import as_part_of, local_part
 from ._sharded import (
     any_on_any_rank, grid_of, require_known, require_no_offload, sharded_modules, sharded_parameters)
@@ -86,10 +86,8 @@ class ReplicasLink(Link):
     # At the outermost backward pass: re-entrant checkpointing has others inside, whose ends come earlier.
     def _watch_backward(self, module: nn.Module, inputs: Any, output: Any) -> None:
         if torch.is_grad_enabled():
-            for leaf in tree_leaves(output):
-                # A leaf would keep the hook, and add one in every pass.
-                if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
-                    leaf.register_hook(self._begin)
+            for tensor in tensors_of_pass(output):
+                tensor.register_hook(self._begin)
 
     def _begin(self, _: Optional[torch.Tensor] = None) -> None:
         task = torch._C._current_graph_task_id()
