@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import nets
 from nets import make_net, train
-from ranks import on_ranks
+from ranks import error_of, on_ranks
 
 SIDCO = "sidco:density=0.01"
 
@@ -86,6 +86,21 @@ def resumed_from_dcp(rank, size, folder):
     return found
 
 
+def loaded_into_the_same_run(rank, size, folder):
+    """What an error says where a run loads what it saved before its first exchange, and whether Adam's state has a mark."""
+    import thinwire.torch as tw
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    model, _ = made()
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    tw.compress(model, SIDCO, optimizer=adam)
+    dcp.save({"optimizer": get_optimizer_state_dict(model, adam)}, checkpoint_id=folder)
+    train(model, adam, rank, 2)
+    said = error_of(lambda: dcp.load({"optimizer": get_optimizer_state_dict(model, adam)}, checkpoint_id=folder))
+    return said, "thinwire" in adam.state_dict()["param_groups"][0]
+
+
 def without_thinwire(rank, size):
     """A marked state in a plain optimiser, which trains as one that loaded the state without the mark."""
     import thinwire.torch as tw
@@ -136,6 +151,11 @@ class Forgotten(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for said in on_ranks(2, resumed_from_dcp, str(pathlib.Path(folder) / "saved")):
                 self.assertEqual(said, [1, 0])
+
+    def test_states_that_count_steps_have_no_mark(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for found in on_ranks(2, loaded_into_the_same_run, str(pathlib.Path(folder) / "saved")):
+                self.assertEqual(found, ("nothing", False))
 
     def test_states_load_into_plain_optimisers(self):
         for found in on_ranks(2, without_thinwire):

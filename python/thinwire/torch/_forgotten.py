@@ -32,7 +32,8 @@ _MARK = "thinwire"  # in a parameter group of a saved state: a link has exchange
 
 class Mark:
     """Tells a loaded state of the optimiser from none, once it was named to a link. What SGD saves of its parameters may be
-    empty after any number of steps: its momentum is in the link's memories.
+    empty after any number of steps: its momentum is in the link's memories. One that is not, as Adam's, tells itself and has
+    no mark, which torch.distributed.checkpoint would miss in what the same run saved before its first exchange.
 
     The mark is a number in the saved parameter groups, and not in those of the optimiser itself. Where no link is, it is
     one more key that nobody reads. torch.distributed.checkpoint loads only keys that the new optimiser has, which has no
@@ -60,8 +61,13 @@ class Mark:
         self._has_exchanged = True
 
     def _write(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        for group, saved in zip(optimizer.param_groups, state["param_groups"]):
-            if self._has_exchanged and any(id(parameter) in self.known for parameter in group["params"]):
+        if not self._has_exchanged:
+            return
+        carrying = [saved for group, saved in zip(optimizer.param_groups, state["param_groups"])
+                    if any(id(parameter) in self.known for parameter in group["params"])]
+        states = [state["state"].get(index, {}) for saved in carrying for index in saved["params"]]
+        if all(value is None for one in states for value in one.values()):
+            for saved in carrying:
                 saved[_MARK] = 1
 
 
