@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from momentum_runs import STEPS, Run, away
-from nets import batch_of, make_net, train
+from nets import batch_of, make_net, train, weights_of
 from ranks import error_of, on_ranks
 
 
@@ -54,6 +54,31 @@ def released_and_loaded_after_a_change(rank, size):
 
 def sgd_with_momentum(parameters):
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def released_and_loaded_from_before(rank, size):
+    """What a released link is told that is given states from before its release, on both ranks or on one, and whether it then
+    trains as if it had not; and what it is told of states that hold no momentum."""
+    import thinwire.torch as tw
+
+    def begin(is_linked):
+        model = DistributedDataParallel(make_net())
+        optimizer = sgd_with_momentum(model.parameters())
+        link = tw.compress(model, "fp32", optimizer=optimizer, momentum="memory") if is_linked else None
+        new = link and link.state_dict()
+        train(model, optimizer, rank, 3)
+        return model, optimizer, link, new
+
+    (model, optimizer, link, new), (plain, other, _, _) = begin(True), begin(False)
+    before = link.state_dict()
+    link.release_optimizer()
+    after = link.state_dict()
+    said = [error_of(lambda: link.load_state_dict(before, strict=strict)) for strict in (True, False)]
+    said.append(error_of(lambda: link.load_state_dict(before if rank else after)))
+    train(model, optimizer, rank, 3, first=3)
+    train(plain, other, rank, 3, first=3)
+    distance = (weights_of(model) - weights_of(plain)).abs().max().item()
+    return said, distance, [error_of(lambda: link.load_state_dict(one)) for one in (after, new)]
 
 
 def released_alone(rank, size, make):
@@ -130,6 +155,14 @@ class ReleasedMomentum(unittest.TestCase):
         for found in on_ranks(2, released_and_loaded):
             for distance in found:
                 self.assertLess(distance, 2e-6)
+
+    def test_a_released_one_refuses_momentum_from_before(self):
+        for said, distance, others in on_ranks(2, released_and_loaded_from_before):
+            for text in said:
+                self.assertIn("holds the optimizer's momentum, which would be lost", text)
+            self.assertIn("old rank 1", said[-1])
+            self.assertLess(distance, 2e-6)
+            self.assertEqual(others, ["nothing"] * 2)
 
     def test_a_released_one_loads_states_of_another_codec(self):
         for found in on_ranks(2, released_and_loaded_after_a_change):

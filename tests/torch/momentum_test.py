@@ -30,19 +30,22 @@ def is_sgd(rank, size):
 
 def takes_over_and_gives_back(rank, size):
     import thinwire.torch as tw
-    late, undampened = Run(None), Run(None)
-    for run in (late, undampened):
-        for group in run.optimizer.param_groups:
-            group["dampening"] = 0
-    late.steps(rank, 0, 3).compress(tw, "topk:density=1")
-    found = {"taken over": away(undampened.steps(rank, 0, STEPS), late.steps(rank, 3, STEPS))}
-    plain = Run(None).steps(rank, 0, STEPS)
-    for grouping, rules in (("tensor", {}), ("model", {}), ("model", {"4.*": "topk:density=1,block=4096"})):
-        early = Run("topk:density=1", settings={"grouping": grouping, "rules": rules}).steps(rank, 0, 4)
-        before = [dict(group, params=None) for group in early.optimizer.param_groups]
-        early.link.release_optimizer()
-        assert [dict(group, params=None) for group in early.optimizer.param_groups] == before
-        found[f"{grouping} {rules}"] = away(plain, early.steps(rank, 4, STEPS))
+    found = {}
+    for maximize in (False, True):
+        options = {"maximize": maximize}
+        late, undampened = Run(None, options), Run(None, options)
+        for run in (late, undampened):
+            for group in run.optimizer.param_groups:
+                group["dampening"] = 0
+        late.steps(rank, 0, 3).compress(tw, "topk:density=1")
+        found["taken over", maximize] = away(undampened.steps(rank, 0, STEPS), late.steps(rank, 3, STEPS))
+        plain = Run(None, options).steps(rank, 0, STEPS)
+        for grouping, rules in (("tensor", {}), ("model", {}), ("model", {"4.*": "topk:density=1,block=4096"})):
+            early = Run("topk:density=1", options, {"grouping": grouping, "rules": rules}).steps(rank, 0, 4)
+            before = [dict(group, params=None) for group in early.optimizer.param_groups]
+            early.link.release_optimizer()
+            assert [dict(group, params=None) for group in early.optimizer.param_groups] == before
+            found[grouping, str(rules), maximize] = away(plain, early.steps(rank, 4, STEPS))
     return found
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nets import batch_of, make_net, train, weights_of
+from nets import backward, batch_of, make_net, train, weights_of
 from ranks import error_of, on_ranks
 
 
@@ -51,6 +51,41 @@ def warned_of_two(rank, size):
                 optimizer.step()
     del links
     return [one.filename for one in texts if "optimizer=optimizer" in str(one.message)]
+
+
+def warned_at_steps(rank, size):
+    """What steps are told of optimisers of several kinds that were not named."""
+    import thinwire.torch as tw
+    found = {}
+    for name, make, codec, settings in (
+        ("RMSprop", lambda p: torch.optim.RMSprop(p, momentum=0.9), "topk", {}), ("NAdam", torch.optim.NAdam, "topk", {}),
+        ("RAdam", torch.optim.RAdam, "topk", {}), ("AdamW", torch.optim.AdamW, "topk", {}),
+        ("no momentum", torch.optim.RMSprop, "topk", {}), ("dense", torch.optim.NAdam, "int8", {}),
+        ("meant", torch.optim.NAdam, "topk", {"momentum": "optimizer"}),
+        ("chosen", torch.optim.NAdam, "topk", {"feedback": "residual"}),
+    ):
+        model = DistributedDataParallel(make_net())
+        tw.compress(model, codec, **settings)
+        found[name] = said_in_steps(model, [make(model.parameters())], rank)
+    for name, codec, first, second in (("second", "topk", 0.0, 0.9), ("second, twice", "signum", 0.0, 0.9),
+                                       ("first", "topk", 0.9, 0.0), ("both", "topk", 0.9, 0.9), ("neither", "topk", 0.0, 0.0)):
+        model = DistributedDataParallel(make_net())
+        tw.compress(model, codec)
+        *body, weight, bias = model.parameters()
+        found[name] = said_in_steps(model, [torch.optim.SGD(body, lr=0.01, momentum=first),
+                                            torch.optim.SGD([weight, bias], lr=0.01, momentum=second)], rank)
+    return found
+
+
+def said_in_steps(model, optimizers, rank):
+    with warnings.catch_warnings(record=True) as texts:
+        warnings.simplefilter("always")
+        for number in range(3):
+            model.zero_grad()
+            backward(model, number, rank)
+            for optimizer in optimizers:
+                optimizer.step()
+    return [str(one.message) for one in texts if one.filename == __file__]
 
 
 def warned_of_strangers(rank, size):
@@ -169,6 +204,15 @@ class MomentumWarnings(unittest.TestCase):
     def test_each_of_two_links_warns_once_and_both_go_on(self):
         for files in on_ranks(2, warned_of_two):
             self.assertEqual(files, [__file__] * 2)
+
+    def test_of_any_optimiser_that_is_not_named_is_a_warning(self):
+        for found in on_ranks(2, warned_at_steps):
+            self.assertEqual({name: len(texts) for name, texts in found.items()},
+                             {"RMSprop": 1, "NAdam": 1, "RAdam": 1, "AdamW": 1, "no momentum": 0, "dense": 0, "meant": 0,
+                              "chosen": 0, "second": 1, "second, twice": 1, "first": 1, "both": 1, "neither": 0})
+            for name in ("RMSprop", "NAdam", "RAdam", "second"):
+                self.assertIn("codec 'topk' leaves most values for later steps, and the optimizer's momentum acts", found[name][0])
+            self.assertIn("would act twice", found["second, twice"][0])
 
     def test_of_an_unknown_optimiser_is_a_warning(self):
         for found in on_ranks(2, warned_of_strangers):

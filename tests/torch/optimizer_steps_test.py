@@ -143,6 +143,34 @@ class Bare(Derived):
         return loss
 
 
+class Sgdw(torch.optim.SGD):
+    """Decays weights itself, apart from the momentum."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        decays = [group["weight_decay"] for group in self.param_groups]
+        for group, decay in zip(self.param_groups, decays):
+            for parameter in group["params"]:
+                parameter.mul_(1 - group["lr"] * decay)
+            group["weight_decay"] = 0
+        loss = super().step(closure)
+        for group, decay in zip(self.param_groups, decays):
+            group["weight_decay"] = decay
+        return loss
+
+
+class Warming(torch.optim.SGD):
+    """Sets its own momentum."""
+
+    steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        for group in self.param_groups:
+            group.update(momentum=0.9 if self.steps > 2 else 0.5)
+        return super().step(closure)
+
+
 def of_other_steps(rank, size):
     """Whether an optimiser trains as without a name, and what is said of it."""
     import thinwire.torch as tw
@@ -155,7 +183,38 @@ def of_other_steps(rank, size):
         return weights_of(model), [text for text in said if "costs accuracy" in text]
 
     return {of_class.__name__: (torch.equal(run(of_class, True)[0], run(of_class, False)[0]), len(run(of_class, True)[1]))
-            for of_class in (Lars, Bare)}
+            for of_class in (Lars, Bare, Sgdw, Warming)}
+
+
+def with_hooks(rank, size):
+    """Momenta and betas behind some steps in which hooks, registered before compress and after, set and read them: with a link
+    and without."""
+    import thinwire.torch as tw
+
+    def run(make, is_first, is_linked):
+        model = DistributedDataParallel(make_net())
+        optimizer = make(model.parameters())
+        group, seen = optimizer.param_groups[0], []
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20)
+
+        def hook(*_):
+            seen.append((group.get("momentum"), group.get("betas"), group["weight_decay"]))
+            schedule.step()
+            if "betas" in group:
+                group["betas"] = (group["betas"][0], group["betas"][1] * 0.99)
+
+        if is_first:
+            optimizer.register_step_post_hook(hook)
+        link = is_linked and tw.compress(model, "topk:density=0.1", optimizer=optimizer)
+        if not is_first:
+            optimizer.register_step_post_hook(hook)
+        train(model, optimizer, rank, 6)
+        del link
+        return seen, group.get("momentum"), group.get("betas")
+
+    return {(kind.__name__, is_first): [run(lambda p: kind(p, lr=0.01, weight_decay=0.1, **options), is_first, is_linked)
+                                        for is_linked in (False, True)]
+            for kind, options in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.AdamW, {})) for is_first in (True, False)}
 
 
 def behind_a_failed_step(rank, size):
@@ -283,8 +342,14 @@ def changed_from_dense(rank, size):
 class OptimizerSteps(unittest.TestCase):
     def test_that_a_class_makes_itself_are_its_own(self):
         for found in on_ranks(2, of_other_steps):
-            self.assertEqual(found["Lars"], (True, 1))
+            for name in ("Lars", "Sgdw", "Warming"):
+                self.assertEqual(found[name], (True, 1), name)
             self.assertEqual(found["Bare"], (False, 0))  # its momentum is in the memory
+
+    def test_leave_groups_as_hooks_have_set_them(self):
+        for found in on_ranks(2, with_hooks):
+            for name, (plain, linked) in found.items():
+                self.assertEqual(linked, plain, name)
 
     def test_that_fail_leave_no_mark_in_checkpoints(self):
         for found in on_ranks(2, behind_a_failed_step):

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Optional, Protocol
 
 import torch
 
@@ -36,3 +36,28 @@ def take_over(optimizer: torch.optim.Optimizer, known: set[int], own: Sequence[A
     for one in own:
         one.attach(optimizer)
         attached.add(one)
+
+
+def first_behind_step(optimizer: torch.optim.Optimizer, hook: Callable[..., Any]) -> Any:
+    """Registers a hook that runs behind the optimiser's steps, before those that are there, which may read and set what it puts
+    back; its handle."""
+    handle = optimizer.register_step_post_hook(hook)
+    optimizer._optimizer_step_post_hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def is_of_a_link(optimizer: torch.optim.Optimizer, known: set[int]) -> bool:
+    """Whether a link of any of these parameters acts in its steps."""
+    return any(not known.isdisjoint(one.known) for one in _of_optimizers.get(optimizer, ()))
+
+
+def innermost(optimizer: Optional[torch.optim.Optimizer]) -> Optional[torch.optim.Optimizer]:
+    """The optimiser inside wrappers that have it as their `optimizer`, as those of Accelerate and Lightning do."""
+    seen = set()
+    while optimizer is not None and id(optimizer) not in seen:
+        seen.add(id(optimizer))
+        inner = getattr(optimizer, "optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer):
+            break
+        optimizer = inner
+    return optimizer

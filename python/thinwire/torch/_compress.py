@@ -13,11 +13,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from ..codec import Codec
 from ..errors import ContractError, TimeoutError, UnsupportedError
 from ._arguments import Arguments, Rules, exchange_options, explains_keywords
+from ._attached import innermost
 from ._codec_text import explained
 from ._ddp import ReplicatedLink
 from ._link import Link
 from ._lossy import warn_of_loss
-from ._optimizer import innermost
 from ._wrapped import (
     is_fully_sharded, note_link, register, require_first, require_free, require_replicated, without_compile)
 
@@ -168,6 +168,6 @@ def _link_sharded(
             raise UnsupportedError('compress: momentum="memory" is for codecs that leave values for later steps, and '
                                    "none of those leaves shards; leave momentum out, or compress between replicas, by "
                                    'replicate=mesh["replicate"]')
-        link = ShardsLink(model, options, deadline_seconds, scaler, weights)
+        link = ShardsLink(model, options, deadline_seconds, scaler, weights, optimizer, momentum)
     note_link(model)
     return link

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import BadOptionError
+from ._attached import first_behind_step
 from ._native import first_moment_acts, memory_owes
 
 _ADAMS = (torch.optim.Adam, torch.optim.AdamW)
@@ -32,12 +33,12 @@ class FirstMoment:
         self.follow(options)
         if not self._acts:
             self._groups(optimizer)
-        self._betas: list[tuple[dict[str, Any], Any]] = []  # of groups that are in a step
+        self._betas: list[tuple[dict[str, Any], Any, Any]] = []  # of groups that are in a step, before it and in it
         self._handles: list[Any] = []
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         self._handles = [optimizer.register_step_pre_hook(self._enter),
-                         optimizer.register_step_post_hook(self._leave),
+                         first_behind_step(optimizer, self._leave),
                          # Of a step that failed.
                          optimizer.register_state_dict_pre_hook(lambda _: self._restore()),
                          optimizer.register_load_state_dict_pre_hook(lambda *_: self._restore())]
@@ -75,15 +76,19 @@ class FirstMoment:
         if self._acts:
             return
         for group in self._groups(optimizer):
-            self._betas.append((group, group["betas"]))
-            group["betas"] = (0.0, group["betas"][1])
+            without = (0.0, group["betas"][1])
+            self._betas.append((group, group["betas"], without))
+            group["betas"] = without
 
     def _leave(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         self._restore()
 
     def _restore(self) -> None:
-        for group, betas in self._betas:
-            group["betas"] = betas
+        for group, betas, without in self._betas:
+            if group["betas"] is without:
+                group["betas"] = betas
+            elif group["betas"][0] == 0:  # what another hook has set meanwhile stays
+                group["betas"] = (betas[0], group["betas"][1])
         self._betas = []
 
 

@@ -19,7 +19,7 @@ from ._codec_text import explained
 from ._exchange import Exchange, engine_options
 from ._fit import Unfit
 from ._forgotten import watch
-from ._link_state import fitting, link_states, saved_state, settings_of
+from ._link_state import LinkState, fitting, link_states, require_no_momentum, saved_state, settings_of
 from ._loggers import Loggers, Numbers
 from ._lossy import warn_of_loss
 from ._optimizer import LinkedOptimizer
@@ -335,12 +335,11 @@ class Link:
 
         Raises:
             thinwire.errors.Error: on all ranks; the link is then unchanged. MismatchError: the
-                state is of another rank, another model or another step; CorruptError: it is not
-                what was saved.
+                state is of another rank, another model or another step, or was saved before release_optimizer and has the
+                momentum that this link gave back; CorruptError: it is not what was saved.
         """
         exchange = self._exchange
-        states = together(exchange.tell_all, "load_state_dict",
-                          lambda: link_states(exchange, saved))
+        states = together(exchange.tell_all, "load_state_dict", lambda: self._states_in(saved))
         steps, changed = int(states[0].head["steps"]), states[0].head.get("changed", False)
         released = bool(states[0].head.get("released", False))
         exchange.agree("load_state_dict", [f"step {steps}", f"changed to {changed}", f"released {released}"])
@@ -362,3 +361,9 @@ class Link:
         self._told = len(exchange.decisions())
         self._optimizer.follow(exchange)
         return unfit
+
+    def _states_in(self, saved: Saved) -> list[LinkState]:
+        states = link_states(self._exchange, saved)
+        if self._optimizer.gave_back:
+            require_no_momentum(states)
+        return states

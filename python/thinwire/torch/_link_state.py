@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from ..errors import MismatchError
 from ._exchange import Exchange, engine_options
 from ._fit import Fit, Unfit, memories_in, remembered
@@ -70,6 +72,23 @@ def link_states(exchange: Exchange, saved: Saved) -> list[LinkState]:
                 raise MismatchError(f"'{key}' of the state is {one.head.get(key)} on old rank {one.head['rank']}, "
                                     f"{found[0].head.get(key)} on old rank {found[0].head['rank']}")
     return found
+
+
+def require_no_momentum(states: Sequence[LinkState]) -> None:
+    """Of states for a link that has given the optimiser its momentum back: raises where they were saved before that, and their
+    memories hold some of it."""
+    for state in states:
+        if not state.head.get("released", False) and any(map(_holds_momentum, state.arrays.values())):
+            raise MismatchError(
+                f"the state of old rank {state.head['rank']} holds the optimizer's momentum, which would be lost, because this "
+                "link has given the optimizer back by release_optimizer(): load it into the link of a new "
+                "DistributedDataParallel that compress was given with optimizer=, or load a state that was saved after "
+                "release_optimizer()")
+
+
+def _holds_momentum(arrays: _Arrays) -> bool:
+    return any(name.endswith("/feedback/velocity") and len(data) > 0
+               and bool(torch.frombuffer(bytearray(data), dtype=torch.float32).any()) for name, *_, data in arrays)
 
 
 def _require_order(exchange: Exchange, head: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from numbers import Real
@@ -14,12 +15,14 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
+from ._attached import first_behind_step
 from ._first_moment import has_first_moment
 from ._native import check_momentum_acts_once, place_momentum
 from ._parameters import as_part_of, gets_gradient, has_values
 from ._warn import warn_user
 
 _NO_MOMENTUM: Mapping[str, Any] = {"momentum": 0, "dampening": 0, "nesterov": False, "weight_decay": 0}
+_TAKEN_OVER = ("momentum", "weight_decay")  # of groups, as steps of derived classes find them changed
 _NONE = (0.0, 0.0, False)
 _BUFFER = "momentum_buffer"
 
@@ -28,9 +31,30 @@ def _own(group: Mapping[str, Any]) -> tuple[float, float, bool]:
     return float(group["momentum"]), float(group.get("dampening", 0)), bool(group.get("nesterov", False))
 
 
+def _texts_in(code: types.CodeType) -> set[str]:
+    """The texts that a function has as they are, such as the keys that it asks for."""
+    found, left = set(), list(code.co_consts)
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.add(one)
+        elif isinstance(one, (tuple, frozenset)):
+            left.extend(one)
+        elif isinstance(one, types.CodeType):
+            left.extend(one.co_consts)
+    return found
+
+
+def _leaves_step_to_above(step: Callable[..., Any]) -> bool:
+    """Whether a class's own step calls that of the class above, and neither uses nor sets what is taken over meanwhile."""
+    code = getattr(step, "__code__", None)
+    return code is None or ("step" in code.co_names and _texts_in(code).isdisjoint(_TAKEN_OVER))
+
+
 def steps_as_sgd(optimizer: torch.optim.Optimizer) -> bool:
     """Whether torch's SGD makes its steps: its class has no step of its own, or one that calls the step of the class above.
-    Another, such as that of LARS, may do anything with the momentum of its groups."""
+    Another, such as that of LARS, may do anything with the momentum of its groups, and so may one that names momentum or
+    weight decay, such as that of SGDW."""
     kind = type(optimizer)
     if not isinstance(optimizer, torch.optim.SGD):
         return False
@@ -38,7 +62,7 @@ def steps_as_sgd(optimizer: torch.optim.Optimizer) -> bool:
     # Torch puts functions around the steps of all classes, also of those that have none of their own.
     own = [inspect.unwrap(one.__dict__["step"]) for one in above if "step" in one.__dict__]
     sgd = inspect.unwrap(torch.optim.SGD.step)
-    return all(step is sgd or "step" in getattr(step, "__code__", sgd.__code__).co_names for step in own)
+    return all(step is sgd or _leaves_step_to_above(step) for step in own)
 
 
 def _momentum_groups(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
@@ -87,7 +111,7 @@ class MemoryMomentum:
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         self._handles = [optimizer.register_step_pre_hook(self._enter),
-                         optimizer.register_step_post_hook(self._leave),
+                         first_behind_step(optimizer, self._leave),
                          # Of a step that failed.
                          optimizer.register_state_dict_pre_hook(lambda _: self._restore()),
                          optimizer.register_load_state_dict_pre_hook(lambda *_: self._restore())]
@@ -154,7 +178,9 @@ class MemoryMomentum:
                 if parameter.is_complex():
                     velocity = torch.view_as_complex(velocity.view(-1, 2))
                 velocity = as_part_of(velocity.to(parameter.device), parameter).to(parameter.dtype)
-                state[_BUFFER] = velocity.clone() if buffer is None else buffer.add_(velocity)
+                # With maximize, SGD's buffer has the velocity of what it subtracts.
+                velocity = -velocity if group.get("maximize") else velocity.clone()
+                state[_BUFFER] = velocity if buffer is None else buffer.add_(velocity)
 
     def detach(self) -> None:
         self._restore()
@@ -201,7 +227,8 @@ class MemoryMomentum:
 
     def _restore(self) -> None:
         for group, values in self._before_step:
-            group.update(values)
+            # What another hook has set meanwhile stays.
+            group.update({key: value for key, value in values.items() if group.get(key) == _NO_MOMENTUM[key]})
         for parameter, exchanged, taken in self._gradients:
             if parameter.grad is taken:  # not behind a step that failed, where another may be there by now
                 parameter.grad = exchanged
@@ -311,31 +338,37 @@ class UnnamedOptimizer:
                  parameters: Iterable[nn.Parameter]) -> None:
         self._codec, self._settings = codec, settings
         self._parameters = {id(parameter) for parameter in parameters}
+        self._left = set(self._parameters)  # that no optimiser has stepped
         _waiting.add(self)
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
-        def ours(groups: Iterable[Mapping[str, Any]]) -> bool:
-            return any(id(parameter) in self._parameters for group in groups for parameter in group["params"])
-
-        if not ours(optimizer.param_groups):
+        stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]} & self._parameters
+        if not stepped:
             return
-        self.detach()
+        self._left -= stepped
         own = coefficient_of(optimizer, self._parameters)
+        if own != 0 and self._tell(optimizer, own) or not self._left:
+            self.detach()
+
+    def _tell(self, optimizer: torch.optim.Optimizer, own: float) -> bool:
+        """Warns of the momentum of an optimiser, which is `own`, where it may do harm; whether it does."""
         twice = [text for text in (acts_twice(own, options) for options in self._settings) if text]
         if twice:
             warn_user(f"{twice[0]}{self.remedy}")
         elif self._codec is None:
-            return
-        elif ours(_momentum_groups(optimizer)):
-            self._warn("momentum", "moves it in front of compression")
+            return False
+        elif steps_as_sgd(optimizer):
+            self._warn("momentum", "compress(..., optimizer=optimizer) moves it in front of compression, and ")
         elif has_first_moment(optimizer):
-            self._warn("first moment", "leaves it out")
+            self._warn("first moment", "compress(..., optimizer=optimizer) leaves it out, and ")
+        else:
+            self._warn("momentum", "")
+        return True
 
     def _warn(self, what: str, remedy: str) -> None:
         warn_user(
             f"codec '{self._codec}' leaves most values for later steps, and the optimizer's {what} acts on the bursts "
-            f"in which they arrive, which costs accuracy; compress(..., optimizer=optimizer) {remedy}, and "
-            "momentum=\"optimizer\" says that it is meant so")
+            f"in which they arrive, which costs accuracy; {remedy}momentum=\"optimizer\" says that it is meant so")
 
     def detach(self) -> None:
         _waiting.discard(self)

@@ -20,21 +20,10 @@ from ._forgotten import Mark
 from ._momentum import UnnamedOptimizer, acts_twice, coefficient_of, has_momentum, momentum_in, place, steps_as_sgd, would_move
 from ._native import check_momentum_acts_once
 from ._passed_by import PassedBy
+from ._replaced import Replaced
 from ._warn import warn_user
 
 _Options = Mapping[str, Any]
-
-
-def innermost(optimizer: Optional[torch.optim.Optimizer]) -> Optional[torch.optim.Optimizer]:
-    """The optimiser inside wrappers that have it as their `optimizer`, as those of Accelerate and Lightning do."""
-    seen = set()
-    while optimizer is not None and id(optimizer) not in seen:
-        seen.add(id(optimizer))
-        inner = getattr(optimizer, "optimizer", None)
-        if not isinstance(inner, torch.optim.Optimizer):
-            break
-        optimizer = inner
-    return optimizer
 
 
 def _none_of_each(parameters: Sequence[nn.Parameter]) -> list[tuple[float, float, bool]]:
@@ -53,6 +42,22 @@ def _warn_of_stranger(optimizer: torch.optim.Optimizer, options: _Options) -> bo
             "the bursts in which they arrive, which costs accuracy; thinwire moves that of torch's SGD, and leaves out the "
             "first moment of Adam and AdamW; momentum=\"optimizer\" says that it is meant so")
     return bool(codecs)
+
+
+def unnamed_of(exchanges: Sequence[Exchange], where: str, parameters: Sequence[nn.Parameter]) -> Optional[UnnamedOptimizer]:
+    """Waits for the optimiser of these parameters, whose gradients go through these exchanges, where its momentum may do harm.
+
+    Args:
+        where: `momentum`, as `compress` takes it.
+    """
+    suspects, used = [], []
+    for exchange in exchanges:
+        in_use, settings = exchange.shapes, {**exchange.options, **exchange.settings}
+        suspects += [codec for codec in leaving_most(exchange.settings_asked) if codec in in_use and where == "auto"]
+        used += [{**settings, **one, "rules": []} for one in (settings, *settings["rules"]) if one["codec"] in in_use]
+    if not suspects and not any(has_momentum(one) for one in used):
+        return None
+    return UnnamedOptimizer(suspects[0] if suspects else None, used, parameters)
 
 
 class LinkedOptimizer:
@@ -77,6 +82,7 @@ class LinkedOptimizer:
         self._first_moment: Optional[FirstMoment] = None
         self._passed_by: Optional[PassedBy] = None
         self._mark: Optional[Mark] = None
+        self._replaced: Optional[Replaced] = None
         self._unnamed: Optional[UnnamedOptimizer] = None
         self._where = where
         # Not kept alive: by its parameters' hooks an optimiser keeps links between replicas.
@@ -85,11 +91,17 @@ class LinkedOptimizer:
         self._had_none = (self._momentum is None and optimizer is not None and not has_first_moment(optimizer)
                           and coefficient_of(optimizer, self._known) == 0)
         self._released = False  # memories hold no momentum any more, whatever their options say
+        self._gave_back = False  # momentum that memories had held
         self.refuse_twice(options)
 
     @property
     def released(self) -> bool:
         return self._released
+
+    @property
+    def gave_back(self) -> bool:
+        """Whether the momentum was in the memories, and is the optimiser's own again."""
+        return self._gave_back
 
     @property
     def with_memories(self) -> Optional[Callable[[_Options], _Options]]:
@@ -125,22 +137,23 @@ class LinkedOptimizer:
             known = {id(tensor) for tensor in tensors}
             if self._momentum is not None:
                 self._passed_by = PassedBy(known)
+                self._replaced = Replaced(known, "whose momentum is in the memories", lambda: True)
+            elif self._first_moment is not None:
+                first_moment = self._first_moment
+                self._replaced = Replaced(known, "whose first moment is left out beside this codec",
+                                          lambda: not first_moment.acts)
             if isinstance(optimizer, torch.optim.Optimizer):  # others have no such hooks
                 self._mark = Mark(known)
             # The momentum's hook runs a step's closure, with its exchange.
-            own = [one for one in (self._momentum, self._first_moment, self._passed_by, self._mark) if one is not None]
+            own = [one for one in (self._momentum, self._first_moment, self._passed_by, self._replaced, self._mark)
+                   if one is not None]
             take_over(optimizer, known, own)
         elif self._named is None:
             self._look_for_unnamed(exchange)
 
     def _look_for_unnamed(self, exchange: Exchange) -> None:
-        in_use, settings = exchange.shapes, {**exchange.options, **exchange.settings}
-        suspects = [codec for codec in leaving_most(exchange.settings_asked)
-                    if codec in in_use and self._where == "auto"]
-        used = [{**settings, **one, "rules": []} for one in (settings, *settings["rules"]) if one["codec"] in in_use]
-        if self._unnamed is None and (suspects or any(has_momentum(one) for one in used)):
-            self._unnamed = UnnamedOptimizer(suspects[0] if suspects else None, used,
-                                             [parameter.tensor for parameter in exchange.parameters])
+        if self._unnamed is None:
+            self._unnamed = unnamed_of([exchange], self._where, [parameter.tensor for parameter in exchange.parameters])
 
     def set_momentum(self, exchange: Exchange, of_released: bool = False) -> None:
         """What the groups say now, for the exchange's next step. Between two steps.
@@ -178,6 +191,8 @@ class LinkedOptimizer:
             self._momentum.note_exchange()
         if self._passed_by is not None:
             self._passed_by.note_exchange()
+        if self._replaced is not None and not skipped:
+            self._replaced.note_exchange()
         if self._mark is not None:
             self._mark.note_exchange()
 
@@ -264,15 +279,18 @@ class LinkedOptimizer:
             self._first_moment.detach()
         if self._momentum is not None:
             self._momentum.give_back(velocities)
+            self._gave_back = True
         if self._passed_by is not None:
             self._passed_by.detach()
-        self._momentum = self._first_moment = self._passed_by = None
+        if self._replaced is not None:
+            self._replaced.detach()
+        self._momentum = self._first_moment = self._passed_by = self._replaced = None
         self._released = True
         self.set_momentum(exchange)
 
     def detach(self) -> None:
         """The optimiser acts by itself from now on; what memories hold of its momentum stays
         there."""
-        for attached in (self._momentum, self._first_moment, self._passed_by, self._mark, self._unnamed):
+        for attached in (self._momentum, self._first_moment, self._passed_by, self._replaced, self._mark, self._unnamed):
             if attached is not None:
                 attached.detach()

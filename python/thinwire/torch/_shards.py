@@ -12,14 +12,16 @@ import torch.distributed as dist
 from torch import nn
 
 from ..errors import BadOptionError, CorruptError, MismatchError, UnsupportedError
-from ._exchange import Exchange
+from ._exchange import Exchange, engine_options
 from ._fit import Unfit
 from ._forgotten import watch
 from ._fsdp2 import AllGather, ReduceScatter, all_gather_single, send_unused, travelling
 from ._link import Link
 from ._link_state import fitting, link_states, saved_state
 from ._memory import carrier_of, device_of, on_host
-from ._native import Gather
+from ._momentum import UnnamedOptimizer, coefficient_of
+from ._native import Gather, check_momentum_acts_once
+from ._optimizer import unnamed_of
 from ._parameters import Parameter, decides, every_parameter, local_part, plainly_named
 from ._reshard import Shard, arrays_of, shard_of, whole_of
 from ._saved import Saved, entries, from_tensor, of_rank, to_tensor, together
@@ -73,6 +75,7 @@ class Reduction(_Allocates, ReduceScatter):
                                  device=device)
         self.report: Optional[dict[str, Any]] = None  # of the last step
         self.steps = 0
+        self.unnamed: Optional[UnnamedOptimizer] = None  # ends with the module, even if the script keeps no link
 
     def load(self, saved: list[list[tuple[Any, ...]]], steps: int) -> None:
         """Goes on behind so many steps with what old ranks saved. Called by all ranks; where it fails nothing changes."""
@@ -152,10 +155,12 @@ class ShardsLink(Link):
 
     Args:
         weights: the codec of gathered weights; None: torch gathers them.
+        optimizer, momentum: as for `compress`. The optimiser's momentum stays where it is.
     """
 
     def __init__(self, model: nn.Module, options: dict[str, Any], deadline_seconds: float,
-                 scaler: Optional[torch.amp.GradScaler], weights: Optional[str]) -> None:
+                 scaler: Optional[torch.amp.GradScaler], weights: Optional[str],
+                 optimizer: Optional[torch.optim.Optimizer], momentum: str) -> None:
         trained = {id(one.tensor): one for one in sharded_parameters(model)}
         every = [one for one in every_parameter(model) if hasattr(one.tensor, "placements")]
         names = {id(one.tensor): one for one in plainly_named(every)}
@@ -163,6 +168,8 @@ class ShardsLink(Link):
             if not any(decides(pattern, one) for one in trained.values()):
                 raise BadOptionError(f"compress: the rule '{pattern}' fits no parameter")
         self._carried = {*trained}
+        if optimizer is not None:
+            check_momentum_acts_once(engine_options([*trained.values()], options), coefficient_of(optimizer, self._carried))
         self._rank_of_world = dist.get_rank()
         self._reductions: dict[str, Reduction] = {}
         self._gathers: list[WeightGather] = []
@@ -183,6 +190,11 @@ class ShardsLink(Link):
                 self._gathers.append(gather)
                 module.set_custom_all_gather(gather)
         self._warn_of_memory(sum(local_part(one.tensor).numel() for one in trained.values()))
+        if optimizer is None:
+            unnamed = unnamed_of([one.exchange for one in self._reductions.values()], momentum,
+                                 [one.tensor for one in trained.values()])
+            for reduction in self._reductions.values():
+                reduction.unnamed = unnamed
         watch(self)
 
     def _between_steps(self, call: str) -> None:
