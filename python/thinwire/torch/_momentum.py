@@ -33,7 +33,8 @@ def _own(group: Mapping[str, Any]) -> tuple[float, float, bool]:
 
 def _texts_in(code: types.CodeType) -> set[str]:
     """The texts that a function has as they are, such as the keys that it asks for."""
-    found, left = set(), list(code.co_consts)
+    found: set[str] = set()
+    left = list(code.co_consts)
     while left:
         one = left.pop()
         if isinstance(one, str):
