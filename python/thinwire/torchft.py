@@ -284,6 +284,8 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         if not manager.is_participating():
             engine.abstain()
         flat = on_host(tensor).contiguous().view(-1)
+        if flat.data_ptr() == tensor.data_ptr():
+            flat = flat.clone()  # settling a failed step writes to what was given, where the step's repetition lies by then
         vector.step = manager.current_step()
         for index, part in enumerate(flat.split(vector.counts)):
             engine.start(index, part)
@@ -293,8 +295,7 @@ class ProcessGroup(_groups.ProcessGroupGloo):
         if is_sum:
             # The manager divides the sum by this number, which in its first step also counts replicas that heal.
             flat.mul_(manager.num_participants())
-        if flat.data_ptr() != tensor.data_ptr():
-            tensor.copy_(flat.view(tensor.shape))
+        tensor.copy_(flat.view(tensor.shape))
         self._report["vectors"] += 1
         self._report["participants"] = report["participants"]
         for key in ("sent_bytes", "received_bytes", "dense_bytes"):
