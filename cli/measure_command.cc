@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -58,19 +59,34 @@ class Subject {
 
  private:
   struct Ends {
+    StreamSpec stream;
     std::unique_ptr<Encoder> encoder;
     std::unique_ptr<const Decoder> decoder;
   };
 
+  static bool same_shapes(const StreamSpec& a, const StreamSpec& b) {
+    return std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),
+                      [](const TensorSpec& x, const TensorSpec& y) { return x.shape == y.shape; });
+  }
+
+  static std::string where(const RecordedSignal& signal, uint64_t step) {
+    return "measure: stream '" + signal.stream.name + "' of step " + std::to_string(step) + " ";
+  }
+
   void see(const RecordedSignal& signal, uint64_t step, StepFigures& figures) {
     Ends& ends = streams_[signal.stream.name];
     if (ends.encoder == nullptr)
-      ends = {.encoder = named_.codec->make_encoder(signal.stream),
+      ends = {.stream = signal.stream,
+              .encoder = named_.codec->make_encoder(signal.stream),
               .decoder = named_.codec->make_decoder(signal.stream)};
+    if (!same_shapes(ends.stream, signal.stream))
+      throw Error(ErrorCode::kCorrupt, where(signal, step) + "has another shape than before");
     payload_.resize(named_.codec->max_encoded_size(signal.stream));
     rest_.resize(signal.values.size());
 
     const Moments moments = measure(signal.values);
+    if (!moments.finite)
+      throw Error(ErrorCode::kCorrupt, where(signal, step) + "has values that are not finite");
     const Signal given{.values = signal.values, .fresh = signal.fresh, .moments = moments};
     const auto begin = Clock::now();
     const Encoded encoded = ends.encoder->encode(given, {.step = step}, payload_, rest_);

@@ -60,6 +60,7 @@ Job look_up(const SweepArguments& arguments, const SweepRun& run) {
     if (auto summary = finished_summary(place, run, difference)) {
       job.state = JobState::kDone;
       job.summary = std::move(*summary);
+      job.kept = &place != &places.front();
       return job;
     }
     if (!difference.empty())
@@ -125,7 +126,7 @@ void write_tables(const SweepArguments& arguments, const Sweep& sweep,
   std::vector<SweepFailure> failures;
   for (const Job& job : jobs) {
     if (job.state == JobState::kDone)
-      results.push_back({job.run, job.summary});
+      results.push_back({job.run, job.summary, job.kept});
     else if (!job.failure.empty())
       failures.push_back({job.run, job.failure});
   }

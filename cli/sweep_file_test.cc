@@ -226,6 +226,15 @@ TEST_F(FinishedSummary, OfAnotherRecipeDoesNotAndNamesTheKey) {
   EXPECT_THAT(difference_, StartsWith("train.epochs: 77 before, "));
 }
 
+// Those that are left at the end are fewer than the recipe's.
+TEST_F(FinishedSummary, OfARunThatLostWorkersCounts) {
+  summary_["settings"]["run.workers"] = std::to_string(summary_["world_size"].get<int>());
+  summary_["world_size"] = summary_["world_size"].get<int>() - 1;
+  EXPECT_FALSE(is_done());
+  summary_["lost_workers"] = {0};
+  EXPECT_TRUE(is_done()) << difference_;
+}
+
 TEST_F(FinishedSummary, AKeyThatDidNotExistStandsForItsDefault) {
   summary_["settings"].erase("model.width");
   EXPECT_TRUE(is_done());

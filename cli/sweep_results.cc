@@ -130,7 +130,9 @@ std::optional<Json> finished_summary(const std::string& path, const SweepRun& ru
   const Json& settings = summary["settings"];
   difference = first_difference(
       [&](std::string_view key) -> std::optional<std::string> {
-        if (key == "run.workers")  // those that there were
+        const bool stayed =
+            !summary.contains("lost_workers") && !summary.contains("joined_workers");
+        if (key == "run.workers" && stayed)  // those that there were
           return std::to_string(static_cast<int>(figure(summary, "world_size").value_or(0)));
         const auto found = settings.find(std::string(key));
         if (found == settings.end() || !found->is_string()) return std::nullopt;
@@ -172,6 +174,7 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
     SweepRow row{.of_case = run.of_case,
                  .variant = run.variant,
                  .runs = {},
+                 .kept = {},
                  .seeds = {},
                  .failures = std::move(failed),
                  .errors = {},
@@ -182,6 +185,7 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const std::vector<SweepResult>
                  .seconds = measure_key(own, "seconds")};
     for (const SweepResult* one : own) {
       row.runs.push_back(one->run->name);
+      if (one->kept) row.kept.push_back(one->run->name);
       row.seeds.push_back(one->run->seed);
     }
     for (const std::string& key : error_keys_of(own)) {
@@ -261,6 +265,7 @@ nlohmann::ordered_json json_of(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     nlohmann::ordered_json json = {
         {"case", row.of_case}, {"variant", row.variant}, {"seeds", row.seeds}, {"runs", row.runs}};
+    if (!row.kept.empty()) json["kept"] = row.kept;
     for (const auto& [key, value] : row.errors) json[key] = measured_json(value);
     for (const auto& [key, value] : row.differences)
       json[key + "_difference"] = measured_json(value);

@@ -32,6 +32,7 @@ Measured mean_and_interval(const std::vector<double>& values);
 struct SweepResult {
   const SweepRun* run = nullptr;
   nlohmann::json summary;
+  bool kept = false;  // of --kept, and not of the sweep's own folder
 };
 
 // A run that was made and failed.
@@ -45,6 +46,7 @@ struct SweepRow {
   std::string of_case;
   std::string variant;
   std::vector<std::string> runs;  // the names of those that finished
+  std::vector<std::string> kept;  // of them, those whose summary is of --kept
   std::vector<int64_t> seeds;     // theirs
   std::vector<SweepFailure> failures = {};
   std::vector<std::pair<std::string, Measured>> errors;  // "final_test_error", and others like it

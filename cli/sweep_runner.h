@@ -19,6 +19,7 @@ struct Job {
   std::filesystem::path folder;
   JobState state = JobState::kToDo;
   nlohmann::json summary = {};  // of a run that is done
+  bool kept = false;            // it is of --kept
   std::string failure = {};     // why it failed when it was made last; empty if it did not
 };
 

@@ -356,6 +356,12 @@ TEST(Checkpoint, ForeignFoldersAreRefusedByName) {
     std::ofstream(out / "progress.json") << text;
     EXPECT_THAT(failure_of(out.path()), HasSubstr((out / "progress.json").string())) << text;
   }
+  // Deeper than a function that calls itself for each level can go.
+  const std::string deep(200'000, '[');
+  std::ofstream(out / "progress.json")
+      << R"({"format":"thinwire checkpoint","version":2,"xxh3":"0","z":)" << deep
+      << std::string(deep.size(), ']') << '}';
+  EXPECT_THAT(failure_of(out.path()), HasSubstr("its checksum is wrong"));
 }
 
 // A rank that cannot write: no rank goes on, and what was there is still there.

@@ -179,7 +179,7 @@ void clear_out(const std::filesystem::path& out, bool continuing) {
       fs::remove(rank.path(), error);
   if (continuing) return;
   for (const auto& signal : fs::directory_iterator(out / kSignalsFolder, error))
-    fs::remove_all(signal.path(), error);
+    if (is_signals_name(signal.path().filename().string())) fs::remove(signal.path(), error);
   for (const auto& file : event_files(out)) fs::remove(file, error);
 }
 

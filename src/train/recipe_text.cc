@@ -38,15 +38,36 @@ std::string toml_value(OptionType type, const std::string& canonical) {
   return list + "]";
 }
 
+// Whether it is "section.key=...".
+bool begins_with_key(std::string_view line) {
+  const std::string_view key = line.substr(0, line.find('='));
+  return key.size() < line.size() && std::count(key.begin(), key.end(), '.') == 1 &&
+         key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") == key.npos;
+}
+
+// The values by key. Other lines belong to the value before: checkpoints of earlier versions have
+// texts of several lines as they were given.
 std::map<std::string, std::string, std::less<>> lines_of(std::string_view text) {
   std::map<std::string, std::string, std::less<>> lines;
+  auto last = lines.end();
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    const size_t equals = std::min(line.find('='), line.size());
-    lines.emplace(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())));
+    if (begins_with_key(line) || last == lines.end()) {
+      const size_t equals = std::min(line.find('='), line.size());
+      last = lines.emplace(line.substr(0, equals), line.substr(std::min(equals + 1, line.size())))
+                 .first;
+    } else {
+      last->second += ' ' + std::string(line);
+    }
     text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
   return lines;
+}
+
+// Rules mean the same with blanks between them as on lines of their own.
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 bool may_change(std::string_view key) {
@@ -90,7 +111,7 @@ std::string agreement_text(const Recipe& recipe) {
   std::string text;
   for (const OptionInfo& row : recipe_keys())
     if (section_of(row.name) != "run")
-      text += std::string(row.name) + '=' + recipe.options.canonical(row.name) + '\n';
+      text += std::string(row.name) + '=' + in_one_line(recipe.options.canonical(row.name)) + '\n';
   return text;
 }
 

@@ -36,6 +36,23 @@ TEST(RecipeText, AgreementReadsBack) {
               HasSubstr("data.old"));
 }
 
+TEST(RecipeText, RulesOfSeveralLinesAreOneValue) {
+  const auto rules = [](const std::string& density) {
+    return recipe({{"exchange.rules", "{fc.*} int8\n{conv*} topk:density=" + density}});
+  };
+  const std::string text = agreement_text(rules("0.1"));
+  EXPECT_EQ(read_agreement("progress.json", text).value().text("exchange.rules"),
+            "{fc.*} int8 {conv*} topk:density=0.1");
+  EXPECT_THAT(compare_recipes(text, agreement_text(rules("0.01"))).forbidden,
+              ElementsAre(HasSubstr("exchange.rules")));
+  // As earlier versions wrote it.
+  std::string earlier = text;
+  earlier.replace(earlier.find(" {conv*}"), 1, "\n");
+  const RecipeChanges none = compare_recipes(earlier, text);
+  EXPECT_THAT(none.forbidden, ElementsAre());
+  EXPECT_THAT(none.allowed, ElementsAre());
+}
+
 TEST(RecipeText, TomlHasEveryKeyInItsSection) {
   const std::string toml = recipe_toml(recipe({{"schedule.milestones", "80,120.5"},
                                                {"exchange.codec", "a\"b\\c\n"},

@@ -169,6 +169,24 @@ TEST(RunFolder, HasFiguresOfEachRank) {
   EXPECT_FALSE(fs::exists(folder / "alone/ranks")) << "metrics.jsonl has what there is to say";
 }
 
+// Recordings of a run before go, whoever made them; other files in a folder of that name stay.
+TEST(RunFolder, LosesNothingThatIsNoRecording) {
+  const TemporaryFolder folder;
+  const fs::path signals = folder / "run/signals";
+  fs::create_directories(signals / "photos");
+  for (const char* name :
+       {"mine.txt", "photos/1.png", "step-00000003.safetensors", "step-.safetensors"})
+    std::ofstream(signals / name) << name;
+  for (int run = 0; run < 2;
+       ++run) {  // into a folder without a run, and into that of a finished one
+    run_toy(1, into(folder / "run"));
+    EXPECT_TRUE(fs::exists(signals / "mine.txt"));
+    EXPECT_TRUE(fs::exists(signals / "photos/1.png"));
+    EXPECT_TRUE(fs::exists(signals / "step-.safetensors"));
+    EXPECT_FALSE(fs::exists(signals / "step-00000003.safetensors"));
+  }
+}
+
 TEST(RunFolder, GetsACheckpointThoughNothingWasLeftToDo) {
   const TemporaryFolder folder;
   run_toy(2, into(folder / "first"));

@@ -31,6 +31,16 @@ inline bool is_rank_figures(std::string_view name) {
   return name.ends_with(".json") && name.find_first_not_of("0123456789") == name.size() - 5;
 }
 
+// "step-00000120.safetensors": what codecs were given in step 120.
+inline constexpr std::string_view kSignalsPrefix = "step-";
+inline constexpr std::string_view kSignalsSuffix = ".safetensors";
+inline bool is_signals_name(std::string_view name) {
+  if (!name.starts_with(kSignalsPrefix) || !name.ends_with(kSignalsSuffix)) return false;
+  name.remove_prefix(kSignalsPrefix.size());
+  return name.find_first_not_of("0123456789") == name.size() - kSignalsSuffix.size() &&
+         name.size() > kSignalsSuffix.size();
+}
+
 // "checkpoint-0000000120": a folder that holds one.
 inline bool is_checkpoint_name(std::string_view name) {
   if (!name.starts_with(kCheckpointPrefix)) return false;

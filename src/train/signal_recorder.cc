@@ -9,6 +9,7 @@
 #include "thinwire/trainer.h"
 #include "train/durable_file.h"
 #include "train/safetensors.h"
+#include "train/saved_names.h"
 
 namespace thinwire {
 namespace {
@@ -16,13 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kSuffix = ".safetensors";
-
 std::string file_name(uint64_t step) {
   const std::string digits = std::to_string(step);
   const std::string zeros(digits.size() < 8 ? 8 - digits.size() : 0, '0');
-  return std::string(kPrefix) + zeros + digits + std::string(kSuffix);
+  return std::string(kSignalsPrefix) + zeros + digits + std::string(kSignalsSuffix);
 }
 
 Json to_json(const StreamSpec& stream) {
@@ -124,7 +122,7 @@ uint64_t read_recorded_steps(const std::string& folder,
   std::error_code ignored;  // a folder that is not there has none
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) paths.push_back(entry.path());
+    if (is_signals_name(name)) paths.push_back(entry.path());
   }
   if (paths.empty())
     throw Error(ErrorCode::kIo, folder + ": holds no recorded steps; a run with --set " +

@@ -50,6 +50,12 @@ bool Timetable::checkpoints_after(uint64_t step) const noexcept {
   return due(step, checkpoint_period, steps);
 }
 
+uint64_t steps_of(double epochs, uint64_t steps_per_epoch) noexcept {
+  constexpr double kRounding = 1e-12;  // 1.1 epochs of 100 steps are 110.00000000000001
+  return static_cast<uint64_t>(
+      std::ceil(epochs * static_cast<double>(steps_per_epoch) * (1 - kRounding)));
+}
+
 Timetable make_timetable(const Options& recipe, uint64_t samples) {
   if (samples == 0) throw Error(ErrorCode::kBadOption, "train: there are no samples to train on");
   Timetable timetable;
@@ -59,8 +65,7 @@ Timetable make_timetable(const Options& recipe, uint64_t samples) {
   if (recipe.flag("train.drop_last")) samples -= samples % timetable.batch;
   timetable.samples = samples;
   timetable.steps_per_epoch = (samples + timetable.batch - 1) / timetable.batch;
-  timetable.steps = static_cast<uint64_t>(
-      std::ceil(recipe.number("train.epochs") * static_cast<double>(timetable.steps_per_epoch)));
+  timetable.steps = steps_of(recipe.number("train.epochs"), timetable.steps_per_epoch);
   const auto most = static_cast<uint64_t>(recipe.integer("train.max_steps"));
   if (most != 0) timetable.steps = std::min(timetable.steps, most);
   timetable.evaluate_period =

@@ -41,6 +41,9 @@ struct Timetable {
   bool checkpoints_after(uint64_t step) const noexcept;
 };
 
+// The steps that `epochs` take, which may end within an epoch; a part of a step is a whole one.
+uint64_t steps_of(double epochs, uint64_t steps_per_epoch) noexcept;
+
 // Throws Error(kBadOption) without samples.
 Timetable make_timetable(const Options& recipe, uint64_t samples);
 

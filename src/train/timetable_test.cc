@@ -59,6 +59,14 @@ TEST(Timetable, CountsStepsAndSamples) {
   EXPECT_THAT(saved, ElementsAre(3, 7));
 }
 
+TEST(Timetable, PartsOfEpochsAreNotRoundedToAStepMore) {
+  EXPECT_EQ(steps_of(1.1, 100), 110u);  // 1.1 * 100 > 110
+  EXPECT_EQ(steps_of(0.07, 100), 7u);
+  EXPECT_EQ(steps_of(0.071, 100), 8u);
+  EXPECT_EQ(steps_of(3, 1'000'000), 3'000'000u);
+  EXPECT_EQ(steps_of(0, 100), 0u);
+}
+
 TEST(Timetable, EndsEarlyAndAlwaysTestsAtTheEnd) {
   const auto table = make_timetable(
       recipe({{"train.batch", "10"}, {"train.max_steps", "3"}, {"train.evaluate_every", "0"}}), 95);

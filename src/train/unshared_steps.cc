@@ -151,7 +151,7 @@ StepTimeline measured_timeline(const Options& recipe, Task given, const TaskData
                          .optimizer = *optimizer});
     constexpr int kUncounted = 2;  // which allocate
     for (int step = 0; step < kUncounted + steps; ++step) {
-      taker.take(static_cast<uint64_t>(step) % timetable.steps);
+      taker.take(static_cast<uint64_t>(step) % std::max<uint64_t>(1, timetable.steps));
       if (step >= kUncounted) taken.push_back(taker.timeline());
     }
   });

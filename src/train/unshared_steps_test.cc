@@ -84,6 +84,7 @@ TEST(MeasuredTimeline, IsOfWholeNetworks) {
                              {.train = data, .test = data}, 2, 1);
   };
   EXPECT_GT(measure({{"sync.method", "average"}}).compute_seconds, 0);  // a step without its round
+  EXPECT_GT(measure({{"train.epochs", "0"}}).compute_seconds, 0);
   EXPECT_THAT(
       [&] {
         measure({{"pipeline.stages", "2"}});

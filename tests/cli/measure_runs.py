@@ -44,6 +44,15 @@ class Measure(program.ProgramTest):
             self.assertEqual(
                 err, "thinwire: standard output cannot be written: No space left on device\n")
 
+    def test_recordings_of_another_network_are_refused(self):
+        self.record()
+        wide = settings(exchange__codec="topk:density=0.01", run__record_every="2", model__hidden="24")
+        self.thinwire("train", "demo", "--workers", "2", "--out", "wide", *wide)
+        (self.folder / "wide/signals/step-00000004.safetensors").rename(self.folder / "run/signals/step-00000004.safetensors")
+        for codec in ("powersgd:rank=1", "topk"):
+            _, err = self.thinwire("measure", "run/signals", codec, code=1)
+            self.assertRegex(err, "stream '.*' of step 4 has another shape than before")
+
     def test_what_is_no_recording_is_said(self):
         _, err = self.thinwire("measure", "nowhere", "topk", code=1)
         self.assertIn("nowhere: holds no recorded steps", err)

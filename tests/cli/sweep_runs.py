@@ -67,6 +67,10 @@ class Sweep(program.ProgramTest):
         _, err = self.sweep("--kept", "kept", "--dry-run", "--set", "train.max_steps=3")
         self.assertIn("kept/plain-seed1.json: is of another recipe (train.max_steps: 2 before, "
                       "3 now)", err)
+        # The table says which summary counts where both places have one.
+        self.sweep("--kept", "kept", "--set", "train.max_steps=2")
+        rows = json.loads((self.folder / "all" / "sweep.json").read_text())
+        self.assertEqual([row.get("kept", []) for row in rows], [["plain-seed1"], []])
 
     def test_ctrl_c_stops_the_runs_and_the_same_command_goes_on(self):
         changes = {"train__max_steps": 100000, "train__epochs": 100000}

@@ -34,11 +34,9 @@ PipelineSteps::PipelineSteps(const TrainingContext& context, const PipelineOptio
       plan_(plan_stages(options, context.group, store, context.task, context.data, 2)),
       sampler_(context.recipe, context.timetable),
       last_step_(first_step == 0 ? 0 : first_step - 1) {
-  warmup_steps_ =
-      options.warmup_steps > 0
-          ? options.warmup_steps
-          : static_cast<uint64_t>(
-                std::ceil(options.warmup * static_cast<double>(context.timetable.steps_per_epoch)));
+  warmup_steps_ = options.warmup_steps > 0
+                      ? options.warmup_steps
+                      : steps_of(options.warmup, context.timetable.steps_per_epoch);
   check_batches();
   Group& group = context.group;
   pipe_ = group.split(static_cast<int>(plan_.replica));
