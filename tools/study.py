@@ -284,9 +284,12 @@ def main() -> int:
     command = [options.program, "sweep", str(options.file), "--out", str(out),
                "--kept", str(unpacked), "--at-once", str(options.at_once)]
     code = subprocess.run(command + data + device + ["--table-only"] * options.table_only).returncode
-    rows = read_json(out / "sweep.json") or []
+    rows = [] if code == 2 else read_json(out / "sweep.json") or []
+    if not rows:
+        print(f"{options.file}: no run has finished, so that the page stays as it is", file=sys.stderr)
+        return code or 1
     before = kept_runs.read(kept)
-    for name in (name for row in rows for name in row["runs"]):
+    for name in (name for row in rows for name in row["runs"] if name not in row.get("kept", [])):
         made = read_json(out / name / "summary.json")
         if not made or not made["finished"]:  # stopped: the sweep goes on with it when it is called again
             continue
