@@ -86,6 +86,10 @@ def _parse(what: str, text: bytes) -> dict[str, Any]:
         raise CorruptError(f"{what}: the header is not JSON") from None
     if not isinstance(header, dict):
         raise CorruptError(f"{what}: the header is not a JSON object")
+    try:
+        "".join(header).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise CorruptError(f"{what}: a name in the header is no text") from None
     return header
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -111,7 +112,8 @@ def _replace(to: pathlib.Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(growing, to)
     except OSError as error:
-        growing.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            growing.unlink()
         raise IoError(f"{to}: cannot be written: {error.strerror}") from None
 
 
@@ -147,7 +149,7 @@ def _marks(folder: pathlib.Path) -> Marks:
             if name == _EXACT or _SMALL.fullmatch(name)
         }
         length = manifest["small"]["follows"] + 1 if "small" in manifest else 0
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise CorruptError(f"{path}: truncated or foreign") from None
     if form != _FORMAT:
         wrong = UnsupportedError if form[0] == _FORMAT[0] else CorruptError

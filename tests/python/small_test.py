@@ -79,6 +79,16 @@ class Expand(unittest.TestCase):
             thinwire.expand_checkpoint("nowhere")
         with self.assertRaisesRegex(thinwire.IoError, "holds neither"):
             thinwire.expand_checkpoint(self.folder)
+        (self.folder / "file.txt").write_text("")
+        (self.folder / "w.tmp").mkdir()
+        for to in ("file.txt/w.safetensors", "w"):  # in no folder; beside a folder of the temporary name
+            with self.assertRaisesRegex(thinwire.IoError, "cannot be written"):
+                thinwire.expand_checkpoint(KEPT, to=self.folder / to)
+        (self.folder / "progress.json").write_text(
+            '{"format": "thinwire checkpoint", "version": 2, "files": {"model.safetensors": {"bytes": Infinity, "xxh3": "0"}}}')
+        with self.assertRaisesRegex(thinwire.CorruptError, "truncated or foreign"):
+            thinwire.expand_checkpoint(self.folder)
+        (self.folder / "progress.json").unlink()
         shutil.copy(KEPT / "model-001.small", self.folder)
         with self.assertRaisesRegex(thinwire.IoError, "model-000.small"):
             thinwire.expand_checkpoint(self.folder)

@@ -102,6 +102,7 @@ class Format(unittest.TestCase):
             {"residual": dict(entry, data_offsets=[4, 404])},
             {"residual": dict(entry, data_offsets=[0])},
             {"residual": entry, "again": entry},
+            {"\ud800": entry},
         ]
         for header in lies:
             with self.assertRaises(thinwire.CorruptError, msg=str(header)[:60]):
