@@ -38,8 +38,8 @@ struct Outcome {
 Outcome run_rank(Group& group, const Round& round, Store& store) {
   group.set_deadline(round.deadline);
   const auto rank = static_cast<size_t>(group.rank());
+  std::deque<std::vector<float>> copies;  // outlive the exchange, whose thread works on them
   const auto exchange = make_exchange(group, store, round.tensors, round.options);
-  std::deque<std::vector<float>> copies;
   for (size_t tensor = round.tensors.size(); tensor-- > 0;) {  // as a backward pass makes them
     const auto from = round.gradients[rank][tensor].floats();
     std::span<float> values;

@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -63,6 +64,9 @@ PlanRequest request_of(int ranks, std::pair<double, double> link, bool own_core,
           .thread_factor = thread_factor};
 }
 
+// Threads share a table, and would measure each other. Nobody who holds it waits for Python's lock.
+std::mutex measuring;
+
 // A codec takes about a quarter of a second to measure, in which other threads may run. Buckets are
 // those of exchanges; those of rounds (`sync`) have a size of their own.
 nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<double>& ready_seconds,
@@ -76,6 +80,7 @@ nb::dict predict(const std::vector<TensorTuple>& tensors, const std::vector<doub
   StepPrediction step;
   {
     const nb::gil_scoped_release release;
+    const std::lock_guard lock(measuring);
     if (sync.empty()) {
       ExchangeOptions options{.codec = codec};
       options.method = method;
@@ -138,7 +143,10 @@ void bind_step_plan(nb::module_& module) {
       .def_static(
           "from_text", [](const std::string& text) { return CostTable::from_text(text).value(); },
           nb::arg("text"))
-      .def("to_text", &CostTable::to_text);
+      .def("to_text", [](const CostTable& costs) {
+        const std::lock_guard lock(measuring);
+        return costs.to_text();
+      });
   module.def("parse_link", &rate_and_latency, nb::arg("text"));
   module.attr("WORTHWHILE") = kWorthwhile;
   module.attr("CLEAR_GAIN") = kClearGain;
