@@ -79,7 +79,7 @@ bool may_change(std::string_view key) {
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
            key == "pipeline.spill_folder";
-  return section != "data" && section != "model" &&
+  return section != "data" && section != "model" && section != "tensor" &&
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
 }
 
@@ -93,6 +93,9 @@ std::string absent_value(std::string_view key) {
   if (key == "checkpoint.keep") return "2";
   if (key == "pipeline.autoencoder") return "none";
   if (key == "data.wrong_labels" || key == "data.wrong_labels_seed") return "0";
+  if (section_of(key) == "tensor")
+    for (const OptionInfo& row : recipe_keys())
+      if (row.name == key) return std::string(row.fallback);
   return key == "exchange.momentum" ? "optimizer" : "absent";
 }
 

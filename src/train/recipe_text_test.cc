@@ -53,6 +53,20 @@ TEST(RecipeText, RulesOfSeveralLinesAreOneValue) {
   EXPECT_THAT(none.allowed, ElementsAre());
 }
 
+// Optimisers have the state of a rank's parts. Checkpoints of before tensor parallelism had none.
+TEST(RecipeText, ARunGoesOnWithItsOwnTensorParallelism) {
+  const std::string alone = agreement_text(recipe({}));
+  const std::string two = agreement_text(recipe({{"tensor.ranks", "2"}}));
+  for (const auto& [before, now] : {std::pair(alone, two), std::pair(two, alone)})
+    EXPECT_THAT(compare_recipes(before, now).forbidden, ElementsAre(HasSubstr("tensor.ranks: ")));
+  std::string earlier;
+  for (std::string_view left = alone; !left.empty(); left.remove_prefix(left.find('\n') + 1))
+    if (!left.starts_with("tensor.")) earlier += left.substr(0, left.find('\n') + 1);
+  EXPECT_LT(earlier.size(), alone.size());
+  EXPECT_THAT(compare_recipes(earlier, alone).forbidden, ElementsAre());
+  EXPECT_THAT(compare_recipes(earlier, alone).allowed, ElementsAre());
+}
+
 TEST(RecipeText, TomlHasEveryKeyInItsSection) {
   const std::string toml = recipe_toml(recipe({{"schedule.milestones", "80,120.5"},
                                                {"exchange.codec", "a\"b\\c\n"},
