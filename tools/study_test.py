@@ -1,7 +1,14 @@
 #!/usr/bin/env python3
 """Tests study.py: how near steps came to their target, what was owed at the end. SPDX-License-Identifier: Apache-2.0"""
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
 import unittest
+from unittest import mock
 
+import kept_runs
 import study
 
 STEP = {"sent_bytes": 4, "received_bytes": 4,
@@ -98,6 +105,50 @@ class Flushes(unittest.TestCase):
 
     def test_runs_without_have_empty_cells(self):
         self.assertEqual(study.flushes([{"course": {}}]), [""] * len(study.FLUSH_NAMES))
+
+
+class KeptResults(unittest.TestCase):
+    """A study whose sweep is a script; its folders are temporary."""
+
+    def setUp(self):
+        self._temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self._temporary.cleanup)
+        self.root = pathlib.Path(self._temporary.name)
+        (self.root / "docs/results").mkdir(parents=True)
+        self.page = self.root / "docs/results/s.md"
+        self.page.write_text("as it was")
+        (self.root / "s.toml").write_text('title = "S"\nabout = "A study."\nfirst = "a"\n[variants.a]\n')
+
+    def run_study(self, code, rows=None):
+        out = self.root / "out/s"
+        out.mkdir(parents=True, exist_ok=True)
+        if rows is not None:
+            (out / "sweep.json").write_text(json.dumps(rows))
+        program = self.root / "program"
+        program.write_text(f"#!/bin/sh\nexit {code}\n")
+        program.chmod(0o755)
+        arguments = ["study.py", str(self.root / "s.toml"), "--out", str(self.root / "out"), "--program", str(program)]
+        said = io.StringIO()
+        with (mock.patch.object(study, "ROOT", self.root), mock.patch.object(kept_runs, "FOLDER", self.root),
+              mock.patch("sys.argv", arguments), contextlib.redirect_stderr(said)):
+            return study.main(), said.getvalue()
+
+    def test_a_sweep_without_rows_leaves_the_page(self):
+        for code, rows in ((1, None), (2, [{"runs": ["a-seed1"]}])):  # data are missing; a mistake in the study
+            returned, said = self.run_study(code, rows)
+            self.assertEqual((returned, self.page.read_text()), (code, "as it was"))
+            self.assertIn("the page stays as it is", said)
+
+    def test_a_summary_that_the_sweep_did_not_use_replaces_none(self):
+        put = []
+        (self.root / "out/s/a-seed1").mkdir(parents=True)
+        (self.root / "out/s/a-seed1/summary.json").write_text('{"finished": true}')
+        for rows, expected in (([{"runs": ["a-seed1"], "kept": ["a-seed1"]}], []), ([{"runs": ["a-seed1"]}], ["a-seed1"])):
+            with (mock.patch.object(kept_runs, "put", lambda kept, name, run: put.append(name)),
+                  mock.patch.object(study, "summary_of", lambda *_: {}), mock.patch.object(study, "page_of", lambda *_: ["# S"])):
+                with contextlib.redirect_stdout(io.StringIO()):
+                    self.run_study(0, rows)
+            self.assertEqual(put, expected)
 
 
 if __name__ == "__main__":
