@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "codec/testing/device_specs.h"
+#include "core/testing/test_name.h"
 #include "device/testing/coded_cases.h"
 #include "device/testing/fake_device.h"
 
@@ -179,14 +179,8 @@ TEST_P(DeviceCodecs, RefuseWhatTheProcessorRefuses) {
   EXPECT_GT(refused, 10u);
 }
 
-std::string name_of(const ::testing::TestParamInfo<const char*>& tested) {
-  std::string name = tested.param;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Specs, DeviceCodecs, ::testing::ValuesIn(kDeviceSpecs), name_of);
+INSTANTIATE_TEST_SUITE_P(Specs, DeviceCodecs, ::testing::ValuesIn(kDeviceSpecs),
+                         [](const auto& row) { return test_name(row.param); });
 
 TEST(DeviceCodecTable, HasTheCodecsThatAreTested) {
   std::vector<std::string> tested;

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cctype>
 #include <cstring>
 #include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "core/testing/test_name.h"
 #include "device/testing/coded_cases.h"
 #include "device/testing/host_kernels.h"
 #include "kernel/for_each_target.h"
@@ -232,14 +232,8 @@ TEST_P(CodedValues, AcceptWhatTheSimdKernelsAccept) {
   EXPECT_LT(refused, 400u);
 }
 
-std::string test_name(const testing::TestParamInfo<Pair>& tested) {
-  std::string name = tested.param.name;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Codecs, CodedValues, testing::ValuesIn(all_pairs()), test_name);
+INSTANTIATE_TEST_SUITE_P(Codecs, CodedValues, testing::ValuesIn(all_pairs()),
+                         [](const auto& row) { return test_name(row.param.name); });
 
 // signum's codec settles zeros before it packs; its decoder takes every byte.
 TEST(SignumText, HasTheBitsOfTheCodecsRule) {

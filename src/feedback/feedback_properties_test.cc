@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "core/testing/test_name.h"
 #include "feedback/testing/feedback_testing.h"
 #include "kernel/for_each_target.h"
 #include "kernel/vector_moments.h"
@@ -24,12 +25,7 @@ class Memory : public ::testing::TestWithParam<std::string> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Registry, Memory, ::testing::ValuesIn(feedback_variants()),
-                         [](const auto& row) {
-                           std::string name;
-                           for (const char c : row.param)
-                             name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-                           return name;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 TEST_P(Memory, FirstSendsTheGradientOrAMultiple) {
   const auto memory = make();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/testing/test_name.h"
 #include "feedback/testing/feedback_testing.h"
 #include "thinwire/store.h"
 
@@ -57,12 +58,7 @@ std::unique_ptr<Feedback> stepped(const std::string& memory, const Values& gradi
 
 class HeldBytes : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Registry, HeldBytes, ::testing::ValuesIn(feedback_variants()),
-                         [](const auto& row) {
-                           std::string name;
-                           for (const char c : row.param)
-                             name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-                           return name;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 // The first memory is there so that buffers which all memories share exist already.
 TEST_P(HeldBytes, AreWhatIsAllocated) {

@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/testing/test_name.h"
 #include "device/testing/coded_cases.h"
 #include "device/testing/fake_device.h"
 
@@ -145,20 +145,13 @@ TEST_P(MemoryPlaces, AMemoryOnADeviceIsTheProcessors) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<const char*>& tested) {
-  std::string name = tested.param;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Memories, MemoryPlaces,
                          ::testing::Values("none", "residual", "residual:beta=0.9,gamma=0.5",
                                            "momentum:beta=0.8", "lowpass:beta=0.3", "velocity",
                                            "velocity:nesterov=true,dampening=0.1", "dgc",
                                            "dgc:clip=0.5,nesterov=true", "dgc:mask=false", "ahead",
                                            "ahead:nesterov=true"),
-                         name_of);
+                         [](const auto& row) { return test_name(row.param); });
 
 // Of several memories on one device, whose queue holds the passes of one while the next takes the
 // memory of its signal.

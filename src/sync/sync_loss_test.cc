@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "core/testing/test_name.h"
 #include "exchange/testing/lost_rank.h"
 #include "exchange/testing/tampering_group.h"
 #include "sync/testing/sync_testing.h"
@@ -63,13 +64,8 @@ std::vector<std::string> all_methods() {
   }
   return methods;
 }
-std::string name_of(const ::testing::TestParamInfo<std::string>& method) {
-  std::string name = method.param;
-  for (char& c : name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Methods, SyncLoss, ::testing::ValuesIn(all_methods()), name_of);
+INSTANTIATE_TEST_SUITE_P(Methods, SyncLoss, ::testing::ValuesIn(all_methods()),
+                         [](const auto& row) { return test_name(row.param); });
 
 TEST_P(SyncLoss, AWorkerThatThrowsBetweenRoundsIsNamed) {
   const auto messages = told([](Worker&) { throw std::runtime_error("out of data"); });

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "core/testing/test_name.h"
 #include "kernel/for_each_target.h"
 #include "support/samples.h"
 #include "thinwire/codec.h"
@@ -377,15 +378,10 @@ TEST_P(CodecConformance, RollbackForgetsAndLoadContinues) {
   }
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = std::to_string(info.index) + "_" + info.param;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Registry, CodecConformance, ::testing::ValuesIn(samples::codec_variants()),
-                         test_name);
+                         [](const auto& row) {
+                           return std::to_string(row.index) + "_" + test_name(row.param);
+                         });
 
 }  // namespace
 }  // namespace thinwire

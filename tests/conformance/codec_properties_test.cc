@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/random.h"
+#include "core/testing/test_name.h"
 #include "support/samples.h"
 #include "thinwire/codec.h"
 
@@ -144,15 +145,10 @@ TEST_P(SparsifierProperties, FeedbackSendsEverythingInTheEnd) {
   ADD_FAILURE() << std::count(sent.begin(), sent.end(), false) << " values were never sent";
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = std::to_string(info.index) + "_" + info.param;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Registry, SparsifierProperties, ::testing::ValuesIn(sparsifiers()),
-                         test_name);
+                         [](const auto& row) {
+                           return std::to_string(row.index) + "_" + test_name(row.param);
+                         });
 
 // The same of all codecs that go with a memory, whatever they do: with feedback their residual
 // stays bounded. Signs alone, for votes, are no approximation; one bit between the ends of a range
