@@ -97,6 +97,10 @@ class DataParallel {
   // While on, backward passes add to the gradients and send nothing (micro-batches).
   void set_accumulating(bool accumulating) noexcept;
 
+  // Has `see` called with each gradient of this rank, and its place among describe_parameters,
+  // before the exchange has it. Between two steps.
+  void before_exchange(std::function<void(size_t index, const torch::Tensor& gradient)> see);
+
   // Call it after the last backward pass of a step. Afterwards every .grad() holds the mean over
   // ranks. A parameter without a gradient counts as zero; with a single rank it stays without one
   // unless its memory gives values of earlier steps. If the report says skipped, the optimiser must

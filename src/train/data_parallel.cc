@@ -38,7 +38,8 @@ struct DataParallel::State {
   std::vector<torch::Tensor> parameters;
   std::vector<bool> started;
   bool accumulating = false;
-  bool alone = false;  // one rank
+  bool alone = false;                                     // one rank
+  std::function<void(size_t, const torch::Tensor&)> see;  // null: nobody
   std::unique_ptr<Exchange> exchange;
 
   // Called by autograd when the gradient of `index` is complete for this backward pass.
@@ -60,6 +61,7 @@ struct DataParallel::State {
     if (!gradient.is_contiguous() || gradient.storage().use_count() > kOwnReferences)
       gradient = gradient.clone(at::MemoryFormat::Contiguous);
     started[index] = true;
+    if (see) see(index, gradient);
     exchange->start(index, view_of(gradient, dtype_of(gradient, names[index])));
   }
 };
@@ -122,6 +124,11 @@ DataParallel::~DataParallel() {
 
 void DataParallel::set_accumulating(bool accumulating) noexcept {
   state_->accumulating = accumulating;
+}
+
+void DataParallel::before_exchange(
+    std::function<void(size_t index, const torch::Tensor& gradient)> see) {
+  state_->see = std::move(see);
 }
 
 StepReport DataParallel::finish() {

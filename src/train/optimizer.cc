@@ -10,6 +10,7 @@
 
 #include "train/adam.h"
 #include "train/describe.h"
+#include "train/memory_adam.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
 #include "train/novograd.h"
@@ -78,10 +79,11 @@ Status load_novograd(const StateArrays& arrays, const std::string& name,
 }
 
 Status load_adam(const StateArrays& arrays, const std::string& name, const torch::Tensor& parameter,
-                 AdamParamState& state) {
+                 bool has_mean, AdamParamState& state) {
   torch::Tensor mean, square;
   int64_t step = 0;
-  if (Status s = read(arrays, name + std::string(kMean), parameter, mean); !s) return s;
+  if (has_mean)
+    if (Status s = read(arrays, name + std::string(kMean), parameter, mean); !s) return s;
   if (Status s = read(arrays, name + std::string(kSquare), parameter, square); !s) return s;
   if (Status s = copy_state(arrays, name + std::string(kStep), std::span(&step, 1)); !s) return s;
   state.step(step);
@@ -112,6 +114,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
+    if (first_moment_in_memory(recipe)) return std::make_unique<MemoryAdam>(groups, options);
     return std::make_unique<Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
@@ -180,6 +183,7 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
 Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                       const StateArrays& arrays) {
   const bool adam = dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr;
+  const bool has_mean = dynamic_cast<MemoryAdam*>(&optimizer) == nullptr;
   const bool normed = dynamic_cast<NovoGrad*>(&optimizer) != nullptr;
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const std::string& name = parameter.spec.name;
@@ -189,7 +193,7 @@ Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Modul
     if (adam && has(kStep)) {
       auto& slot = optimizer.state()[parameter.tensor.unsafeGetTensorImpl()];
       auto state = std::make_unique<AdamParamState>();
-      if (Status s = load_adam(arrays, name, parameter.tensor, *state); !s) return s;
+      if (Status s = load_adam(arrays, name, parameter.tensor, has_mean, *state); !s) return s;
       slot = std::move(state);
     } else if (normed && has(kNormSquare)) {
       auto state = std::make_unique<NovoGradState>();

@@ -171,7 +171,22 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
     if (kind == "sgd" && recipe.number("optimizer.momentum") == 0)
       return cannot("memory needs optimizer.momentum greater than 0, which would act there");
   }
-  const Momentum own = local ? Momentum{} : own_momentum(recipe);
+  Momentum own = local ? Momentum{} : own_momentum(recipe);
+  if (first_moment_in_memory(recipe)) {
+    const double beta1 = recipe.number("optimizer.beta1");
+    if (beta1 == 0)
+      return cannot("memory needs optimizer.beta1 greater than 0, which would act there");
+    if (recipe.text("exchange.combine") != "mean")
+      return cannot("memory needs exchange.combine = mean, as ranks average second moments");
+    if (const std::string shared = sharers(recipe); !shared.empty())
+      return cannot("adam's first moment cannot act in the memory of " + shared +
+                    " have some of the tensors each");
+    if (recipe.flag("run.elastic"))
+      return cannot("adam's first moment cannot act in the memory of workers that come and go");
+    if (recipe.text("exchange.flush") != "off")
+      return cannot("what memories owe at the end has adam's first moment; exchange.flush = off");
+    own = {.momentum = beta1, .dampening = beta1};
+  }
   return place_momentum(place, own, plain_exchange_options(recipe));
 }
 
@@ -179,6 +194,7 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
 Result<bool> first_moment_plan(const Options& recipe) {
   const std::string& kind = recipe.text("optimizer.name");
   if ((kind != "adam" && kind != "novograd") || is_local(recipe)) return true;
+  if (first_moment_in_memory(recipe)) return false;
   return first_moment_acts(kind == "novograd" ? "optimizer" : recipe.text("exchange.momentum"),
                            recipe.number("optimizer.beta1"), plain_exchange_options(recipe));
 }
@@ -438,6 +454,11 @@ Momentum own_momentum(const Options& recipe) {
 }
 
 bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).value().in_memory; }
+
+bool first_moment_in_memory(const Options& recipe) {
+  return recipe.text("optimizer.name") == "adam" && recipe.text("exchange.momentum") == "memory" &&
+         !is_local(recipe);
+}
 
 bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe).value(); }
 

@@ -13,6 +13,7 @@
 #include "train/optimizer.h"
 #include "train/pipeline/pipeline_steps.h"
 #include "train/recipe_parts.h"
+#include "train/second_moments.h"
 #include "train/tensor/tensor_steps.h"
 
 namespace thinwire {
@@ -92,7 +93,13 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
         std::make_unique<TensorSteps>(context, tensor, *plan, *parts_, options, store_, first_step);
   } else {
     if (entry.joins == nullptr) parallel_->exchange().set_step(first_step);
-    auto steps = std::make_unique<SharedSteps>(context, *parallel_);
+    SecondMoments* moments = nullptr;
+    if (first_moment_in_memory(recipe))
+      moments = &store_.open<SecondMoments>("optimizer/second_moments", [&] {
+        return std::make_unique<SecondMoments>(trainable_parameters(*task_.module),
+                                               recipe.number("optimizer.beta2"));
+      });
+    auto steps = std::make_unique<SharedSteps>(context, *parallel_, moments);
     shared_ = steps.get();
     taker_ = std::move(steps);
   }

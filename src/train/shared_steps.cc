@@ -12,6 +12,7 @@
 #include "thinwire/moments.h"
 #include "train/describe.h"
 #include "train/flush.h"
+#include "train/memory_adam.h"
 #include "train/optimizer.h"
 #include "train/run_device.h"
 
@@ -44,11 +45,17 @@ double norm_of_gradients(const Parameters& parameters) {
 
 }  // namespace
 
-SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel)
+SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel,
+                         SecondMoments* moments)
     : StepTaker(context),
       parallel_(parallel),
+      moments_(moments),
       attack_(context.recipe, context.group),
-      measures_(context.recipe.text("exchange.flush") != "off") {}
+      measures_(context.recipe.text("exchange.flush") != "off") {
+  if (moments_ != nullptr)
+    parallel_.before_exchange(
+        [moments](size_t index, const torch::Tensor& gradient) { moments->add(index, gradient); });
+}
 
 StepOutcome SharedSteps::take(uint64_t step) {
   outcome_ = {};
@@ -62,11 +69,30 @@ StepOutcome SharedSteps::take(uint64_t step) {
 
 StepOutcome SharedSteps::conclude(const StepReport& report) {
   outcome_.report = report;
+  if (moments_ != nullptr) end_moments();
   if (measures_)
     outcome_.delivered_norm = norm_of_gradients(trainable_parameters(*context().task.module));
   end(report.skipped, outcome_);
   under_way_ = false;
   return std::move(outcome_);
+}
+
+// What averaging sends counts as sent in the step.
+void SharedSteps::end_moments() {
+  StepReport& report = outcome_.report;
+  moments_->end_step(!report.skipped);
+  if (report.skipped) return;
+  auto& optimizer = dynamic_cast<MemoryAdam&>(context().optimizer);
+  std::vector<torch::Tensor> weights;
+  for (const TrainableParameter& parameter : trainable_parameters(*context().task.module))
+    weights.push_back(parameter.tensor);
+  if (!moments_->due() && !optimizer.lacks_moments(weights)) return;
+  std::vector<torch::Tensor> moments = optimizer.moments(weights);
+  const StepReport averaged =
+      moments_->average(context().group, parallel_.exchange().options().device, moments);
+  report.sent_bytes += averaged.sent_bytes;
+  report.between_bytes += averaged.between_bytes;
+  report.received_bytes += averaged.received_bytes;
 }
 
 void SharedSteps::abandon() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "train/attack.h"
+#include "train/second_moments.h"
 #include "train/step_taker.h"
 
 namespace thinwire {
@@ -11,7 +12,8 @@ namespace thinwire {
 // parts: each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
 class SharedSteps final : public StepTaker {
  public:
-  SharedSteps(const TrainingContext& context, DataParallel& parallel);
+  // `moments` is of a run whose optimiser is MemoryAdam, and null in others.
+  SharedSteps(const TrainingContext& context, DataParallel& parallel, SecondMoments* moments);
 
   StepOutcome take(uint64_t step) override;
 
@@ -59,7 +61,10 @@ class SharedSteps final : public StepTaker {
     return attack_.labels(batch.targets, outputs);
   }
 
+  void end_moments();
+
   DataParallel& parallel_;
+  SecondMoments* const moments_;
   Attack attack_;
   const bool measures_;  // the norms of what is delivered
   StepOutcome outcome_;  // of the step under way
