@@ -1,6 +1,7 @@
 // Tests that Adam has no first moment beside codecs that leave most values for later, and has it
 // beside others.
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,6 +11,8 @@
 
 namespace thinwire {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::vector<ToyResult> run_with(const char* codec, const char* place, const char* beta1) {
   return run_toy(2, {.settings = {{"optimizer.name", "adam"},
@@ -34,6 +37,17 @@ TEST(FirstMoment, IsAdamsOwnBesideOtherCodecs) {
     EXPECT_TRUE(same_bits(run_with(codec, "auto", "0.9")[0].weights,
                           run_with(codec, "optimizer", "0.9")[0].weights))
         << codec;
+}
+
+TEST(FirstMoment, CannotBePutIntoTheMemory) {
+  const auto faults = find_faults(
+      toy_recipe(
+          {{"optimizer.name", "adam"}, {"exchange.codec", "topk"}, {"exchange.momentum", "memory"}})
+          .options,
+      {});
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults.front().key, "exchange.momentum");
+  EXPECT_THAT(faults.front().status.message(), HasSubstr("cannot act in the memory"));
 }
 
 }  // namespace

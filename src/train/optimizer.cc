@@ -10,7 +10,7 @@
 
 #include "train/adam.h"
 #include "train/describe.h"
-#include "train/memory_adam.h"
+#include "train/adam_of_ranks.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
 #include "train/novograd.h"
@@ -114,7 +114,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
-    if (first_moment_in_memory(recipe)) return std::make_unique<MemoryAdam>(groups, options);
+    if (second_moments_of_ranks(recipe)) return std::make_unique<AdamOfRanks>(groups, options);
     return std::make_unique<Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
@@ -183,7 +183,7 @@ StateArrays save_optimizer(const torch::optim::Optimizer& optimizer,
 Status load_optimizer(torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                       const StateArrays& arrays) {
   const bool adam = dynamic_cast<torch::optim::Adam*>(&optimizer) != nullptr;
-  const bool has_mean = dynamic_cast<MemoryAdam*>(&optimizer) == nullptr;
+  const bool has_mean = dynamic_cast<AdamOfRanks*>(&optimizer) == nullptr;
   const bool normed = dynamic_cast<NovoGrad*>(&optimizer) != nullptr;
   for (const TrainableParameter& parameter : trainable_parameters(module)) {
     const std::string& name = parameter.spec.name;

@@ -171,22 +171,7 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
     if (kind == "sgd" && recipe.number("optimizer.momentum") == 0)
       return cannot("memory needs optimizer.momentum greater than 0, which would act there");
   }
-  Momentum own = local ? Momentum{} : own_momentum(recipe);
-  if (first_moment_in_memory(recipe)) {
-    const double beta1 = recipe.number("optimizer.beta1");
-    if (beta1 == 0)
-      return cannot("memory needs optimizer.beta1 greater than 0, which would act there");
-    if (recipe.text("exchange.combine") != "mean")
-      return cannot("memory needs exchange.combine = mean, as ranks average second moments");
-    if (const std::string shared = sharers(recipe); !shared.empty())
-      return cannot("adam's first moment cannot act in the memory of " + shared +
-                    " have some of the tensors each");
-    if (recipe.flag("run.elastic"))
-      return cannot("adam's first moment cannot act in the memory of workers that come and go");
-    if (recipe.text("exchange.flush") != "off")
-      return cannot("what memories owe at the end has adam's first moment; exchange.flush = off");
-    own = {.momentum = beta1, .dampening = beta1};
-  }
+  const Momentum own = local ? Momentum{} : own_momentum(recipe);
   return place_momentum(place, own, plain_exchange_options(recipe));
 }
 
@@ -194,7 +179,6 @@ Result<MomentumPlan> momentum_plan(const Options& recipe) {
 Result<bool> first_moment_plan(const Options& recipe) {
   const std::string& kind = recipe.text("optimizer.name");
   if ((kind != "adam" && kind != "novograd") || is_local(recipe)) return true;
-  if (first_moment_in_memory(recipe)) return false;
   return first_moment_acts(kind == "novograd" ? "optimizer" : recipe.text("exchange.momentum"),
                            recipe.number("optimizer.beta1"), plain_exchange_options(recipe));
 }
@@ -288,6 +272,27 @@ Faults find_exchange_faults(const Options& recipe) {
   ExchangeOptions plain = own;
   plain.method = "auto";
   return {{check_exchange(plain) ? "exchange.method" : "exchange.codec", std::move(status)}};
+}
+
+// Second moments of ranks' own gradients.
+Faults find_second_moment_faults(const Options& recipe) {
+  if (!second_moments_of_ranks(recipe)) return {};
+  const auto no = [](const std::string& why) {
+    return refuse("optimizer.second_moment", "ranks is " + why);
+  };
+  if (recipe.text("optimizer.name") != "adam") return no("for optimizer.name = adam");
+  if (is_local(recipe))
+    return no("not for workers that step by themselves and send weights (sync.method)");
+  if (const std::string shared = sharers(recipe); !shared.empty())
+    return no("not for " + shared + " have a part of the gradient");
+  if (recipe.flag("run.elastic")) return no("not for workers that come and go (run.elastic)");
+  if (recipe.text("exchange.combine") != "mean")
+    return no("for exchange.combine = mean, as it is an average of all ranks");
+  if (recipe.text("exchange.flush") != "off") return no("for exchange.flush = off");
+  if (!find_exchange_faults(recipe).empty()) return {};
+  if (recipe.number("optimizer.beta1") != 0 && first_moment_plan(recipe).value())
+    return no("for sparse codecs beside which adam has no first moment, or optimizer.beta1 = 0");
+  return {};
 }
 
 // What find_exchange_faults finds is not said twice.
@@ -400,6 +405,7 @@ const std::vector<Check>& checks() {
       {{"tensor", "pipeline", "sync", "train", "optimizer", "model"}, find_tensor_faults},
       {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_exchange_faults},
       {{"exchange", "sync", "optimizer", "pipeline", "tensor"}, find_flush_faults},
+      {{"exchange", "sync", "optimizer", "pipeline", "tensor", "run"}, find_second_moment_faults},
       {{"sync", "data"}, find_judge_faults},
       {{"data", "pipeline", "tensor", "run", "train"}, find_shard_faults},
       {{"run", "sync", "pipeline", "tensor"}, find_attack_faults},
@@ -455,17 +461,16 @@ Momentum own_momentum(const Options& recipe) {
 
 bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).value().in_memory; }
 
-bool first_moment_in_memory(const Options& recipe) {
-  return recipe.text("optimizer.name") == "adam" && recipe.text("exchange.momentum") == "memory" &&
-         !is_local(recipe);
-}
-
 bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe).value(); }
+
+bool second_moments_of_ranks(const Options& recipe) {
+  return recipe.text("optimizer.second_moment") == "ranks";
+}
 
 bool clips_own(const Options& recipe) {
   const std::string& of = recipe.text("clip.of");
   if (recipe.number("clip.norm") == 0 || of == "mean" || is_local(recipe)) return false;
-  return of == "own" || momentum_in_memory(recipe);
+  return of == "own" || momentum_in_memory(recipe) || second_moments_of_ranks(recipe);
 }
 
 SynchroniserOptions synchroniser_options(const Options& recipe) {

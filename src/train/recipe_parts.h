@@ -26,9 +26,8 @@ bool momentum_in_memory(const Options& recipe);
 // Whether Adam's first moment acts on what arrives.
 bool first_moment_acts(const Options& recipe);
 
-// Whether it acts before the exchange, in the memory that exchange_options names; then the second
-// moment is that of SecondMoments.
-bool first_moment_in_memory(const Options& recipe);
+// Whether Adam's second moments are those of SecondMoments.
+bool second_moments_of_ranks(const Options& recipe);
 
 // Whether clip.norm is of each worker's own gradient, before the exchange.
 bool clips_own(const Options& recipe);

@@ -72,9 +72,10 @@ std::string in_one_line(std::string text) {
 
 bool may_change(std::string_view key) {
   static constexpr std::string_view kFixed[] = {
-      "train.seed",        "train.batch",    "train.drop_last",   "train.fixed_batches",
-      "optimizer.name",    "exchange.codec", "exchange.feedback", "exchange.grouping",
-      "exchange.momentum", "exchange.rules", "sync.method"};
+      "train.seed",          "train.batch",       "train.drop_last",
+      "train.fixed_batches", "optimizer.name",    "optimizer.second_moment",
+      "exchange.codec",      "exchange.feedback", "exchange.grouping",
+      "exchange.momentum",   "exchange.rules",    "sync.method"};
   const std::string_view section = section_of(key);
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
@@ -86,6 +87,7 @@ bool may_change(std::string_view key) {
 // The value that a run had whose checkpoint does not have the key yet.
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
+  if (key == "optimizer.second_moment") return "mean";
   if (key == "exchange.inside") return "1";
   if (key == "exchange.combine") return "mean";
   if (key == "exchange.flush") return "off";

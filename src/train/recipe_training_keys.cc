@@ -113,6 +113,13 @@ std::vector<OptionInfo> optimizer_keys() {
        .min = 0,
        .max = 0.999999,
        .help = "adam, novograd: decay of the mean of squares; novograd has one for each tensor"},
+      {.name = "optimizer.second_moment",
+       .type = kChoice,
+       .fallback = "mean",
+       .choices = {"mean", "ranks"},
+       .help =
+           "adam: decayed squares of the mean that the exchange delivers, or of each rank's own "
+           "gradients, which ranks average now and then; for sparse codecs"},
       {.name = "optimizer.epsilon",
        .type = kNumber,
        .fallback = "1e-08",
@@ -206,7 +213,8 @@ std::vector<OptionInfo> clip_keys() {
        .choices = {"auto", "mean", "own"},
        .help =
            "what clip.norm bounds: the mean, after the exchange, or each worker's own gradient, "
-           "before it, at norm / sqrt(workers); auto: own where the memory has the momentum"}};
+           "before it, at norm / sqrt(workers); auto: own where the memory has the momentum, and "
+           "with optimizer.second_moment = ranks"}};
 }
 
 }  // namespace thinwire

@@ -49,8 +49,7 @@ std::vector<OptionInfo> exchange_keys() {
        .type = kChoice,
        .fallback = "auto",
        .choices = {"auto", "memory", "optimizer"},
-       .help = "where optimizer.momentum, or adam's first moment, acts: before compression, in the "
-               "memory, or on the mean; "
+       .help = "where optimizer.momentum acts: before compression, in the memory, or on the mean; "
                "auto: in the memory of codecs that leave most values for later steps, where adam "
                "then has no first moment"},
       {.name = "exchange.method",

@@ -94,7 +94,7 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
   } else {
     if (entry.joins == nullptr) parallel_->exchange().set_step(first_step);
     SecondMoments* moments = nullptr;
-    if (first_moment_in_memory(recipe))
+    if (second_moments_of_ranks(recipe))
       moments = &store_.open<SecondMoments>("optimizer/second_moments", [&] {
         return std::make_unique<SecondMoments>(trainable_parameters(*task_.module),
                                                recipe.number("optimizer.beta2"));

@@ -15,9 +15,9 @@
 
 namespace thinwire {
 
-// Of one rank, for a run whose first moment acts in the memory (docs/memories.md, Adam). What
-// arrives of a sparse codec comes in bursts, whose squares are not those of gradients. So each rank
-// keeps the second moments of its own gradients, and ranks average them now and then:
+// Of one rank (docs/memories.md, Adam). What arrives of a sparse codec is the sum of many steps'
+// gradients at once, whose square is not that of a gradient. So each rank keeps the second moments
+// of its own gradients, and ranks average them now and then:
 //
 //   q <- beta2 q + (1 - beta2) g^2              of each rank, in every step that counts
 //   v <- mean over ranks of q / (1 - beta2^t) / sqrt(n)

@@ -12,7 +12,7 @@
 #include "thinwire/moments.h"
 #include "train/describe.h"
 #include "train/flush.h"
-#include "train/memory_adam.h"
+#include "train/adam_of_ranks.h"
 #include "train/optimizer.h"
 #include "train/run_device.h"
 
@@ -82,7 +82,7 @@ void SharedSteps::end_moments() {
   StepReport& report = outcome_.report;
   moments_->end_step(!report.skipped);
   if (report.skipped) return;
-  auto& optimizer = dynamic_cast<MemoryAdam&>(context().optimizer);
+  auto& optimizer = dynamic_cast<AdamOfRanks&>(context().optimizer);
   std::vector<torch::Tensor> weights;
   for (const TrainableParameter& parameter : trainable_parameters(*context().task.module))
     weights.push_back(parameter.tensor);

@@ -12,7 +12,7 @@ namespace thinwire {
 // parts: each rank's loss is weighted by its samples, since the exchange takes the mean over ranks.
 class SharedSteps final : public StepTaker {
  public:
-  // `moments` is of a run whose optimiser is MemoryAdam, and null in others.
+  // `moments` is of a run whose optimiser is AdamOfRanks, and null in others.
   SharedSteps(const TrainingContext& context, DataParallel& parallel, SecondMoments* moments);
 
   StepOutcome take(uint64_t step) override;

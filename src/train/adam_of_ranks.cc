@@ -1,6 +1,6 @@
-// MemoryAdam: steps one parameter after another.
+// AdamOfRanks: steps one parameter after another.
 // SPDX-License-Identifier: Apache-2.0
-#include "train/memory_adam.h"
+#include "train/adam_of_ranks.h"
 
 #include <torch/torch.h>
 
@@ -31,9 +31,14 @@ AdamParamState& state_of(torch::optim::Optimizer& optimizer, const torch::Tensor
 void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamState& state) {
   state.step(state.step() + 1);
   torch::Tensor gradient = weights.grad();
-  if (options.weight_decay() != 0) gradient = gradient.add(weights, options.weight_decay());
-  const torch::Tensor least = gradient / MemoryAdam::kMostRates;
-  torch::Tensor square = torch::maximum(state.exp_avg_sq(), least * least);
+  torch::Tensor square = state.exp_avg_sq();
+  if (options.weight_decay() != 0) {
+    const torch::Tensor decay = weights * options.weight_decay();
+    gradient = gradient + decay;
+    square = square + decay * decay;
+  }
+  const torch::Tensor least = gradient / AdamOfRanks::kMostRates;
+  square = torch::maximum(square, least * least);
   if (have_floats({weights, gradient, square})) {
     const kernel::AdamNumbers numbers = {.beta1 = 0,
                                          .rest1 = 1,
@@ -53,20 +58,20 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
 
 }  // namespace
 
-torch::Tensor MemoryAdam::step(LossClosure closure) {
+torch::Tensor AdamOfRanks::step(LossClosure closure) {
   return step_parameters<AdamOptions>(*this, closure,
                                       [&](torch::Tensor& weights, const AdamOptions& options) {
                                         take_step(weights, options, state_of(*this, weights));
                                       });
 }
 
-bool MemoryAdam::lacks_moments(const std::vector<torch::Tensor>& parameters) const {
+bool AdamOfRanks::lacks_moments(const std::vector<torch::Tensor>& parameters) const {
   return std::any_of(parameters.begin(), parameters.end(), [&](const torch::Tensor& parameter) {
     return state_.find(parameter.unsafeGetTensorImpl()) == state_.end();
   });
 }
 
-std::vector<torch::Tensor> MemoryAdam::moments(const std::vector<torch::Tensor>& parameters) {
+std::vector<torch::Tensor> AdamOfRanks::moments(const std::vector<torch::Tensor>& parameters) {
   std::vector<torch::Tensor> all;
   for (const torch::Tensor& parameter : parameters)
     all.push_back(state_of(*this, parameter).exp_avg_sq());
