@@ -37,8 +37,7 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
     gradient = gradient + decay;
     square = square + decay * decay;
   }
-  const torch::Tensor least = gradient / AdamOfRanks::kMostRates;
-  square = torch::maximum(square, least * least);
+  square = torch::maximum(square, (gradient / AdamOfRanks::kMostRates).square_());
   if (have_floats({weights, gradient, square})) {
     const kernel::AdamNumbers numbers = {.beta1 = 0,
                                          .rest1 = 1,

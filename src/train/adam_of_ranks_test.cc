@@ -135,9 +135,10 @@ TEST(AdamOfRanks, TakesLibtorchsOperationsWhereTheKernelCannot) {
   const torch::Tensor from = torch::randn({9, 37}), gradient = torch::randn({9, 37});
   const auto stepped = [&](bool turned) {
     const auto laid = [&](const torch::Tensor& t) {
-      return turned ? t.t().clone().t() : t.clone();
+      return turned ? t.t().contiguous().t() : t.clone();
     };
     torch::Tensor weights = laid(from).requires_grad_(true);
+    EXPECT_EQ(weights.is_contiguous(), !turned);
     AdamOfRanks optimizer({weights},
                           torch::optim::AdamOptions(kRate).betas({0, kBeta2}).weight_decay(0.1));
     optimizer.moments({weights})[0].fill_(0.5);

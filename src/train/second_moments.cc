@@ -29,8 +29,8 @@ void SecondMoments::add(size_t index, const torch::Tensor& gradient) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor values = gradient.detach().to(torch::kFloat32);
   torch::Tensor& next = next_.at(index);
-  next.copy_(own_.at(index));
-  next.mul_(beta2_).addcmul_(values, values, 1 - beta2_);
+  torch::mul_out(next, own_.at(index), torch::scalar_tensor(beta2_));
+  next.addcmul_(values, values, 1 - beta2_);
 }
 
 void SecondMoments::end_step(bool counts) {

@@ -93,6 +93,8 @@ void SharedSteps::end_moments() {
   report.sent_bytes += averaged.sent_bytes;
   report.between_bytes += averaged.between_bytes;
   report.received_bytes += averaged.received_bytes;
+  report.device_to_host_bytes += averaged.device_to_host_bytes;
+  report.host_to_device_bytes += averaged.host_to_device_bytes;
 }
 
 void SharedSteps::abandon() {
