@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "kernel/adam_step.h"
@@ -29,23 +28,16 @@ AdamParamState& state_of(torch::optim::Optimizer& optimizer, const torch::Tensor
   return static_cast<AdamParamState&>(*slot);
 }
 
-void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamState& state,
-               const AdamOfRanks& own) {
+void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamState& state) {
   state.step(state.step() + 1);
   torch::Tensor gradient = weights.grad();
   torch::Tensor square = state.exp_avg_sq();
-  if (own.of_mean) {
-    const double beta2 = std::get<1>(options.betas());
-    const int64_t last = own.frozen_after > 0 ? std::min(own.frozen_after, state.step()) : state.step();
-    if (last == state.step()) square.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
-    square = square / (1 - std::pow(beta2, static_cast<double>(last)));
-  }
   if (options.weight_decay() != 0) {
     const torch::Tensor decay = weights * options.weight_decay();
     gradient = gradient + decay;
     square = square + decay * decay;
   }
-  square = own.most > 0 ? torch::maximum(square, (gradient / own.most).square_()) : square.clone();
+  square = torch::maximum(square, (gradient / AdamOfRanks::kMostRates).square_());
   if (have_floats({weights, gradient, square})) {
     const kernel::AdamNumbers numbers = {.beta1 = 0,
                                          .rest1 = 1,
@@ -68,7 +60,7 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
 torch::Tensor AdamOfRanks::step(LossClosure closure) {
   return step_parameters<AdamOptions>(*this, closure,
                                       [&](torch::Tensor& weights, const AdamOptions& options) {
-                                        take_step(weights, options, state_of(*this, weights), *this);
+                                        take_step(weights, options, state_of(*this, weights));
                                       });
 }
 

@@ -23,9 +23,6 @@ class AdamOfRanks final : public torch::optim::Adam {
   static constexpr double kMostRates = 10;
 
   using Adam::Adam;
-  double most = kMostRates;
-  bool of_mean = false;
-  int64_t frozen_after = 0;  // steps
   torch::Tensor step(LossClosure closure = nullptr) override;
 
   // Whether one of these parameters has no v yet, as at the beginning.

@@ -114,14 +114,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     const auto groups = groups_of(recipe, module, options);
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
-    const std::string& second = recipe.text("optimizer.second_moment");
-    if (second != "mean") {
-      auto adam = std::make_unique<AdamOfRanks>(groups, options);
-      if (second == "unbounded" || second == "frozen" || second == "both") adam->most = 0;
-      adam->of_mean = second == "bounded" || second == "frozen" || second == "frozen-bounded";
-      if (second.starts_with("frozen")) adam->frozen_after = recipe.integer("optimizer.frozen_after");
-      return adam;
-    }
+    if (second_moments_of_ranks(recipe)) return std::make_unique<AdamOfRanks>(groups, options);
     return std::make_unique<Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);

@@ -464,8 +464,7 @@ bool momentum_in_memory(const Options& recipe) { return momentum_plan(recipe).va
 bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe).value(); }
 
 bool second_moments_of_ranks(const Options& recipe) {
-  const std::string& second = recipe.text("optimizer.second_moment");
-  return second == "ranks" || second == "unscaled" || second == "unbounded" || second == "both";
+  return recipe.text("optimizer.second_moment") == "ranks";
 }
 
 bool clips_own(const Options& recipe) {

@@ -116,16 +116,10 @@ std::vector<OptionInfo> optimizer_keys() {
       {.name = "optimizer.second_moment",
        .type = kChoice,
        .fallback = "mean",
-       .choices = {"mean", "ranks", "unscaled", "unbounded", "both", "bounded", "frozen", "frozen-bounded"},
+       .choices = {"mean", "ranks"},
        .help =
            "adam: decayed squares of the mean that the exchange delivers, or of each rank's own "
            "gradients, which ranks average now and then; for sparse codecs"},
-      {.name = "optimizer.frozen_after",
-       .type = kInteger,
-       .fallback = "0",
-       .min = 0,
-       .max = 1000000,
-       .help = "steps after which second moments stay"},
       {.name = "optimizer.epsilon",
        .type = kNumber,
        .fallback = "1e-08",

@@ -99,9 +99,6 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
         return std::make_unique<SecondMoments>(trainable_parameters(*task_.module),
                                                recipe.number("optimizer.beta2"));
       });
-    if (moments != nullptr)
-      moments->scaled = recipe.text("optimizer.second_moment") != "unscaled" &&
-                        recipe.text("optimizer.second_moment") != "both";
     auto steps = std::make_unique<SharedSteps>(context, *parallel_, moments);
     shared_ = steps.get();
     taker_ = std::move(steps);

@@ -53,7 +53,7 @@ StepReport SecondMoments::average(Group& group, std::shared_ptr<DeviceMemory> de
   options.device = std::move(device);
   const auto exchange = make_exchange(group, nothing, specs_, options);
   const double factor =
-      1 / (1 - std::pow(beta2_, static_cast<double>(steps_))) / (scaled ? std::sqrt(group.size()) : 1.0);
+      1 / (1 - std::pow(beta2_, static_cast<double>(steps_))) / std::sqrt(group.size());
   std::vector<torch::Tensor> means;
   for (size_t i = 0; i < own_.size(); ++i) {
     means.push_back(own_[i] * factor);

@@ -29,7 +29,6 @@ namespace thinwire {
 class SecondMoments final : public Stateful, public FollowsRanks {
  public:
   static constexpr uint64_t kPeriod = 256;  // steps
-  bool scaled = true;
 
   SecondMoments(const std::vector<TrainableParameter>& parameters, double beta2);
 
