@@ -26,7 +26,7 @@ struct AttackScene {
   RandomKey key;  // of this worker and step
   std::span<const float> honest;
   size_t honest_workers;
-  std::vector<float>& kept;  // from step to step
+  std::vector<float>& kept;  // from step to step; of attacks with AttackEntry::keeps
 };
 
 struct AttackEntry {
@@ -34,6 +34,7 @@ struct AttackEntry {
   std::string_view summary;
   std::vector<OptionInfo> options = {};
   bool sees_honest = false;
+  bool keeps = false;  // something from step to step
   void (*change)(const AttackScene& scene,
                  std::span<float> gradient) = nullptr;  // of the gradient, if any
   bool of_labels = false;
@@ -118,7 +119,7 @@ void send_zeros(const AttackScene& /*scene*/, std::span<float> gradient) {
 }
 
 void send_first(const AttackScene& scene, std::span<float> gradient) {
-  if (scene.kept.empty()) scene.kept.assign(gradient.begin(), gradient.end());
+  if (scene.kept.size() != gradient.size()) scene.kept.assign(gradient.begin(), gradient.end());
   std::copy(scene.kept.begin(), scene.kept.end(), gradient.begin());
 }
 
@@ -162,6 +163,7 @@ const auto& list_attacks() {
       {.name = "replay",
        .summary = "the gradient of its first step, in every step",
        .options = {attackers()},
+       .keeps = true,
        .change = send_first},
       {.name = "silence",
        .summary = "no values at all; the worker takes part in everything else",
@@ -245,15 +247,38 @@ std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group) {
   return make_attacking_group(*mine->row->of_messages, group);
 }
 
+// What an attacker keeps from step to step; the others have it empty. With another number of workers
+// an attacker goes on with what the worker at its place kept, or begins anew.
+class KeptByAttack final : public Stateful {
+ public:
+  std::vector<float> values;
+
+  StateArrays save() const override {
+    return {make_state(kValues, std::span<const float>(values), OnResize::kCopy)};
+  }
+  size_t held_bytes() const override { return values.capacity() * sizeof(float); }
+  Status load(const StateArrays& arrays) override {
+    const StateArray* const saved = find_state(arrays, kValues);
+    std::vector<float> loaded(saved == nullptr ? 0 : saved->data.size() / sizeof(float));
+    if (Status status = copy_state(arrays, kValues, loaded); !status) return status;
+    values = std::move(loaded);
+    return Status::ok();
+  }
+
+ private:
+  static constexpr const char* kValues = "values";
+};
+
 struct Attack::Plan {
   std::vector<NamedAttack> attacks;
   const NamedAttack* mine;  // null: this worker is honest
   uint64_t seed;
-  size_t honest;     // workers
-  bool sees_honest;  // an attack
+  size_t honest;       // workers
+  bool sees_honest;    // an attack
+  KeptByAttack* kept;  // null: no attack keeps anything
 };
 
-Attack::Attack(const Options& recipe, Group& group) : group_(group) {
+Attack::Attack(const Options& recipe, Group& group, Store& store) : group_(group) {
   const std::string& text = recipe.text("run.attack");
   if (recipe.flag("run.elastic"))
     return;  // which has none, and whose workers do not all come here at once
@@ -267,18 +292,23 @@ Attack::Attack(const Options& recipe, Group& group) : group_(group) {
   if (honest < 1)
     refuse("the run has " + std::to_string(group.size()) +
            " workers, and one at least must be honest");
-  bool sees_honest = false;
+  bool sees_honest = false, keeps = false;
   for (const NamedAttack& attack : attacks) {
     if (attack.row->name == "mimic" && attack.options.integer("of") >= honest)
       refuse("the worker that is copied must be one of the " + std::to_string(honest) +
              " honest ones, 0 to " + std::to_string(honest - 1));
     sees_honest |= attack.row->sees_honest;
+    keeps |= attack.row->keeps;
   }
   plan_ = std::make_unique<Plan>(Plan{.attacks = std::move(attacks),
                                       .mine = nullptr,
                                       .seed = static_cast<uint64_t>(recipe.integer("train.seed")),
                                       .honest = static_cast<size_t>(honest),
-                                      .sees_honest = sees_honest});
+                                      .sees_honest = sees_honest,
+                                      .kept = nullptr});
+  if (keeps)
+    plan_->kept =
+        &store.open<KeptByAttack>("run.attack", [] { return std::make_unique<KeptByAttack>(); });
   plan_->mine = attack_of(plan_->attacks, group.rank(), group.size());
 }
 
@@ -305,6 +335,7 @@ void Attack::change(uint64_t step, torch::nn::Module& module) {
     group_.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   }
   if (plan_->mine == nullptr || plan_->mine->row->change == nullptr) return;
+  std::vector<float> nothing;
   const AttackScene scene{.options = plan_->mine->options,
                           .key = {.seed = plan_->seed,
                                   .use = RandomUse::kTest,
@@ -312,7 +343,7 @@ void Attack::change(uint64_t step, torch::nn::Module& module) {
                                   .stream = static_cast<uint32_t>(group_.rank())},
                           .honest = std::span<const float>(all),
                           .honest_workers = plan_->honest,
-                          .kept = kept_};
+                          .kept = plan_->kept != nullptr ? plan_->kept->values : nothing};
   plan_->mine->row->change(scene, own);
   put_gradients(module, own);
 }

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "thinwire/group.h"
 #include "thinwire/options.h"
 #include "thinwire/status.h"
+#include "thinwire/store.h"
 
 namespace thinwire {
 
@@ -30,8 +30,9 @@ std::unique_ptr<Group> attacking_group(const Options& recipe, Group& group);
 class Attack {
  public:
   // Of run.attack, which check_attack passed; empty text: none. Throws AgreedError(kBadOption)
-  // where the attack does not fit the number of workers.
-  Attack(const Options& recipe, Group& group);
+  // where the attack does not fit the number of workers. What an attack keeps is in `store`, which
+  // outlives it.
+  Attack(const Options& recipe, Group& group, Store& store);
   ~Attack();
 
   // Whether this worker's gradients stay with it until `change`.
@@ -47,7 +48,6 @@ class Attack {
   struct Plan;
   Group& group_;
   std::unique_ptr<Plan> plan_;  // null: none
-  std::vector<float> kept_;     // by the attack, from step to step
 };
 
 }  // namespace thinwire

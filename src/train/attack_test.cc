@@ -30,7 +30,8 @@ std::vector<Gradient> sent(const std::string& attack, uint64_t step = 7) {
     torch::nn::Linear module(2, 1);
     const auto r = static_cast<float>(group.rank());
     module->weight.mutable_grad() = torch::tensor({{r, r * r}});
-    Attack(recipe_with(attack), group).change(step, *module);
+    Store store;
+    Attack(recipe_with(attack), group, store).change(step, *module);
     const torch::Tensor& given = module->weight.grad();
     by_rank[static_cast<size_t>(group.rank())] = {given[0][0].item<float>(),
                                                   given[0][1].item<float>()};
@@ -68,7 +69,8 @@ TEST(Attack, SeveralAttackAtOnce) {
 
 TEST(Attack, ReplayRepeatsTheFirstGradient) {
   run_local(2, [](Group& group) {
-    Attack attack(recipe_with("replay"), group);
+    Store store;
+    Attack attack(recipe_with("replay"), group, store);
     torch::nn::Linear module(1, 1);
     for (uint64_t step = 3; step < 6; ++step) {
       const auto value = static_cast<float>(step);
@@ -101,7 +103,8 @@ TEST(Attack, NoiseIsThatOfWorkerAndStep) {
 
 TEST(Attack, AttackersLearnTheLastLabelForTheFirst) {
   run_local(3, [](Group& group) {
-    const Attack attack(recipe_with("label_flip"), group);
+    Store store;
+    const Attack attack(recipe_with("label_flip"), group, store);
     EXPECT_FALSE(attack.holds_gradients());
     const torch::Tensor targets = torch::tensor({0, 3, 9}, torch::kInt64);
     const torch::Tensor given = attack.labels(targets, torch::zeros({3, 10}));

@@ -47,6 +47,7 @@ const Method kMethods[] = {
       {"optimizer.name", "novograd"},
       {"optimizer.lr", "0.01"},
       {"optimizer.weight_decay", "0.001"}}},
+    {"replay", {{"run.attack", "replay"}}},
     {"adacomp", {{"exchange.codec", "adacomp"}, {"optimizer.momentum", "0.9"}}},
     {"demo",
      {{"exchange.codec", "demo:chunk=8,density=0.1"},

@@ -99,7 +99,7 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
         return std::make_unique<SecondMoments>(trainable_parameters(*task_.module),
                                                recipe.number("optimizer.beta2"));
       });
-    auto steps = std::make_unique<SharedSteps>(context, *parallel_, moments);
+    auto steps = std::make_unique<SharedSteps>(context, *parallel_, moments, store_);
     shared_ = steps.get();
     taker_ = std::move(steps);
   }

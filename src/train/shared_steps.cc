@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "thinwire/moments.h"
+#include "train/adam_of_ranks.h"
 #include "train/describe.h"
 #include "train/flush.h"
-#include "train/adam_of_ranks.h"
 #include "train/optimizer.h"
 #include "train/run_device.h"
 
@@ -46,11 +46,11 @@ double norm_of_gradients(const Parameters& parameters) {
 }  // namespace
 
 SharedSteps::SharedSteps(const TrainingContext& context, DataParallel& parallel,
-                         SecondMoments* moments)
+                         SecondMoments* moments, Store& store)
     : StepTaker(context),
       parallel_(parallel),
       moments_(moments),
-      attack_(context.recipe, context.group),
+      attack_(context.recipe, context.group, store),
       measures_(context.recipe.text("exchange.flush") != "off") {
   if (moments_ != nullptr)
     parallel_.before_exchange(

@@ -13,7 +13,8 @@ namespace thinwire {
 class SharedSteps final : public StepTaker {
  public:
   // `moments` is of a run whose optimiser is AdamOfRanks, and null in others.
-  SharedSteps(const TrainingContext& context, DataParallel& parallel, SecondMoments* moments);
+  SharedSteps(const TrainingContext& context, DataParallel& parallel, SecondMoments* moments,
+              Store& store);
 
   StepOutcome take(uint64_t step) override;
 
