@@ -49,7 +49,8 @@ Result<BoundaryCost> boundary_cost(const BoundarySpec& spec, double noted, CostT
     double body = streams * (sizeof(uint32_t) + payload_of(*plan.codec, stream, cost));
     if (noted > 0)
       body = sizeof(uint32_t) + noted * static_cast<double>(spec.samples) *
-                                    payload_of(*plan.codec, stream, cost) / values;
+                                    payload_of(*plan.codec, stream, cost) /
+                                    static_cast<double>(stream.count());
     const auto coded = [&](double per_value) {
       return streams * cost.seconds_per_frame / 2 + values * per_value;
     };

@@ -11,6 +11,7 @@ import thinwire.errors
 import thinwire.torch as tw
 from nets import batch_of
 from ranks import on_ranks
+from states import content
 
 SAMPLES, WIDTH = 8, 32
 
@@ -30,6 +31,9 @@ SETTINGS = (
     {"codec": "uniform:bits=4,block=tensor", "memory": "aqsgd:key=sample", "gradient_codec": "int8"},
     {"codec": "topk:density=0.25", "at_positions": True, "gradient_codec": "fp16"},
 )
+# Encoders that remember, from a step on.
+SCHEDULES = ({"codec": "fp32 | 2: sidco:density=0.1", "steps_per_epoch": 1},
+             {"codec": "topk:density=0.25 | 2: redsync:density=0.1", "steps_per_epoch": 1})
 
 
 def ids_of(step, part):
@@ -91,6 +95,10 @@ def between_ranks(rank, size, settings, steps, parts):
     return found
 
 
+def saved(boundary):
+    return content(boundary.get_extra_state())["ends"]
+
+
 def is_left(rank, size):
     boundary = tw.Boundary([4], 2, **({"to_rank": 1} if rank == 0 else {"from_rank": 0}),
                            deadline_seconds=20)
@@ -141,14 +149,29 @@ class InOneProcess(unittest.TestCase):
         for at_inference in (False, True):
             settings = {"codec": "int8", "memory": "ef21", "at_inference": at_inference}
             _, boundary, _ = alone(settings)
-            before = boundary.get_extra_state()["ends"]
+            before = saved(boundary)
             boundary.eval()
             values = torch.randn(3, WIDTH)
             self.assertEqual(torch.equal(boundary(values), values), not at_inference)
-            self.assertTrue(all(map(torch.equal, before, boundary.get_extra_state()["ends"])))
+            self.assertTrue(all(map(torch.equal, before, saved(boundary))))
+
+    def test_inference_has_the_codec_of_the_training_step(self):
+        settings = {"codec": "fp32 | 2: topk:density=0.25", "steps_per_epoch": 1, "per_sample": True, "at_inference": True}
+        boundary, kept = tw.Boundary([WIDTH], SAMPLES, **settings), []
+        for _ in range(4):
+            boundary.eval()
+            for _ in range(3):
+                kept.append(int((boundary(torch.rand(SAMPLES, WIDTH) + 1) != 0).sum()))
+            boundary.train()
+            boundary(torch.rand(SAMPLES, WIDTH))
+            boundary.step()
+        self.assertEqual(kept, 6 * [SAMPLES * WIDTH] + 6 * [SAMPLES * WIDTH // 4])
+        again = tw.Boundary([WIDTH], SAMPLES, **settings).eval()
+        again.load_state_dict(boundary.state_dict())
+        self.assertEqual(int((again(torch.rand(SAMPLES, WIDTH) + 1) != 0).sum()), kept[-1])
 
     def test_a_saved_module_continues_bit_for_bit(self):
-        for settings in SETTINGS:
+        for settings in (*SETTINGS, *SCHEDULES):
             straight = alone(settings, steps=6)[0]
             _, boundary, halves = alone(settings, steps=3)
             module = nn.ModuleDict({"boundary": boundary})
@@ -162,17 +185,33 @@ class InOneProcess(unittest.TestCase):
         values = torch.randn(SAMPLES, WIDTH)
         boundary(values)
         boundary.step()
-        before = boundary.get_extra_state()["ends"]
+        before = saved(boundary)
         arrived = boundary(values.masked_fill(values > 2, math.inf) * math.inf)
         self.assertTrue(arrived.isnan().all())
         boundary.step()
-        self.assertTrue(all(map(torch.equal, before, boundary.get_extra_state()["ends"])))
+        self.assertTrue(all(map(torch.equal, before, saved(boundary))))
         boundary(values)
         boundary.step(skipped=True)
-        self.assertTrue(all(map(torch.equal, before, boundary.get_extra_state()["ends"])))
+        self.assertTrue(all(map(torch.equal, before, saved(boundary))))
         boundary(values)
         boundary.step()
-        self.assertFalse(all(map(torch.equal, before, boundary.get_extra_state()["ends"])))
+        self.assertFalse(all(map(torch.equal, before, saved(boundary))))
+
+    def test_a_layer_may_swallow_what_is_not_finite(self):
+        boundary = tw.Boundary([WIDTH], SAMPLES, codec="topk:density=0.25", gradient_codec="fp32", at_positions=True)
+        values = torch.randn(SAMPLES, WIDTH)
+        values[0, 0] = math.inf
+        values.requires_grad_()
+        boundary(values).nan_to_num().clamp(-5, 5).sum().backward()
+        self.assertTrue(values.grad.isnan().all())
+        boundary.step()
+
+    def test_states_of_earlier_versions_load(self):
+        for settings in SETTINGS[2:5]:
+            _, boundary, _ = alone(settings, steps=3)
+            again = tw.Boundary([WIDTH], SAMPLES, micro_batches=2, **settings)
+            again.set_extra_state(content(boundary.get_extra_state()))
+            self.assertTrue(all(map(torch.equal, saved(again), saved(boundary))))
 
     def test_mistakes_are_explained(self):
         for text, settings in (("known: ", {"codec": "nothing"}), ("memory", {"memory": "nothing"}),
@@ -188,7 +227,7 @@ class InOneProcess(unittest.TestCase):
 
 class BetweenRanks(unittest.TestCase):
     def test_two_ranks_do_what_one_process_does(self):
-        first, second = on_ranks(2, between_ranks, SETTINGS, 4, 2)
+        first, second = on_ranks(2, between_ranks, SETTINGS, 4, 2)  # each makes the same boundary several times
         for settings, sent, arrived in zip(SETTINGS, first, second):
             losses, boundary, _ = alone(settings)
             self.assertEqual(arrived[0], losses, settings)

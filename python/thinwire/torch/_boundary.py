@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence, Sized
-from typing import Any, Optional, Union
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -17,24 +17,37 @@ from ..errors import ContractError, CorruptError, UnsupportedError
 from ._arguments import Arguments, explains_keywords
 from ._native import BoundaryReceiver, BoundarySender, KeptPositions, Wire
 from ._memory import Carrier, carrier_of, on_host
-from ._saved import from_tensor, to_tensor
+from ._saved import entries, from_tensor, of_rank, to_tensor
 
 # Tags of a boundary: index x 300 + direction x 100 + micro-batch.
 _FORWARD, _BACKWARD, _LOOK = 0, 1, 2
 _MOST = 100  # micro-batches, and boundaries between two ranks
 
 _Pair = tuple[Optional[KeptPositions], Optional[KeptPositions]]  # of the sender, of the receiver
+_Ends = tuple[Optional[BoundarySender], Optional[BoundaryReceiver]]
 
-_wires: dict[tuple[Any, float], tuple[Wire, Carrier]] = {}
+_wires: dict[dist.ProcessGroup, tuple[Wire, Carrier]] = {}
+_made: dict[tuple[Any, ...], int] = {}  # boundaries so far, by their place
 
 
-def _wire_of(group: Optional[dist.ProcessGroup], deadline_seconds: float) -> Wire:
+def _wire_of(group: dist.ProcessGroup) -> Wire:
     """One for all boundaries of a process group, since stages have different numbers of them."""
-    key = (group or dist.group.WORLD, deadline_seconds)
-    if key not in _wires:
-        carrier = carrier_of(key[0])
-        _wires[key] = Wire(carrier.group, deadline_seconds), carrier
-    return _wires[key][0]
+    if group not in _wires:
+        carrier = carrier_of(group)
+        _wires[group] = Wire(carrier.group), carrier
+    return _wires[group][0]
+
+
+def _number_at(place: tuple[Any, ...]) -> int:
+    """How many boundaries were made at a place before; both sides of a cut make as many."""
+    number = _made.get(place, 0)
+    _made[place] = number + 1
+    return number
+
+
+class _Arrived(NamedTuple):
+    values: torch.Tensor
+    wants_gradient: bool  # the sender
 
 
 class _Direction:
@@ -48,10 +61,29 @@ class _Direction:
         note: _Pair = (None, None),
         at: _Pair = (None, None),
     ) -> None:
-        self.sender = BoundarySender(spec, note[0], at[0]) if sends else None
-        self.receiver = BoundaryReceiver(spec, note[1], at[1]) if receives else None
-        self.limit = (self.sender or BoundarySender(spec, note[1], at[1])).max_message_size
-        self.bad = False
+        self._spec, self._note, self._at = spec, note, at
+        self.sender = self._make_sender(0) if sends else None
+        self.receiver = self._make_receiver(0) if receives else None
+        self.limit = (self.sender or BoundarySender({**spec, "first_step": 0}, note[1], at[1])).max_message_size
+        self.lost: set[int] = set()  # micro-batches of this step whose values were not finite
+
+    def _make_sender(self, step: int) -> BoundarySender:
+        return BoundarySender({**self._spec, "first_step": step}, self._note[0], self._at[0])
+
+    def _make_receiver(self, step: int) -> BoundaryReceiver:
+        return BoundaryReceiver({**self._spec, "first_step": step}, self._note[1], self._at[1])
+
+    def loaded(self, step: int, saved: Iterable[torch.Tensor]) -> _Ends:
+        """Ends that begin at `step`, with the states of `saved`: a state belongs to its step's codec."""
+        ends = (None if self.sender is None else self._make_sender(step),
+                None if self.receiver is None else self._make_receiver(step))
+        for end, state in zip((end for end in ends if end is not None), saved):
+            end.load(from_tensor(0, state))
+        return ends
+
+    def take(self, ends: _Ends) -> None:
+        self.sender, self.receiver = ends
+        self.lost.clear()
 
     @property
     def ends(self) -> list[Any]:
@@ -59,23 +91,24 @@ class _Direction:
 
     def encode(self, values: torch.Tensor, visit: tuple[Any, ...]) -> torch.Tensor:
         message, _, finite = self.sender.encode(on_host(values.detach().float()).contiguous(), visit)
-        self.bad |= not finite
+        if not finite:
+            self.lost.add(visit[1])
         return message
 
     def decode(
         self, message: torch.Tensor, visit: tuple[Any, ...], shape: Sequence[int]
     ) -> torch.Tensor:
         """Returns the received values; all NaN if the sender's values were not finite."""
-        values = torch.empty(shape)
+        values = torch.empty(shape, dtype=torch.float32, device="cpu")
         if not self.receiver.decode(message, visit, values):
-            self.bad = True
+            self.lost.add(visit[1])
             values.fill_(math.nan)
         return values
 
     def end_step(self, skipped: bool) -> None:
         for end in self.ends:
-            end.rollback() if skipped or self.bad else end.commit()
-        self.bad = False
+            end.rollback() if skipped or self.lost else end.commit()
+        self.lost.clear()
 
 
 class _Pass(torch.autograd.Function):
@@ -102,7 +135,7 @@ class _Send(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, _):
-        gradient = ctx.boundary._await(ctx.boundary._gradients, ctx.visit, _BACKWARD)
+        gradient = ctx.boundary._await(ctx.boundary._gradients, ctx.visit, _BACKWARD).values
         return gradient.view(ctx.shape).to(ctx.like), None, None
 
 
@@ -110,11 +143,14 @@ class _Receive(torch.autograd.Function):
     @staticmethod
     def forward(ctx, anchor, boundary, visit):
         ctx.boundary, ctx.visit = boundary, visit
-        return boundary._await(boundary._activations, visit, _FORWARD).to(boundary._device)
+        arrived = boundary._await(boundary._activations, visit, _FORWARD)
+        ctx.is_wanted = arrived.wants_gradient
+        return arrived.values.to(boundary._device)
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.boundary._ship(ctx.boundary._gradients, gradient, ctx.visit, _BACKWARD)
+        if ctx.is_wanted:
+            ctx.boundary._ship(ctx.boundary._gradients, gradient, ctx.visit, _BACKWARD)
         return torch.zeros(()), None, None
 
 
@@ -196,7 +232,12 @@ class Boundary(nn.Module):
         if self._peer is not None:
             check.peer("from_rank" if to_rank is None else "to_rank", self._peer, process_group)
         self._samples, self._tag = samples, 3 * _MOST * index
-        self._wire = None if self._peer is None else _wire_of(process_group, deadline_seconds)
+        self._deadline, self._number = deadline_seconds, 0
+        self._wire = None
+        if self._peer is not None:
+            group = process_group or dist.group.WORLD
+            self._number = _number_at((group, index, self._peer, self._first))
+            self._wire = _wire_of(group)
         here = 0 if self._wire is None else self._wire.rank
         common = {"name": f"boundary {index}", "sample_shape": list(self._shape), "samples": samples,
                   "micro_batches": micro_batches, "seed": seed, "cache_budget": cache_budget,
@@ -237,21 +278,26 @@ class Boundary(nn.Module):
         """Sends activations to the second stage, in order of micro-batches; returns at once.
 
         Returns:
-            A scalar whose `backward()` waits for the gradient and continues with it.
+            A scalar whose `backward()` waits for the gradient and continues with it. If nothing in front of the cut is
+            trained, no gradient comes, and `backward()` does nothing.
         """
         if self._wire is None or not self._first:
             raise ContractError("send is for the stage that was given to_rank")
         if not self.training:
             self._ship(self._inference, values, self._next_look(), _LOOK)
             return torch.zeros(())
-        return _Send.apply(values, self, self._next_visit(ids, batch))
+        visit = self._next_visit(ids, batch)
+        if values.requires_grad and torch.is_grad_enabled():
+            return _Send.apply(values, self, visit)
+        self._ship(self._activations, values, visit, _FORWARD, wants_gradient=False)
+        return torch.zeros((), requires_grad=True)
 
     def receive(self, *, ids: Sequence[int] = (), batch: int = 0) -> torch.Tensor:
         """Returns the activations of the next micro-batch, float32. The backward pass sends their gradient."""
         if self._wire is None or not self._second:
             raise ContractError("receive is for the stage that was given from_rank")
         if not self.training:
-            return self._await(self._inference, self._next_look(), _LOOK).to(self._device)
+            return self._await(self._inference, self._next_look(), _LOOK).values.to(self._device)
         anchor = torch.zeros((), requires_grad=True)
         return _Receive.apply(anchor, self, self._next_visit(ids, batch))
 
@@ -266,7 +312,7 @@ class Boundary(nn.Module):
         self._activations.end_step(skipped)
         self._gradients.end_step(skipped)
         self._step += 1
-        self._visits = 0
+        self._visits = self._seen = 0
 
     def invalidate(self) -> None:
         """Forgets what memories know of samples, for example if ids now mean others. Call it on both sides."""
@@ -279,18 +325,20 @@ class Boundary(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Returns the memories, as part of a module's state_dict."""
-        return {"step": self._step, "ends": [to_tensor(end.save()) for end in self._all_ends()]}
+        ends = [to_tensor(end.save()) for end in (*self._activations.ends, *self._gradients.ends)]
+        return of_rank({"step": self._step, "ends": ends}, 0 if self._wire is None else self._wire.rank)
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        ends = self._all_ends()
-        if len(state["ends"]) != len(ends):
+        own = entries(state)[0]
+        step, saved = int(own["step"]), list(own["ends"])
+        directions = (self._activations, self._gradients)
+        if len(saved) != sum(len(direction.ends) for direction in directions):
             raise ContractError("the state is of a boundary that has other ends in its process")
-        for end, saved in zip(ends, state["ends"]):
-            end.load(from_tensor(0, saved))
-        self._step, self._visits = int(state["step"]), 0
-
-    def _all_ends(self) -> list[Any]:
-        return [*self._activations.ends, *self._gradients.ends]
+        rest = iter(saved)
+        loaded = [(direction, direction.loaded(step, rest)) for direction in (*directions, self._inference)]
+        for direction, ends in loaded:
+            direction.take(ends)
+        self._step, self._visits, self._seen = step, 0, 0
 
     def _next_visit(self, ids: Sequence[int], batch: int) -> tuple[Any, ...]:
         micro_batch, self._visits = self._visits, self._visits + 1
@@ -298,7 +346,7 @@ class Boundary(nn.Module):
 
     def _next_look(self) -> tuple[Any, ...]:
         self._seen += 1
-        return self._seen, 0, [], 0
+        return self._step, 0, [], self._seen
 
     def _cross(
         self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...]
@@ -314,29 +362,40 @@ class Boundary(nn.Module):
     def _encode(
         self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...]
     ) -> torch.Tensor:
+        if direction is self._gradients and visit[1] in self._activations.lost:
+            values = torch.full_like(values, math.nan)  # a layer may swallow what is not finite
         message = direction.encode(values, visit)
         if direction is not self._inference:
             which = "forward_bytes" if direction is self._activations else "backward_bytes"
             self._bytes[which] += message.numel()
         return message
 
+    def _order(self, direction: _Direction, visit: tuple[Any, ...]) -> tuple[int, int, int]:
+        return self._number, visit[0], visit[3] if direction is self._inference else 0
+
     def _ship(
-        self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...], tag: int
+        self, direction: _Direction, values: torch.Tensor, visit: tuple[Any, ...], tag: int, wants_gradient: bool = True
     ) -> None:
         message = self._encode(direction, values, visit)
         assert self._wire is not None
-        self._wire.send(message, values.shape[0], self._peer, self._tag + _MOST * tag + visit[1])
+        self._wire.send(message, 2 * values.shape[0] + wants_gradient, self._peer, self._tag + _MOST * tag + visit[1],
+                        self._order(direction, visit))
         if direction is self._inference:
             direction.end_step(skipped=True)
 
-    def _await(self, direction: _Direction, visit: tuple[Any, ...], tag: int) -> torch.Tensor:
+    def _await(self, direction: _Direction, visit: tuple[Any, ...], tag: int) -> _Arrived:
         assert self._wire is not None
-        message, samples = self._wire.receive(
-            direction.limit, self._peer, self._tag + _MOST * tag + visit[1]
+        message, note, number = self._wire.receive(
+            direction.limit, self._peer, self._tag + _MOST * tag + visit[1], self._deadline, self._order(direction, visit)
         )
+        if number != self._number:
+            raise ContractError(
+                f"boundary: rank {self._peer} has made this boundary {number + 1} times, and this rank {self._number + 1} times; "
+                "after a failure both sides make it anew")
+        samples, wants_gradient = divmod(note, 2)
         if samples > self._samples:
             raise CorruptError(f"boundary: rank {self._peer} announces {samples} samples")
-        arrived = direction.decode(message, visit, (samples, *self._shape))
+        values = direction.decode(message, visit, (samples, *self._shape))
         if direction is self._inference:
             direction.end_step(skipped=True)
-        return arrived
+        return _Arrived(values, bool(wants_gradient))

@@ -48,7 +48,7 @@ class RankSum:
     """
 
     def __init__(self, group: dist.ProcessGroup, deadline_seconds: float) -> None:
-        self._wire = Wire(group, deadline_seconds)
+        self._wire, self._deadline = Wire(group), deadline_seconds
         self._rank, self._size = group.rank(), group.size()
         self._failure = ""  # between the ranks: the channel is then of no more use
 
@@ -101,7 +101,7 @@ class RankSum:
     def _gathered(self, message: torch.Tensor, limit: int) -> list[torch.Tensor]:
         for step in range(1, self._size):
             self._wire.send(message, 0, (self._rank + step) % self._size, 0)
-        return [message if rank == self._rank else self._wire.receive(limit, rank, 0)[0] for rank in range(self._size)]
+        return [message if rank == self._rank else self._wire.receive(limit, rank, 0, self._deadline)[0] for rank in range(self._size)]
 
     @contextlib.contextmanager
     def _channel(self, head: dict[str, Any]) -> Iterator[None]:

@@ -107,7 +107,7 @@ class TensorParallel:
         self._index, self._step = _made.get(group, 0) if index is None else int(index), 0
         self._may_renumber = index is None
         self._settings = {"memory": "none", "sender": 0, "per_sample": per_sample, "micro_batches": 1,
-                          "seed": int(seed), "steps_per_epoch": 0, "cache_budget": 0, "spill_folder": ""}
+                          "seed": int(seed), "steps_per_epoch": 0, "first_step": 0, "cache_budget": 0, "spill_folder": ""}
         for direction in self._codecs:  # what is wrong with a codec is said here
             BoundarySender({**self._spec(direction), "samples": 1, "sample_shape": [64]}, None, None)
         self._calls = 0

@@ -101,14 +101,14 @@ class PipelineStage(pipelining.PipelineStage):
                     self._before._activations, self._visit(self._before, fwd_chunk_id), _FORWARD)
             else:
                 arrived = self._before._await(self._before._inference, self._before._next_look(), _LOOK)
-            self._fill(self._only(self.args_recv_info[fwd_chunk_id], "input"), arrived)
+            self._fill(self._only(self.args_recv_info[fwd_chunk_id], "input"), arrived.values)
         return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> None:
         if self._after is not None and self.has_backward:
             arrived = self._after._await(
                 self._after._gradients, self._visit(self._after, bwd_chunk_id), _BACKWARD)
-            self._fill(self._only(self.grad_recv_info[bwd_chunk_id], "output's gradient"), arrived)
+            self._fill(self._only(self.grad_recv_info[bwd_chunk_id], "output's gradient"), arrived.values)
         super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
 
     def _learns(self) -> bool:

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "saved_store.h"
 #include "thinwire/boundary.h"
 #include "thinwire/c10d.h"
+#include "thinwire/message_wire.h"
 #include "thinwire/status.h"
 
 namespace py = pybind11;
@@ -62,6 +64,7 @@ BoundarySpec spec_of(const py::dict& given, const Positions* note, const Positio
   spec.seed = given["seed"].cast<uint64_t>();
   spec.steps_per_epoch = given["steps_per_epoch"].cast<uint64_t>();
   spec.stream = given["stream"].cast<uint32_t>();
+  spec.first_step = given["first_step"].cast<uint64_t>();
   spec.sender = given["sender"].cast<uint16_t>();
   spec.cache_budget = given["cache_budget"].cast<size_t>();
   spec.spill_folder = given["spill_folder"].cast<std::string>();
@@ -88,43 +91,37 @@ bool decode(BoundaryReceiver& receiver, const at::Tensor& message, const VisitRo
   return true;
 }
 
-// Messages of any length, one after another under each tag; their lengths go before them.
-class Wire {
- public:
-  Wire(const c10::intrusive_ptr<c10d::ProcessGroup>& processes, double deadline_seconds)
-      : group_(make_c10d_group(processes)) {
-    group_->set_deadline(std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
-  }
+// Of a message: generation, step, turn.
+using OrderRow = std::tuple<uint64_t, uint64_t, uint64_t>;
 
-  // Returns at once: the group copies what it sends.
-  void send(const at::Tensor& message, uint64_t note, int to, int tag) {
-    const std::span<const std::byte> bytes = bytes_of(message);
-    const uint64_t head[] = {bytes.size(), note};
-    sent_.push_back(group_->send(std::as_bytes(std::span(head)), to, tag));
-    sent_.push_back(group_->send(bytes, to, tag));
-    std::erase_if(sent_,
-                  [](const std::unique_ptr<Transfer>& transfer) { return transfer->done(); });
-  }
+MessageOrder order_of(const OrderRow& row) {
+  const auto& [generation, step, turn] = row;
+  return {.generation = generation, .step = step, .turn = turn};
+}
 
-  // The message and its note.
-  std::tuple<at::Tensor, uint64_t> receive(size_t limit, int from, int tag) {
-    uint64_t head[2] = {};
-    group_->wait(group_->receive(std::as_writable_bytes(std::span(head)), from, tag));
-    if (head[0] > limit)
-      throw Error(ErrorCode::kCorrupt, "boundary: rank " + std::to_string(from) +
-                                           " announces a message of " + std::to_string(head[0]) +
-                                           " bytes, more than " + std::to_string(limit));
-    at::Tensor message = at::empty({static_cast<int64_t>(head[0])}, at::TensorOptions(at::kByte));
-    group_->wait(group_->receive(bytes_of(message), from, tag));
-    return {message, head[1]};
-  }
+std::unique_ptr<MessageWire> make_wire(const c10::intrusive_ptr<c10d::ProcessGroup>& processes) {
+  return std::make_unique<MessageWire>(make_c10d_group(processes));
+}
 
-  int rank() const { return group_->rank(); }
+// The group copies what it sends.
+void send(MessageWire& wire, const at::Tensor& message, uint64_t note, int to, int tag,
+          const OrderRow& order) {
+  wire.send(bytes_of(message), note, order_of(order), to, tag);
+}
 
- private:
-  std::unique_ptr<Group> group_;
-  std::vector<std::unique_ptr<Transfer>> sent_;  // not known to be done
-};
+// The message, its note and its generation.
+std::tuple<at::Tensor, uint64_t, uint64_t> receive(MessageWire& wire, size_t limit, int from,
+                                                   int tag, double deadline_seconds,
+                                                   const OrderRow& expected) {
+  WireMessage got =
+      wire.receive(limit, from, tag, order_of(expected),
+                   std::chrono::milliseconds(static_cast<int64_t>(deadline_seconds * 1000)));
+  std::byte* const bytes = got.bytes.release();
+  const at::Tensor message = at::from_blob(
+      bytes, {static_cast<int64_t>(got.size)},
+      [](void* memory) { delete[] static_cast<std::byte*>(memory); }, at::TensorOptions(at::kByte));
+  return {message, got.note, got.order.generation};
+}
 
 template <typename End, typename Class>
 void bind_end(Class& bound) {
@@ -166,12 +163,13 @@ void bind_boundary(py::module_& module) {
       .def("decode", &decode, py::call_guard<NoGil>());
   bind_end<BoundaryReceiver>(receiver);
 
-  py::class_<Wire>(module, "Wire")
-      .def(py::init<const c10::intrusive_ptr<c10d::ProcessGroup>&, double>(),
-           py::call_guard<NoGil>())
-      .def("send", &Wire::send, py::call_guard<NoGil>())
-      .def("receive", &Wire::receive, py::call_guard<NoGil>())
-      .def_property_readonly("rank", &Wire::rank);
+  py::class_<MessageWire>(module, "Wire")
+      .def(py::init(&make_wire), py::call_guard<NoGil>())
+      .def("send", &send, py::arg("message"), py::arg("note"), py::arg("to"), py::arg("tag"),
+           py::arg("order") = OrderRow{}, py::call_guard<NoGil>())
+      .def("receive", &receive, py::arg("limit"), py::arg("source"), py::arg("tag"),
+           py::arg("deadline_seconds"), py::arg("order") = OrderRow{}, py::call_guard<NoGil>())
+      .def_property_readonly("rank", &MessageWire::rank);
 }
 
 }  // namespace thinwire::python

@@ -77,6 +77,24 @@ TEST(PlannedStages, SendTheBytesOfARun) {
   }
 }
 
+// A sample has sixteen values at the cut, of which the codec keeps four.
+TEST(PlannedStages, WithSharedPositionsSendTheBytesOfARun) {
+  for (const char* streams : {"auto", "sample"}) {
+    const Settings cut = {{"pipeline.stages", "2"},      {"train.micro_batches", "2"},
+                          {"train.drop_last", "true"},   {"pipeline.forward", "topk:density=0.25"},
+                          {"pipeline.backward", "fp32"}, {"pipeline.shared_positions", "true"},
+                          {"pipeline.streams", streams}};
+    const StagedResult run = run_staged(2, {.settings = cut});
+    CostTable costs = free_costs({"fp32"});
+    costs.set({.codec = "topk:density=0.25", .feedback = "none"}, {.bytes_per_value = 0.25 * 4.6});
+    const PipelinePrediction predicted =
+        predict_pipeline(planned(cut, 2), {.ranks = 2, .link = {}}, costs).value();
+    const auto sent =
+        static_cast<double>(run.pipelines.front().boundaries[0].backward.message_bytes);
+    EXPECT_NEAR(predicted.cuts[0].backward_bytes, sent, 0.01 * sent) << streams;
+  }
+}
+
 TEST(PlannedStages, WithAutoencodersSendTheBytesOfARun) {
   const Settings cut = {{"pipeline.stages", "3"},
                         {"train.micro_batches", "2"},
