@@ -181,6 +181,11 @@ TEST(AdamOfRanks, MistakesAreFoundBeforeAnythingIsRead) {
               HasSubstr("workers that come and go"));
   EXPECT_THAT(says({{"exchange.codec", "topk"}, {"exchange.flush", "measure"}}),
               HasSubstr("for exchange.flush = off"));
+  EXPECT_THAT(
+      [&] {
+        run_toy(2, {.settings = of_ranks({{"sync.method", "average:tau=2"}})});
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("optimizer.second_moment: ranks is not")));
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ LocalSteps::LocalSteps(const TrainingContext& context, Store& store,
   if (sync_->adjusts_gradient()) gradient_.resize(start.size());
   streams_.push_back({.name = "weights", .tensors = tensors_});
   dense_bytes_ = dense_exchange_bytes(start.size(), context.group.size());
+  // Whoever left early was not in the last rounds. A run that had ended stays so.
+  if (asynchronous())
+    over_ =
+        context.group.max(static_cast<uint64_t>(worker_->common_steps)) >= context.timetable.steps;
 }
 
 SynchroniserOptions LocalSteps::with_judge(SynchroniserOptions options) const {
@@ -100,6 +104,7 @@ StepOutcome LocalSteps::take_one(uint64_t step) {
       sync_->after_step(weights(), bad ? std::numeric_limits<double>::infinity() : worker_->loss);
   worker_->put_back();  // some rules move weights in steps without a round
   if (outcome.round) count(*outcome.round, outcome);
+  ++worker_->steps;
   const auto ranks = static_cast<uint64_t>(context().group.size());
   if (asynchronous() && step + 1 >= context().timetable.steps * ranks) over_ = true;
   return outcome;
@@ -115,8 +120,10 @@ void LocalSteps::count(const RoundReport& round, StepOutcome& outcome) {
   report.sent_bytes = round.sent_bytes;
   report.received_bytes = round.received_bytes;
   report.wait_seconds = round.seconds;
+  if (!asynchronous()) return;
   // A round of all is held when all together have taken as many steps as each would have.
-  if (asynchronous() && steps_before(round) >= context().timetable.steps) over_ = true;
+  worker_->common_steps = static_cast<int64_t>(steps_before(round));
+  if (steps_before(round) >= context().timetable.steps) over_ = true;
 }
 
 void LocalSteps::adjust_gradients() {

@@ -44,6 +44,8 @@ class LocalSteps final : public StepTaker {
   // is when all together have taken their steps, or this one all of theirs.
   bool asynchronous() const noexcept { return sync_->asynchronous_period() != 0; }
   bool is_over() const noexcept { return over_; }
+  // That this one took, earlier parts of a resumed run included.
+  uint64_t own_steps() const noexcept { return static_cast<uint64_t>(worker_->steps); }
   // The steps that each has taken on average when `round` is held.
   uint64_t steps_before(const RoundReport& round) const noexcept {
     return (round.round + 1) * sync_->asynchronous_period();

@@ -223,6 +223,49 @@ TEST(LocalSteps, AsynchronousWorkersSaveOneCheckpoint) {
   EXPECT_EQ(results[0].summary.steps, results[0].tests.back().step);
 }
 
+TEST(LocalSteps, AFinishedAsynchronousRunStaysAsItIsWhenResumed) {
+  const TemporaryFolder folder;
+  ToyOptions toy = local("leader:tau=2,tau_global=4,groups=2,asynchronous=true");
+  toy.places.out = folder.path().string();
+  const auto finished = run_toy(3, toy);
+  toy.places.resume = toy.places.out;
+  for (int time = 0; time < 2; ++time) {
+    const auto resumed = run_toy(3, toy);
+    EXPECT_EQ(resumed[0].summary.weights_xxh3, finished[0].summary.weights_xxh3);
+    EXPECT_EQ(resumed[0].summary.steps, finished[0].summary.steps);
+    EXPECT_EQ(resumed[0].summary.samples, finished[0].summary.samples);
+    EXPECT_TRUE(resumed[0].steps.empty());
+  }
+  toy.settings.emplace_back("train.epochs", "4");
+  const auto longer = run_toy(3, toy);
+  EXPECT_GT(longer[0].summary.samples, finished[0].summary.samples);
+  EXPECT_GT(longer[0].summary.steps, finished[0].summary.steps);
+}
+
+// The rate of a worker, and its samples, follow its own steps. Rank 0, whose number the checkpoint
+// has, is slow.
+TEST(LocalSteps, AnAsynchronousWorkerResumesAtItsOwnStep) {
+  const TemporaryFolder folder;
+  ToyOptions toy = local("leader:tau=4,tau_global=4,groups=1,asynchronous=true",
+                         {{"run.slow", "25;1"}, {"train.epochs", "4"}});
+  toy.places.out = folder.path().string();
+  const auto train = [&] {
+    std::vector<ToyResult> results(2);
+    run_local(2, [&](Group& group) {
+      results[static_cast<size_t>(group.rank())] =
+          train_toy_in(group, group.rank(), toy, /*tells=*/true);
+    });
+    return results;
+  };
+  const auto before = train();
+  ASSERT_GT(before[1].steps.back(), 2 * before[0].steps.back());
+  toy.places.resume = toy.places.out;
+  toy.settings.emplace_back("train.epochs", "6");
+  const auto resumed = train();
+  for (size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(resumed[rank].steps.front(), before[rank].steps.back() + 1) << rank;
+}
+
 // A worker that is told to take 25 times as long takes fewer of the steps that all share.
 TEST(LocalSteps, ASlowWorkerTakesFewerOfTheCommonSteps) {
   ToyOptions toy = local("leader:tau=4,tau_global=4,groups=1,asynchronous=true",

@@ -14,6 +14,7 @@ namespace thinwire {
 namespace {
 
 constexpr std::string_view kOptimizer = "optimizer/";
+constexpr const char* kCounts = "counts";
 
 StateArrays optimizer_arrays(const StateArrays& all) {
   StateArrays arrays;
@@ -66,6 +67,8 @@ StateArrays OwnWorker::save() const {
   arrays.push_back(to_state({"weights", all_}, OnResize::kOwedToMean));
   arrays.push_back(make_state("leader", std::span(&leader, 1), OnResize::kCopy));
   arrays.push_back(make_state("loss", std::span(&loss, 1), OnResize::kCopy));
+  const int64_t counts[] = {steps, common_steps};
+  arrays.push_back(make_state(kCounts, counts, OnResize::kCopy));
   for (StateArray& array : save_optimizer(optimizer_, module_)) {
     array.name.insert(0, kOptimizer);
     arrays.push_back(std::move(array));
@@ -81,11 +84,16 @@ Status OwnWorker::load(const StateArrays& arrays) {
   if (Status status = from_state(arrays, {"weights", loaded}); !status) return status;
   if (Status status = copy_state(arrays, "leader", std::span(&who, 1)); !status) return status;
   if (Status status = copy_state(arrays, "loss", std::span(&last, 1)); !status) return status;
+  int64_t counts[] = {steps, common_steps};
+  if (find_state(arrays, kCounts) != nullptr)  // earlier versions have none
+    if (Status status = copy_state(arrays, kCounts, std::span(counts)); !status) return status;
   if (Status status = load_optimizer(optimizer_, module_, optimizer_arrays(arrays)); !status)
     return status;
   all_.copy_(loaded);
   leader = who;
   loss = last;
+  steps = counts[0];
+  common_steps = counts[1];
   return Status::ok();
 }
 

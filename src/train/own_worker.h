@@ -32,6 +32,11 @@ class OwnWorker final : public Stateful {
   int64_t leader = -1;  // of the last global round
   double loss = 0;      // of the last step that had samples
 
+  // Of asynchronous workers: the steps that this one took, and those that each had taken on average
+  // by the last round of all in which it was.
+  int64_t steps = 0;
+  int64_t common_steps = 0;
+
   StateArrays save() const override;
   Status load(const StateArrays& arrays) override;
 

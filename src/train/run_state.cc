@@ -41,7 +41,7 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     throw AgreedError(ErrorCode::kBadOption,
                       "run.record_every: workers that step by themselves encode no gradients");
   for (const RecipeFault& fault : find_faults(recipe))  // callers' own tasks are not checked before
-    if (fault.key == "exchange.flush")
+    if (fault.key == "exchange.flush" || fault.key == "optimizer.second_moment")
       throw AgreedError(fault.status.code(), fault.key + ": " + fault.status.message());
   ExchangeOptions options = exchange_options(recipe);
   options.steps_per_epoch = timetable.steps_per_epoch;

@@ -11,10 +11,10 @@ namespace thinwire {
 
 // nlohmann/json finds these by argument-dependent lookup.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KindTotals, values, kept, payload_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, values, kept, target, payload_bytes,
-                                   frame_bytes, dense_bytes, sent_bytes, peak_sent_bytes,
-                                   received_bytes, inside_bytes, between_bytes, fetch_seconds,
-                                   compute_seconds, compress_seconds, wire_seconds,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunTotals, steps, skipped, samples, values, kept, target,
+                                   payload_bytes, frame_bytes, dense_bytes, sent_bytes,
+                                   peak_sent_bytes, received_bytes, inside_bytes, between_bytes,
+                                   fetch_seconds, compute_seconds, compress_seconds, wire_seconds,
                                    decompress_seconds, wait_seconds, evaluate_seconds, seconds,
                                    best_error, last_error, last_loss, last_hold_out_error,
                                    last_compressed_error, last_compressed_loss,
@@ -112,7 +112,7 @@ Result<RunTotals> RunTotals::from_json(const std::string& text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     for (const char* later : {"inside_bytes", "between_bytes", "delivered_norm",
-                              "lost_debt_squared", "peak_sent_bytes"})
+                              "lost_debt_squared", "peak_sent_bytes", "samples"})
       if (json.is_object() && !json.contains(later)) json[later] = 0;  // older checkpoints
     for (auto& value : json)  // JSON has no NaN, which the loss of a run that diverged may be
       if (value.is_null()) value = std::numeric_limits<double>::quiet_NaN();

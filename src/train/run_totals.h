@@ -39,6 +39,7 @@ Kinds sum_kinds(const std::vector<StreamSpec>& streams, const StepReport& report
 struct RunTotals {
   uint64_t steps = 0;
   uint64_t skipped = 0;
+  uint64_t samples = 0;  // of asynchronous workers, of all of them together
   uint64_t values = 0;
   uint64_t kept = 0;  // of streams that have a target
   uint64_t target = 0;

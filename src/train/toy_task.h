@@ -110,6 +110,7 @@ struct ToyResult {
   std::vector<torch::Tensor> weights;  // parameters, then buffers
   std::vector<std::string> notes;      // of rank 0, as are the rest
   std::vector<double> losses;          // by step
+  std::vector<uint64_t> steps;         // done, after each
   std::vector<EvaluationEvent> tests;
 };
 
@@ -128,6 +129,7 @@ ToyResult train_toy_in(Where& where, int number, const ToyOptions& toy, bool tel
     events.evaluation = [&](const EvaluationEvent& event) { result.tests.push_back(event); };
     events.step = [&](const StepEvent& event) {
       result.losses.push_back(event.loss);
+      result.steps.push_back(event.step);
       done = event.step;
     };
     if (toy.stop_after != UINT64_MAX) events.stop = [&] { return done >= toy.stop_after; };

@@ -254,11 +254,13 @@ void TrainingRun::take_steps() {
 // Steps that no other rank need take at the same time, until all together have taken theirs.
 void TrainingRun::take_steps_alone() {
   LocalSteps& local = *state_.local();
-  uint64_t tests = 0;  // that were due by the last of them
+  uint64_t own_samples = 0;
+  uint64_t tests = 0;                                    // that were due by the last of them
+  if (local.own_steps() > 0) step_ = local.own_steps();  // a checkpoint has rank 0's
   while (!local.is_over()) {
     const StepOutcome outcome = state_.taker().take(step_);
     ++step_;
-    own_samples_ += outcome.samples;
+    own_samples += outcome.samples;
     tell(outcome);
     const auto& round = outcome.round;
     if (!first() || timetable_.evaluate_period == 0 || local.is_over()) continue;
@@ -270,6 +272,7 @@ void TrainingRun::take_steps_alone() {
   new_losses();
   // One checkpoint and one test of all, whatever each of them took.
   group().broadcast(std::as_writable_bytes(std::span(&step_, 1)), 0);
+  totals_.samples += sum_over_ranks(group(), own_samples);
   save();
 }
 
@@ -376,8 +379,6 @@ RunSummary TrainingRun::own_summary(bool finished) {
 
 RunSummary TrainingRun::summarise(bool finished) {
   RunSummary summary = own_summary(finished);
-  if (state_.local() != nullptr && state_.local()->asynchronous())
-    summary.samples = sum_over_ranks(group(), own_samples_);
   if (state_.taker().keeps_optimizer())
     state_.taker().show_common();  // what the module is left with
   // Bytes and times differ between ranks; all return rank 0's.
@@ -387,6 +388,7 @@ RunSummary TrainingRun::summarise(bool finished) {
       RunTotals::from_json({reinterpret_cast<const char*>(texts[0].data()), texts[0].size()})
           .value();
   totals.summarise(summary);
+  if (state_.local() != nullptr && state_.local()->asynchronous()) summary.samples = totals.samples;
   summary.weights_xxh3 = checksum_of(named_weights(*state_.task().module));
   group().broadcast(std::as_writable_bytes(std::span(&summary.weights_xxh3, 1)), 0);
   if (files_.writes())

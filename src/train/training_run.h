@@ -134,7 +134,6 @@ class TrainingRun {
   bool stopped_ = false;
   Beginning begun_;  // of the last group into which this worker came
   std::optional<RunSummary> summary_;
-  uint64_t own_samples_ = 0;  // of asynchronous workers
   std::vector<int> lost_workers_, joined_workers_;
   std::vector<int> refused_;        // workers that did not fit, each noted once
   std::vector<LostWorker> losses_;  // of data-parallel workers, for the next step's event
