@@ -31,7 +31,8 @@ struct SynchroniserOptions {
   std::string method = "average";  // "leader:tau=64,groups=2": docs/leader-sgd.md
   std::string codec = "fp32";  // of rounds; lossy codecs send differences to what all ranks have
 
-  // For methods that average: as in ExchangeOptions. "auto" is what suits the method.
+  // For methods that average: as in ExchangeOptions. "auto" is what suits the method. Other methods
+  // take nothing else.
   std::string feedback = "auto";
   std::string exchange = "auto";
   // Where the momentum of the method's outer step acts (diloco): place_momentum. The momentum of a
@@ -66,9 +67,11 @@ struct RoundReport {
   int fragment = -1;
   uint64_t begun = 0;
 
-  bool global = true;          // ranks of all groups took part, not only those of this rank's
-  std::vector<int> ranks;      // that took part, for methods whose rounds may be of some ranks
-  std::vector<double> losses;  // of `ranks`, for methods with leaders; +Inf: not finite
+  bool global = true;      // ranks of all groups took part, not only those of this rank's
+  std::vector<int> ranks;  // that took part, for methods whose rounds may be of some ranks
+  // For methods with leaders, and empty for an asynchronous worker that is its group alone in a
+  // round of groups.
+  std::vector<double> losses;  // of `ranks`; +Inf: not finite
   std::vector<int> leaders;    // of each group that took part; -1: none can lead
   int leader = -1;             // of all groups, in a global round
 

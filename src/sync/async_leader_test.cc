@@ -130,6 +130,20 @@ TEST(AsyncLeader, WorkersMayLeaveAtDifferentTimes) {
   EXPECT_EQ(runs[3].reports.back().ranks, (std::vector<int>{3}));
 }
 
+// Workers end a run together by the number of a round, which may be one of groups.
+TEST(AsyncLeader, AWorkerAloneInItsGroupHearsOfLocalRounds) {
+  std::vector<Training> runs(3);
+  run_local(3, [&](Group& group) {
+    Worker worker(group, {.method = kAsynchronous});
+    runs[static_cast<size_t>(group.rank())] =
+        train(worker, 1ms, [](const Training& run) { return run.reports.size() == 3; });
+    worker.sync().leave();
+  });
+  for (const Training& run : runs) EXPECT_EQ(run.reports.back().round, 2u);
+  EXPECT_EQ(runs[2].reports.back().ranks, std::vector<int>{2});
+  EXPECT_FALSE(runs[2].reports.back().skipped);
+}
+
 TEST(AsyncLeader, ALateWorkerIsLeftBehindAndTakenInAgain) {
   std::mutex mutex;
   std::vector<Training> runs(kRanks);

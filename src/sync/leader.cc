@@ -88,8 +88,9 @@ class Leader final : public SyncRule {
     return vectors;
   }
 
+  // Asynchronous workers that left before others have older references, until join.
   std::string shared_memory() const override {
-    return std::to_string(global_.reference_checksum());
+    return rule_.asynchronous ? "" : std::to_string(global_.reference_checksum());
   }
 
   // Workers that count for themselves need not have counted alike.
@@ -102,6 +103,7 @@ class Leader final : public SyncRule {
     groups_.emplace(channel(), colours_);
     has_local_ = groups_->count() > 1 && rule_.tau != rule_.tau_global;
     period_ = has_local_ ? rule_.tau : rule_.tau_global;
+    align_references();
     if (!rule_.asynchronous) {
       pace_ = make_steady_pace(period_, n);
       return;
@@ -114,6 +116,14 @@ class Leader final : public SyncRule {
       pace_ = make_recorded_pace(*options().recorded);
     else
       pace_ = make_counted_pace(channel(), period_, rule_.patience);
+  }
+
+  // Of a resumed run, in which some workers may have left early, and groups may be others.
+  void align_references() {
+    if (rule_.asynchronous) global_.align(channel(), memory().rounds);
+    const bool has_rounds = has_local_ && groups_->own().size() > 1;
+    if (!has_rounds || local_.align(groups_->own(), memory().rounds))
+      memory().numbers("known")[0] = 0;  // the last leader was another group's
   }
 
   std::optional<RoundReport> step(std::span<float> parameters, double loss) override {
@@ -166,7 +176,8 @@ class Leader final : public SyncRule {
     memory().rounds = number - 1;  // a round that was held without this worker counts
     const bool global = number * period_ % rule_.tau_global == 0;
     const bool in_group = has_local_ && groups.own().size() > 1;
-    if (!in_group && !global) {  // other groups have a round, which all count
+    const bool alone = !in_group && !global;  // other groups have a round, which all count
+    if (alone && !rule_.asynchronous) {
       end_round({});
       return std::nullopt;
     }
@@ -179,7 +190,7 @@ class Leader final : public SyncRule {
     const auto since = std::chrono::steady_clock::now();
     const uint64_t sent = groups.bytes_sent(), received = groups.bytes_received(),
                    between = groups.bytes_between();
-    hold_or_skip(parameters, groups, in_group, report);
+    if (!alone) hold_or_skip(parameters, groups, in_group, report);
     report.sent_bytes = groups.bytes_sent() - sent;
     report.received_bytes = groups.bytes_received() - received;
     report.between_bytes = groups.bytes_between() - between;

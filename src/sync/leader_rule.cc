@@ -85,6 +85,10 @@ LeaderRule read_leader_rule(const Options& options) {
     throw Error(ErrorCode::kBadOption,
                 "synchroniser 'leader': tau_global must be a multiple of tau, but is " +
                     std::to_string(rule.tau_global) + " at a tau of " + std::to_string(rule.tau));
+  if (options.number("patience") > 0 && rule.patience.count() == 0)
+    throw Error(ErrorCode::kBadOption,
+                "synchroniser 'leader': patience is " + options.canonical("patience") +
+                    " seconds; choose 0, which waits for all, or 0.001 or more");
   if (rule.patience.count() > 0 && !rule.asynchronous)
     throw Error(ErrorCode::kBadOption,
                 "synchroniser 'leader': patience is for asynchronous workers");

@@ -66,6 +66,13 @@ void check_row(const SyncRuleEntry& row, const SynchroniserOptions& options) {
                 origin +
                     "has no momentum that could act in the memory; that of a worker's own "
                     "optimiser stays there, as its gradients stay on the rank");
+  const auto require_auto = [&](const char* what, const char* setting, const std::string& value) {
+    if (row.memory == nullptr && value != "auto")
+      throw Error(ErrorCode::kBadOption, origin + "has no " + what + " to choose, and " + setting +
+                                             " is '" + value + "'; choose auto");
+  };
+  require_auto("memory", "feedback (exchange.feedback)", options.feedback);
+  require_auto("collective", "exchange (exchange.method)", options.exchange);
 }
 
 Chosen choose(const SyncSetup& setup) {

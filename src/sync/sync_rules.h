@@ -18,7 +18,8 @@ struct SyncRuleEntry {
   bool scheduled = true;  // the codec may follow a schedule: an exchange carries what is sent
   bool momentum = false;  // on what is sent: SynchroniserOptions::momentum has a meaning
   bool lossless = false;  // the codec must be: peers change, so that a difference refers to nothing
-  // Of rules whose rounds are means: the memory of lossy codecs, unless the caller names one.
+  // Of rules whose rounds are means: the memory of lossy codecs, unless the caller names one. Absent:
+  // callers name neither a memory nor a collective.
   std::string (*memory)(const Options& rule, const SynchroniserOptions& options) = nullptr;
 };
 

@@ -55,6 +55,24 @@ TEST(MakeSynchroniser, RefusesWhatItDoesNotKnow) {
           });
         },
         ThrowsMessage<Error>(HasSubstr("keeps to one codec, and 'fp32 | 4steps: fp16'")));
+  for (const std::string method : {"leader", "gossip"}) {
+    const auto with = [&](std::string SynchroniserOptions::*setting, const char* value) {
+      return [=] {
+        make(4, [=](int, SynchroniserOptions& options) {
+          options.method = method;
+          options.*setting = value;
+        });
+      };
+    };
+    EXPECT_THAT(with(&SynchroniserOptions::feedback, "dgc"),
+                ThrowsMessage<Error>(HasSubstr("synchroniser '" + method +
+                                               "': has no memory to choose, and feedback "
+                                               "(exchange.feedback) is 'dgc'; choose auto")));
+    EXPECT_THAT(with(&SynchroniserOptions::exchange, "gather"),
+                ThrowsMessage<Error>(HasSubstr("synchroniser '" + method +
+                                               "': has no collective to choose, and exchange "
+                                               "(exchange.method) is 'gather'; choose auto")));
+  }
 }
 
 TEST(MakeSynchroniser, RefusesMoreRanksThanFramesCanName) {
@@ -78,6 +96,9 @@ TEST(MakeSynchroniser, RefusesPeriodsAndGroupsThatDoNotFit) {
               ThrowsMessage<Error>(HasSubstr("must be a multiple")));
   EXPECT_THAT(with_method("leader:groups=5"),
               ThrowsMessage<Error>(HasSubstr("5 groups among 4 ranks")));
+  EXPECT_THAT(with_method("leader:asynchronous=true,patience=0.0005"),
+              ThrowsMessage<Error>(HasSubstr("patience is 5e-04 seconds; choose 0, which waits "
+                                             "for all, or 0.001 or more")));
 }
 
 TEST(MakeSynchroniser, RefusesCodecsThatGossipCannotUse) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "comm/sealed_words.h"
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "kernel/axpy.h"
@@ -119,6 +120,22 @@ void WeightBroadcast::read(const FrameHeader& expected, size_t size, FaultLog& f
 uint64_t WeightBroadcast::reference_checksum() const {
   if (reference_ == nullptr) return 0;
   return checksum(std::as_bytes(reference_->values()));
+}
+
+bool WeightBroadcast::align(Group& group, uint64_t rounds) {
+  if (reference_ == nullptr) return false;
+  const std::vector<uint64_t> sums = gather_sealed(group, reference_checksum(), number_);
+  if (std::ranges::count(sums, sums[0]) == std::ssize(sums)) return false;
+  const std::vector<uint64_t> held = gather_sealed(group, rounds, number_);
+  const auto latest = static_cast<size_t>(std::ranges::max_element(held) - held.begin());
+  std::ranges::copy(reference_->values(), taken_.begin());
+  group.broadcast(std::as_writable_bytes(std::span(taken_)), static_cast<int>(latest));
+  if (checksum(std::as_bytes(std::span(taken_))) != sums[latest])
+    throw Error(ErrorCode::kCorrupt,
+                "synchroniser '" + name() + "': the reference that all go on with arrived corrupt");
+  stream_.receive(taken_);
+  stream_.commit();
+  return true;
 }
 
 }  // namespace thinwire

@@ -60,6 +60,11 @@ class WeightBroadcast {
   // XXH3 of r: the same wherever frames of this object go.
   uint64_t reference_checksum() const;
 
+  // Between two rounds: gives all ranks of `group` one r. If theirs differ, they take that of the
+  // rank with the most `rounds`, the lowest of equals. Returns whether they differed. Collective.
+  // Throws Error(kCorrupt) for an r that arrives damaged.
+  bool align(Group& group, uint64_t rounds);
+
  private:
   size_t write(const FrameHeader& expected, std::span<const float> mine);
   void read(const FrameHeader& expected, size_t size, FaultLog& faults);

@@ -364,6 +364,15 @@ TEST(LocalSteps, WhatAMethodCannotDoIsFoundInTheRecipe) {
               HasSubstr("exchange.feedback: "));
   EXPECT_THAT(fault("average", {{"exchange.codec", "topk"}, {"exchange.method", "dense"}}),
               HasSubstr("exchange.method: "));
+  for (const std::string method : {"leader", "gossip"}) {
+    EXPECT_THAT(fault(method, {{"exchange.feedback", "dgc"}}),
+                HasSubstr("exchange.feedback: synchroniser '" + method + "': has no memory"));
+    const std::string no_collective =
+        "exchange.method: synchroniser '" + method + "': has no collective";
+    EXPECT_THAT(fault(method, {{"exchange.method", "gather"}}), HasSubstr(no_collective));
+    EXPECT_THAT(fault(method, {{"exchange.feedback", "dgc"}, {"exchange.method", "gather"}}),
+                HasSubstr(no_collective));
+  }
 }
 
 TEST(LocalSteps, WrongMethodsAreRefusedWithTheChoices) {

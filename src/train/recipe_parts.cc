@@ -192,17 +192,18 @@ Faults find_round_faults(const Options& recipe) {
     if (!terms || !terms.value().exchange) return terms.status();
     return check_exchange(*terms.value().exchange);
   };
-  const SynchroniserOptions all = synchroniser_options(recipe);
-  const Status status = check(all);
+  SynchroniserOptions options = synchroniser_options(recipe);
+  Status status = check(options);
   if (status) return {};
   const std::pair<const char*, std::string SynchroniserOptions::*> settings[] = {
       {"exchange.momentum", &SynchroniserOptions::momentum},
       {"exchange.feedback", &SynchroniserOptions::feedback},
       {"exchange.method", &SynchroniserOptions::exchange}};
   for (const auto& [key, setting] : settings) {
-    SynchroniserOptions usual = all;
-    usual.*setting = "auto";
-    if (check(usual)) return {{key, status}};
+    options.*setting = "auto";
+    Status without = check(options);
+    if (without) return {{key, std::move(status)}};
+    status = std::move(without);  // where several are wrong, of the last of them
   }
   return {{"exchange.codec", status}};
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "sync/round_terms.h"
 #include "thinwire/synchroniser.h"
 #include "thinwire/version.h"
 
@@ -84,6 +85,12 @@ bool may_change(std::string_view key) {
          std::find(std::begin(kFixed), std::end(kFixed), key) == std::end(kFixed);
 }
 
+// Rounds of some local methods have none. Earlier versions let recipes name one all the same.
+bool has_memory(const std::string& method) {
+  Result<RoundTerms> terms = round_terms({.method = method});
+  return !terms || terms.value().exchange;
+}
+
 // The value that a run had whose checkpoint does not have the key yet.
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
@@ -143,9 +150,12 @@ std::string recipe_toml(const Recipe& recipe) {
 
 RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
   const auto old_lines = lines_of(before), new_lines = lines_of(now);
+  const auto method = new_lines.find("sync.method");
+  const bool any_memory = method != new_lines.end() && !has_memory(method->second);
   RecipeChanges changes;
   const auto differ = [&](const std::string& key, const std::string& was, const std::string& is) {
-    (may_change(key) ? changes.allowed : changes.forbidden)
+    const bool allowed = may_change(key) || (any_memory && key == "exchange.feedback");
+    (allowed ? changes.allowed : changes.forbidden)
         .push_back(key + ": " + was + " before, " + is + " now");
   };
   for (const auto& [key, value] : new_lines) {

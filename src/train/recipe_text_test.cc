@@ -102,6 +102,15 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
   EXPECT_THAT(method("streaming:tau=6", "streaming:delay=0,tau=6"), ElementsAre());
   EXPECT_THAT(method("streaming:tau=6", "streaming:tau=8"),
               ElementsAre("sync.method: streaming:tau=6 before, streaming:tau=8 now"));
+  // A memory that the method never had.
+  const auto memory = [](const std::string& with) {
+    return compare_recipes("exchange.feedback=dgc\n" + with, "exchange.feedback=auto\n" + with);
+  };
+  EXPECT_THAT(memory("sync.method=leader\n").forbidden, ElementsAre());
+  EXPECT_THAT(memory("sync.method=leader\n").allowed,
+              ElementsAre("exchange.feedback: dgc before, auto now"));
+  for (const char* with : {"", "sync.method=\n", "sync.method=average\n"})
+    EXPECT_THAT(memory(with).forbidden, ElementsAre("exchange.feedback: dgc before, auto now"));
   // And what there was not.
   const auto newer = compare_recipes(
       "",

@@ -327,6 +327,8 @@ def mistakes(rank, size):
     expect(lambda: tw.LeaderSGD(sgd, model).step())
     expect(lambda: tw.PeriodicAveraging(sgd, model, codec="nothing"))
     expect(lambda: tw.DiLoCo(sgd, model, tau=4, delay=4))
+    expect(lambda: tw.LeaderSGD(sgd, model, codec="topk", feedback="dgc"))
+    expect(lambda: tw.LeaderSGD(sgd, model, exchange="gather"))
     uneven = nn.Linear(2 + rank, 2)
     expect(lambda: tw.PeriodicAveraging(torch.optim.SGD(uneven.parameters(), lr=0.1), uneven))
     expect(lambda: tw.PeriodicAveraging(sgd, model).add_param_group(
@@ -482,9 +484,10 @@ class Local(unittest.TestCase):
 
     def test_mistakes_are_explained(self):
         for found in on_ranks(2, mistakes):
-            self.assertEqual(len(found), 8, found)
+            self.assertEqual(len(found), 10, found)
             for text, error in zip(("DistributedDataParallel", "tau_global", "loss=loss", "known: ", "before its next",
-                                    "parameters", "came to the optimiser", "state of 'diloco"), found):
+                                    "'dgc'; choose auto", "'gather'; choose auto", "parameters", "came to the optimiser",
+                                    "state of 'diloco"), found):
                 self.assertIn(text, error)
 
     def test_schedules_reach_the_inner_optimiser(self):

@@ -42,7 +42,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         codec: compresses rounds; codecs other than fp32 send differences to what all ranks have. Its
             schedules count rounds: "warmup(0.001;100steps)".
         feedback, exchange: the memory that keeps what a codec leaves out, and the collective of means;
-            "auto" is what suits the method.
+            "auto" is what suits the method. Methods without means, leader and gossip, take nothing else.
         process_group: a process group; all ranks if absent. Beside one of nccl alone thinwire makes one of gloo.
         host: the name of this rank's host, if groups are hosts; the system's name if absent.
         max_skipped: this many bad rounds in a row end training; 0: never.
