@@ -87,8 +87,10 @@ def compressed(rank, size):
     for wrong in ({"codec": INT8_SCHEDULE}, {"codec": "int8", "method": 3}, {"codec": "int8", "rules": ["fp32"]},
                   {"codec": "int8", "mehtod": "dense"}):
         found.append(said_by(lambda: link.change(**wrong)))
+    found.append(said_by(lambda: tw.compress(model, "topk", torch.optim.SGD(model.parameters()))))
+    found.append(said_by(lambda: link.change("int8", "dense")))
     step(model, 1, rank)  # goes on as it was
-    return found, link.metrics()["step"]
+    return found, link.metrics()["step"], repr(link)
 
 
 INT8_SCHEDULE = "int8 | 1: fp32"
@@ -209,11 +211,14 @@ class Argument(unittest.TestCase):
             self.assertRegex(text, pattern.replace("?", r"\?") if pattern.endswith("?") else pattern)
 
     def test_of_compress_and_change(self):
-        for found, steps in on_ranks(2, compressed):
+        for found, steps, described in on_ranks(2, compressed):
             self.assert_said(found, [pattern for _, pattern in WRONG] + [
                 "counts in epochs: give steps_per_epoch", "change: method is 3, must be a text",
-                "change: rules is ", "change: no argument is named 'mehtod'.*; did you mean 'method'?"])
+                "change: rules is ", "change: no argument is named 'mehtod'.*; did you mean 'method'?",
+                "compress: only model and codec may come without a name; give the SGD by name: optimizer=$",
+                "change: only codec may come without a name; give the str by name: rules=, method=, steps_per_epoch=$"])
             self.assertEqual(steps, 2)
+            self.assertEqual(described, "ReplicatedLink('topk:density=0.1', 8 parameters)")
 
     def test_a_density_of_one_is_a_warning(self):
         for said in on_ranks(2, of_all_values):

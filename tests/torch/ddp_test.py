@@ -7,6 +7,7 @@ import unittest
 import weakref
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -149,6 +150,32 @@ def dropped(rank, size):
     return before, after, ends() is None
 
 
+def begins_anew(rank, size):
+    """Goes on in a group of its own, when a backward pass failed on all ranks with gradients on their way."""
+    codec = "topk:density=0.1"
+    whole, _ = train(rank, codec, 4)
+    model, link = train(rank, codec, 2)
+    net = model.module
+
+    def fail(_):
+        raise ValueError("of the script")
+
+    handle = next(net.parameters()).register_hook(fail)  # the last to be ready
+    try:
+        train(rank, None, 1, first=2, model=model)
+    except ValueError:
+        handle.remove()
+    state = link.state_dict()
+    del model, link
+    gc.collect()
+    model = DistributedDataParallel(net, bucket_cap_mb=0.01, process_group=dist.new_group(backend="gloo"))
+    import thinwire.torch as tw
+    link = tw.compress(model, codec)
+    link.load_state_dict(state)
+    train(rank, None, 2, first=2, model=model)
+    return weights_of(model), weights_of(whole)
+
+
 def mistakes(rank, size):
     import thinwire.torch as tw
     found = []
@@ -218,6 +245,10 @@ class Compress(unittest.TestCase):
     def test_accumulation_unused_parameters_and_bucket_views(self):
         for difference in on_ranks(2, accumulates):
             self.assertLess(difference, 1e-6)
+
+    def test_a_new_link_in_a_new_group_goes_on_behind_a_backward_pass_that_failed(self):
+        for found, whole in on_ranks(2, begins_anew):
+            self.assertTrue(torch.equal(found, whole))
 
     def test_a_link_goes_with_its_model(self):
         self.assertEqual(on_ranks(2, dropped), [(1, 0, True)] * 2)

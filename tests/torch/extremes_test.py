@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from kinds import backward, gradients_of, weights_of, wrap
+from kinds import Tiny, backward, gradients_of, weights_of, wrap
 from ranks import on_ranks
 
 
@@ -21,11 +21,20 @@ class Overflowing(nn.Module):
         return (self.values * torch.tensor(scale, dtype=torch.float16)).sum()
 
 
-def beyond_float16(rank, size):
+def tiny_in_float16(rank, size):
+    """Gradients that are not zero with a scale of 65536."""
+    import thinwire.torch as tw
+    model, scaler = DistributedDataParallel(Tiny()), torch.amp.GradScaler("cpu", init_scale=65536.0)
+    tw.compress(model, "fp32", scaler=scaler)
+    scaler.scale(model()).backward()
+    return model.module.values.grad.float() / 65536
+
+
+def beyond_float16(rank, size, scale=None):
     """What topk left out of the first step comes besides the second's own."""
     import thinwire.torch as tw
     model = DistributedDataParallel(Overflowing())
-    link = tw.compress(model, "topk:density=0.5")
+    link = tw.compress(model, "topk:density=0.5", scaler=scale and torch.amp.GradScaler("cpu", init_scale=scale))
     for step in range(2):
         if step:
             link.change("fp32")
@@ -76,10 +85,15 @@ def scaled_sparse(rank, size):
 
 class Extremes(unittest.TestCase):
     def test_float16_ends_at_its_largest_value_and_keeps_nan(self):
-        for large, all_nan in on_ranks(2, beyond_float16):
-            self.assertEqual(large.dtype, torch.float16)
-            self.assertTrue((large == 65504).all(), large)
-            self.assertTrue(all_nan)
+        for scale in (None, 2.0):
+            for large, all_nan in on_ranks(2, beyond_float16, scale):
+                self.assertEqual(large.dtype, torch.float16)
+                self.assertTrue((large == 65504).all(), large)
+                self.assertTrue(all_nan)
+
+    def test_gradients_that_need_their_scale_in_float16_keep_it(self):
+        for found in on_ranks(2, tiny_in_float16):
+            torch.testing.assert_close(found, torch.full((8, 4), 1e-8), rtol=1e-2, atol=0)
 
     def test_a_skipped_step_reaches_every_row_of_a_sparse_gradient(self):
         self.assertEqual(on_ranks(2, spoilt_sparse), [True, True])

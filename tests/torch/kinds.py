@@ -91,6 +91,17 @@ class Frozen(nn.Module):
         return self.other(self.one(images))
 
 
+class Tiny(nn.Module):
+    """Every gradient is less than the least float16."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = nn.Parameter(torch.zeros(8, 4, dtype=torch.float16))
+
+    def forward(self):
+        return self.values.float().sum() * 1e-8
+
+
 class Unused(nn.Module):
     def __init__(self):
         super().__init__()

@@ -264,6 +264,39 @@ def pulled_behind_a_closure(rank, size):
     return found
 
 
+def without_gradients(rank, size):
+    """Whether parameters that have none stay as they are between rounds: of a layer that is frozen, and of one that is not used."""
+    import thinwire.torch as tw
+    found = []
+    for freezes in (True, False):
+        layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        optimizer = tw.LocalOptimizer(torch.optim.SGD(layers.parameters(), lr=0.05, momentum=0.9), layers, "parle:tau=100")
+        for step in range(6):
+            if step == 3:
+                before = weights_of(layers[0]).clone()
+                layers[0].requires_grad_(not freezes)
+            x = torch.full((2, 4), rank + 1.0)
+            optimizer.zero_grad()
+            layers[1](layers[0](x) if freezes or step < 3 else x).square().mean().backward()
+            optimizer.step()
+        found.append(torch.equal(weights_of(layers[0]), before))
+    return found
+
+
+def hooked_behind_a_step(rank, size):
+    """The weights that a hook sees behind a step with a round, those behind the step, and what else the hook was given."""
+    model = nn.Linear(4, 4)
+    optimizer, seen = local(model, "PeriodicAveraging", {"tau": 1}), []
+    handle = optimizer.register_step_post_hook(lambda *given: seen.append((weights_of(model).clone(), given)))
+    model(torch.full((2, 4), rank + 1.0)).sum().backward()
+    optimizer.step(loss=1.0)
+    first = weights_of(model).clone()
+    handle.remove()
+    optimizer.step()
+    ((weights, given),) = seen
+    return torch.equal(weights, first), given[0] is optimizer, given[1:]
+
+
 def with_added_groups(rank, size):
     """Whether the inner optimiser has the parameters of groups that came later, in the forms that torch takes."""
     import thinwire.torch as tw
@@ -467,6 +500,12 @@ class Local(unittest.TestCase):
     def test_a_closure_gives_the_same_weights(self):
         for before, closure in on_ranks(2, pulled_behind_a_closure):
             self.assertTrue(torch.equal(before, closure))
+
+    def test_parameters_without_a_gradient_stay_between_rounds(self):
+        self.assertEqual(on_ranks(2, without_gradients), [[True, True]] * 2)
+
+    def test_hooks_behind_a_step_run_behind_its_round(self):
+        self.assertEqual(on_ranks(2, hooked_behind_a_step), [(True, True, ((), {"loss": 1.0}))] * 2)
 
     def test_groups_may_be_added_in_every_form(self):
         for same, refused_set in on_ranks(2, with_added_groups):

@@ -212,6 +212,7 @@ class MomentumWarnings(unittest.TestCase):
                               "chosen": 0, "second": 1, "second, twice": 1, "first": 1, "both": 1, "neither": 0})
             for name in ("RMSprop", "NAdam", "RAdam", "second"):
                 self.assertIn("codec 'topk' leaves most values for later steps, and the optimizer's momentum acts", found[name][0])
+                self.assertIn("a codec that sends all values, such as int8, has no bursts", found[name][0])
             self.assertIn("would act twice", found["second, twice"][0])
 
     def test_of_an_unknown_optimiser_is_a_warning(self):
@@ -220,6 +221,7 @@ class MomentumWarnings(unittest.TestCase):
                              {"NAdam": 1, "RMSprop": 1, "no momentum": 0, "dense": 0, "meant": 0, "AdamW": 0, "SGD": 0})
             text, file = found["NAdam"][0]
             self.assertIn("codec 'topk' leaves most values for later steps, and the momentum of NAdam acts", text)
+            self.assertIn("a codec that sends all values, such as int8, has no bursts", text)
             self.assertEqual(file, __file__)
 
     def test_beside_a_memory_with_momentum_is_refused_or_a_warning(self):

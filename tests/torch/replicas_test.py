@@ -10,7 +10,9 @@ import torch.distributed as dist
 from torch import nn
 
 from gpts import (
-    FROM_2_13, gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train, with_and_without_scaler)
+    FROM_2_13, FallingScaler, gradients_of, loss_of, make_gpt, mesh_of, sharded, shards_of, train,
+    with_and_without_scaler)
+from kinds import Tiny
 from ranks import on_ranks
 from replicas_runs import TOPK, linked, sgd
 
@@ -143,6 +145,16 @@ def skipped(rank, size):
 
 def scaled(rank, size):
     return with_and_without_scaler(functools.partial(linked, TOPK, mesh_of(2, 2)), rank)
+
+
+def tiny_in_float16(rank, size):
+    from torch.distributed.fsdp import fully_shard
+    import thinwire.torch as tw
+    mesh, scaler = mesh_of(2, 1), FallingScaler()
+    model = fully_shard(Tiny(), mesh=mesh["shard"])
+    tw.compress(model, "fp32", replicate=mesh["replicate"], scaler=scaler)
+    (model() * scaler.scale).backward()
+    return model.values.grad.to_local().float() / scaler.scale
 
 
 def accumulated_with_momentum(rank, size):
@@ -331,6 +343,10 @@ class Replicas(unittest.TestCase):
         for plain, scaled_back in on_ranks(4, scaled):
             for name, one in plain.items():
                 self.assert_close(scaled_back[name], one)
+
+    def test_gradients_that_need_their_scale_in_float16_keep_it(self):
+        for found in on_ranks(2, tiny_in_float16):
+            torch.testing.assert_close(found, torch.full((8, 4), 1e-8), rtol=1e-2, atol=0)
 
     def test_gradients_that_are_there_are_not_given_to_memories_again(self):
         for found, expected in on_ranks(4, accumulated_with_momentum):

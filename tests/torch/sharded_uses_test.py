@@ -197,8 +197,9 @@ def second_gradient(rank, size):
     return found
 
 
-def failing(rank, size):
-    """A backward pass that ends with an error of the script's own, when some gradients were sent."""
+def failing(rank, size, block):
+    """A backward pass that ends with an error of the script's own: behind the last block, before anything was sent; behind the
+    first one, when some gradients were."""
     import thinwire.torch as tw
     mesh = mesh_of(2, 2)
     model = sharded(make_gpt(), mesh["shard"])
@@ -209,7 +210,7 @@ def failing(rank, size):
 
     found = []
     for _ in range(2):
-        handle = model.blocks[0].register_forward_hook(lambda *those: those[2].register_hook(fail) and None)
+        handle = model.blocks[block].register_forward_hook(lambda *those: those[2].register_hook(fail) and None)
         try:
             once(model, rank)
         except Exception as error:
@@ -313,9 +314,10 @@ class Uses(unittest.TestCase):
 
     @needs_2_13("cannot run the model again after a backward pass that failed")
     def test_a_backward_pass_that_fails_ends_the_link(self):
-        for found in on_ranks(4, failing):
-            self.assertEqual(found[0], "ValueError: of the script")
-            self.assertIn("ContractError: a backward pass ended with an error", found[1])
+        for block in (0, 1):
+            for found in on_ranks(4, failing, block):
+                self.assertEqual(found[0], "ValueError: of the script")
+                self.assertIn("ContractError: a backward pass ended with an error", found[1])
 
     def test_an_unfrozen_parameter_is_refused(self):
         for text in on_ranks(4, unfrozen):

@@ -109,17 +109,17 @@ def weights_not_finite(rank, size):
     return bool(found[0].isnan().all()), bool(found[1].isfinite().all())
 
 
-def resumed(rank, size, folder):
+def resumed(rank, size, settings, folder):
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
-    whole, _ = linked(**LOCO)
+    whole, _ = linked(**settings)
     train(whole, sgd(whole, 0), rank, 6)
-    model, link = linked(**LOCO)
+    model, link = linked(**settings)
     train(model, sgd(model, 0), rank, 3)
     dcp.save({"model": get_model_state_dict(model), "link": link}, checkpoint_id=folder)
-    again, other = linked(**LOCO)
+    again, other = linked(**settings)
     dcp.load({"model": get_model_state_dict(again), "link": other}, checkpoint_id=folder)
     train(again, sgd(again, 0), rank, 3, first=3)
-    forgotten, lacking = linked(**LOCO)
+    forgotten, lacking = linked(**settings)
     dcp.load({"model": get_model_state_dict(forgotten)}, checkpoint_id=folder)
     train(forgotten, sgd(forgotten, 0), rank, 3, first=3)
     equal = [torch.equal(shards_of(one), shards_of(whole)) for one in (again, forgotten)]
@@ -295,6 +295,23 @@ def not_finite(rank, size):
     return [bool(one.isnan().all()) for one in gradients_of(model).values() if one.numel()], link.metrics()["skipped"]
 
 
+def failing(rank, size, freezes):
+    """What is said of three backward passes, the first of which ends with an error: the script's own, or the link's."""
+    model, _ = linked("fp32")
+
+    def fail(_):
+        raise ValueError("of the script")
+
+    if freezes:
+        model.head.bias.requires_grad_(False)
+    else:
+        handle = model.blocks[0].register_forward_hook(lambda *those: those[2].register_hook(fail) and None)
+    found = [error_of(lambda: loss_of(model, 0, rank).backward())]
+    if not freezes:
+        handle.remove()
+    return found + [error_of(lambda: loss_of(model, step, rank).backward()) for step in (1, 2)]
+
+
 def scaled(rank, size):
     return with_and_without_scaler(functools.partial(linked, **LOCO), rank)
 
@@ -302,7 +319,7 @@ def scaled(rank, size):
 def by_rules(rank, size):
     _, link = linked("fp32", rules={"blocks.*.up.weight": {"codec": "int8", "feedback": "loco"}})
     (state,) = link.state_dict()[f"rank {rank}"]
-    return {name: [*one["tensors"]] for name, one in state["modules"].items()}
+    return {name: [*one["tensors"]] for name, one in state["modules"].items()}, repr(link)
 
 
 def overlapping(rank, size):
@@ -419,8 +436,9 @@ class Shards(unittest.TestCase):
         self.assertEqual(on_ranks(2, weights_not_finite), [(True, True)] * 2)
 
     def test_a_checkpoint_goes_on_to_the_bit(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(on_ranks(2, resumed, folder), [([True, False], False, True)] * 2)
+        for settings in (LOCO, {**LOCO, "weights": "uniform:bits=8,rounding=random"}):
+            with tempfile.TemporaryDirectory() as folder:
+                self.assertEqual(on_ranks(2, resumed, settings, folder), [([True, False], False, True)] * 2)
 
     def test_states_that_are_not_the_right_ones(self):
         found = on_ranks(2, states)
@@ -496,12 +514,21 @@ class Shards(unittest.TestCase):
             self.assertLess(plain, 0.1)
             self.assertLess(ours, plain + 0.01)
 
+    @needs_2_13("cannot run the model again after a backward pass that failed")
+    def test_no_step_follows_a_backward_pass_that_failed(self):
+        for freezes, error in ((False, "ValueError: of the script"), (True, "UnsupportedError: FSDP2 reduces")):
+            for first, *others in on_ranks(2, failing, freezes):
+                self.assertIn(error, first)
+                for one in others:
+                    self.assertIn("ContractError: a backward pass ended with an error", one)
+
     def test_memories_are_kept_without_the_scale_of_a_scaler(self):
         for plain, scaled_back in on_ranks(2, scaled):
             self.assert_same(scaled_back, plain)
 
     def test_rules_are_by_the_names_of_parameters(self):
-        for modules in on_ranks(2, by_rules):
+        for modules, described in on_ranks(2, by_rules):
+            self.assertEqual(described, "ShardsLink('fp32', 21 parameters)")
             for i in range(2):
                 codecs = modules[f"blocks.{i}.norm.weight"]
                 self.assertEqual(sorted(codecs), ["fp32", "int8"])

@@ -32,24 +32,32 @@ _LONGEST = 1e8  # seconds
 
 
 def explains_keywords(function: _Function) -> _Function:
-    """Has Python's error about an unknown keyword say which was meant."""
-    names = list(inspect.signature(function).parameters)
+    """Has Python's errors about an unknown keyword, and about an argument that has none, say which was meant."""
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
+    unnamed = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(function)
     def call(*positional: Any, **given: Any) -> Any:
         wrong = next((name for name in given if name not in names), None)
+        if wrong is None and len(positional) <= len(unnamed):
+            return function(*positional, **given)
+        known, what = names, function.__name__
+        if what == "__init__":  # of a class that may have more of its own
+            kind = type(positional[0])
+            known, what = [*inspect.signature(kind.__init__).parameters, *names], kind.__name__
+        known = [name for name in dict.fromkeys(known) if name not in ("self", "common")]
         if wrong is not None:
-            known, what = names, function.__name__
-            if what == "__init__":  # of a class that may have more of its own
-                kind = type(positional[0])
-                known, what = [*inspect.signature(kind.__init__).parameters, *names], kind.__name__
-            known = [name for name in dict.fromkeys(known) if name not in ("self", "common")]
             place = names.index("codec") if "codec" in names else len(positional)
             codec = positional[place] if place < len(positional) else given.get("codec")
             meant = with_option(codec, wrong, given[wrong])
             raise TypeError(f"{what}: no argument is named '{wrong}'; " + (
                 f"options are part of the codec's text: \"{meant}\"" if meant else known_names(wrong, known)))
-        return function(*positional, **given)
+        more = positional[len(unnamed)]
+        is_optimizer = "optimizer" in names and hasattr(more, "param_groups")
+        by_name = ["optimizer"] if is_optimizer else [name for name in known if name not in unnamed]
+        raise TypeError(f"{what}: only {' and '.join(name for name in unnamed if name != 'self')} may come without a name; give "
+                        f"the {type(more).__name__} by name: {', '.join(f'{name}=' for name in by_name)}")
 
     return cast(_Function, call)
 

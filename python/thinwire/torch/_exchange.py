@@ -163,13 +163,14 @@ class Exchange:
             own = [by_name[one] for one in shared.get(stream, [stream])]
             parts = values.split([math.prod(one.shape) for one in own])
             held.update((one.name, part) for one, part in zip(own, parts))
-        holders = torch.tensor([float(one.name in held) for one in self.parameters])
+        on_host: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
+        holders = torch.tensor([one.name in held for one in self.parameters], **on_host)
         all_reduce(holders, self._averaging, self.deadline_seconds)
         found: dict[int, torch.Tensor] = {}
         for one, count in zip(self.parameters, holders.tolist()):
             if count == 0:
                 continue
-            values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape))
+            values = held[one.name].clone() if one.name in held else torch.zeros(math.prod(one.shape), **on_host)
             all_reduce(values, self._averaging, self.deadline_seconds)
             found[id(one.tensor)] = values.div_(count)
         return found

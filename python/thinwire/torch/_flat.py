@@ -78,10 +78,9 @@ class FlatParameters:
                 place.copy_(parameter.grad)
 
     def scatter_gradients(self, vector: torch.Tensor) -> None:
+        """Of parameters that have one: the inner optimiser leaves others alone, which are frozen or were not used."""
         for parameter, place in zip(self._parameters, self.split(vector)):
-            if parameter.grad is None:
-                parameter.grad = place.to(parameter.device, parameter.dtype, copy=True)
-            else:
+            if parameter.grad is not None:
                 parameter.grad.copy_(place)
 
     def knows(self, parameter: torch.Tensor) -> bool:

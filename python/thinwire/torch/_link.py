@@ -76,21 +76,24 @@ class Link:
         self._error: Optional[BaseException] = None
         watch(self)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._exchange.settings['codec']!r}, {len(self._parameters)} parameters)"
+
     def _begin_exchange(self, joining: bool = False, has_input: bool = True) -> Optional[float]:
         """Before the first gradient of a step is given to the exchange. Returns the scale that
-        gradients have.
+        gradients have; None if there is none.
 
         Args:
             joining: means are those of the ranks that have input.
             has_input: False if Join takes part in the place of this rank, whose optimiser takes no step then.
         """
-        scale = None if self._scaler is None else self._scaler.get_scale()
+        scale = 1.0 if self._scaler is None else self._scaler.get_scale()
         self._has_input = has_input
         self._optimizer.set_momentum(self._exchange)
         self._exchange.set_part(joining or self._exchange.options["weighted"], self._weight,
                                 self._abstains or (joining and not has_input), self._skips)
         self._abstains = self._skips = False
-        return scale
+        return None if scale == 1 else scale
 
     def _end_exchange(self, end: Optional[Callable[[], dict[str, Any]]] = None) -> dict[str, Any]:
         """Waits for the means of the step; its report.

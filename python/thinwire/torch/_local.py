@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Callable, Optional, Union
 
@@ -89,6 +90,8 @@ class LocalOptimizer(torch.optim.Optimizer):
             raise ContractError("a local method needs torch.distributed.init_process_group first")
         self._held = Held(optimizer, model)
         self.optim = optimizer
+        # Of its own, in which torch registers hooks: the inner optimiser's run before the round.
+        self._optimizer_step_post_hooks = OrderedDict()
         self._method, self._codec = method, codec
         parameters = describe(model, set())
         self._flat = FlatParameters(parameters, type(self).__name__)
@@ -108,7 +111,7 @@ class LocalOptimizer(torch.optim.Optimizer):
         self._last: dict[str, Any] = {}
         self._totals = {"rounds": 0, "total_sent_bytes": 0, "total_received_bytes": 0, "peak_sent_bytes": 0}
 
-    # What is not here is the inner optimiser's: state, defaults, hooks.
+    # What is not here is the inner optimiser's: state, defaults, other hooks.
     def __getattr__(self, name: str) -> Any:
         if name == "optim":  # not yet built, as in copies
             raise AttributeError(name)
@@ -133,7 +136,8 @@ class LocalOptimizer(torch.optim.Optimizer):
     def step(  # type: ignore[override]
         self, closure: Optional[Callable[[], Any]] = None, *, loss: Any = None
     ) -> Any:
-        """Takes one step of the inner optimiser, and then, if one is due, a round.
+        """Takes one step of the inner optimiser, and then, if one is due, a round. Hooks for the end of a step
+        (`register_step_post_hook`) run last.
 
         Args:
             loss: the loss of this worker's batch, for methods that choose a leader; if there is a closure,
@@ -157,6 +161,8 @@ class LocalOptimizer(torch.optim.Optimizer):
             self._flat.scatter()  # some methods move parameters in steps without a round
             if report is not None:
                 self._count(report)
+        for hook in list(self._optimizer_step_post_hooks.values()):
+            hook(self, () if closure is None else (closure,), {} if loss is None else {"loss": loss})
         return value
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -218,4 +218,4 @@ def _await(work: dist.Work, deadline_seconds: float) -> None:
 
 def staged(like: torch.Tensor, count: int) -> torch.Tensor:
     """A float32 vector in CPU memory, from and to which tensors beside `like` are copied fast."""
-    return torch.empty(count, pin_memory=like.device.type == _GPU)
+    return torch.empty(count, dtype=torch.float32, device="cpu", pin_memory=like.device.type == _GPU)

@@ -369,7 +369,8 @@ class UnnamedOptimizer:
     def _warn(self, what: str, remedy: str) -> None:
         warn_user(
             f"codec '{self._codec}' leaves most values for later steps, and the optimizer's {what} acts on the bursts "
-            f"in which they arrive, which costs accuracy; {remedy}momentum=\"optimizer\" says that it is meant so")
+            f"in which they arrive, which costs accuracy; {remedy}momentum=\"optimizer\" says that it is meant so; "
+            "a codec that sends all values, such as int8, has no bursts")
 
     def detach(self) -> None:
         _waiting.discard(self)

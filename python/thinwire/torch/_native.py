@@ -39,7 +39,7 @@ _reach(_engine)
 
 # MKL's vector functions choose their code at the first call. A thread that calls at the same time may compute that once with
 # other code, whose last bits differ (src/train/thread_count.h). Here there is one thread.
-torch.ones(1).sqrt()
+torch.ones(1, dtype=torch.float32, device="cpu").sqrt()
 
 Engine = _engine.Engine
 LocalWorker = _engine.LocalWorker

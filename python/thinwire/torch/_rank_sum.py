@@ -66,7 +66,7 @@ class RankSum:
         if self._failure:
             raise ContractError(f"TensorParallel {head['index']}: an earlier sum failed between the ranks ({self._failure}); "
                                 "all ranks must make the object anew")
-        message, limit, problem = torch.empty(0, dtype=torch.uint8), 0, None
+        message, limit, problem = torch.empty(0, dtype=torch.uint8, device="cpu"), 0, None
         visit = (head["step"], 0, [], 0)
         try:
             _require_summable(values)
@@ -91,9 +91,9 @@ class RankSum:
         return {**spec, "sender": rank, "seed": (spec["seed"] + rank * _RANK_SEED) % 2**64}
 
     def _total(self, spec: dict[str, Any], visit: tuple[Any, ...], messages: list[torch.Tensor], shape: torch.Size) -> torch.Tensor:
-        finite, total = True, torch.zeros(())
+        finite, total = True, torch.zeros((), dtype=torch.float32, device="cpu")
         for rank, message in enumerate(messages):
-            arrived = torch.empty(shape)
+            arrived = torch.empty(shape, dtype=torch.float32, device="cpu")
             finite &= BoundaryReceiver(self._of_rank(spec, rank), None, None).decode(message, visit, arrived)
             total = arrived if rank == 0 else total.add_(arrived)
         return total if finite else total.fill_(math.nan)

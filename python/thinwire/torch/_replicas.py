@@ -14,8 +14,10 @@ from ._link import Link
 from ._memory import on_host
 from ._outputs import tensors_of_pass
 from ._parameters import as_part_of, local_part
+from ._scale import put_scaled, without_scale
 from ._sharded import (
     any_on_any_rank, grid_of, require_known, require_no_offload, sharded_modules, sharded_parameters)
+from ._step import in_backward_pass
 
 
 class _Step:
@@ -31,6 +33,7 @@ class _Step:
         self.scale: Optional[float] = None
         self.before: dict[int, torch.Tensor] = {}  # gradients that were there, by the parameter's id
         self.given: dict[int, torch.Tensor] = {}  # shards of gradients, in which means will be
+        self.exchanged: dict[int, torch.Tensor] = {}  # what the exchange has of them, without their scale
 
 
 class ReplicasLink(Link):
@@ -80,6 +83,8 @@ class ReplicasLink(Link):
 
     def _look(self, module: nn.Module, inputs: Any) -> None:
         if torch.is_grad_enabled():
+            if self._step is not None and not in_backward_pass():
+                self._error = self._error or ContractError("a backward pass ended with an error")
             self._require_going_on()
             require_known(module, {*self._names})
 
@@ -138,10 +143,9 @@ class ReplicasLink(Link):
         self._give(step, parameter, local_part(parameter.grad))
 
     def _give(self, step: _Step, parameter: nn.Parameter, gradient: torch.Tensor) -> None:
-        if step.scale is not None:
-            gradient.div_(step.scale)
-        step.given[id(parameter)] = gradient
-        self._exchange.start(parameter, gradient)
+        exchanged = without_scale(gradient, step.scale)
+        step.given[id(parameter)], step.exchanged[id(parameter)] = gradient, exchanged
+        self._exchange.start(parameter, exchanged)
 
     @torch.no_grad()
     def _end(self) -> None:
@@ -153,9 +157,8 @@ class ReplicasLink(Link):
             for parameter in missing:
                 self._give(step, parameter, torch.zeros_like(local_part(parameter)))
             report = self._end_exchange()
-            for gradient in step.given.values():
-                if step.scale is not None:
-                    gradient.mul_(step.scale)
+            for key, gradient in step.given.items():
+                put_scaled(step.exchanged[key], step.scale, gradient)
             self._hand_over(step, missing, report["skipped"])
             self._write_logs()
         except BaseException as error:
@@ -166,7 +169,7 @@ class ReplicasLink(Link):
         """Adds means to the gradients that were there. A parameter that this replica did not use gets one if it is
         not zero on any rank, so that the ranks of a replica have gradients of the same parameters."""
         if missing and not skipped:
-            found = torch.tensor([int(step.given[id(one)].any()) for one in missing], dtype=torch.int32)
+            found = torch.tensor([int(step.given[id(one)].any()) for one in missing], dtype=torch.int32, device="cpu")
             found = any_on_any_rank(found, self._grid.shard, self._exchange.deadline_seconds)
             for parameter, has_any in zip(missing, found.tolist()):
                 if has_any and parameter.requires_grad:

@@ -39,7 +39,7 @@ class Whole(NamedTuple):
         found, at = [], 0
         for shape in self.shards(count, padded):
             size = max(0, min(shape[self.dim], self.shape[self.dim] - at))
-            shard = torch.zeros(shape)
+            shard = torch.zeros(shape, dtype=torch.float32, device="cpu")
             shard.narrow(self.dim, 0, size).copy_(whole.narrow(self.dim, at, size))
             found.append(shard)
             at += size
@@ -47,7 +47,7 @@ class Whole(NamedTuple):
 
 
 def _numbers(data: bytes, kind: torch.dtype) -> torch.Tensor:
-    return torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
+    return torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind, device="cpu")
 
 
 class Shard(NamedTuple):
@@ -84,7 +84,7 @@ class Shard(NamedTuple):
                 continue
             pieces = _numbers(data, torch.int64).view(-1, 3).tolist()  # begin, count, and that of the stream
             rest = _numbers(arrays[f"{stream}/owner/residual"], torch.float32)
-            whole = torch.zeros(sum(self.counts(stream)))
+            whole = torch.zeros(sum(self.counts(stream)), dtype=torch.float32, device="cpu")
             for begin, count, _ in pieces:
                 whole[begin:begin + count] += rest[:count]
                 rest = rest[count:]

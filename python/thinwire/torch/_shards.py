@@ -13,6 +13,7 @@ from torch import nn
 
 from ..errors import BadOptionError, CorruptError, MismatchError, UnsupportedError
 from ._exchange import Exchange, engine_options
+from ._failed_pass import FailedPass
 from ._fit import Unfit
 from ._forgotten import watch
 from ._fsdp2 import AllGather, ReduceScatter, all_gather_single, send_unused, travelling
@@ -119,7 +120,8 @@ class WeightGather(_Allocates, AllGather):
         self._gather = Gather(carrier.group, [[(f"{name}#{rank}", shape, kind) for name, shape, kind in shapes]
                                       for rank in range(ranks)], codec, seed, deadline_seconds)
         self._carrier = carrier  # behind what gathers, which is to end before it
-        self._names = [one.name for one in parameters]
+        self.name = parameters[0].name
+        self.step = 0  # of the codec's random numbers; a saved state has it
         self.calls = self.sent_bytes = self.received_bytes = 0
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup,
@@ -131,12 +133,13 @@ class WeightGather(_Allocates, AllGather):
         if input_tensor.numel() != self._size or not input_tensor.is_floating_point():
             raise UnsupportedError(
                 f"FSDP2 gathers {input_tensor.numel()} values of type {input_tensor.dtype} of a module whose "
-                f"parameters {self._names[0]!r} ... have {self._size}: parameters of one module need one type, and no "
+                f"parameters {self.name!r} ... have {self._size}: parameters of one module need one type, and no "
                 "extensions")
         is_float = output_tensor.dtype == torch.float32 and output_tensor.is_contiguous()
         is_here = output_tensor.device.type == "cpu"
-        found = output_tensor if is_float and is_here else torch.empty(self._all)
-        report = self._gather.gather(self.calls, on_host(input_tensor.to(torch.float32, copy=True)), found)
+        found = output_tensor if is_float and is_here else torch.empty(self._all, dtype=torch.float32, device="cpu")
+        report = self._gather.gather(self.step, on_host(input_tensor.to(torch.float32, copy=True)), found)
+        self.step += 1
         self.calls += 1
         self.sent_bytes += report["sent_bytes"]
         self.received_bytes += report["received_bytes"]
@@ -195,7 +198,12 @@ class ShardsLink(Link):
                                  [one.tensor for one in trained.values()])
             for reduction in self._reductions.values():
                 reduction.unnamed = unnamed
+        FailedPass(model)
         watch(self)
+
+    def __repr__(self) -> str:
+        first = next(iter(self._reductions.values())).exchange
+        return f"{type(self).__name__}({first.settings['codec']!r}, {len(self._carried)} parameters)"
 
     def _between_steps(self, call: str) -> None:
         """Of what a script can ask of other links."""
@@ -264,8 +272,8 @@ class ShardsLink(Link):
         """Returns this rank's memories, for its checkpoint. Call it between two steps."""
         modules = {name: saved_state(one.exchange, one.steps, False) for name, one in self._reductions.items()}
         first = next(iter(self._reductions.values())).exchange
-        return of_rank({"rank": first.rank, "world_size": first.size, "steps": self._steps_done(), "modules": modules},
-                       self._rank_of_world)
+        return of_rank({"rank": first.rank, "world_size": first.size, "steps": self._steps_done(), "modules": modules,
+                        "gathers": {one.name: one.step for one in self._gathers}}, self._rank_of_world)
 
     def load_state_dict(self, saved: Saved, strict: bool = True) -> Unfit:
         """Loads a state. All ranks call it, between two steps.
@@ -280,7 +288,9 @@ class ShardsLink(Link):
                 is not what was saved.
         """
         first = next(iter(self._reductions.values())).exchange
-        modules = together(first.tell_all, "load_state_dict", lambda: self._modules_in(first, saved))
+        modules, gathers = together(first.tell_all, "load_state_dict",
+                                    lambda: (self._modules_in(first, saved), self._gathers_in(saved)))
+        first.agree("load_state_dict", [f"gathers of '{name}' {step}" for name, step in gathers.items()])
         kept = {name: together(first.tell_all, "load_state_dict",
                                lambda: fitting(link_states(one.exchange, modules[name]), one.exchange, strict))
                 for name, one in self._reductions.items() if name in modules}
@@ -297,6 +307,8 @@ class ShardsLink(Link):
             for name in changed:  # the one that failed is as it was
                 self._load_own(name, *before[name])
             raise
+        for gather in self._gathers:
+            gather.step = gathers[gather.name]
         self._resumed = True
         return unfit
 
@@ -331,6 +343,11 @@ class ShardsLink(Link):
                                 f"states of all old ranks, not of {ranks}; from torch.distributed.checkpoint by "
                                 f"Checkpoint(..., world_size={max(sizes)})")
         return {name: [_in_other_shards(self._reductions[name], one) for one in heads] for name, heads in modules.items()}
+
+    def _gathers_in(self, saved: Saved) -> dict[str, int]:
+        """The steps of the modules' gathers; 0 of those that an earlier version saved, or a link without weights=."""
+        gathers = entries(saved)[0].get("gathers", {})
+        return {one.name: int(gathers.get(one.name, 0)) for one in self._gathers}
 
 
 def _in_other_shards(reduction: Reduction, head: Mapping[str, Any]) -> Mapping[str, Any]:

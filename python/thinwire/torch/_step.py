@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ._memory import future_of
 from ._parameters import in_form_of, shape_of
+from ._scale import put_scaled, without_scale
 
 Start = Callable[[nn.Parameter, torch.Tensor], None]
 
@@ -21,6 +22,7 @@ Start = Callable[[nn.Parameter, torch.Tensor], None]
 class _Bucket(NamedTuple):
     future: torch.futures.Future  # what torch waits for
     values: torch.Tensor  # in one piece
+    exchanged: torch.Tensor  # what the exchange has of them, without their scale
     is_sparse: bool
 
 
@@ -43,19 +45,18 @@ class Step:
         given = bucket.buffer()
         # Every row counts then, those without an entry as zeros.
         values = given.to_dense() if given.is_sparse else given
-        if self._scale is not None:
-            values.div_(self._scale)
+        exchanged = without_scale(values, self._scale)
         begin = 0
-        flat = values.view(-1)
+        flat, flat_exchanged = values.view(-1), exchanged.view(-1)
         for parameter in bucket.parameters():
             # Not bucket.gradients(): they take a complex parameter for as many floats as it has numbers.
             shape = shape_of(parameter)
             end = begin + math.prod(shape)
             self._places[id(parameter)] = flat[begin:end]
-            self._start(parameter, flat[begin:end].view(shape))
+            self._start(parameter, flat_exchanged[begin:end].view(shape))
             begin = end
         future = future_of(values)
-        self._buckets.append(_Bucket(future, values, given.is_sparse))
+        self._buckets.append(_Bucket(future, values, exchanged, given.is_sparse))
         return future
 
     def mean_of(self, parameter: nn.Parameter) -> torch.Tensor:
@@ -66,13 +67,12 @@ class Step:
     def end(self, skipped: bool) -> None:
         """The means are there, or what is in their place where the step is skipped."""
         self.skipped = skipped
-        for future, values, is_sparse in self._buckets:
-            if self._scale is not None:
-                values.mul_(self._scale)
+        for future, values, exchanged, is_sparse in self._buckets:
+            put_scaled(exchanged, self._scale, values)
             future.set_result(values.to_sparse(1) if is_sparse else values)
 
     def fail(self, error: BaseException) -> None:
-        for future, _, _ in self._buckets:
+        for future, *_ in self._buckets:
             if not future.done():
                 future.set_exception(error)
 

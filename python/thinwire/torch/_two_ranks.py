@@ -83,7 +83,8 @@ def all_reduce_cost() -> tuple[float, float]:
     all ranks by gloo, and back. Measured once in a process."""
     def measure(rank: _Rank) -> tuple[float, float]:
         def seconds(values: int) -> float:
-            gradient, bucket = torch.full((values,), 1e-3), torch.empty(values)
+            gradient = torch.full((values,), 1e-3, dtype=torch.float32, device="cpu")
+            bucket = torch.empty_like(gradient)
 
             def step() -> None:
                 torch.mul(gradient, 0.5, out=bucket)
@@ -117,7 +118,8 @@ def exchange_seconds(tensors: list[TensorSpec], codecs: Iterable[str]) -> dict[s
     def measure(rank: _Rank) -> dict[str, float]:
         shapes = [(one.name, list(one.shape), one.kind) for one in tensors]
         generator = torch.Generator().manual_seed(1)
-        gradients = [torch.randn(one.shape, generator=generator).pow_(3) for one in tensors]  # heavy tails
+        gradients = [torch.randn(one.shape, generator=generator, dtype=torch.float32, device="cpu").pow_(3)  # heavy tails
+                     for one in tensors]
         buckets, means = ([torch.empty_like(gradient) for gradient in gradients] for _ in range(2))
         found = {}
         for codec in codecs:
