@@ -1,6 +1,8 @@
 """Tests of clipping after one batch with a large gradient. SPDX-License-Identifier: Apache-2.0"""
 import unittest
+import warnings
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -33,7 +35,40 @@ def long_after(found):
     return sum(norm > 2 * usual for norm in found[SPIKE + 1:]), found[SPIKE] / usual
 
 
+def said_of_clipping(rank, size):
+    """Warnings of eight steps of scripts that clip, or do something else to gradients."""
+    def steps(bound=1e9, scale=None, given=False, momentum=0.9, **settings):
+        model = DistributedDataParallel(make_net())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1, enabled=scale is not None)
+        tw.compress(model, CODEC, optimizer=optimizer, **({"scaler": scaler} if given else {}), **settings)
+        with warnings.catch_warnings(record=True) as texts:
+            warnings.simplefilter("always")
+            for step in range(8):
+                images, labels = batch_of(step, rank)
+                optimizer.zero_grad()
+                scaler.scale(nn.functional.cross_entropy(model(images), labels)).backward()
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), bound)
+                scaler.step(optimizer)
+                scaler.update()
+        return [str(one.message) for one in texts if "scaled down" in str(one.message)]
+
+    return {"low": steps(0.01), "scaled": steps(0.01, 1024.0), "given": steps(0.01, 1024.0, given=True),
+            "high": steps(), "high, scaled": steps(scale=1024.0), "at the optimizer": steps(0.01, momentum=0.9, feedback="residual"),
+            "none": steps(0.01, momentum=0.0)}
+
+
 class Clipping(unittest.TestCase):
+    def test_clipping_a_mean_of_velocities_is_warned_of_once(self):
+        for found in on_ranks(2, said_of_clipping):
+            for name in ("low", "scaled", "given"):
+                self.assertEqual(len(found[name]), 1, name)
+                self.assertIn("about 10 times that of a gradient", found[name][0])
+                self.assertIn('feedback="ahead:clip=C"', found[name][0])
+            for name in ("high", "high, scaled", "at the optimizer", "none"):
+                self.assertEqual(found[name], [], name)
+
     def test_a_memory_spreads_a_large_gradient_over_steps_unless_it_is_clipped_before(self):
         plain, _ = on_ranks(2, norms, None)
         dense, _ = on_ranks(2, norms, {"codec": "int8"})

@@ -104,17 +104,20 @@ class ReplicatedLink(Link):
             while self._ended.qsize() > _MOST_WAITING:  # a slow writer slows training; nothing is lost
                 time.sleep(0.001)
             self._ended.put(numbers)
-        self._give_to_unused(step)
+        self._at_the_end(step)
 
     def _await(self, step: Step, future: torch.futures.Future) -> None:
         future.wait()
-        self._give_to_unused(step)
+        self._at_the_end(step)
 
-    def _give_to_unused(self, step: Step) -> None:
+    def _at_the_end(self, step: Step) -> None:
         model = self._model() if in_backward_pass() else None
-        if model is not None and looks_for_unused(model):
-            # Behind what DistributedDataParallel does at the end of a backward pass.
+        if model is None:
+            return
+        # Behind what DistributedDataParallel does at the end of a backward pass.
+        if looks_for_unused(model):
             _at_end_of_backward(lambda: hand_over(model, self._parameters, step))
+        _at_end_of_backward(self._optimizer.look_at_means)
 
     def _new_step(self) -> Step:
         model = self._model()

@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadOptionError, ContractError
 from ._attached import first_behind_step
+from ._clipped import ClippedMeans
 from ._first_moment import has_first_moment
 from ._native import check_momentum_acts_once, place_momentum
 from ._parameters import as_part_of, gets_gradient, has_values
@@ -108,6 +109,7 @@ class MemoryMomentum:
         self._evaluated: Optional[Callable[[], Any]] = None  # stands for the closure of the step under way
         self._exchanges = 0  # since the last step
         self._is_told = False
+        self._clipped = ClippedMeans()
         self._handles: list[Any] = []
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
@@ -131,6 +133,10 @@ class MemoryMomentum:
 
     def note_exchange(self) -> None:
         self._exchanges += 1
+
+    def look_at_means(self) -> None:
+        """Behind a backward pass with an exchange."""
+        self._clipped.look(p for group in _momentum_groups(self._optimizer) for p in group["params"])
 
     @property
     def awaits_step(self) -> bool:
@@ -202,6 +208,7 @@ class MemoryMomentum:
             arguments = (tuple(done if one is closure else one for one in args),
                          {name: done if one is closure else one for name, one in kwargs.items()})
         self._look_at_exchanges()
+        self._clipped.look_again(max(group["momentum"] for group in optimizer.param_groups))
         try:
             self._take_momentum(optimizer)
         except BaseException:

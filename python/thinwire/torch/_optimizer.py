@@ -197,6 +197,11 @@ class LinkedOptimizer:
         if self._mark is not None:
             self._mark.note_exchange()
 
+    def look_at_means(self) -> None:
+        """Behind a backward pass with an exchange, when gradients have its means."""
+        if self._momentum is not None:
+            self._momentum.look_at_means()
+
     @property
     def awaits_step(self) -> bool:
         """Whether momentum has acted in an exchange since the optimiser's last step."""
