@@ -31,8 +31,9 @@ std::string what_would_change(const PlanTable& plan, const PlanRow& best) {
   if (plan.request.ranks == 1) return "A single rank sends nothing.";
   if (plan.break_even == 0)
     return fmt::format("No slower link would make {} faster than fp32.", best.codec);
-  if (std::isinf(plan.break_even))
-    return fmt::format("{} is faster than fp32 over any link of this latency.", best.codec);
+  if (std::isinf(plan.break_even))  // of all rates that are looked at; this link may have no limit
+    return fmt::format("{} is faster than fp32 over any link of this latency{}.", best.codec,
+                       says_compress(plan) ? "" : " that limits the rate");
   return fmt::format("{} is faster than fp32 below {}.", best.codec, rate_text(plan.break_even));
 }
 

@@ -62,6 +62,7 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
              "{:.2f} of a gradient's norm at the end; test error {} before it was sent, {} after",
              summary.flush->owed_norm / summary.flush->gradient_norm,
              percent(summary.flush->before.error), percent(summary.flush->after.error)));
+  const bool sends = summary.sent_bytes_per_step > 0;  // not before the first round
   if (summary.world_size > 1) {
     line("bytes", fmt::format("{} sent per step and rank, where dense fp32 sends {}",
                               bytes_per_step(summary.sent_bytes_per_step),
@@ -73,9 +74,9 @@ std::string describe_result(const RunSummary& summary, const std::string& out,
       line("levels", fmt::format("{} of these inside groups, {} between groups",
                                  bytes_per_step(summary.inside_bytes_per_step),
                                  bytes_per_step(summary.between_bytes_per_step)));
-    line("wire ratio", ratio(summary.wire_ratio));
+    if (sends) line("wire ratio", ratio(summary.wire_ratio));
   }
-  line("codec ratio", ratio(summary.codec_ratio));
+  if (sends || summary.world_size == 1) line("codec ratio", ratio(summary.codec_ratio));
   if (summary.achieved_over_target > 0)
     line("density", fmt::format("{:.2f} of its target", summary.achieved_over_target));
   if (summary.skipped_steps > 0) line("skipped", with_thousands(summary.skipped_steps) + " steps");

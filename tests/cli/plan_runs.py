@@ -108,6 +108,18 @@ class Plan(program.ProgramTest):
         self.assertIn(said, self.plan(*words, *TWO, "--link", "1gbit")[0])
         self.assertNotIn("Sending and receiving a byte", self.plan(*words, *TWO)[0])
 
+    def test_what_pays_over_any_link_may_not_pay_without_a_limit(self):
+        net = self.tensors()
+        self.make_costs(net)
+        costs = self.folder / "costs.txt"
+        costs.write_text(costs.read_text().replace("copies: 0\n", "copies: 1e-8\n"))  # counted where a link is
+        plan = self.planned(net, "--step-seconds", "0.05")
+        self.assertFalse(plan["compress"])
+        self.assertRegex(plan["verdict"], r"is faster than fp32 over any link of this latency that limits the rate\.$")
+        plan = self.planned(net, "--step-seconds", "0.05", "--link", "100gbit")
+        self.assertTrue(plan["compress"])
+        self.assertRegex(plan["verdict"], r"is faster than fp32 over any link of this latency\.$")
+
     def test_where_computation_sets_the_pace_it_says_so(self):
         net = self.tensors()
         self.make_costs(net)

@@ -53,6 +53,15 @@ class Train(program.ProgramTest):
         self.assertIn(f"{lines[0]['sent_bytes']:,} in the step that sent most\n", out)
         self.assertEqual(self.summary("run")["peak_sent_bytes"], lines[0]["sent_bytes"])
 
+    def test_a_run_that_sent_nothing_has_no_ratios(self):
+        out, _ = self.thinwire("train", "demo", "--workers", "2", *settings(sync__method="average:tau=100"))
+        self.assertRegex(out, r"bytes +0 sent per step and rank")
+        self.assertNotIn("ratio", out)
+
+    def test_missing_data_is_looked_for_and_its_remedy_named(self):
+        _, err = self.thinwire("train", "lsgd-cnn7", "--workers", "2", "--data", str(self.folder), code=1)
+        self.assertRegex(err, r"looked in .*; --data DIR or THINWIRE_DATA names another folder, and `thinwire data` says how to get")
+
     def test_groups_of_workers_are_told_the_bytes_of_each_level(self):
         out, _ = self.thinwire("train", "demo", "--workers", "4", "--out", "run",
                                *settings(exchange__inside=2))

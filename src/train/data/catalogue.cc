@@ -169,7 +169,9 @@ std::vector<std::string> locate_files(const CatalogueRow& row, const std::string
   if (!missing.empty())
     throw Error(ErrorCode::kIo, "data set " + std::string(row.name) + ": no " + missing + " (" +
                                     std::string(row.origin) + "); looked in " +
-                                    describe_places(user_folder, row.folders));
+                                    describe_places(user_folder, row.folders) +
+                                    "; --data DIR or THINWIRE_DATA names another folder, and "
+                                    "`thinwire data` says how to get the files");
   std::vector<std::string> paths;
   for (const FoundFile& part : found.parts) paths.push_back(part.path.string());
   return paths;
