@@ -249,6 +249,14 @@ TEST(LocalSteps, AnAsynchronousWorkerResumesAtItsOwnStep) {
   ToyOptions toy = local("leader:tau=4,tau_global=4,groups=1,asynchronous=true",
                          {{"run.slow", "25;1"}, {"train.epochs", "4"}});
   toy.places.out = folder.path().string();
+  toy.change = [](int, Task& task) {
+    const auto forward = task.forward;
+    task.forward = [forward](const torch::Tensor& inputs) {
+      // Long enough that a machine's other work does not turn the order round.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return forward(inputs);
+    };
+  };
   const auto train = [&] {
     std::vector<ToyResult> results(2);
     run_local(2, [&](Group& group) {

@@ -50,13 +50,13 @@ EXPECTED = [[value(step, part) for part in range(PARTS)] for step in range(4)]
 
 def goes_on(rank, size, anew):
     """Stage 1 fails in step 1; both sides skip it, or make the boundary anew."""
-    boundary, found = cut(rank, deadline_seconds=2), []
+    boundary, found = cut(rank, deadline_seconds=5), []
     for step in range(4):
         failed = error_of(lambda: found.append(
             pass_all(rank, boundary, step, fails_after=1 if step == 1 and rank == 1 else PARTS)))
         assert (failed != "nothing") == (step == 1), f"step {step}: {failed}"
         if failed != "nothing" and anew:
-            boundary = cut(rank, deadline_seconds=2)
+            boundary = cut(rank, deadline_seconds=5)
         else:
             boundary.step(skipped=failed != "nothing")
         dist.barrier()
@@ -65,7 +65,7 @@ def goes_on(rank, size, anew):
 
 def is_late(rank, size):
     """Stage 0 sends when stage 1 has given up; then both go on."""
-    boundary = cut(rank, deadline_seconds=1)
+    boundary = cut(rank, deadline_seconds=4)
     if rank == 0:
         dist.barrier()  # stage 1 has given up
         tokens = [boundary.send(torch.full((SAMPLES, WIDTH), 99.0, requires_grad=True)) for _ in range(PARTS)]
@@ -79,9 +79,9 @@ def is_late(rank, size):
 
 
 def is_made_twice(rank, size):
-    boundary = cut(rank, deadline_seconds=5)
+    boundary = cut(rank, deadline_seconds=10)
     if rank == 0:
-        boundary = cut(rank, deadline_seconds=5)
+        boundary = cut(rank, deadline_seconds=10)
         boundary.send(torch.zeros(SAMPLES, WIDTH))
         return ""
     return error_of(boundary.receive)
