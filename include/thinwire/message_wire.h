@@ -28,7 +28,7 @@ struct MessageOrder {
 struct WireMessage {
   std::unique_ptr<std::byte[]> bytes;
   size_t size = 0;
-  uint64_t note = 0;
+  uint64_t note = 0;  // as the sender gave it
   MessageOrder order;
 };
 

@@ -121,10 +121,10 @@ TEST(MessageWire, ALostRankIsAnErrorOfWhatIsSentToIt) {
   wires.send("lost", {}, 0, 2);
   wires.of[2].reset();
   for (int time = 0; time < 2; ++time) {
+    wires.send("on", {.step = 2});
     const Error error = error_of([&] { wires.send("lost, too", {}, 0, 2); });
     EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
     EXPECT_THAT(error.what(), HasSubstr("rank 2"));
-    wires.send("on", {.step = 2});
   }
   EXPECT_EQ(wires.receive({.step = 1}), "under way");
   EXPECT_EQ(wires.receive({.step = 2}), "on");

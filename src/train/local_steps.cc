@@ -104,7 +104,7 @@ StepOutcome LocalSteps::take_one(uint64_t step) {
       sync_->after_step(weights(), bad ? std::numeric_limits<double>::infinity() : worker_->loss);
   worker_->put_back();  // some rules move weights in steps without a round
   if (outcome.round) count(*outcome.round, outcome);
-  ++worker_->steps;
+  worker_->steps = static_cast<int64_t>(step + 1);
   const auto ranks = static_cast<uint64_t>(context().group.size());
   if (asynchronous() && step + 1 >= context().timetable.steps * ranks) over_ = true;
   return outcome;

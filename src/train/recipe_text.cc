@@ -151,10 +151,10 @@ std::string recipe_toml(const Recipe& recipe) {
 RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
   const auto old_lines = lines_of(before), new_lines = lines_of(now);
   const auto method = new_lines.find("sync.method");
-  const bool any_memory = method != new_lines.end() && !has_memory(method->second);
+  const bool lacks_memory = method != new_lines.end() && !has_memory(method->second);
   RecipeChanges changes;
   const auto differ = [&](const std::string& key, const std::string& was, const std::string& is) {
-    const bool allowed = may_change(key) || (any_memory && key == "exchange.feedback");
+    const bool allowed = may_change(key) || (lacks_memory && key == "exchange.feedback");
     (allowed ? changes.allowed : changes.forbidden)
         .push_back(key + ": " + was + " before, " + is + " now");
   };

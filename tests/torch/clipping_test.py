@@ -37,10 +37,10 @@ def long_after(found):
 
 def said_of_clipping(rank, size):
     """Warnings of eight steps of scripts that clip, or do something else to gradients."""
-    def steps(bound=1e9, scale=None, given=False, momentum=0.9, **settings):
+    def steps(bound=1e9, scale=None, given=False, momentum=0.9, factor=lambda step: 1, **settings):
         model = DistributedDataParallel(make_net())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum)
-        scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1, enabled=scale is not None)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1, growth_interval=1, enabled=scale is not None)
         tw.compress(model, CODEC, optimizer=optimizer, **({"scaler": scaler} if given else {}), **settings)
         with warnings.catch_warnings(record=True) as texts:
             warnings.simplefilter("always")
@@ -50,12 +50,16 @@ def said_of_clipping(rank, size):
                 scaler.scale(nn.functional.cross_entropy(model(images), labels)).backward()
                 scaler.unscale_(optimizer)
                 nn.utils.clip_grad_norm_(model.parameters(), bound)
+                for parameter in model.parameters():
+                    parameter.grad.mul_(factor(step))
                 scaler.step(optimizer)
                 scaler.update()
         return [str(one.message) for one in texts if "scaled down" in str(one.message)]
 
     return {"low": steps(0.01), "scaled": steps(0.01, 1024.0), "given": steps(0.01, 1024.0, given=True),
-            "high": steps(), "high, scaled": steps(scale=1024.0), "at the optimizer": steps(0.01, momentum=0.9, feedback="residual"),
+            "high": steps(), "high, scaled": steps(scale=1024.0), "divided": steps(factor=lambda step: 1 / 3),
+            "raised": steps(factor=lambda step: step + 1.3),
+            "at the optimizer": steps(0.01, momentum=0.9, feedback="residual"),
             "none": steps(0.01, momentum=0.0)}
 
 
@@ -66,7 +70,7 @@ class Clipping(unittest.TestCase):
                 self.assertEqual(len(found[name]), 1, name)
                 self.assertIn("about 10 times that of a gradient", found[name][0])
                 self.assertIn('feedback="ahead:clip=C"', found[name][0])
-            for name in ("high", "high, scaled", "at the optimizer", "none"):
+            for name in ("high", "high, scaled", "divided", "raised", "at the optimizer", "none"):
                 self.assertEqual(found[name], [], name)
 
     def test_a_memory_spreads_a_large_gradient_over_steps_unless_it_is_clipped_before(self):

@@ -22,7 +22,8 @@ class ClippedMeans:
     gradients, and what is cut off is lost. It compares one value of one gradient."""
 
     def __init__(self) -> None:
-        self._looks = self._scaled_down = 0
+        self._looks = 0
+        self._ratios: set[float] = set()  # of gradients scaled down; one that comes again is a division, as by a number of batches
         self._seen: Optional[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = None  # a gradient, the place in it, its value
 
     def look(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -33,8 +34,8 @@ class ClippedMeans:
         self._looks += 1
         gradients = [one.grad for one in parameters
                      if one.grad is not None and one.grad.layout == torch.strided and not one.grad.is_complex()]
-        if gradients:
-            largest = max(gradients, key=torch.Tensor.numel)
+        largest = max(gradients, key=torch.Tensor.numel, default=torch.empty(0))
+        if largest.numel() > 0:
             values = _values_of(largest)
             place = values.abs().argmax()
             self._seen = largest, place, values[place].clone()
@@ -45,11 +46,11 @@ class ClippedMeans:
             return
         (gradient, place, before), self._seen = self._seen, None
         was, now = before.item(), _values_of(gradient)[place].item()
-        # A gradient scaler divides by a power of two.
+        # A gradient scaler divides by a power of two, which may be another one in each step.
         if was == 0 or not 0 < now / was < 1 or abs(math.frexp(now / was)[0] - 0.5) < 1e-3:
             return
-        self._scaled_down += 1
-        if self._scaled_down == _SCALED_DOWN:
+        self._ratios.add(float(f"{now / was:.3g}"))
+        if len(self._ratios) == _SCALED_DOWN:
             self._looks = _LOOKS
             warn_user(
                 f"in {_SCALED_DOWN} steps gradients were scaled down between the backward pass and the optimizer's step, as "

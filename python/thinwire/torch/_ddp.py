@@ -104,13 +104,13 @@ class ReplicatedLink(Link):
             while self._ended.qsize() > _MOST_WAITING:  # a slow writer slows training; nothing is lost
                 time.sleep(0.001)
             self._ended.put(numbers)
-        self._at_the_end(step)
+        self._end_pass(step)
 
     def _await(self, step: Step, future: torch.futures.Future) -> None:
         future.wait()
-        self._at_the_end(step)
+        self._end_pass(step)
 
-    def _at_the_end(self, step: Step) -> None:
+    def _end_pass(self, step: Step) -> None:
         model = self._model() if in_backward_pass() else None
         if model is None:
             return
