@@ -24,12 +24,20 @@ struct SlowLink {
 
 // Messages of this rank leave one after another at the rate of `link`, and each a latency later
 // than it would. Where consecutive ranks share a machine, they share its link, too, and what they
-// send each other is not slow.
+// send each other is not slow. `sent_at` says for each message when it was sent.
 class SlowGroup final : public Group {
  public:
-  SlowGroup(Group& inner, LinkSpec link, int per_machine = 1,
-            std::shared_ptr<SlowLink> of_machine = std::make_shared<SlowLink>())
-      : inner_(&inner), link_(link), per_machine_(per_machine), of_machine_(std::move(of_machine)) {
+  using Clock = std::chrono::steady_clock;
+
+  SlowGroup(
+      Group& inner, LinkSpec link, int per_machine = 1,
+      std::shared_ptr<SlowLink> of_machine = std::make_shared<SlowLink>(),
+      std::function<Clock::time_point()> sent_at = [] { return Clock::now(); })
+      : inner_(&inner),
+        link_(link),
+        per_machine_(per_machine),
+        of_machine_(std::move(of_machine)),
+        sent_at_(std::move(sent_at)) {
     set_deadline(inner.deadline());
   }
 
@@ -38,7 +46,7 @@ class SlowGroup final : public Group {
 
   std::unique_ptr<Transfer> send(std::span<const std::byte> buffer, int to, int tag) override {
     count_sent(buffer.size());
-    Clock::time_point leaves = Clock::now();
+    Clock::time_point leaves = sent_at_();
     if (per_machine_ == 1 || to / per_machine_ != rank() / per_machine_) {
       const std::scoped_lock lock(of_machine_->mutex);
       of_machine_->free = std::max(of_machine_->free, leaves) +
@@ -62,7 +70,6 @@ class SlowGroup final : public Group {
   void library_all_reduce(std::span<float> values) override { inner_->library_all_reduce(values); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   static Clock::duration seconds(double count) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
   }
@@ -89,6 +96,7 @@ class SlowGroup final : public Group {
   const LinkSpec link_;
   const int per_machine_;
   const std::shared_ptr<SlowLink> of_machine_;
+  const std::function<Clock::time_point()> sent_at_;
 };
 
 }  // namespace thinwire::testing
