@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel/adam_step.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -27,13 +28,15 @@ void AdamStep(const AdamNumbers& n, const float* gradient, float* mean, float* s
   const auto beta2 = hn::Set(d, n.beta2), rest2 = hn::Set(d, n.rest2);
   const auto rate = hn::Set(d, n.rate), scale = hn::Set(d, n.square_scale);
   const auto epsilon = hn::Set(d, n.epsilon), decay = hn::Set(d, n.decay);
+  const auto least = hn::Set(d, n.least);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto w = hn::LoadU(d, weights + i);
     const auto g = hn::Add(hn::LoadU(d, gradient + i), hn::Mul(decay, w));
     const auto m = hn::Add(hn::Mul(beta1, hn::LoadU(d, mean + i)), hn::Mul(rest1, g));
     const auto v = hn::Add(hn::Mul(beta2, hn::LoadU(d, square + i)), hn::Mul(hn::Mul(rest2, g), g));
-    const auto under = hn::Add(hn::Div(hn::Sqrt(v), scale), epsilon);
+    const auto root = hn::Max(hn::Div(hn::Sqrt(v), scale), hn::Mul(least, hn::Abs(m)));
+    const auto under = hn::Add(root, epsilon);
     hn::StoreU(m, d, mean + i);
     hn::StoreU(v, d, square + i);
     hn::StoreU(hn::Sub(w, hn::Div(hn::Mul(rate, m), under)), d, weights + i);
@@ -42,7 +45,8 @@ void AdamStep(const AdamNumbers& n, const float* gradient, float* mean, float* s
     const float g = gradient[i] + n.decay * weights[i];
     mean[i] = n.beta1 * mean[i] + n.rest1 * g;
     square[i] = n.beta2 * square[i] + n.rest2 * g * g;
-    weights[i] -= n.rate * mean[i] / (std::sqrt(square[i]) / n.square_scale + n.epsilon);
+    const float root = std::max(std::sqrt(square[i]) / n.square_scale, n.least * std::abs(mean[i]));
+    weights[i] -= n.rate * mean[i] / (root + n.epsilon);
   }
 }
 

@@ -16,6 +16,7 @@ struct AdamNumbers {
   float rate = 0;          // lr / (1 - beta1^t)
   float square_scale = 1;  // sqrt(1 - beta2^t)
   float epsilon = 0;
+  float least = 0;  // of |m|, what a step is divided by at least
   float decay = 0;  // weight decay, which is part of the gradient
 };
 
@@ -24,8 +25,9 @@ struct AdamNumbers {
 //   g <- gradient + decay w
 //   m <- beta1 m + rest1 g
 //   v <- beta2 v + (rest2 g) g
-//   w <- w - (rate m) / (sqrt(v) / square_scale + epsilon)
+//   w <- w - (rate m) / (max(sqrt(v) / square_scale, least |m|) + epsilon)
 //
+// So a weight moves by rate / least at most, and without this bound at least = 0.
 // Square roots are correctly rounded, as IEEE 754 asks for. Those of libtorch come from MKL, whose
 // last bit depends on the processor. REQUIRES: all four have the same length.
 void adam_step(const AdamNumbers& numbers, std::span<const float> gradient, std::span<float> mean,

@@ -37,7 +37,6 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
     gradient = gradient + decay;
     square = square + decay * decay;
   }
-  square = torch::maximum(square, (gradient / AdamOfRanks::kMostRates).square_());
   if (have_floats({weights, gradient, square})) {
     const kernel::AdamNumbers numbers = {.beta1 = 0,
                                          .rest1 = 1,
@@ -46,13 +45,15 @@ void take_step(torch::Tensor& weights, const AdamOptions& options, AdamParamStat
                                          .rate = static_cast<float>(options.lr()),
                                          .square_scale = 1,
                                          .epsilon = static_cast<float>(options.eps()),
+                                         .least = static_cast<float>(1 / kMostRates),
                                          .decay = 0};
     // The gradient has the place of a first moment, which becomes the gradient and nothing else.
     kernel::adam_step(numbers, floats_of(gradient), floats_of(gradient), floats_of(square),
                       floats_of(weights));
     return;
   }
-  weights.addcdiv_(gradient, square.sqrt_().add_(options.eps()), -options.lr());
+  const torch::Tensor root = torch::maximum(square.sqrt(), gradient.abs().div_(kMostRates));
+  weights.addcdiv_(gradient, root.add(options.eps()), -options.lr());
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class Side {
       : recipe_(recipe_with(place, decay)),
         group_(std::move(make_local_groups(1).front())),
         parameters_(trainable_parameters(weights_)),
-        optimizer_(make_optimizer(recipe_, weights_)) {
+        optimizer_(make_optimizer(recipe_, weights_, 1)) {
     std::vector<TensorSpec> specs;
     for (const TrainableParameter& parameter : parameters_) specs.push_back(parameter.spec);
     exchange_ = make_exchange(*group_, store_, specs, exchange_options(recipe_));

@@ -16,6 +16,7 @@
 #include "train/novograd.h"
 #include "train/recipe_parts.h"
 #include "train/sign_sgd.h"
+#include "train/timetable.h"
 
 namespace thinwire {
 namespace {
@@ -54,11 +55,13 @@ std::vector<OptimizerParamGroup> groups_of(const Options& recipe, const torch::n
 }
 
 // What Adam or NovoGrad divides a gradient by.
-torch::Tensor scale_of(const torch::optim::OptimizerParamState& state, const AdamOptions& options) {
+torch::Tensor scale_of(const torch::optim::Optimizer& optimizer,
+                       const torch::optim::OptimizerParamState& state, const AdamOptions& options) {
   if (const auto* normed = dynamic_cast<const NovoGradState*>(&state))
     return torch::tensor(normed->square == 0 ? 1 : std::sqrt(normed->square) + options.eps());
   const auto& adam = dynamic_cast<const AdamParamState&>(state);
-  const double counted = 1 - std::pow(std::get<1>(options.betas()), adam.step());
+  const double counted =
+      dynamic_cast<const Adam&>(optimizer).square_share(adam, std::get<1>(options.betas()));
   // By way of double, where MKL's last bit, which depends on the processor, is rounded away.
   const torch::Tensor square = adam.exp_avg_sq() / counted;
   return square.to(torch::kFloat64).sqrt().to(square.scalar_type()).add_(options.eps());
@@ -95,7 +98,8 @@ Status load_adam(const StateArrays& arrays, const std::string& name, const torch
 }  // namespace
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
-                                                        const torch::nn::Module& module) {
+                                                        const torch::nn::Module& module,
+                                                        uint64_t steps_per_epoch) {
   const double rate = recipe.number("optimizer.lr");
   const double decay = recipe.number("optimizer.weight_decay");
   const std::string& kind = recipe.text("optimizer.name");
@@ -115,6 +119,10 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
     options.weight_decay(0);
     if (kind == "novograd") return std::make_unique<NovoGrad>(groups, options);
     if (second_moments_of_ranks(recipe)) return std::make_unique<AdamOfRanks>(groups, options);
+    if (freezes_second_moment(recipe)) {
+      const uint64_t steps = steps_of(recipe.number("optimizer.freeze_after"), steps_per_epoch);
+      return std::make_unique<Adam>(groups, options, static_cast<int64_t>(steps));
+    }
     return std::make_unique<Adam>(groups, options);
   }
   const Momentum own = own_momentum(recipe);
@@ -143,7 +151,7 @@ void step_without_momentum(torch::optim::Optimizer& optimizer, double rate) {
       if (const auto* adam = dynamic_cast<const AdamOptions*>(&group.options())) {
         const auto found = optimizer.state().find(weights.unsafeGetTensorImpl());
         if (found == optimizer.state().end()) continue;
-        along = along / scale_of(*found->second, *adam);
+        along = along / scale_of(optimizer, *found->second, *adam);
       }
       weights.add_(along, -rate);
     }

@@ -12,8 +12,10 @@
 namespace thinwire {
 
 // Over the module's trained parameters; two groups when biases and norm parameters do not decay.
+// Epochs, in which optimizer.freeze_after is, have `steps_per_epoch` steps.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
-                                                        const torch::nn::Module& module);
+                                                        const torch::nn::Module& module,
+                                                        uint64_t steps_per_epoch);
 
 // w -= rate g for every parameter with a gradient g, of which SignSgd takes the sign, and which
 // Adam and NovoGrad divide by what their second moments say; those and momenta stay as they are.

@@ -277,11 +277,13 @@ Faults find_exchange_faults(const Options& recipe) {
 
 // Second moments of ranks' own gradients.
 Faults find_second_moment_faults(const Options& recipe) {
-  if (!second_moments_of_ranks(recipe)) return {};
-  const auto no = [](const std::string& why) {
-    return refuse("optimizer.second_moment", "ranks is " + why);
+  const std::string& form = recipe.text("optimizer.second_moment");
+  const auto no = [&](const std::string& why) {
+    return refuse("optimizer.second_moment", form + " is " + why);
   };
-  if (recipe.text("optimizer.name") != "adam") return no("for optimizer.name = adam");
+  if (form != "mean" && recipe.text("optimizer.name") != "adam")
+    return no("for optimizer.name = adam");
+  if (!second_moments_of_ranks(recipe)) return {};
   if (is_local(recipe))
     return no("not for workers that step by themselves and send weights (sync.method)");
   if (const std::string shared = sharers(recipe); !shared.empty())
@@ -466,6 +468,10 @@ bool first_moment_acts(const Options& recipe) { return first_moment_plan(recipe)
 
 bool second_moments_of_ranks(const Options& recipe) {
   return recipe.text("optimizer.second_moment") == "ranks";
+}
+
+bool freezes_second_moment(const Options& recipe) {
+  return recipe.text("optimizer.second_moment") == "frozen";
 }
 
 bool clips_own(const Options& recipe) {

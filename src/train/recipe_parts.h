@@ -28,6 +28,7 @@ bool first_moment_acts(const Options& recipe);
 
 // Whether Adam's second moments are those of SecondMoments.
 bool second_moments_of_ranks(const Options& recipe);
+bool freezes_second_moment(const Options& recipe);
 
 // Whether clip.norm is of each worker's own gradient, before the exchange.
 bool clips_own(const Options& recipe);

@@ -72,11 +72,13 @@ std::string in_one_line(std::string text) {
 }
 
 bool may_change(std::string_view key) {
-  static constexpr std::string_view kFixed[] = {
-      "train.seed",          "train.batch",       "train.drop_last",
-      "train.fixed_batches", "optimizer.name",    "optimizer.second_moment",
-      "exchange.codec",      "exchange.feedback", "exchange.grouping",
-      "exchange.momentum",   "exchange.rules",    "sync.method"};
+  static constexpr std::string_view kFixed[] = {"train.seed",        "train.batch",
+                                                "train.drop_last",   "train.fixed_batches",
+                                                "optimizer.name",    "optimizer.second_moment",
+                                                "exchange.codec",    "optimizer.freeze_after",
+                                                "exchange.feedback", "exchange.grouping",
+                                                "exchange.momentum", "exchange.rules",
+                                                "sync.method"};
   const std::string_view section = section_of(key);
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
@@ -95,6 +97,7 @@ bool has_memory(const std::string& method) {
 std::string absent_value(std::string_view key) {
   if (key == "exchange.rules") return "";
   if (key == "optimizer.second_moment") return "mean";
+  if (key == "optimizer.freeze_after") return "0.5";
   if (key == "exchange.inside") return "1";
   if (key == "exchange.combine") return "mean";
   if (key == "exchange.flush") return "off";

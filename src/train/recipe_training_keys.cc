@@ -116,10 +116,18 @@ std::vector<OptionInfo> optimizer_keys() {
       {.name = "optimizer.second_moment",
        .type = kChoice,
        .fallback = "mean",
-       .choices = {"mean", "ranks"},
+       .choices = {"mean", "ranks", "frozen"},
        .help =
            "adam: decayed squares of the mean that the exchange delivers, or of each rank's own "
-           "gradients, which ranks average now and then; for sparse codecs"},
+           "gradients, which ranks average now and then; for sparse codecs; frozen: of the mean, "
+           "until optimizer.freeze_after"},
+      {.name = "optimizer.freeze_after",
+       .type = kNumber,
+       .fallback = "0.5",
+       .min = 1e-6,
+       .max = 1e9,
+       .unit = "epochs",
+       .help = "adam with optimizer.second_moment = frozen: when second moments stay as they are"},
       {.name = "optimizer.epsilon",
        .type = kNumber,
        .fallback = "1e-08",

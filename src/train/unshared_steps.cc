@@ -140,7 +140,7 @@ StepTimeline measured_timeline(const Options& recipe, Task given, const TaskData
     const ThreadCount threads(threads_of(own, group));
     const Timetable timetable = make_timetable(own, data.train.size());
     OwnBuffers buffers(*task.module);
-    const auto optimizer = make_optimizer(own, *task.module);
+    const auto optimizer = make_optimizer(own, *task.module, timetable.steps_per_epoch);
     task.module->train();
     UnsharedSteps taker({.recipe = own,
                          .timetable = timetable,
