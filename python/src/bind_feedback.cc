@@ -64,6 +64,9 @@ class FeedbackHandle {
     for (const auto* buffer : {&left, &arrived})
       if (*buffer && (*buffer)->floats().size() != count_)
         throw Error(ErrorCode::kContract, "feedback: rest or mean is not as long as the stream");
+    if (!arrived && memory_->may_share_state())
+      throw Error(ErrorCode::kContract,
+                  "feedback: commit() needs mean, since this memory adds to an estimate of it");
     if (left && sent_)
       throw Error(ErrorCode::kContract, "feedback: encode() has kept the remainder already");
     if (!left && !sent_ && !memory_->rest().empty())

@@ -144,7 +144,8 @@ class Feedback:
             rest: the remainder of `Encoder.encode_with_remainder` for the prepared values. It is not
                 needed after `encode`, nor by a memory that keeps nothing.
             mean: the mean over ranks of what all of them sent; it becomes this step's mean gradient
-                in place. Memories that send changes of an estimate (ef21) need it.
+                in place. Memories that send changes of an estimate (ef21) need it, and
+                raise ContractError without it.
         """
         self._native.commit(
             None if rest is None else to_read("rest", rest, self.shape),

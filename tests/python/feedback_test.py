@@ -18,14 +18,14 @@ def memories():
 
 def fused_step(memory, encoder, gradient, step):
     payload = memory.encode(encoder, gradient, step=step)
-    memory.commit()
+    memory.commit(mean=np.zeros(SHAPE, np.float32))
     return payload
 
 
 def step_by_hand(memory, encoder, gradient, step):
     values, fresh = memory.prepare(gradient, step=step)
     payload, rest = encoder.encode_with_remainder(values, fresh, step=step)
-    memory.commit(rest)
+    memory.commit(rest, mean=np.zeros(SHAPE, np.float32))
     return payload
 
 
@@ -171,6 +171,15 @@ class Memories(unittest.TestCase):
             memory.encode(thinwire.Codec("fp32").encoder(5000), normal(SHAPE))
         with self.assertRaisesRegex(thinwire.DTypeError, "gradient: dtype is float64"):
             memory.prepare(np.zeros(SHAPE))
+
+    def test_an_estimate_of_the_mean_needs_the_mean(self):
+        encoder = thinwire.Codec("topk").encoder(SHAPE)
+        memory, mean = thinwire.Feedback("ef21", SHAPE), np.zeros(SHAPE, np.float32)
+        for _ in range(2):
+            memory.encode(encoder, normal(SHAPE))
+            with self.assertRaisesRegex(thinwire.ContractError, "needs mean"):
+                memory.commit()
+            memory.commit(mean=mean)
 
 
 if __name__ == "__main__":
