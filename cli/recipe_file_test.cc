@@ -237,9 +237,9 @@ TEST(RecipeFile, WhatKeysSayTogetherIsCheckedWhereTheOneToBlameWasWritten) {
               AllOf(StartsWith("a.toml:5: 'data.augment': "), HasSubstr("fashion-mnist has no")));
   EXPECT_THAT(complaint_about({{"model.embedding", "3", "a.toml:6"}}),
               AllOf(StartsWith("a.toml:6: 'model.embedding': "), HasSubstr("model mlp has no")));
-  EXPECT_EQ(complaint_about(
-                {{"model.embedding", "3", "a.toml:6"}, {"data.name", "adult", "a.toml:2"}}),
-            "");
+  EXPECT_EQ(
+      complaint_about({{"model.embedding", "3", "a.toml:6"}, {"data.name", "adult", "a.toml:2"}}),
+      "");
   EXPECT_THAT(complaint_about({{"optimizer.nesterov", "true", "--set"}}),
               StartsWith("--set: 'optimizer.nesterov': "));
   EXPECT_THAT(complaint_about({{"sync.method", "leader:tua=3", "a.toml:7"}}),

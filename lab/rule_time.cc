@@ -58,7 +58,8 @@ void run(char** arguments) {
   const auto rule = make_combine(arguments[3]).value().rule;
   AlignedVector<float> result(given / ranks);
   if (const VectorRule* const of_vectors = rule->over_vectors())
-    rows.insert(rows.end(), of_vectors->remembered_rows() * result.size(), of_vectors->first_remembered());
+    rows.insert(rows.end(), of_vectors->remembered_rows() * result.size(),
+                of_vectors->first_remembered());
   for (int i = 0; i < std::atoi(arguments[4]); ++i) {
     auto begin = std::chrono::steady_clock::now();
     combine(*rule, rows, ranks, result);

@@ -106,7 +106,7 @@ struct Call {
   uint64_t offset = 0;              // of values[0] in its stream, if the stream is coded in parts
   uint64_t ranks = 1;               // number of ranks whose contributions are averaged
   std::optional<Quota> quota = {};  // of Grouping::kGlobal: replaces the codec's own selection
-  bool lossless = false;  // for memories: what is encoded arrives as it is, and nothing is left of it
+  bool lossless = false;            // for memories: what is encoded arrives as it is
 };
 
 struct Encoded {

@@ -53,7 +53,8 @@ enum class LeftOutFor : uint8_t {
   kDisagreement,  // the rank received other values than the others from more than f of them
   kEquivocation,  // it told different ranks different things
 };
-std::string_view to_string(LeftOutFor why) noexcept;  // "silence", "non-finite values", "its own request"
+// "silence", "non-finite values" or "its own request".
+std::string_view to_string(LeftOutFor why) noexcept;
 
 struct LeftOut {
   int rank = -1;

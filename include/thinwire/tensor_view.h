@@ -19,7 +19,8 @@ struct TensorView {
   size_t count = 0;
   DType dtype = DType::kFloat32;
   Device device = Device::kCpu;
-  DeviceQueue queue = nullptr;  // memory on a device: values are ready once the work in this queue is done
+  // Memory on a device: values are ready once the work in this queue is done.
+  DeviceQueue queue = nullptr;
 };
 
 }  // namespace thinwire

@@ -36,8 +36,7 @@ BlockAutoencoder::BlockAutoencoder(size_t block, size_t code) : block_(block), c
   for (size_t c = 0; c < code; ++c) {
     for (size_t i = 0; i < block; ++i) {
       const double x = (2.0 * static_cast<double>(i) + 1) / static_cast<double>(block) - 1;
-      columns[c * block + i] =
-          c == 0 ? 1.0f : static_cast<float>(x * columns[(c - 1) * block + i]);
+      columns[c * block + i] = c == 0 ? 1.0f : static_cast<float>(x * columns[(c - 1) * block + i]);
     }
     maker_.make(std::span(columns).first((c + 1) * block), block);
   }

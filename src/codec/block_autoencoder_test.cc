@@ -58,8 +58,7 @@ TEST(BlockAutoencoder, CodesAreProductsWithTheMatrix) {
       for (size_t i = 0; i < kBlock; ++i)
         decoded[i] += static_cast<float>(code * v[c * kBlock + i]);
     }
-    for (size_t i = 0; i < kBlock; ++i)
-      EXPECT_NEAR(got.decoded[b * kBlock + i], decoded[i], 1e-6);
+    for (size_t i = 0; i < kBlock; ++i) EXPECT_NEAR(got.decoded[b * kBlock + i], decoded[i], 1e-6);
   }
 }
 
@@ -200,7 +199,8 @@ TEST(BlockAutoencoder, WhatCannotBeDecodedHasACodeOfZeros) {
     BlockAutoencoder autoencoder(8, 2);
     const Coded got(autoencoder, Values(count, kMax / 4));
     for (const float x : got.left) EXPECT_LE(std::abs(x), 1e-6f * kMax);
-    Values one_sided(count, -0.6f * kMax);  // decodes to less than half of kMax, and differs from that by more than kMax
+    // Decodes to less than half of kMax, and differs from that by more than kMax.
+    Values one_sided(count, -0.6f * kMax);
     one_sided[0] = kMax;
     BlockAutoencoder means(8, 1);
     for (const float x : Coded(means, one_sided).left) EXPECT_TRUE(std::isfinite(x)) << count;
@@ -215,7 +215,8 @@ TEST(BlockAutoencoder, EveryTargetHasTheSameBits) {
       autoencoder.learn(normal(32 * 9, step), matrix);
       autoencoder.set_matrix(matrix);
       const Coded got(autoencoder, normal(110, 50 + step));
-      for (const Values* part : std::initializer_list<const Values*>{&matrix, &got.codes, &got.decoded})
+      for (const Values* part :
+           std::initializer_list<const Values*>{&matrix, &got.codes, &got.decoded})
         all.insert(all.end(), part->begin(), part->end());
     }
     return all;

@@ -72,8 +72,8 @@ struct Layout {
         code_size(std::min(settings.code, settings.block)) {
     const auto wanted = std::llround(settings.innovation * static_cast<double>(values));
     innovations = std::min(target, static_cast<size_t>(wanted));
-    floats = innovations + BlockAutoencoder::most_codes_of_two(target - innovations,
-                                                               settings.block, code_size);
+    floats = innovations +
+             BlockAutoencoder::most_codes_of_two(target - innovations, settings.block, code_size);
     coded = !settings.train && floats < target;
     labelled = settings.train || coded;
     if (!coded) {
@@ -211,8 +211,8 @@ class LgcEncoder final : public Encoder {
     innovations_.assign(numbers.begin(), numbers.end());
     writer.put(static_cast<uint32_t>(innovations_.size()));
     const auto size_at = writer.take(sizeof(uint32_t));
-    const auto size = static_cast<uint32_t>(
-        kernel::pack_positions(innovations_, out.subspan(writer.written())));
+    const auto size =
+        static_cast<uint32_t>(kernel::pack_positions(innovations_, out.subspan(writer.written())));
     std::memcpy(size_at.data(), &size, sizeof size);
     writer.take(size);
   }
@@ -290,8 +290,7 @@ class LgcEncoder final : public Encoder {
     autoencoder_.decode(all.first(first), std::span(run_).first(positives_));
     autoencoder_.decode(all.subspan(first, codes - first), std::span(run_).subspan(positives_));
     for (size_t i = 0; i < run_.size(); ++i) values_[others_[order_[i]]] = run_[i];
-    for (size_t i = 0; i < innovations_.size(); ++i)
-      values_[innovations_[i]] = floats_[codes + i];
+    for (size_t i = 0; i < innovations_.size(); ++i) values_[innovations_[i]] = floats_[codes + i];
     if (std::all_of(values_.begin(), values_.end(), [](float x) { return std::isfinite(x); }))
       return Status::ok();
     return Status::fail(ErrorCode::kCorrupt, "lgc: codes decode to values that are not finite");
@@ -318,8 +317,7 @@ class LgcEncoder final : public Encoder {
   }
 
   size_t codes_of_runs() const {
-    return autoencoder_.code_size(positives_) +
-           autoencoder_.code_size(others_.size() - positives_);
+    return autoencoder_.code_size(positives_) + autoencoder_.code_size(others_.size() - positives_);
   }
 
   // Of values by their numbers; what the codes decode to goes to own_.
@@ -368,12 +366,12 @@ class LgcEncoder final : public Encoder {
   std::vector<uint32_t> positions_;    // I
   std::vector<uint32_t> innovations_;  // numbers of kept values, as the next two
   std::vector<uint32_t> others_;
-  std::vector<uint32_t> order_;        // numbers in others_, by label
-  std::vector<uint8_t> labels_;        // of others_
-  size_t positives_ = 0;               // of order_
-  std::vector<float> kept_;            // this rank's values at the positions
-  std::vector<float> own_;             // what is sent of them
-  std::vector<float> values_;          // the mean of that
+  std::vector<uint32_t> order_;  // numbers in others_, by label
+  std::vector<uint8_t> labels_;  // of others_
+  size_t positives_ = 0;         // of order_
+  std::vector<float> kept_;      // this rank's values at the positions
+  std::vector<float> own_;       // what is sent of them
+  std::vector<float> values_;    // the mean of that
   AlignedVector<float> run_, decoded_, codes_, floats_;
   std::vector<std::byte> alone_;  // offers of the only rank
   bool agreed_ = false;           // rounds were made
@@ -415,40 +413,39 @@ class LgcCodec final : public SparseCodec {
 const CodecEntry& lgc_entry() {
   static const CodecEntry entry{
       .info = kInfo,
-      .options =
-          {density_option(),
-           {.name = "block",
-            .type = OptionType::kInteger,
-            .fallback = "16",
-            .min = 2,
-            .max = 256,
-            .unit = "values",
-            .help = "of one sign and about one size that are coded together"},
-           {.name = "code",
-            .type = OptionType::kInteger,
-            .fallback = "1",
-            .min = 1,
-            .max = 16,
-            .unit = "floats",
-            .help = "of a block; at most as many as it has values"},
-           {.name = "order",
-            .type = OptionType::kInteger,
-            .fallback = "4",
-            .min = 1,
-            .max = 8,
-            .unit = "bits",
-            .help = "by which the leader tells the sign and size of each value"},
-           {.name = "innovation",
-            .type = OptionType::kNumber,
-            .fallback = "0.0001",
-            .min = 0,
-            .max = 1,
-            .unit = "fraction",
-            .help = "values that codes reproduce worst, sent as they are"},
-           {.name = "train",
-            .type = OptionType::kFlag,
-            .fallback = "false",
-            .help = "send values instead of codes, and train on their mean"}},
+      .options = {density_option(),
+                  {.name = "block",
+                   .type = OptionType::kInteger,
+                   .fallback = "16",
+                   .min = 2,
+                   .max = 256,
+                   .unit = "values",
+                   .help = "of one sign and about one size that are coded together"},
+                  {.name = "code",
+                   .type = OptionType::kInteger,
+                   .fallback = "1",
+                   .min = 1,
+                   .max = 16,
+                   .unit = "floats",
+                   .help = "of a block; at most as many as it has values"},
+                  {.name = "order",
+                   .type = OptionType::kInteger,
+                   .fallback = "4",
+                   .min = 1,
+                   .max = 8,
+                   .unit = "bits",
+                   .help = "by which the leader tells the sign and size of each value"},
+                  {.name = "innovation",
+                   .type = OptionType::kNumber,
+                   .fallback = "0.0001",
+                   .min = 0,
+                   .max = 1,
+                   .unit = "fraction",
+                   .help = "values that codes reproduce worst, sent as they are"},
+                  {.name = "train",
+                   .type = OptionType::kFlag,
+                   .fallback = "false",
+                   .help = "send values instead of codes, and train on their mean"}},
       .make = [](const Options& options) { return std::make_unique<LgcCodec>(options); }};
   return entry;
 }

@@ -104,17 +104,15 @@ size_t write_sparse_at(std::span<const uint32_t> positions, std::span<const floa
 
 Status add_sparse(std::span<const std::byte> payload, ValueFormat format, float weight,
                   std::span<float> out) {
-  return read_sparse(payload, format, out.size(),
-                     [&](const auto& /*place*/, auto at, auto values) {
-                       for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
-                     });
+  return read_sparse(payload, format, out.size(), [&](const auto& /*place*/, auto at, auto values) {
+    for (size_t i = 0; i < at.size(); ++i) out[at[i]] += weight * values[i];
+  });
 }
 
 Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size_t count,
                     const KeptVisitor& visitor) {
-  return read_sparse(payload, format, count, [&](const auto& /*place*/, auto at, auto values) {
-    visitor(at, values);
-  });
+  return read_sparse(payload, format, count,
+                     [&](const auto& /*place*/, auto at, auto values) { visitor(at, values); });
 }
 
 Result<SparseParts> check_sparse(std::span<const std::byte> payload, ValueFormat format,

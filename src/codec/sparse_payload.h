@@ -55,8 +55,8 @@ Status visit_sparse(std::span<const std::byte> payload, ValueFormat format, size
 // What a payload holds, for who adds it elsewhere.
 struct SparseParts {
   size_t kept = 0;
-  std::span<const std::byte> values;     // of the payload
-  std::span<const std::byte> positions;  // of the payload, right behind the values
+  std::span<const std::byte> values;          // of the payload
+  std::span<const std::byte> positions;       // of the payload, right behind the values
   std::vector<kernel::PositionPlace> places;  // of the blocks of positions
 };
 

@@ -13,9 +13,8 @@ namespace thinwire {
 void label_values(std::span<const float> values, size_t bits, std::span<uint8_t> labels) {
   std::vector<uint32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0u);
-  const auto negatives =
-      std::stable_partition(order.begin(), order.end(),
-                            [&](uint32_t i) { return !std::signbit(values[i]); });
+  const auto negatives = std::stable_partition(
+      order.begin(), order.end(), [&](uint32_t i) { return !std::signbit(values[i]); });
   const size_t classes = size_t{1} << (bits - 1);
   const auto label = [&](auto begin, auto end, size_t first) {
     std::stable_sort(begin, end, [&](uint32_t a, uint32_t b) {

@@ -30,9 +30,8 @@ TEST(Seal, WhatWasSealedPassesInAnyOrder) {
   std::sort(arrays.begin(), arrays.end(),
             [](const StateArray& a, const StateArray& b) { return a.name < b.name; });
   do EXPECT_TRUE(check_seal(arrays));
-  while (std::next_permutation(arrays.begin(), arrays.end(), [](const auto& a, const auto& b) {
-    return a.name < b.name;
-  }));
+  while (std::next_permutation(arrays.begin(), arrays.end(),
+                               [](const auto& a, const auto& b) { return a.name < b.name; }));
 }
 
 TEST(Seal, NothingStaysNothingAndUnsealedArraysPass) {

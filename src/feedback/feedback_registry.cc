@@ -9,7 +9,7 @@ namespace thinwire {
 
 std::vector<const FeedbackEntry*> list_feedbacks() {
   return {&none_entry(), &residual_entry(), &lowpass_entry(),  &dgc_memory_entry(), &ef21_entry(),
-          &loco_entry(), &efmixed_entry(),  &momentum_entry(), &velocity_entry(), &ahead_entry()};
+          &loco_entry(), &efmixed_entry(),  &momentum_entry(), &velocity_entry(),   &ahead_entry()};
 }
 
 Result<NamedFeedback> find_feedback(std::string_view spec) {

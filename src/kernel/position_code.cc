@@ -166,10 +166,8 @@ std::span<const uint32_t> PositionReader::next() noexcept {
   const size_t kept = std::min(kPositionBlock, left_);
   if (kept == 0 || broken_) return {};
   const auto parameter = std::to_integer<unsigned>(bytes_[parameter_++]);
-  place_ = {.low = low_,
-            .high = gap_bit_,
-            .base = static_cast<uint32_t>(base_),
-            .parameter = parameter};
+  place_ = {
+      .low = low_, .high = gap_bit_, .base = static_cast<uint32_t>(base_), .parameter = parameter};
   broken_ = !read_high(kept) || !read_low(kept, parameter);
   if (broken_) return {};
   left_ -= kept;

@@ -37,9 +37,9 @@ size_t pack_positions(std::span<const uint32_t> positions, std::span<std::byte> 
 
 // Where a block's bits lie in a code, for who reads blocks side by side.
 struct PositionPlace {
-  uint64_t low = 0;        // the byte at which its low bits begin
-  uint64_t high = 0;       // the bit at which its high bits begin; bit 0 is the code's first
-  uint32_t base = 0;       // the least that its first position can be
+  uint64_t low = 0;   // the byte at which its low bits begin
+  uint64_t high = 0;  // the bit at which its high bits begin; bit 0 is the code's first
+  uint32_t base = 0;  // the least that its first position can be
   uint32_t parameter = 0;
 };
 

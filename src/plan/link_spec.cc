@@ -1,8 +1,8 @@
 // LinkSpec: reads "1gbit,20ms", and the time that bytes take.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <cmath>
 #include <charconv>
+#include <cmath>
 #include <string>
 
 #include "core/number_text.h"

@@ -28,10 +28,10 @@ SyncMemory& open_sync_memory(Store& store, const std::string& name,
   auto made = std::make_unique<SyncMemory>(std::move(vectors), std::move(numbers));
   SyncMemory& memory = store.open<SyncMemory>("sync/" + name, [&] { return std::move(made); });
   if (made != nullptr && !memory.is_shaped_as(*made))
-    throw Error(ErrorCode::kMismatch,
-                "synchroniser '" + name +
-                    "': the store has the memory of one with other tensors, options or codec; give this one "
-                    "a store of its own");
+    throw Error(ErrorCode::kMismatch, "synchroniser '" + name +
+                                          "': the store has the memory of one with other tensors, "
+                                          "options or codec; give this one "
+                                          "a store of its own");
   return memory;
 }
 
@@ -101,9 +101,9 @@ void SyncRule::centre(std::span<const float> parameters, std::span<float> out) {
       plain_mean_ = std::make_unique<ReplicaMean>(*channel_, plain_store_, tensors_);
     const StepReport report = plain_mean_->form(parameters, {});
     if (report.skipped)
-      throw AgreedError(report.fault.code,
-                        "synchroniser: the mean of all workers cannot be formed: " +
-                            describe(report.fault));
+      throw AgreedError(
+          report.fault.code,
+          "synchroniser: the mean of all workers cannot be formed: " + describe(report.fault));
     const std::span<const float> mean = plain_mean_->mean();
     std::copy(mean.begin(), mean.end(), out.begin());
   });

@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "train/adam.h"
-#include "train/describe.h"
 #include "train/adam_of_ranks.h"
+#include "train/describe.h"
 #include "train/memory_sgd.h"
 #include "train/named_tensors.h"
 #include "train/novograd.h"

@@ -94,8 +94,9 @@ std::vector<OptionInfo> model_keys() {
        .min = 0,
        .max = 65536,
        .unit = "channels",
-       .help = "of the first convolution of cnn7, resnet8 and resnet20, the others in proportion; 0: "
-               "the network's own"},
+       .help =
+           "of the first convolution of cnn7, resnet8 and resnet20, the others in proportion; 0: "
+           "the network's own"},
       {.name = "model.hidden",
        .type = kInteger,
        .fallback = "0",
@@ -117,8 +118,9 @@ std::vector<OptionInfo> model_keys() {
        .min = 0,
        .max = 65536,
        .unit = "values",
-       .help = "char-lstm, mlp on tables: length of learned vectors of characters, of categories; 0: "
-               "one-hot"},
+       .help =
+           "char-lstm, mlp on tables: length of learned vectors of characters, of categories; 0: "
+           "one-hot"},
       {.name = "model.activation",
        .type = kChoice,
        .fallback = "auto",

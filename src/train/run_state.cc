@@ -70,8 +70,8 @@ void RunState::start(const Options& recipe, const PipelineOptions& pipeline,
     plan = plan_tensors(tensor, group, task_);
     parts_ = std::make_unique<RankParts>(*plan, task_);
   }
-  optimizer_ = make_optimizer(recipe, parts_ ? parts_->module() : *task_.module,
-                              timetable.steps_per_epoch);
+  optimizer_ =
+      make_optimizer(recipe, parts_ ? parts_->module() : *task_.module, timetable.steps_per_epoch);
   load_optimizer(*optimizer_, *task_.module, saved_optimizer_).or_throw();
   saved_optimizer_.clear();
 

@@ -50,7 +50,7 @@ class SecondMoments final : public Stateful, public FollowsRanks {
   // With another number of ranks each starts with the mean of the old ones.
   StateArrays save() const override;
   bool shares_state() const noexcept override { return true; }  // the number of steps
-  double owed_squares() const override { return 0; }  // they are owed to nobody
+  double owed_squares() const override { return 0; }            // they are owed to nobody
   void follow_ranks(size_t /*before*/, size_t /*now*/) override {}
   Status load(const StateArrays& arrays) override;
 

@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Training,
 // of several neighbours in the list at once.
 TEST(AttackedTraining, EndsWithTheBitsOfThreads) {
   const std::vector<std::string> attacks = {
-      "sign_flip:scale=100", "equivocation", "noise", "alie", "nan",
+      "sign_flip:scale=100", "equivocation", "noise", "alie",  "nan",
       "ipm:epsilon=100",     "label_flip",   "zeros", "mimic", "replay"};
   for (const int count : rank_counts()) {
     for (size_t first = 0; count >= 3 && first < attacks.size(); ++first) {

@@ -4,4 +4,6 @@
 // suppression could name it.
 // SPDX-License-Identifier: Apache-2.0
 
-extern "C" __attribute__((visibility("default"))) int dlclose(void* /*library*/) noexcept { return 0; }
+extern "C" __attribute__((visibility("default"))) int dlclose(void* /*library*/) noexcept {
+  return 0;
+}

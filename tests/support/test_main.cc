@@ -27,7 +27,8 @@ Selection select_file(const std::string& stem) {
       const std::string file = std::filesystem::path(test.file()).stem().string();
       found.files.insert(file);
       if (file == stem)
-        found.filter += std::string(found.filter.empty() ? "" : ":") + suite.name() + "." + test.name();
+        found.filter +=
+            std::string(found.filter.empty() ? "" : ":") + suite.name() + "." + test.name();
     }
   }
   return found;

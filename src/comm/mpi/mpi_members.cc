@@ -46,7 +46,8 @@ struct Letter {
   uint32_t generation = 0;  // kHere: the lowest that the next group may have; kGoOn: its generation
   uint32_t context = 0;     // kHere: the numbers that the sender has for the group and its family
   uint32_t family = 0;
-  std::bitset<kMostMembers> ranks = {};  // kGoOn: of the group; kIncomplete: missing in the first one
+  // kGoOn: of the group; kIncomplete: missing in the first one.
+  std::bitset<kMostMembers> ranks = {};
 };
 static_assert(sizeof(Letter) <= MpiWorld::kLetter);
 

@@ -115,8 +115,7 @@ TEST(OwnerDebts, LeaveNoErrorInAnEstimateThatAllFollow) {
 }
 
 TEST(OwnerDebts, EndWhereAllRanksBeginWithTheSameEstimate) {
-  const ExchangeOptions options{
-      .codec = "topk:density=0.3", .feedback = "ef21", .method = kOwners};
+  const ExchangeOptions options{.codec = "topk:density=0.3", .feedback = "ef21", .method = kOwners};
   std::vector<std::unique_ptr<ElasticWorker>> owned;
   std::vector<ElasticWorker*> workers;
   for (int id = 0; id < kRanks; ++id) {

@@ -55,8 +55,8 @@ TEST_F(AdultFiles, NumbersAreScaledAndCategoriesNumbered) {
   EXPECT_TRUE(torch::allclose(pair.train.features, train, 0, 1e-6)) << pair.train.features;
   EXPECT_TRUE(pair.train.labels.equal(torch::tensor({0, 1, 0})));
   // By the training file's mean and deviation.
-  const torch::Tensor test = torch::tensor(
-      {{2 * d, 0.f, 0.f, 0.f, 7.f, 0.f, 1.f, 1.f, 0.f, 2.f, 1.f, 0.f, 1.f, 0.f}});
+  const torch::Tensor test =
+      torch::tensor({{2 * d, 0.f, 0.f, 0.f, 7.f, 0.f, 1.f, 1.f, 0.f, 2.f, 1.f, 0.f, 1.f, 0.f}});
   EXPECT_TRUE(torch::allclose(pair.test.features, test, 0, 1e-6)) << pair.test.features;
   EXPECT_TRUE(pair.test.labels.equal(torch::tensor({1})));
 }

@@ -44,8 +44,8 @@ Task make_fully_connected(const ModelOptions& options, const SampleShape& shape,
     inputs = count_values(shape, options.embedding);
   }
   for (int64_t i = 1; i <= layers; ++i)
-    all.push_back(hidden_layer(i, i == 1 ? inputs : hidden, hidden,
-                               options.activation == "sigmoid", options.dropout));
+    all.push_back(hidden_layer(i, i == 1 ? inputs : hidden, hidden, options.activation == "sigmoid",
+                               options.dropout));
   torch::nn::Linear output(hidden, shape.classes);
   all.push_back({.name = "output",
                  .module = output.ptr(),

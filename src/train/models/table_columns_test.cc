@@ -16,9 +16,7 @@ using testing::ElementsAre;
 // Two numbers, then a column of 3 and one of 2 categories.
 const SampleShape kTable{.input = {4}, .classes = 2, .categories = {3, 2}};
 
-torch::Tensor two_rows() {
-  return torch::tensor({{0.5f, -1.f, 2.f, 0.f}, {1.5f, 3.f, 0.f, 1.f}});
-}
+torch::Tensor two_rows() { return torch::tensor({{0.5f, -1.f, 2.f, 0.f}, {1.5f, 3.f, 0.f, 1.f}}); }
 
 TEST(TableColumns, CategoriesBecomeOneHot) {
   const Layer layer = table_columns(kTable, 0);
@@ -62,8 +60,8 @@ TEST(TableColumns, WhatTakesNoTablesRefusesThem) {
     }
     return ErrorCode::kOk;
   };
-  for (const char* name : {"cnn-mnist", "cnn-cifar", "cnn7", "resnet20", "resnet18", "char-lstm",
-                           "gpt-mini"})
+  for (const char* name :
+       {"cnn-mnist", "cnn-cifar", "cnn7", "resnet20", "resnet18", "char-lstm", "gpt-mini"})
     EXPECT_EQ(code_of({.name = name}, kTable), ErrorCode::kMismatch) << name;
   EXPECT_EQ(code_of({.name = "mlp", .embedding = 3}, {{1, 28, 28}, 10}), ErrorCode::kBadOption);
 }

@@ -38,7 +38,9 @@ Weights weights_of(const Task& task) {
 
 // The network of `settings` as one process trains it, without stages.
 StagedResult unsplit(const Settings& settings, StagedOptions options) {
-  options.change = [&](int /*rank*/, Task& task) { task = encoded_task(settings, std::move(task)); };
+  options.change = [&](int /*rank*/, Task& task) {
+    task = encoded_task(settings, std::move(task));
+  };
   return run_staged(1, options);
 }
 
@@ -72,7 +74,8 @@ TEST(Autoencoder, BeginsAsAProjection) {
   const Weights other = weights_of(encoded_task(with(settings, {{"train.seed", "4"}})));
   for (const auto& [name, weight] : weights) EXPECT_TRUE(torch::equal(weight, again.at(name)));
   EXPECT_FALSE(torch::equal(first, other.at("first.encoder.weight")));
-  EXPECT_TRUE(torch::equal(weights.at("first.weight"), weights_of(staged_task()).at("first.weight")));
+  EXPECT_TRUE(
+      torch::equal(weights.at("first.weight"), weights_of(staged_task()).at("first.weight")));
 }
 
 // Images have channels in front, sequences have features at the end.
@@ -122,8 +125,8 @@ TEST(Autoencoder, GetsTheGradientsOfTheUnsplitNetwork) {
 
   Task trained;
   run_staged(3, {.settings = settings, .samples = 40, .change = [&](int rank, Task& task) {
-               if (rank == 1) trained.module = task.module;
-             }});
+                   if (rank == 1) trained.module = task.module;
+                 }});
   const Weights after = weights_of(trained);
   ASSERT_EQ(after.size(), before.size());
   for (const auto& [name, weight] : before) {
@@ -134,10 +137,9 @@ TEST(Autoencoder, GetsTheGradientsOfTheUnsplitNetwork) {
 }
 
 TEST(Autoencoder, TrainsInStagesToTheBitsOfOneProcess) {
-  const Settings settings = encoded("4x / 5"),
-                 more = {{"optimizer.momentum", "0.9"},
-                         {"optimizer.weight_decay", "0.01"},
-                         {"clip.norm", "0.5"}};
+  const Settings settings = encoded("4x / 5"), more = {{"optimizer.momentum", "0.9"},
+                                                       {"optimizer.weight_decay", "0.01"},
+                                                       {"clip.norm", "0.5"}};
   StagedOptions options{.settings = more, .dropout = 0.25, .normed = true};
   const StagedResult one = unsplit(settings, options);
   options.settings = with(more, settings);
@@ -224,10 +226,10 @@ TEST(Autoencoder, StaysInATaskThatIsTrainedAgain) {
   std::vector<Task> tasks(3);
   const auto train = [&] {
     run_staged(3, {.settings = settings, .change = [&](int rank, Task& task) {
-                 Task& kept = tasks[static_cast<size_t>(rank)];
-                 if (kept.module == nullptr) kept = task;
-                 task = kept;
-               }});
+                     Task& kept = tasks[static_cast<size_t>(rank)];
+                     if (kept.module == nullptr) kept = task;
+                     task = kept;
+                   }});
     return weights_of(tasks[0]);
   };
   const Weights first = train();
