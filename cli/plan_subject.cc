@@ -108,7 +108,9 @@ class PlannedRecipe final : public SharedOrLocal {
     RunArguments own = arguments_;
     own.sets.insert(own.sets.end(),
                     {"exchange.method=" + candidate.method, "exchange.feedback=auto",
-                     "exchange.grouping=auto", "exchange.inside=" + std::to_string(inside)});
+                     "exchange.grouping=auto", "exchange.inside=" + std::to_string(inside),
+                     // not parts of a plan, and refused with fp32
+                     "exchange.flush=off", "optimizer.second_moment=mean"});
     return recipe_exchange(load_recipe(own, candidate.codec, ranks_));
   }
 

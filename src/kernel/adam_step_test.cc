@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -44,7 +45,8 @@ void step_by_loop(const AdamNumbers& n, Values& values) {
     // The root in double is within 2^-52 of the exact one, and no root of a float is as near to
     // where floats round.
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(values.square[i])));
-    const float scaled = root / n.square_scale, under = scaled + n.epsilon;
+    const float scaled = root / n.square_scale, least = n.least * std::abs(values.mean[i]);
+    const float under = std::max(scaled, least) + n.epsilon;
     const float over = n.rate * values.mean[i], change = over / under;
     values.weights[i] -= change;
   }
@@ -64,13 +66,16 @@ constexpr AdamNumbers kUsual = {.beta1 = 0.9f,
                                 .epsilon = 1e-8f};
 
 TEST(AdamStep, IsThatOfAPlainLoopOnEveryTarget) {
-  AdamNumbers decaying = kUsual, without_mean = kUsual;
+  AdamNumbers decaying = kUsual, without_mean = kUsual, bounded = kUsual;
   decaying.decay = 0.03f;
   without_mean.beta1 = 0;
   without_mean.rest1 = 1;
+  bounded.beta2 = 1;
+  bounded.rest2 = 0;
+  bounded.least = 3;
   for_each_target([&](std::string_view target) {
     SCOPED_TRACE(target);
-    for (const AdamNumbers& numbers : {kUsual, decaying, without_mean}) {
+    for (const AdamNumbers& numbers : {kUsual, decaying, without_mean, bounded}) {
       for (size_t count = 0; count <= 300; count += count < 70 ? 1 : 23) {
         Values want = values_of(count), got = want;
         step_by_loop(numbers, want);

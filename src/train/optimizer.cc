@@ -60,8 +60,10 @@ torch::Tensor scale_of(const torch::optim::Optimizer& optimizer,
   if (const auto* normed = dynamic_cast<const NovoGradState*>(&state))
     return torch::tensor(normed->square == 0 ? 1 : std::sqrt(normed->square) + options.eps());
   const auto& adam = dynamic_cast<const AdamParamState&>(state);
-  const double counted =
-      dynamic_cast<const Adam&>(optimizer).square_share(adam, std::get<1>(options.betas()));
+  const double beta2 = std::get<1>(options.betas());
+  const auto* own = dynamic_cast<const Adam*>(&optimizer);
+  const double counted = own != nullptr ? own->square_share(adam, beta2)
+                                        : 1 - std::pow(beta2, static_cast<double>(adam.step()));
   // By way of double, where MKL's last bit, which depends on the processor, is rounded away.
   const torch::Tensor square = adam.exp_avg_sq() / counted;
   return square.to(torch::kFloat64).sqrt().to(square.scalar_type()).add_(options.eps());
@@ -152,6 +154,9 @@ void step_without_momentum(torch::optim::Optimizer& optimizer, double rate) {
         const auto found = optimizer.state().find(weights.unsafeGetTensorImpl());
         if (found == optimizer.state().end()) continue;
         along = along / scale_of(optimizer, *found->second, *adam);
+        // A position that was never sent has a second moment of 0, and may be owed.
+        if (dynamic_cast<const AdamParamState*>(found->second.get()) != nullptr)
+          along.clamp_(-kMostRates, kMostRates);
       }
       weights.add_(along, -rate);
     }

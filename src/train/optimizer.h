@@ -19,6 +19,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& recipe,
 
 // w -= rate g for every parameter with a gradient g, of which SignSgd takes the sign, and which
 // Adam and NovoGrad divide by what their second moments say; those and momenta stay as they are.
+// With Adam w moves by kMostRates rates at most.
 // Adam leaves parameters that it has not stepped yet.
 void step_without_momentum(torch::optim::Optimizer& optimizer, double rate);
 

@@ -9,6 +9,7 @@
 #include "sync/round_terms.h"
 #include "thinwire/synchroniser.h"
 #include "thinwire/version.h"
+#include "train/recipe_parts.h"
 
 namespace thinwire {
 namespace {
@@ -72,13 +73,11 @@ std::string in_one_line(std::string text) {
 }
 
 bool may_change(std::string_view key) {
-  static constexpr std::string_view kFixed[] = {"train.seed",        "train.batch",
-                                                "train.drop_last",   "train.fixed_batches",
-                                                "optimizer.name",    "optimizer.second_moment",
-                                                "exchange.codec",    "optimizer.freeze_after",
-                                                "exchange.feedback", "exchange.grouping",
-                                                "exchange.momentum", "exchange.rules",
-                                                "sync.method"};
+  static constexpr std::string_view kFixed[] = {
+      "train.seed",          "train.batch",       "train.drop_last",
+      "train.fixed_batches", "optimizer.name",    "optimizer.second_moment",
+      "exchange.codec",      "exchange.feedback", "exchange.grouping",
+      "exchange.momentum",   "exchange.rules",    "sync.method"};
   const std::string_view section = section_of(key);
   if (section == "pipeline")
     return key == "pipeline.order" || key == "pipeline.cache_budget_mb" ||
@@ -109,6 +108,18 @@ std::string absent_value(std::string_view key) {
     for (const OptionInfo& row : recipe_keys())
       if (row.name == key) return std::string(row.fallback);
   return key == "exchange.momentum" ? "optimizer" : "absent";
+}
+
+// The names of the memories that a recipe's run has; empty for one with faults, and for old texts
+// that no longer are recipes.
+std::string memories_of(std::string_view text) {
+  Result<Options> recipe = read_agreement("before", text);
+  if (!recipe || !find_faults(recipe.value()).empty()) return "";
+  const ExchangeOptions options = exchange_options(recipe.value());
+  const auto name = [](const std::string& spec) { return spec.substr(0, spec.find(':')); };
+  std::string names = name(options.feedback);
+  for (const TensorRule& rule : options.rules) names += ' ' + name(rule.feedback);
+  return names;
 }
 
 // A local method with every option spelt out, as one text of it is as good as another. Other values
@@ -155,9 +166,16 @@ RecipeChanges compare_recipes(std::string_view before, std::string_view now) {
   const auto old_lines = lines_of(before), new_lines = lines_of(now);
   const auto method = new_lines.find("sync.method");
   const bool lacks_memory = method != new_lines.end() && !has_memory(method->second);
+  const auto second_moment = new_lines.find("optimizer.second_moment");
+  const bool freezes = second_moment != new_lines.end() && second_moment->second == "frozen";
   RecipeChanges changes;
   const auto differ = [&](const std::string& key, const std::string& was, const std::string& is) {
-    const bool allowed = may_change(key) || (lacks_memory && key == "exchange.feedback");
+    bool allowed = may_change(key) || (lacks_memory && key == "exchange.feedback");
+    // Second moments that stay as they are were corrected for the bias that these two give.
+    if (freezes && (key == "optimizer.beta2" || key == "optimizer.freeze_after")) allowed = false;
+    // Where momentum begins, it may be in a memory that the run did not have.
+    if (key == "optimizer.momentum" && was == "0" && memories_of(before) != memories_of(now))
+      allowed = false;
     (allowed ? changes.allowed : changes.forbidden)
         .push_back(key + ": " + was + " before, " + is + " now");
   };

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace thinwire {
 namespace {
 
@@ -95,6 +99,32 @@ TEST(RecipeText, TellsChangesThatMatterFromOthers) {
   EXPECT_THAT(compare_recipes("", "exchange.momentum=optimizer\n").forbidden, ElementsAre());
   EXPECT_THAT(compare_recipes("", "exchange.momentum=auto\n").forbidden,
               ElementsAre("exchange.momentum: optimizer before, auto now"));
+  // Where second moments stay as they are, and where momentum would act in another memory.
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  const auto changed = [](Pairs settings, const std::string& key, const std::string& was,
+                          const std::string& is) {
+    settings.emplace_back(key, was);
+    const std::string earlier = agreement_text(recipe(settings));
+    settings.back().second = is;
+    return compare_recipes(earlier, agreement_text(recipe(settings))).forbidden;
+  };
+  for (const char* form : {"mean", "frozen"}) {
+    const Pairs adam = {{"optimizer.name", "adam"}, {"optimizer.second_moment", form}};
+    const size_t refused = std::string(form) == "frozen" ? 1 : 0;
+    EXPECT_EQ(changed(adam, "optimizer.beta2", "0.999", "0.9").size(), refused);
+    EXPECT_EQ(changed(adam, "optimizer.freeze_after", "0.5", "1").size(), refused);
+    EXPECT_EQ(changed(adam, "optimizer.beta1", "0.9", "0.8").size(), 0u);
+  }
+  const Pairs sparse = {{"exchange.codec", "topk"}};
+  EXPECT_THAT(changed(sparse, "optimizer.momentum", "0", "0.9"),
+              ElementsAre("optimizer.momentum: 0 before, 0.9 now"));
+  EXPECT_THAT(changed(sparse, "optimizer.momentum", "0.8", "0.9"), ElementsAre());
+  EXPECT_THAT(changed(sparse, "optimizer.momentum", "0.9", "0"), ElementsAre());
+  EXPECT_THAT(changed({{"exchange.codec", "fp32"}}, "optimizer.momentum", "0", "0.9"),
+              ElementsAre());
+  EXPECT_THAT(changed({{"exchange.codec", "topk"}, {"exchange.momentum", "optimizer"}},
+                      "optimizer.momentum", "0", "0.9"),
+              ElementsAre());
   // The same local method, written out or not.
   const auto method = [](const std::string& was, const std::string& is) {
     return compare_recipes("sync.method=" + was + "\n", "sync.method=" + is + "\n").forbidden;

@@ -155,6 +155,12 @@ class Plan(program.ProgramTest):
             self.assertLessEqual(sent, row["sent_bytes"])  # of rank 0, and of the busiest rank
             self.assertGreater(sent, 0.95 * row["sent_bytes"])
 
+    def test_what_only_training_has_does_not_stop_a_plan(self):
+        for more in ({"exchange__flush": "measure"},
+                     {"optimizer__name": "adam", "optimizer__second_moment": "ranks"}):
+            out, _ = self.plan("demo", "--step-seconds", "1", *TWO, *settings(exchange__codec="topk:density=0.01", **more))
+            self.assertIn("topk:density=0.01", out)
+
     def test_bytes_of_a_hierarchy_are_those_of_the_run(self):
         tiny = settings(run__workers="4")
         plan = self.planned("demo", "--step-seconds", "1", "--per-machine", "2", *tiny)
