@@ -104,9 +104,18 @@ struct Call {
   uint64_t step = 0;
   uint64_t salt = 0;                // differs between senders, for draws that should be independent
   uint64_t offset = 0;              // of values[0] in its stream, if the stream is coded in parts
-  uint64_t ranks = 1;               // number of ranks whose contributions are averaged
+  uint64_t ranks = 1;               // by whose number the sum of contributions is divided
+  uint64_t participants = 0;        // the ranks that contribute in this step; 0: all
   std::optional<Quota> quota = {};  // of Grouping::kGlobal: replaces the codec's own selection
   bool lossless = false;            // for memories: what is encoded arrives as it is
+
+  // How many times each participant counts in a sum over all ranks. A value that all ranks receive
+  // leaves the memories once if each participant subtracts this many times the value from its own.
+  float share() const noexcept {
+    return participants == 0
+               ? 1.0f
+               : static_cast<float>(static_cast<double>(ranks) / static_cast<double>(participants));
+  }
 };
 
 struct Encoded {

@@ -140,13 +140,14 @@ class PowersgdEncoder final : public Encoder {
     next_is_shared_ = std::exchange(agreed_, false);
     if (!next_is_shared_) agree_alone(signal, call);
     encoded_ = true;
+    const float share = next_is_shared_ ? call.share() : 1.0f;
     ByteWriter writer(out);
     for (const FactorPiece& piece : layout_.pieces) {
       if (piece.is_raw()) {
         const auto mean = std::span<const float>(raw_).subspan(piece.raw, piece.shape.columns);
         writer.put_bytes(std::as_bytes(mean));
         for (size_t i = 0; !rest.empty() && i < mean.size(); ++i)
-          rest[piece.begin + i] = signal.values[piece.begin + i] - mean[i];
+          rest[piece.begin + i] = signal.values[piece.begin + i] - share * mean[i];
         continue;
       }
       const std::span<float> p = p_of(piece), q = q_of(piece);
@@ -156,8 +157,9 @@ class PowersgdEncoder final : public Encoder {
       writer.put_bytes(std::as_bytes(q));
       if (rest.empty()) continue;
       const size_t count = piece.shape.count();
-      kernel::subtract_product(signal.values.subspan(piece.begin, count), p, q, piece.shape,
-                               rest.subspan(piece.begin, count));
+      const auto left = rest.subspan(piece.begin, count);
+      kernel::subtract_product(signal.values.subspan(piece.begin, count), p, q, piece.shape, left);
+      if (share != 1) kernel::add_product(p, q, piece.shape, 1 - share, left);
     }
     return {.size = writer.written(), .kept = signal.values.size()};
   }

@@ -114,6 +114,7 @@ class RandomkEncoder final : public Encoder {
     const auto positions = drawn_.draw(key, shape_.count, shape_.kept);
     const auto own = [&](size_t i) { return scaled(values[positions[i]]); };
     const bool agreed = !mean_.empty();
+    const float share = call.share();
     const auto sent = [&](size_t i) { return agreed ? mean_[i] : own(i); };
     const auto bytes = out.subspan(sizeof key, value_bytes(shape_.format, shape_.kept));
     ByteWriter(out).put(key);
@@ -128,11 +129,13 @@ class RandomkEncoder final : public Encoder {
       writer.write(some, {});
       if (rest.empty()) continue;
       reader.read(some);
-      // Of this rank's own what it offered has gone; what the format loses of the mean all keep.
+      // Of this rank's own what it offered has gone. All that take part keep what the format loses
+      // of the mean.
       for (size_t i = 0; i < some.size(); ++i) {
         const float value = values[positions[begin + i]];
         rest[positions[begin + i]] =
-            agreed ? value - own(begin + i) + (mean_[begin + i] - some[i]) : value - some[i];
+            agreed ? value - own(begin + i) + share * (mean_[begin + i] - some[i])
+                   : value - some[i];
       }
     }
     return {.size = shape_.payload_size(),

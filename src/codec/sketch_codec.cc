@@ -89,7 +89,7 @@ class SketchEncoder final : public Encoder {
       read_sums(reader, sent_);
       if (rest.data() != signal.values.data())
         std::copy(signal.values.begin(), signal.values.end(), rest.begin());
-      agreed ? subtract_agreed(key, rest) : subtract(key, sent_, rest);
+      agreed ? subtract_agreed(key, call.share(), rest) : subtract(key, sent_, 1, rest);
     }
     return {.size = form_.payload_size(), .kept = own_.size(), .target = own_.size()};
   }
@@ -110,18 +110,19 @@ class SketchEncoder final : public Encoder {
       writer.write(sums.subspan(begin, std::min(kValueBlock, sums.size() - begin)), {});
   }
 
-  void subtract(uint64_t key, std::span<const float> sums, std::span<float> rest) {
-    form_.sketch->add_estimate(key, sums, -1, rest, scratch_);
+  void subtract(uint64_t key, std::span<const float> sums, float times, std::span<float> rest) {
+    form_.sketch->add_estimate(key, sums, -times, rest, scratch_);
   }
 
-  void subtract_agreed(uint64_t key, std::span<float> rest) {
+  // `share` is Call::share.
+  void subtract_agreed(uint64_t key, float share, std::span<float> rest) {
     if (form_.sketch->linear()) {
-      for (size_t i = 0; i < own_.size(); ++i) own_[i] += sent_[i] - mean_[i];
-      return subtract(key, own_, rest);
+      for (size_t i = 0; i < own_.size(); ++i) own_[i] += share * (sent_[i] - mean_[i]);
+      return subtract(key, own_, 1, rest);
     }
-    for (size_t i = 0; i < own_.size(); ++i) own_[i] -= mean_[i];
+    for (size_t i = 0; i < own_.size(); ++i) own_[i] -= share * mean_[i];
     form_.sketch->add_linear(key, own_, -1, rest, scratch_);
-    subtract(key, sent_, rest);
+    subtract(key, sent_, share, rest);
   }
 
   const Form form_;

@@ -221,6 +221,11 @@ def mistakes(rank, size):
         model = parallelize_module(make_gpt(), outer, {"head": ColwiseParallel()})
         return sharded(model, inner)
 
+    def in_complex_numbers():
+        model = make_gpt()
+        model.head = nn.Linear(model.head.in_features, model.head.out_features, dtype=torch.complex64)
+        return sharded(model, inner)
+
     found = []
     for call in (*([of(in_two_dimensions)] if FROM_2_13 else []),  # torch before refuses that mesh itself
                  of(lambda: sharded(make_gpt(), mesh)), of(half), of(hooked),
@@ -228,7 +233,7 @@ def mistakes(rank, size):
                  of(usual, replicate=inner),
                  of(usual, weighted=True), of(usual, inside=2), of(lambda: sharded(make_gpt(rank // 2), inner)),
                  of(twice), of(lambda: DistributedDataParallel(make_gpt())), of(on_meta),
-                 of(lambda: sharded(make_gpt().double(), inner)), of(make_gpt),
+                 of(lambda: sharded(make_gpt().double(), inner)), of(in_complex_numbers), of(make_gpt),
                  of(lambda: sharded(make_gpt(), outer), replicate=inner)):
         try:
             call()
@@ -254,6 +259,7 @@ MISTAKES = (
     ("ContractError", "replicate is for a model that fully_shard has sharded"),
     ("ContractError", "on the device 'meta'"),
     ("UnsupportedError", "of type torch.float64"),
+    ("UnsupportedError", "of type torch.complex64; it may be one of float32, bfloat16, float16"),
     ("ContractError", "replicate is for a model that fully_shard has sharded"),
     ("ContractError", "a link needs replica after replica"),
 )

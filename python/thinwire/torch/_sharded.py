@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 
 from ..errors import ContractError, UnsupportedError
-from ._kinds import check_type
+from ._kinds import REAL, check_type
 from ._memory import Carrier, all_reduce, carrier_of
 from ._parameters import Parameter, describe, every_parameter, is_sharded, listed
 
@@ -53,7 +53,7 @@ def sharded_parameters(model: nn.Module) -> list[Parameter]:
     for one in found:
         if one.tensor.device.type == "meta":
             raise ContractError(f"compress: parameter '{one.name}' is on the device 'meta'; give it values before")
-        check_type(one)
+        check_type(one, types=REAL)
         _check_placement(one)
         if getattr(one.tensor, "_post_accumulate_grad_hooks", None):
             raise UnsupportedError(f"compress: parameter '{one.name}' has a hook that runs after its gradient is "

@@ -89,6 +89,24 @@ TEST(FailedSteps, AStepThatNobodyCountedLeavesNoTrace) {
   }
 }
 
+// The step that fails is the last of its phase: the codec changes after it.
+TEST(FailedSteps, AStepThatIsRepeatedHasTheEncodersThatItHad) {
+  ExchangeOptions options = kSparse;
+  options.codec = "lgc:density=0.05,train=true | 3steps: lgc:density=0.05";
+  options.method = "auto";
+  Three three(options);
+  const auto before = arrays_of(three.a.store, "/matrix");
+  ASSERT_FALSE(before.empty());
+  three.life->transfers = 3;
+  ASSERT_EQ(three.last_step(), std::vector<bool>(3));
+  regroup({&three.a, &three.b}, 2, options);
+  for (const ElasticWorker* worker : {&three.a, &three.b})
+    EXPECT_EQ(arrays_of(worker->store, "/matrix"), before);
+  for (const uint64_t number : {2, 3})
+    on_each({&three.a, &three.b}, [&](ElasticWorker& worker) { step(worker, number); });
+  EXPECT_TRUE(same_bits(three.a.values, three.b.values));
+}
+
 // Those in a bucket that had not begun when the step failed, too: it lacks the model's first tensor.
 TEST(FailedSteps, AllTensorsOfAStepThatIsTakenBackBecomeZero) {
   ExchangeOptions options = kSparse;

@@ -189,12 +189,14 @@ void StepRunner::set_weighted(bool weighted) {
 // Rules that are given rows count every rank alike.
 void StepRunner::take_attendance() {
   const size_t count = context_.attendance.count();
+  context_.call.participants = count;
   context_.factor = combine_.rule->wants_rows() ? 1.0f : context_.attendance.factor();
   enough_ranks_ = count > 0 && lack_of_ranks(combine_, count).empty();
   if (round_ != nullptr && enough_ranks_ && !leaves_out()) round_->begin();
 }
 
 void StepRunner::begin(uint64_t step) {
+  has_verdict_ = false;
   for (const auto& section : sections_)
     section->follow_schedule(step);  // set_step may have led elsewhere
   context_.call.step = step;
@@ -351,7 +353,7 @@ void StepRunner::settle(bool counts) {
   if (!counts) word_ = pack({.rank = context_.group.rank(), .asked = true});
   end_parts(!counts);
   tensors_.close(!counts);
-  follow_schedules();
+  if (has_verdict_) follow_schedules();  // a step that failed is repeated under its number
 }
 
 void StepRunner::end_parts(bool skipped) {
@@ -380,6 +382,7 @@ std::vector<int> StepRunner::unchosen() const {
 }
 
 StepReport StepRunner::conclude(const Verdict& verdict, const std::string& stream_at_fault) {
+  has_verdict_ = true;
   StepReport report;
   report.step = context_.call.step;
   add_participants(report);

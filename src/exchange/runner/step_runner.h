@@ -134,7 +134,8 @@ class StepRunner final : public Runner {
   double weight_ = 1;
   std::optional<Abstention> abstains_;  // from the next step
 
-  uint64_t word_ = 0;  // of the last step that ended
+  uint64_t word_ = 0;         // of the last step that ended
+  bool has_verdict_ = false;  // the last step that began
 
   uint64_t sent_before_ = 0;
   uint64_t received_before_ = 0;

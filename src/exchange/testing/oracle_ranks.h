@@ -97,7 +97,12 @@ class Ranks {
   }
 
   Call call(size_t salt, size_t offset = 0) const {
-    return {.seed = seed_, .step = step_, .salt = salt, .offset = offset, .ranks = size()};
+    return {.seed = seed_,
+            .step = step_,
+            .salt = salt,
+            .offset = offset,
+            .ranks = size(),
+            .participants = participants().size()};
   }
 
   // What the rank's encoder makes of a signal, at the start of `bytes`; returns its size.
