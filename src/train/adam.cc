@@ -34,7 +34,7 @@ void Adam::take_step(torch::Tensor& weights, const AdamOptions& options,
   const double mean_share = 1 - std::pow(beta1, static_cast<double>(state.step()));
   const double rate = options.lr() / mean_share;
   const double square_scale = std::sqrt(square_share(state, beta2));
-  const double least = frozen ? std::sqrt(1 - beta2) / mean_share : 0;
+  const double least = frozen ? 1 / (kMostRates * mean_share) : 0;
   torch::Tensor gradient = weights.grad();
   torch::Tensor mean = state.exp_avg(), square = state.exp_avg_sq();
   if (have_floats({weights, gradient, mean, square})) {

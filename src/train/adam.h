@@ -21,10 +21,8 @@ inline constexpr double kMostRates = 10;
 // from MKL. Others, of GPUs and in bfloat16, take the same step by libtorch's operations.
 //
 // After `freeze_after` steps of a parameter, its second moment and the correction of its bias stay
-// as they are [1-bit Adam, Tang et al., arXiv:2102.02888, Algorithm 1]. It is 0 where no gradient had
-// come. So from then on a step divides the first moment by sqrt(1 - beta2) times its own size at
-// least, as if the second moment had seen a gradient of that size in this step. Without a first
-// moment, this is the bound that Adam's steps have by themselves, 1 / sqrt(1 - beta2) rates.
+// as they are [1-bit Adam, Tang et al., arXiv:2102.02888, Algorithm 1]. From then on kMostRates
+// bounds its steps, since the second moment is 0 where no gradient had come.
 class Adam final : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;

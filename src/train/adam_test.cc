@@ -68,7 +68,7 @@ TEST(Adam, TakesLibtorchsStepWhereTheKernelCannot) {
 // By plain loops, with one value whose gradient is 0 until the second moments are frozen.
 TEST(Adam, KeepsItsSecondMomentAfterFreezing) {
   constexpr int kFrozen = 3, kCount = 40;
-  constexpr double kRate = 0.01, kBeta2 = 0.96, kEpsilon = 1e-6, kDecay = 0.05;
+  constexpr double kRate = 0.01, kBeta2 = 0.99, kEpsilon = 1e-6, kDecay = 0.05;
   for (const double beta1 : {0.0, 0.8})
     for (const bool turned : {false, true}) {  // turned weights are not the kernel's
       torch::manual_seed(2);
@@ -95,12 +95,12 @@ TEST(Adam, KeepsItsSecondMomentAfterFreezing) {
           if (step <= kFrozen) v[i] = kBeta2 * v[i] + (1 - kBeta2) * g * g;
           const double mean = m[i] / (1 - std::pow(beta1, step));
           double root = std::sqrt(v[i] / (1 - std::pow(kBeta2, std::min(step, kFrozen))));
-          if (step > kFrozen) root = std::max(root, std::abs(mean) * std::sqrt(1 - kBeta2));
+          if (step > kFrozen) root = std::max(root, std::abs(mean) / 10);
           w[i] -= kRate * mean / (root + kEpsilon);
           EXPECT_NEAR(flat(weights)[i].item<double>(), w[i], 2e-5) << step << ' ' << i;
         }
       }
-      EXPECT_LT(w[0], -0.25);  // six steps of five rates, where v is 0
+      EXPECT_LT(w[0], -0.5);  // six steps of 0.1, where v is 0
       EXPECT_TRUE(torch::allclose(flat(state_of(optimizer, weights).exp_avg_sq()),
                                   torch::tensor(v, torch::kFloat32), 1e-5, 1e-7));
     }
