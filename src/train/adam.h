@@ -22,7 +22,8 @@ inline constexpr double kMostRates = 10;
 //
 // After `freeze_after` steps of a parameter, its second moment and the correction of its bias stay
 // as they are [1-bit Adam, Tang et al., arXiv:2102.02888, Algorithm 1]. From then on kMostRates
-// bounds its steps, since the second moment is 0 where no gradient had come.
+// bounds its steps, since the second moment is 0 where no gradient had come (docs/memories.md, Adam:
+// wider bounds).
 class Adam final : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
