@@ -230,12 +230,12 @@ TEST(SmallModel, TimeToReadGrowsWithTheFile) {
   const uint64_t sum = sum_of_small_model(alone.bytes);
   const SmallFile changes = write_small_model(model, &model, sum);
   ASSERT_FALSE(changes.alone);
-  const auto seconds =
-      [&](const SmallFile& file) {  // of the processor, which other programs do not change
-        const std::clock_t begin = std::clock();
-        EXPECT_TRUE(read_small_model("f", file.bytes, &model, sum));
-        return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-      };
+  // Of the processor, which other programs do not change.
+  const auto seconds = [&](const SmallFile& file) {
+    const std::clock_t begin = std::clock();
+    EXPECT_TRUE(read_small_model("f", file.bytes, &model, sum));
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
   const double by_itself = seconds(alone);
   EXPECT_LT(seconds(changes), 10 * by_itself);  // by a search through all arrays, 50 times and more
 }

@@ -141,7 +141,7 @@ TEST(AdamOfRanks, TakesLibtorchsOperationsWhereTheKernelCannot) {
     EXPECT_EQ(weights.is_contiguous(), !turned);
     AdamOfRanks optimizer({weights},
                           torch::optim::AdamOptions(kRate).betas({0, kBeta2}).weight_decay(0.1));
-    optimizer.moments({weights})[0].fill_(0.5);
+    optimizer.moments({weights})[0].fill_(0.005);  // the bound holds where |g| > 0.7
     weights.mutable_grad() = laid(gradient);
     optimizer.step();
     return weights.detach().contiguous();

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "thinwire/feedback.h"
+#include "train/adam.h"
 #include "train/checkpoint.h"
 #include "train/describe.h"
 #include "train/named_tensors.h"
@@ -387,7 +388,7 @@ TEST(FlushStep, IsScaledAsTheOptimiserScalesMeans) {
   torch::Tensor others = parameter(), idle = parameter();
   const torch::optim::AdamOptions options =
       torch::optim::AdamOptions(0.1).betas({0.9, 0.8}).eps(0.25);
-  torch::optim::Adam adam({others, idle}, options);
+  Adam adam({others, idle}, options);
   step_twice(adam, others);
   idle.mutable_grad() = torch::tensor({1.0f, 1.0f});  // never stepped: it has no scale
   const auto want = [](double first, double second, double gradient) {

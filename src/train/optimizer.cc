@@ -60,10 +60,8 @@ torch::Tensor scale_of(const torch::optim::Optimizer& optimizer,
   if (const auto* normed = dynamic_cast<const NovoGradState*>(&state))
     return torch::tensor(normed->square == 0 ? 1 : std::sqrt(normed->square) + options.eps());
   const auto& adam = dynamic_cast<const AdamParamState&>(state);
-  const double beta2 = std::get<1>(options.betas());
-  const auto* own = dynamic_cast<const Adam*>(&optimizer);
-  const double counted = own != nullptr ? own->square_share(adam, beta2)
-                                        : 1 - std::pow(beta2, static_cast<double>(adam.step()));
+  const double counted =
+      dynamic_cast<const Adam&>(optimizer).square_share(adam, std::get<1>(options.betas()));
   // By way of double, where MKL's last bit, which depends on the processor, is rounded away.
   const torch::Tensor square = adam.exp_avg_sq() / counted;
   return square.to(torch::kFloat64).sqrt().to(square.scalar_type()).add_(options.eps());

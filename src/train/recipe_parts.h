@@ -28,6 +28,8 @@ bool first_moment_acts(const Options& recipe);
 
 // Whether Adam's second moments are those of SecondMoments.
 bool second_moments_of_ranks(const Options& recipe);
+
+// Whether they stay as they are after optimizer.freeze_after.
 bool freezes_second_moment(const Options& recipe);
 
 // Whether clip.norm is of each worker's own gradient, before the exchange.
